@@ -151,6 +151,10 @@ class ToolOptions(msgspec.Struct, frozen=True):
             "nothing",
         ),
     ] = ()
+    schedules: Annotated[
+        bool,
+        Setting("`true` offers the model `CronCreate`, `CronList`, `CronDelete` in a terminal or an editor", "nothing"),
+    ] = False
 
 
 class Limits(msgspec.Struct, frozen=True):

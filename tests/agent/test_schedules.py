@@ -3,19 +3,25 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from longrein.agent import AddSchedule, RemoveSchedule, UserMessage, UserNotice
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX, next_time, split_when
+from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Reminded, SchedulesSet, Text, UsageError
+from longrein.frontends.argv import Options
+from longrein.models import Reply
+from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import open_test_session
-from longrein.testing.scripted_model import ScriptedModel, says
+from longrein.testing.harness import memory_dependencies, open_test_session, results
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
+from longrein.tools import SCHEDULE_TOOLS, Tool
 
 START = datetime(2026, 11, 22, 10, 7, 30)  # a Sunday
 
@@ -113,13 +119,21 @@ class Days:
         self.requests: list[Request] = []
         self.notices: list[str] = []
 
-    def open(self, seconds: float, *words: AddSchedule | RemoveSchedule | UserMessage) -> list[str]:
+    def open(
+        self,
+        seconds: float,
+        *words: AddSchedule | RemoveSchedule | UserMessage,
+        replies: Sequence[Reply] = (),
+        tools: Sequence[Tool] = (),
+    ) -> list[str]:
         """Send `words` and keep the session open for `seconds`; return what fired, with the minute."""
         before = len(self.fired)
 
         async def play() -> None:
-            model = ScriptedModel(*[says("done")] * 500)
-            session = open_test_session(model, disk=self.disk, clock=self.clock)
+            model = ScriptedModel(*(replies or [says("done")] * 500))
+            deps = memory_dependencies(model, self.disk, clock=self.clock, tools=tools) if tools else None
+            mode = "bypassPermissions" if tools else ""
+            session = open_test_session(model, disk=self.disk, clock=self.clock, deps=deps, mode=mode)
 
             async def listen() -> None:
                 async for heard in session.follow(session.state.seq):
@@ -160,7 +174,7 @@ def test_a_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_
     assert len(days.requests) == 3
     told = [item.part.text for item in days.requests[0].items if item.kind == "reminder"]
     assert told[-1].endswith("\n* s1 (5m)\n| check the build")
-    assert "what the user scheduled: below are their words, do it now" in told[-1]
+    assert "to do what was scheduled: below are the user's words" in told[-1]
 
 
 def test_a_cron_line_fires_at_its_time_and_never_before() -> None:
@@ -188,6 +202,53 @@ def test_a_schedule_for_once_that_was_missed_fires_at_the_next_open() -> None:
     assert days.open(60, AddSchedule("in 5m", "look")) == []
     days.clock.turn(2 * EXPIRY_US / 1e6)
     assert len(days.open(60)) == 1
+
+
+# --- The model's own -------------------------------------------------------------------------------------------------
+
+
+def test_the_model_schedules_lists_and_removes() -> None:
+    days = Days()
+    calls = [
+        call("CronCreate", cron="5m", prompt="look", recurring=False),
+        call("CronCreate", cron="0 9 * * *", prompt="read"),
+        call("CronCreate", cron="0 9 * * *", prompt="write", recurring=False),
+        call("CronCreate", cron="soon", prompt="x"),
+        call("CronDelete", id="s2"),
+        call("CronDelete", id="s2"),
+        call("CronList"),
+    ]
+    replies = [says(*calls), *[says("done")] * 9]
+    assert days.open(600, HELLO, replies=replies, tools=SCHEDULE_TOOLS) == [
+        "10:12 s1 (in 5m), which you have scheduled yourself"
+    ]
+    said = [text.partition(": ")[2] for text in results(days.requests[1])]
+    assert [text.partition("  next")[0] for text in said[:3]] == [
+        "Scheduled: s1  in 5m",
+        "Scheduled: s2  0 9 * * *",
+        "Scheduled: s3  once 0 9 * * *",
+    ]
+    assert said[3].startswith("[when] 'soon' is no time")
+    assert said[4:6] == ["s2 is removed.", "[no-schedule] nothing is scheduled as s2."]
+    assert [line[:2] for line in said[6].split("\n")] == ["s1", "s3"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("setting", "is_open", "offered"), [(True, True, 3), (True, False, 0), (False, True, 0)])
+async def test_the_tools_are_offered_where_the_settings_say_so_and_somebody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: bool, is_open: bool, offered: int
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = tmp_path / "home/.config/longrein/config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"[tools]\nschedules = {str(setting).lower()}\n")
+    model = ScriptedModel(says("done"))
+    place = read_run_context(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path))
+    built = await build(place, "", fresh=True, additions=Additions(model=model, asks_user=is_open))
+    prefix = built.session.state.prefix
+    assert prefix is not None
+    assert sum(tool.name.startswith("Cron") for tool in prefix.tools) == offered
+    await built.session.close()
 
 
 def test_missed_times_fire_once_at_the_next_open_and_then_as_planned() -> None:

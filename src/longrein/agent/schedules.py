@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.context import State, external_event
-from longrein.events import Schedule, SchedulesSet, UsageError
+from longrein.events import Schedule, SchedulesSet, ToolError, UsageError
 
 if TYPE_CHECKING:
     from longrein.agent.session import Session
@@ -32,7 +32,7 @@ JITTER_SHARE, JITTER_MAX_S = 0.1, 900.0
 YEARS_MAX = 5
 """A cron line with no time in so many years has none."""
 
-ONCE = ("in", "at")
+ONCE = ("in", "at", "once")
 """First words of a time that comes once."""
 UNITS = {"m": 60, "h": 3_600, "d": 86_400}
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
@@ -68,6 +68,7 @@ def split_when(text: str) -> tuple[str, str]:
 
 def next_time(when: str, after_us: int) -> int:
     """Return the first time of `when` after `after_us`, in microseconds UTC. Raises `UsageError` for no such time."""
+    when = when.removeprefix("once ")
     if clock := re.fullmatch(r"at (\d{1,2}):(\d\d)", when):
         when = f"{clock[2]} {clock[1]} * * *"
     if interval := re.fullmatch(r"(?:in )?(\d{1,6})([mhd])", when):
@@ -143,6 +144,11 @@ def fires_once(schedule: Schedule) -> bool:
 # --- Schedules of a session ------------------------------------------------------------------------------------------
 
 
+def _source(schedule: Schedule) -> str:
+    whose = ", which you have scheduled yourself" if schedule.by_model else ""
+    return f"{schedule.id} ({schedule.when}){whose}"
+
+
 class ScheduleTimer:
     """Adds, removes and fires the schedules of one open session."""
 
@@ -151,26 +157,58 @@ class ScheduleTimer:
         self._nap: asyncio.Task[None] | None = None
 
     def add(self, when: str, prompt: str) -> None:
-        """Add a schedule; one that cannot be is refused with a notice."""
-        host, known = self._host, self._host.state.schedules
+        """Add a schedule of the user; one that cannot be is refused with a notice."""
         try:
-            split_when(f"{when} {prompt}")
-            if len(known) >= SCHEDULES_MAX:
-                raise UsageError(f"{SCHEDULES_MAX} things are scheduled already; remove one first")
+            self._host.append(self._with(when, prompt, by_model=False))
         except UsageError as error:
-            host.notice(str(error))
-            return
-        made = Schedule(f"s{host.state.last_schedule + 1}", when, prompt[:PROMPT_CHARS_MAX], host.deps.clock.wall_us())
-        host.append(SchedulesSet((*known, made)))
+            self._host.notice(str(error))
 
     def remove(self, name: str) -> None:
         """Remove a schedule; say so where there is none of that name."""
+        try:
+            self._host.append(self._without(name))
+        except UsageError as error:
+            self._host.notice(str(error))
+
+    def _with(self, when: str, prompt: str, *, by_model: bool) -> SchedulesSet:
+        state = self._host.state
+        next_time(when, 0)
+        if not prompt.strip():
+            raise UsageError(f"what is to be done, and when? {USAGE}")
+        if len(state.schedules) >= SCHEDULES_MAX:
+            raise UsageError(f"{SCHEDULES_MAX} things are scheduled already; remove one first")
+        at, name = self._host.deps.clock.wall_us(), f"s{state.last_schedule + 1}"
+        return SchedulesSet((*state.schedules, Schedule(name, when, prompt[:PROMPT_CHARS_MAX], at, by_model)))
+
+    def _without(self, name: str) -> SchedulesSet:
         known = self._host.state.schedules
         kept = tuple(one for one in known if one.id != name)
         if kept == known:
-            self._host.notice(f"nothing is scheduled as {name}")
-        else:
-            self._host.append(SchedulesSet(kept))
+            raise UsageError(f"nothing is scheduled as {name}")
+        return SchedulesSet(kept)
+
+    # --- For the tools ---
+
+    def created(self, when: str, prompt: str) -> tuple[str, SchedulesSet]:
+        """See `tools.SchedulePort`."""
+        try:
+            event = self._with(when, prompt, by_model=True)
+        except UsageError as error:
+            raise ToolError(f"[when] {error}.") from None
+        return f"Scheduled: {describe(event.schedules[-1], self._host.state)}", event
+
+    def removed(self, name: str) -> SchedulesSet:
+        """See `tools.SchedulePort`."""
+        try:
+            return self._without(name)
+        except UsageError as error:
+            raise ToolError(f"[no-schedule] {error}.") from None
+
+    def lines(self) -> list[str]:
+        """See `tools.SchedulePort`."""
+        return [describe(one, self._host.state) for one in self._host.state.schedules]
+
+    # --- Firing ---
 
     def fire(self) -> None:
         """Record the schedules that are due, and drop those that have expired."""
@@ -185,7 +223,7 @@ class ScheduleTimer:
             host.append(SchedulesSet(kept))
         for one in kept:
             if fire_time(one, state) <= now_us:
-                host.append(*external_event("cron_fired", f"{one.id} ({one.when})", one.prompt))
+                host.append(*external_event("cron_fired", _source(one), one.prompt))
         left = tuple(one for one in kept if not (fires_once(one) and one.id in host.state.fired))
         if left != kept:
             host.append(SchedulesSet(left))

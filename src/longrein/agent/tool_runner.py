@@ -290,6 +290,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         agents=session.open_subagents() if deps.kinds else None,
         goals=goals,
         skills=session.skills,
+        schedules=session.wake_schedule.schedules if deps.parent_policy is None else None,
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
         judged=session.judged_paths.get(call, {}),

@@ -88,7 +88,7 @@ _ROWS = (
         "cron_fired",
         ENDED,
         0.7,
-        "it is time for what the user scheduled: below are their words, do it now",
+        "it is time to do what was scheduled: below are the user's words, or yours where it says so",
         external=True,
     ),
     _occurs("hook_feedback", ENDED, 0.5, "hooks that the user has set up say"),
