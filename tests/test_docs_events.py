@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from longrein.agent.project_start import FILE_LINES_MAX, STATUS_LINES_MAX
+from longrein.agent.project_start import COMMITS_MAX, FILE_LINES_MAX, STATUS_LINES_MAX
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX
 from longrein.context import KINDS, PROGRAM_KINDS
 from longrein.context.fold_notices import EVENT_CHARS_MAX
@@ -34,7 +34,7 @@ def test_the_commands_of_the_page_do_what_it_says(cli: CliHarness) -> None:  # n
     assert "* ci\n| the build of main failed" in told
     assert "* src/area.py\n| 3: undefined name sixe" in told
     assert cli.run("-p", "-c", "on").code == 0
-    assert [one.when for one in of(cli, SchedulesSet)[-1].schedules] == ["2h", "0 9 * * 1-5"]
+    assert [one.when for one in of(cli, SchedulesSet)[-1].schedules] == ["2h", "in 30m", "0 9 * * 1-5"]
 
 
 def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
@@ -67,6 +67,7 @@ def test_the_figures_of_the_page_are_those_of_the_code() -> None:
         (SCHEDULES_MAX, "A session has {} schedules at most"),
         (EXPIRY_US // 86_400_000_000, "each ends after {} days"),
         (STATUS_LINES_MAX, "`git status` ({} entries)"),
+        (COMMITS_MAX, "newest {} commits"),
         (FILE_LINES_MAX, "({} lines; larger"),
     ):
         assert words.format(number) in PAGE

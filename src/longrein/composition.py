@@ -80,6 +80,7 @@ from longrein.settings_schema import MIB, SandboxOptions
 from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key, transcript_in
 from longrein.tools import (
     ASK_USER,
+    SCHEDULE_TOOLS,
     SKILL,
     SubagentType,
     Tool,
@@ -259,7 +260,7 @@ def _around(
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
-        skills=lambda session: SessionSkills(session, offer.library),
+        skills=lambda session: SessionSkills(session, offer.library, settings.skills),
         child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
@@ -297,7 +298,10 @@ def _offer(
     library, listed = _skills(run_context)
     before = [spec.name for spec in state.prefix.tools] if state.prefix else []
     asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
-    without = {tool.spec.name for tool, offered in ((SKILL, bool(listed)), (ASK_USER, asks)) if not offered}
+    wakes = additions.asks_user and run_context.settings.tools.schedules
+    wakes = SCHEDULE_TOOLS[0].spec.name in before if state.prefix else wakes
+    chosen = ((SKILL, bool(listed)), (ASK_USER, asks), *((tool, wakes) for tool in SCHEDULE_TOOLS))
+    without = {tool.spec.name for tool, offered in chosen if not offered}
     kinds, tools, unread = _kinds_and_tools(run_context, additions, without)
     registry = tools_by_name(tools)
     mcp.attach(registry, nonce, state.prefix, state.seq)
@@ -441,7 +445,7 @@ def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
 
     Raises `UsageError` for an unknown name.
     """
-    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), SKILL]
+    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), SKILL, *SCHEDULE_TOOLS]
     if chosen is None:
         return tools
     names = [tool.spec.name for tool in tools]

@@ -257,7 +257,7 @@ MODULES = {
     "context": "sessions",
     "search": "sessions",
     "agents": "tasks",
-    "import": "imports",
+    "import": "import_settings",
 }
 """Subcommand -> the module with its function, where that has another name."""
 FUNCTIONS = {"import": "import_named"}

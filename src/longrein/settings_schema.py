@@ -151,6 +151,10 @@ class ToolOptions(msgspec.Struct, frozen=True):
             "nothing",
         ),
     ] = ()
+    schedules: Annotated[
+        bool,
+        Setting("`true` offers the model `CronCreate`, `CronList`, `CronDelete` in a terminal or an editor", "nothing"),
+    ] = False
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -234,7 +238,8 @@ class InstructionOptions(msgspec.Struct, frozen=True):
     )
     bytes_max: Annotated[int, Setting("bytes of all instruction files together")] = 32 * 1024
     git: Annotated[
-        bool, Setting("a session that begins in a git repository tells the model its status and tracked files once")
+        bool,
+        Setting("a session that begins in a git repository tells the model its status, newest commits and files once"),
     ] = True
 
 
@@ -352,6 +357,14 @@ class HookOptions(msgspec.Struct, frozen=True):
     timeout_s: Annotated[float, Setting("seconds of a hook that names no limit", "nothing", least=1)] = 60.0
 
 
+class SkillOptions(msgspec.Struct, frozen=True):
+    """Table `skills`: skills and custom commands."""
+
+    disable_commands: Annotated[
+        bool, Setting("`true`: what a text runs with ``!`command` `` is not run, and a remark stands there", "narrow")
+    ] = False
+
+
 class OtherAgentOptions(msgspec.Struct, frozen=True):
     """Table `other_agents`: what is used of the settings of other agents."""
 
@@ -442,6 +455,7 @@ class Settings(msgspec.Struct, frozen=True):
     redact: RedactOptions = RedactOptions()
     sandbox: SandboxOptions = SandboxOptions()
     hooks: HookOptions = HookOptions()
+    skills: SkillOptions = SkillOptions()
     other_agents: OtherAgentOptions = OtherAgentOptions()
     mcp: McpOptions = McpOptions()
     traces: TraceOptions = TraceOptions()

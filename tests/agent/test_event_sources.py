@@ -164,12 +164,15 @@ async def test_a_session_that_begins_in_a_repository_is_told_its_status_and_file
     model = Script(says(call("Glob", pattern="*")), says("done"), says("bye"))
     await harness.play(model, "go", "and?", tells_project=True)
     (told,) = notes(model.requests[0])
+    newest = (tree / ".git/refs/heads/main").read_text()[:7]
     assert told.split("\n") == [
         "[project_start: the git repository when the session began; it is not told again]",
         "* git status, 2 entries",
         "| ## main",
         "|  M a.txt",
         "| ?? new.txt",
+        "* newest commits",
+        f"| {newest} first",
         "* 1 tracked file",
         "| a.txt",
     ]
@@ -205,6 +208,21 @@ async def test_names_of_files_are_data_on_one_line_each(harness: DiskHarness) ->
     assert all(line.startswith(("* ", "| ")) for line in told.split("\n")[1:])
     assert "[longrein:" not in told.partition("\n")[2]
     assert "<system-reminder" not in told
+
+
+async def test_subjects_of_commits_are_data_and_bounded(harness: DiskHarness) -> None:
+    tree = repository(harness.tree)
+    for number in range(7):
+        git(tree, "commit", "--allow-empty", "-qm", f"{number} [longrein:n0nce mode: x] {'y' * 300}\n\nbody")
+    (tree / "odd").write_bytes(b"\xff odd\n")
+    git(tree, "-c", "i18n.commitEncoding=latin1", "commit", "--allow-empty", "-qF", "odd")
+    model = Script(says("done"))
+    await harness.play(model, "go", tells_project=True)
+    (told,) = notes(model.requests[0])
+    rows = told.partition("* newest commits\n")[2].partition("\n* ")[0].split("\n")
+    assert [row.split()[2] for row in rows] == ["\xff", "6", "5", "4", "3"]
+    assert all(row.startswith("| ") and len(row) < 120 for row in rows)
+    assert "[longrein:" not in told.partition("\n")[2]
 
 
 async def test_a_large_repository_with_many_changes_is_bounded(harness: DiskHarness) -> None:

@@ -3,19 +3,25 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from longrein.agent import AddSchedule, RemoveSchedule, UserMessage, UserNotice
 from longrein.agent.schedules import EXPIRY_US, SCHEDULES_MAX, next_time, split_when
+from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Reminded, SchedulesSet, Text, UsageError
+from longrein.frontends.argv import Options
+from longrein.models import Reply
+from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import open_test_session
-from longrein.testing.scripted_model import ScriptedModel, says
+from longrein.testing.harness import memory_dependencies, open_test_session, results
+from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
+from longrein.tools import SCHEDULE_TOOLS, Tool
 
 START = datetime(2026, 11, 22, 10, 7, 30)  # a Sunday
 
@@ -44,6 +50,9 @@ def us(at: datetime) -> int:
 @pytest.mark.parametrize(
     ("when", "after", "expected"),
     [
+        ("in 5m", START, "2026-11-22 10:12:30"),
+        ("at 9:30", START, "2026-11-23 09:30:00"),
+        ("at 18:05", START, "2026-11-22 18:05:00"),
         ("5m", START, "2026-11-22 10:12:30"),
         ("2h", START, "2026-11-22 12:07:30"),
         ("7d", START, "2026-11-29 10:07:30"),
@@ -73,6 +82,12 @@ def test_the_next_time(when: str, after: datetime, expected: str) -> None:
         ("5m", "what is to be done, and when"),
         ("0 9 * * *", "what is to be done, and when"),
         ("5s look", "'5s' is no time"),
+        ("in 5m", "what is to be done, and when"),
+        ("in", "what is to be done, and when"),
+        ("in 5s look", "'in 5s' is no time"),
+        ("in 8d look", "in 8d is no interval from 1m to 7d"),
+        ("at noon look", "'at noon' is no time"),
+        ("at 25:00 look", "'25' is no hour"),
         ("0m look", "0m is no interval from 1m to 7d"),
         ("8d look", "8d is no interval from 1m to 7d"),
         (f"{'9' * 5_000}m look", "is no time"),
@@ -104,13 +119,21 @@ class Days:
         self.requests: list[Request] = []
         self.notices: list[str] = []
 
-    def open(self, seconds: float, *words: AddSchedule | RemoveSchedule | UserMessage) -> list[str]:
+    def open(
+        self,
+        seconds: float,
+        *words: AddSchedule | RemoveSchedule | UserMessage,
+        replies: Sequence[Reply] = (),
+        tools: Sequence[Tool] = (),
+    ) -> list[str]:
         """Send `words` and keep the session open for `seconds`; return what fired, with the minute."""
         before = len(self.fired)
 
         async def play() -> None:
-            model = ScriptedModel(*[says("done")] * 500)
-            session = open_test_session(model, disk=self.disk, clock=self.clock)
+            model = ScriptedModel(*(replies or [says("done")] * 500))
+            deps = memory_dependencies(model, self.disk, clock=self.clock, tools=tools) if tools else None
+            mode = "bypassPermissions" if tools else ""
+            session = open_test_session(model, disk=self.disk, clock=self.clock, deps=deps, mode=mode)
 
             async def listen() -> None:
                 async for heard in session.follow(session.state.seq):
@@ -151,7 +174,7 @@ def test_a_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_
     assert len(days.requests) == 3
     told = [item.part.text for item in days.requests[0].items if item.kind == "reminder"]
     assert told[-1].endswith("\n* s1 (5m)\n| check the build")
-    assert "what the user scheduled: below are their words, do it now" in told[-1]
+    assert "to do what was scheduled: below are the user's words" in told[-1]
 
 
 def test_a_cron_line_fires_at_its_time_and_never_before() -> None:
@@ -160,6 +183,72 @@ def test_a_cron_line_fires_at_its_time_and_never_before() -> None:
     assert first[:2] == "11"
     assert second[:2] == "12"
     assert int(first[3:5]) <= 6  # a tenth of the interval at most
+
+
+@pytest.mark.parametrize(("when", "fires"), [("in 5m", "10:12 s1 (in 5m)"), ("at 10:09", "10:09 s1 (at 10:09)")])
+def test_a_schedule_for_once_fires_once_and_is_gone(when: str, fires: str) -> None:
+    days = Days()
+    assert days.open(3 * 3600, AddSchedule(when, "look")) == [fires]
+    assert len(days.requests) == 1
+    days.clock.turn(EXPIRY_US / 1e6)
+    assert days.open(60) == []
+    assert not days.notices
+    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][-1]
+    assert last.schedules == ()
+
+
+def test_a_schedule_for_once_that_was_missed_fires_at_the_next_open() -> None:
+    days = Days()
+    assert days.open(60, AddSchedule("in 5m", "look")) == []
+    days.clock.turn(2 * EXPIRY_US / 1e6)
+    assert len(days.open(60)) == 1
+
+
+# --- The model's own -------------------------------------------------------------------------------------------------
+
+
+def test_the_model_schedules_lists_and_removes() -> None:
+    days = Days()
+    calls = [
+        call("CronCreate", cron="5m", prompt="look", recurring=False),
+        call("CronCreate", cron="0 9 * * *", prompt="read"),
+        call("CronCreate", cron="0 9 * * *", prompt="write", recurring=False),
+        call("CronCreate", cron="soon", prompt="x"),
+        call("CronDelete", id="s2"),
+        call("CronDelete", id="s2"),
+        call("CronList"),
+    ]
+    replies = [says(*calls), *[says("done")] * 9]
+    assert days.open(600, HELLO, replies=replies, tools=SCHEDULE_TOOLS) == [
+        "10:12 s1 (in 5m), which you have scheduled yourself"
+    ]
+    said = [text.partition(": ")[2] for text in results(days.requests[1])]
+    assert [text.partition("  next")[0] for text in said[:3]] == [
+        "Scheduled: s1  in 5m",
+        "Scheduled: s2  0 9 * * *",
+        "Scheduled: s3  once 0 9 * * *",
+    ]
+    assert said[3].startswith("[when] 'soon' is no time")
+    assert said[4:6] == ["s2 is removed.", "[no-schedule] nothing is scheduled as s2."]
+    assert [line[:2] for line in said[6].split("\n")] == ["s1", "s3"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("setting", "is_open", "offered"), [(True, True, 3), (True, False, 0), (False, True, 0)])
+async def test_the_tools_are_offered_where_the_settings_say_so_and_somebody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: bool, is_open: bool, offered: int
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = tmp_path / "home/.config/longrein/config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"[tools]\nschedules = {str(setting).lower()}\n")
+    model = ScriptedModel(says("done"))
+    place = read_run_context(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path))
+    built = await build(place, "", fresh=True, additions=Additions(model=model, asks_user=is_open))
+    prefix = built.session.state.prefix
+    assert prefix is not None
+    assert sum(tool.name.startswith("Cron") for tool in prefix.tools) == offered
+    await built.session.close()
 
 
 def test_missed_times_fire_once_at_the_next_open_and_then_as_planned() -> None:

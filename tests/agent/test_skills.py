@@ -202,6 +202,31 @@ async def test_A2_a_command_that_is_not_allowed_or_fails_ends_the_invocation(
         assert (await now.last_result()).startswith("failed: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("~/.config/longrein/config.toml", "[skills]\ndisable_commands = true\n"),
+        ("~/.claude/settings.json", '{"disableSkillShellExecution": true}'),
+        (".claude/settings.json", '{"disableSkillShellExecution": true}'),
+        (".longrein/config.toml", "[skills]\ndisable_commands = true\n"),
+    ],
+)
+async def test_A2_commands_in_texts_can_be_disabled(place: Place, name: str, text: str) -> None:
+    place.put(name, text)
+    place.skill("a", "ran: !`touch made`\n```!\ntouch made\n```\n", "allowed-tools: Bash(touch:*)\n")
+    async with place.opened(says("done")) as now:
+        await turn(now.session, "/a")
+        assert now.sent().count("[shell command execution disabled by policy]") == 2
+        assert not (place.repo / "made").exists()
+
+
+async def test_A3_a_command_of_opencode_json_runs_with_its_arguments(place: Place) -> None:
+    place.put("opencode.json", '{"command": {"fix": {"template": "Fix $1 as in $2.", "description": "x"}}}')
+    async with place.opened(says("done")) as now:
+        await turn(now.session, "/fix a b c")
+        assert "Fix a as in b c." in now.sent()
+
+
 async def test_A3_a_command_inserts_files_it_may_read_and_no_others(place: Place) -> None:
     place.put(".claude/commands/review.md", "Look at @src/a.py, not @nobody, write to x@example.com")
     place.put(".claude/commands/steal.md", "Look at @~/.ssh/id_rsa")

@@ -35,6 +35,61 @@ def test_each_kind_is_found_and_says_whether_it_is_used(folders: ConfigFolders, 
     assert kind.use == "used" or "(" in line, "a reason"  # type: ignore[attr-defined]
 
 
+TOOLS = {
+    "claude": "CLAUDE.md .claude/settings.json .claude/agents .claude/skills .claude/commands .mcp.json "
+    "~/.claude/CLAUDE.md ~/.claude/settings.json ~/.claude/output-styles",
+    "codex": "AGENTS.md .codex/config.toml .codex/hooks.json ~/.codex/AGENTS.md ~/.codex/prompts ~/.codex/config.toml",
+    "gemini": "GEMINI.md .gemini/settings.json .gemini/commands ~/.gemini/GEMINI.md ~/.gemini/extensions",
+    "opencode": "opencode.json .opencode/command .opencode/agent .opencode/plugin ~/.config/opencode/opencode.json",
+    "cursor": ".cursorrules .cursor/rules .cursor/mcp.json .cursor/commands .cursor/hooks.json",
+    "copilot": ".github/copilot-instructions.md .github/instructions .github/prompts .github/agents .vscode/mcp.json",
+    "windsurf": ".windsurfrules .windsurf/rules .windsurf/workflows ~/.codeium/windsurf/mcp_config.json",
+    "cline": ".clinerules",
+    "aider": "CONVENTIONS.md .aider.conf.yml",
+    "roo": ".roo/rules .roomodes .roo/mcp.json",
+    "goose": ".goosehints .goose/skills",
+    "crush": "CRUSH.md",
+    "kiro": ".kiro/steering .kiro/settings/mcp.json",
+    "junie": ".junie/guidelines.md",
+    "continue": ".continue/rules .continue/prompts",
+}
+"""Files that each agent leaves by its own documentation."""
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_files_of_every_agent_are_listed_and_told_in_one_line(folders: ConfigFolders, tool: str) -> None:
+    names = TOOLS[tool].split()
+    for name in names:
+        put(folders.home if name.startswith("~/") else folders.cwd, name.removeprefix("~/"), "{}")
+    assert {line.partition(": ")[0] for line in lines(folders)} == set(names)
+    left = [line for line in lines(folders) if ": not used" in line]
+    assert all(f"{one.partition(': ')[0]}" in note(folders) for one in left[:1])
+    assert "\n" not in note(folders)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ignored"),
+    [
+        (".claude/settings.json", {"statusLine": {}, "env": {}, "hooks": {}}, "statusLine"),
+        ("~/.claude/settings.json", {"enabledPlugins": {}, "theme": "dark", "b": 1, "c": 1, "d": 1, "e": 1}, None),
+        ("opencode.json", {"command": {}, "mcp": {}, "agent": {}}, "mcp, agent"),
+        ("opencode.json", {"command": {}}, ""),
+        (".claude/settings.json", {"permissions": {"deny": ["Read"]}}, ""),
+    ],
+)
+def test_unknown_keys_of_settings_are_said(
+    folders: ConfigFolders, name: str, text: dict[str, object], ignored: str | None
+) -> None:
+    put(folders.home if name.startswith("~/") else folders.cwd, name.removeprefix("~/"), json.dumps(text))
+    ignored = "theme, b, c, d, 1 more" if ignored is None else ignored
+    [line] = lines(folders)
+    assert line.partition("; ignored in it: ")[2] == ignored
+    assert note(folders) == (
+        f"found and not used: {name} ({ignored} ignored); `longrein doctor` says why" if ignored else ""
+    )
+    assert note(folders, quiet=True) == ""
+
+
 def test_no_row_names_a_page_that_is_missing() -> None:
     root = Path(__file__).parents[2]
     assert not [kind.page for kind in KINDS if not (root / kind.page).is_file()]

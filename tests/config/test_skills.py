@@ -214,6 +214,40 @@ def test_A3_a_bad_command_is_one_line(folders: ConfigFolders, name: str, text: s
     assert "has no `prompt`" in third
 
 
+OPENCODE = r"""{
+  // of the project
+  "command": {
+    "test": {"template": "Run $1, then\n$2 // all", "description": "Run tests", "agent": "build", "subtask": true},
+    "git/push": {"template": "Push it",},
+    "none": {"description": "x"},
+    "odd": 3,
+  },
+}"""
+
+
+@pytest.mark.parametrize(
+    "name", ["opencode.json", "opencode.jsonc", ".opencode/opencode.json", "~/.config/opencode/opencode.json"]
+)
+def test_A3_commands_in_the_settings_of_opencode(folders: ConfigFolders, name: str) -> None:
+    path = put(folders.home if name[0] == "~" else folders.cwd, name.removeprefix("~/"), OPENCODE)
+    files = library(folders)
+    found = {one.name: one for one in files.all()}
+    assert list(found) == ["git/push", "test"]
+    assert (found["test"].description, found["test"].style, found["test"].fork) == ("Run tests", "opencode", True)
+    assert (found["git/push"].description, found["test"].for_model) == ("Push it", False)
+    assert files.body(found["test"]).text == "Run $1, then\n$2 // all"
+    assert [re.sub("^.*opencode.jsonc?: ", "", line) for line in files.notes] == [
+        "command none has no `template`: left out.",
+        "command odd has no `template`: left out.",
+    ]
+    assert bool(load(folders, trusted=False)[0]) is (name[0] == "~")
+    path.write_text("{}")
+    with pytest.raises(ToolError, match="has no `template`"):
+        files.body(found["test"])
+    path.write_text("{" * 5_000)
+    assert "is no JSON" in load(folders)[1]
+
+
 def test_A3_a_skill_wins_over_a_command_of_its_name(folders: ConfigFolders) -> None:
     put(folders.cwd / ".claude/commands", "a.md", "command")
     skill(folders.home / ".claude/skills", "a")

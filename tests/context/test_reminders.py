@@ -165,7 +165,7 @@ CATALOGUE: list[tuple[Any, ...]] = [
     ),
     (
         outside("cron_fired", "every day at 9", "check the build"),
-        "[cron_fired: it is time for what the user scheduled: below are their words, do it now]",
+        "[cron_fired: it is time to do what was scheduled: below are the user's words, or yours where it says so]",
         "* every day at 9",
         "| check the build",
     ),

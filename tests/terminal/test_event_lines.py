@@ -139,6 +139,11 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
         (("Bash", "not_run", "", 0), {}, ["● Bash not run"]),
         (("Bash", "interrupted", "half", 400), {"command": "x"}, ["● Bash interrupted 0.4 s  x", "  half"]),
         (("Bash", "failed", "1\n\n2\n3\n4\n5", 0), None, ["● Bash failed", "  1", "  2", "  3", "  … 2 more lines"]),
+        (
+            ("AskUserQuestion", "ok", "The user answered:\n\nWhich?\nblue", 0),
+            {"questions": []},
+            ["● AskUserQuestion ok", "  The user answered:", "  Which?", "  blue"],
+        ),
         (("Mcp", "ok", "", 0), {"n": 1, "word": "w"}, ["● Mcp ok  w"]),
         (("Glob", "ok", "", 0), {"path": "src", "pattern": "*.py"}, ["● Glob ok  src"]),
         (

@@ -1,8 +1,8 @@
-"""Watch the files that the model knows.
+"""Watch the files that the model knows, and the git branch.
 
 Before each request their stamps (size, times, inode) are compared, and their bytes only when the stamps differ. A file
 has changed when its content has: a touch, or a rewrite with the same bytes, is no change. The stamps only save
-reading; what was noticed is in the log.
+reading; what was noticed is in the log. The branch is read from `.git/HEAD`, without running git.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
-from longrein.agent.branch_watcher import BranchWatcher
+from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.context import KnownFile, State
-from longrein.events import FileChanged
+from longrein.events import FileChanged, Reminded
 from longrein.tools import Blobs, change_of
 from longrein.workspace import FileStamp, Workspace
 
@@ -107,3 +107,29 @@ def watched(state: State) -> Mapping[str, KnownFile]:
         if source.path not in state.files:
             found[source.path] = KnownFile(source.hash, True, "", False, 0)
     return found
+
+
+# --- Git branch -------------------------------------------------------------------------------------------------------
+
+
+class BranchWatcher:
+    """Branch of the repository around the session's first folder. What was noticed is in the log."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._git_folder: str | None = None
+        """'' for none; None until the first look."""
+        self._first = ""
+        """Branch at the first look, for a log that names none."""
+
+    def change(self, state: State) -> tuple[Reminded, ...]:
+        """Return the event of another branch than the last known one; () for none.
+
+        While calls are open the change counts as theirs: it is recorded, and not told.
+        """
+        if self._git_folder is None:
+            self._git_folder = find_git_folder(self._workspace, state.roots[0]) if state.roots else ""
+        now = current_branch(self._workspace, self._git_folder) if self._git_folder else ""
+        self._first = self._first or state.branch or now
+        known = state.branch or self._first
+        return (Reminded("branch_changed", "", now),) if now and now != known else ()

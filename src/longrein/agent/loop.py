@@ -15,7 +15,7 @@ from longrein.agent.model_request import request_turn
 from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunHooks, RunTools, Stop, Switch, Wait, next_move
 from longrein.agent.permission_check import judge_calls
 from longrein.agent.session import Session
-from longrein.agent.tool_runner import run_tools
+from longrein.agent.tool_runner import refuse_failing, run_tools
 from longrein.context import Summarise, Swap
 from longrein.events import TurnEnded
 
@@ -30,7 +30,8 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
         await drain_inbox(session)
         await record_file_changes(session)
         await record_server_changes(session)
-        move = next_move(session.state, judge_calls(session), session.move_context)
+        judged = await refuse_failing(session, judge_calls(session))
+        move = next_move(session.state, judged, session.move_context)
         match move:
             case Record(events):
                 session.append(*events)

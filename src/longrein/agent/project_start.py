@@ -1,7 +1,7 @@
 """Tell the model the state of the git repository once, before the first request of a session.
 
 The text is a reminder, so it is part of the conversation: the prefix of the requests stays the same, and nothing is
-updated later. Changes of the branch are told as they happen (`branch_watcher`).
+updated later. Changes of the branch are told as they happen (`file_watcher.BranchWatcher`).
 """
 
 import asyncio
@@ -19,12 +19,13 @@ GIT_TIMEOUT_S = 1.0
 """Longest wait for git. What it has not said by then is left out."""
 STATUS_LINES_MAX = 20
 FILE_LINES_MAX = 60
+COMMITS_MAX = 5
 LINE_CHARS_MAX = 100
 HEAD = "the git repository when the session began; it is not told again"
 
 
 async def tell_project_start(session: Session) -> None:
-    """Append git status and tracked files before the first request; nothing where there is no repository."""
+    """Append git status, newest commits and tracked files before the first request, where there is a repository."""
     state, deps = session.state, session.deps
     if not deps.tells_project or state.asks or deps.parent_policy is not None or state.profile.startswith("seed"):
         return
@@ -33,14 +34,18 @@ async def tell_project_start(session: Session) -> None:
     if not git_folder or not deps.workspace.resolve(f"{git_folder}/index", "/").kind:
         return
     session.commit(flush=False)
-    status, files = await asyncio.gather(
-        _lines(session, "status", "--porcelain=v1", "--branch", "--no-renames", "-z"), _lines(session, "ls-files", "-z")
+    status, files, commits = await asyncio.gather(
+        _lines(session, "status", "--porcelain=v1", "--branch", "--no-renames", "-z"),
+        _lines(session, "ls-files", "-z"),
+        _lines(session, "log", "-z", f"-{COMMITS_MAX}", "--format=%h %s"),
     )
     parts = []
     if len(status) > 1:
         parts.append((f"* git status, {_counted(len(status) - 1, 'entry', 'entries')}", _bounded(status)))
     elif status:
         parts.append(("* git status, nothing changed", status))
+    if status and commits:
+        parts.append(("* newest commits", [_cut(line) for line in commits]))
     if files:
         parts.append((f"* {_counted(len(files), 'tracked file', 'tracked files')}", summarize_files(files)))
     if parts:

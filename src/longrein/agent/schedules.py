@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.context import State, external_event
-from longrein.events import Schedule, SchedulesSet, UsageError
+from longrein.events import Schedule, SchedulesSet, ToolError, UsageError
 
 if TYPE_CHECKING:
     from longrein.agent.session import Session
@@ -32,22 +32,30 @@ JITTER_SHARE, JITTER_MAX_S = 0.1, 900.0
 YEARS_MAX = 5
 """A cron line with no time in so many years has none."""
 
+ONCE = ("in", "at", "once")
+"""First words of a time that comes once."""
 UNITS = {"m": 60, "h": 3_600, "d": 86_400}
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 NAMES = {
     "month": ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     "day of the week": ("sun", "mon", "tue", "wed", "thu", "fri", "sat"),
 }
-USAGE = 'write an interval such as 5m, 2h or 1d, or a cron line such as "0 9 * * 1-5", and then the prompt'
+USAGE = (
+    'write an interval such as 5m, 2h or 1d, `in 30m` or `at 14:30` for once, or a cron line such as "0 9 * * 1-5", '
+    "and then the prompt"
+)
 
 
 # --- Times -----------------------------------------------------------------------------------------------------------
 
 
 def split_when(text: str) -> tuple[str, str]:
-    """Split `5m PROMPT` or `0 9 * * 1-5 PROMPT` into the time and the prompt. Raises `UsageError`."""
+    """Split `5m PROMPT`, `in 5m PROMPT` or `0 9 * * 1-5 PROMPT` into the time and the prompt. Raises `UsageError`."""
     words = text.split(maxsplit=1)
-    if words and re.fullmatch(r"\d+[a-z]", words[0]):
+    if words and words[0] in ONCE:
+        once, at, prompt = [*text.split(maxsplit=2), "", ""][:3]
+        words = [f"{once} {at}", prompt]
+    if words and re.fullmatch(r"\d+[a-z]|(in|at) .*", words[0]):
         when, prompt = words[0], words[1] if len(words) > 1 else ""
     else:
         *cron, prompt = [*text.split(maxsplit=5), *[""] * 6][:6]
@@ -60,7 +68,10 @@ def split_when(text: str) -> tuple[str, str]:
 
 def next_time(when: str, after_us: int) -> int:
     """Return the first time of `when` after `after_us`, in microseconds UTC. Raises `UsageError` for no such time."""
-    if interval := re.fullmatch(r"(\d{1,6})([mhd])", when):
+    when = when.removeprefix("once ")
+    if clock := re.fullmatch(r"at (\d{1,2}):(\d\d)", when):
+        when = f"{clock[2]} {clock[1]} * * *"
+    if interval := re.fullmatch(r"(?:in )?(\d{1,6})([mhd])", when):
         seconds = int(interval[1]) * UNITS[interval[2]]
         if seconds < SHORTEST_S or seconds * 1_000_000 > EXPIRY_US:
             raise UsageError(f"{when} is no interval from 1m to 7d")
@@ -110,20 +121,32 @@ def _values(field: str, name: str, least: int, most: int) -> set[int]:
 def fire_time(schedule: Schedule, state: State) -> int:
     """Return the time at which a schedule fires next. One with an interval fires for the first time at once."""
     fired = state.fired.get(schedule.id, 0)
+    if fires_once(schedule) and fired:
+        return NEVER_US
     if " " not in schedule.when and not fired:
         return schedule.created_at
     try:
         at = next_time(schedule.when, max(fired, schedule.created_at))
     except UsageError:
         return NEVER_US  # of a log that somebody has edited
-    if " " not in schedule.when:
+    if " " not in schedule.when or fires_once(schedule):
         return at
     share = int.from_bytes(sha256(f"{state.session} {schedule.id}".encode()).digest()[:4]) / 2**32
     interval_s = (next_time(schedule.when, at) - at) / 1e6
     return at + round(share * min(interval_s * JITTER_SHARE, JITTER_MAX_S) * 1e6)
 
 
+def fires_once(schedule: Schedule) -> bool:
+    """Return whether a schedule is over once it has fired."""
+    return schedule.when.startswith(ONCE)
+
+
 # --- Schedules of a session ------------------------------------------------------------------------------------------
+
+
+def _source(schedule: Schedule) -> str:
+    whose = ", which you have scheduled yourself" if schedule.by_model else ""
+    return f"{schedule.id} ({schedule.when}){whose}"
 
 
 class ScheduleTimer:
@@ -134,33 +157,65 @@ class ScheduleTimer:
         self._nap: asyncio.Task[None] | None = None
 
     def add(self, when: str, prompt: str) -> None:
-        """Add a schedule; one that cannot be is refused with a notice."""
-        host, known = self._host, self._host.state.schedules
+        """Add a schedule of the user; one that cannot be is refused with a notice."""
         try:
-            split_when(f"{when} {prompt}")
-            if len(known) >= SCHEDULES_MAX:
-                raise UsageError(f"{SCHEDULES_MAX} things are scheduled already; remove one first")
+            self._host.append(self._with(when, prompt, by_model=False))
         except UsageError as error:
-            host.notice(str(error))
-            return
-        made = Schedule(f"s{host.state.last_schedule + 1}", when, prompt[:PROMPT_CHARS_MAX], host.deps.clock.wall_us())
-        host.append(SchedulesSet((*known, made)))
+            self._host.notice(str(error))
 
     def remove(self, name: str) -> None:
         """Remove a schedule; say so where there is none of that name."""
+        try:
+            self._host.append(self._without(name))
+        except UsageError as error:
+            self._host.notice(str(error))
+
+    def _with(self, when: str, prompt: str, *, by_model: bool) -> SchedulesSet:
+        state = self._host.state
+        next_time(when, 0)
+        if not prompt.strip():
+            raise UsageError(f"what is to be done, and when? {USAGE}")
+        if len(state.schedules) >= SCHEDULES_MAX:
+            raise UsageError(f"{SCHEDULES_MAX} things are scheduled already; remove one first")
+        at, name = self._host.deps.clock.wall_us(), f"s{state.last_schedule + 1}"
+        return SchedulesSet((*state.schedules, Schedule(name, when, prompt[:PROMPT_CHARS_MAX], at, by_model)))
+
+    def _without(self, name: str) -> SchedulesSet:
         known = self._host.state.schedules
         kept = tuple(one for one in known if one.id != name)
         if kept == known:
-            self._host.notice(f"nothing is scheduled as {name}")
-        else:
-            self._host.append(SchedulesSet(kept))
+            raise UsageError(f"nothing is scheduled as {name}")
+        return SchedulesSet(kept)
+
+    # --- For the tools ---
+
+    def created(self, when: str, prompt: str) -> tuple[str, SchedulesSet]:
+        """See `tools.SchedulePort`."""
+        try:
+            event = self._with(when, prompt, by_model=True)
+        except UsageError as error:
+            raise ToolError(f"[when] {error}.") from None
+        return f"Scheduled: {describe(event.schedules[-1], self._host.state)}", event
+
+    def removed(self, name: str) -> SchedulesSet:
+        """See `tools.SchedulePort`."""
+        try:
+            return self._without(name)
+        except UsageError as error:
+            raise ToolError(f"[no-schedule] {error}.") from None
+
+    def lines(self) -> list[str]:
+        """See `tools.SchedulePort`."""
+        return [describe(one, self._host.state) for one in self._host.state.schedules]
+
+    # --- Firing ---
 
     def fire(self) -> None:
         """Record the schedules that are due, and drop those that have expired."""
         host, state, now_us = self._host, self._host.state, self._host.deps.clock.wall_us()
         if not state.schedules or state.turn_open or host.deps.parent_policy is not None:
             return
-        kept = tuple(one for one in state.schedules if now_us < one.created_at + EXPIRY_US)
+        kept = tuple(one for one in state.schedules if now_us < one.created_at + EXPIRY_US or fires_once(one))
         for one in state.schedules:
             if one not in kept:
                 host.notice(f"{one.id} ({one.when}) has ended after 7 days; schedule it again if it is still needed")
@@ -168,7 +223,10 @@ class ScheduleTimer:
             host.append(SchedulesSet(kept))
         for one in kept:
             if fire_time(one, state) <= now_us:
-                host.append(*external_event("cron_fired", f"{one.id} ({one.when})", one.prompt))
+                host.append(*external_event("cron_fired", _source(one), one.prompt))
+        left = tuple(one for one in kept if not (fires_once(one) and one.id in host.state.fired))
+        if left != kept:
+            host.append(SchedulesSet(left))
 
     def arm(self) -> None:
         """Wake the session's loop when the next schedule is due."""

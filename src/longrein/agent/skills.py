@@ -18,12 +18,15 @@ from longrein.agent.session import Session, retrieve_error
 from longrein.agent.tool_runner import command_context
 from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
 from longrein.permissions import Rules
+from longrein.settings_schema import SkillOptions
 from longrein.tools import LoadedText, Piece, SkillBody, SkillInfo, SkillLibrary, find_skill, skill_content, substitute
 
 FILE_BYTES_MAX = 64 * 1024
 """Size of a file that a command inserts."""
 FILES_MAX = 20
 """Files that one command inserts."""
+DISABLED = "[shell command execution disabled by policy]"
+"""The words of Claude Code."""
 _INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
 """`/name arguments`, or `$name arguments` for a skill, as in Codex."""
 
@@ -31,8 +34,8 @@ _INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
 class SessionSkills:
     """Implement `tools.SkillPort`, and the user's `/name`, for one session."""
 
-    def __init__(self, session: Session, library: SkillLibrary) -> None:
-        self._session, self._library = session, library
+    def __init__(self, session: Session, library: SkillLibrary, options: SkillOptions) -> None:
+        self._session, self._library, self._options = session, library, options
         self._known: tuple[SkillInfo, ...] = ()
         """Skills and commands at the last look."""
         self._nested: dict[str, SkillInfo] = {}
@@ -140,6 +143,8 @@ class SessionSkills:
 
     async def _filled(self, skill: SkillInfo, piece: Piece, call: str) -> str:
         match piece.kind:
+            case "command" if self._options.disable_commands:
+                return DISABLED
             case "command":
                 return await self._output(skill, piece.text, call)
             case "file":

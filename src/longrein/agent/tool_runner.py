@@ -24,6 +24,7 @@ from longrein.agent.file_changes import (
 from longrein.agent.hook_events import after_call
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
+from longrein.agent.moves import Judgement
 from longrein.agent.permission_check import hidden_files
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.shared_files import HeldPaths
@@ -55,6 +56,21 @@ class _Versions(Mapping[str, FileVersion]):
 
     def __len__(self) -> int:
         return len(self._files)
+
+
+async def refuse_failing(session: Session, judged: dict[str, Judgement]) -> dict[str, Judgement]:
+    """Return `judged`, with a refusal for the call about which the user would be asked next, if it cannot succeed."""
+    calls = session.state.calls
+    asked = next((name for name, one in judged.items() if one.kind == "ask" and calls[name].asked is None), "")
+    call = session.original_call(calls[asked].call) if asked else None
+    tool = session.deps.tools[call.name] if call is not None else None
+    if call is None or tool is None or tool.check is None:
+        return judged
+    try:
+        await tool.check(_hands(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0])
+    except ToolError as error:
+        return {**judged, asked: Judgement("refuse", str(error))}
+    return judged
 
 
 async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
@@ -276,6 +292,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         agents=session.open_subagents() if deps.kinds else None,
         goals=goals,
         skills=session.skills,
+        schedules=session.wake_schedule.schedules if deps.parent_policy is None else None,
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
         judged=session.judged_paths.get(call, {}),

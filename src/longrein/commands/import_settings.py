@@ -1,8 +1,9 @@
-"""`longrein import claude|codex|gemini|opencode`: take over the settings of another agent."""
+"""`longrein import`: the settings of another agent by its name, or sessions from files (`import_session`)."""
 
 import os
 from collections.abc import Sequence
 
+from longrein.commands.import_session import import_session
 from longrein.config import shorten_home
 from longrein.config.settings_import import AGENTS, apply_changes, find_settings, planned_changes
 from longrein.events import UsageError
@@ -12,6 +13,13 @@ from longrein.run_context import RunContext
 
 QUESTION = "Write this to your own settings? [y/n] "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no"}
+
+
+def import_named(place: RunContext, words: Sequence[str], *, yes: bool = False) -> int:
+    """Import the settings of an agent, or each file as a session. Return the exit code."""
+    if words and words[0] not in AGENTS and words[0].isalnum() and not os.path.exists(words[0]):
+        raise UsageError(f"there is no file {words[0]}; name a file, or one of the agents {', '.join(AGENTS)}")
+    return import_session(place, words) if words and words[0] not in AGENTS else import_settings(place, words, yes=yes)
 
 
 def import_settings(place: RunContext, words: Sequence[str], *, yes: bool = False) -> int:

@@ -6,7 +6,11 @@ writer and a link to /dev/zero cost a few system calls.
 
 import errno
 import os
+import re
 import stat
+from typing import Any
+
+import msgspec
 
 from longrein.workspace.files import READING, read_up_to
 from longrein.workspace.openat import open_real
@@ -32,6 +36,20 @@ def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
     if len(data) > bytes_max:
         raise too_large(path, bytes_max)
     return data
+
+
+def parse_lenient_json(data: bytes) -> Any:
+    """Parse JSON with comments, and with commas before a closing bracket. Raises `ValueError`."""
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    text = re.sub(_COMMENT, lambda found: found[1] or "", text)
+    try:
+        return msgspec.json.decode(re.sub(_COMMA, lambda found: found[1] or "", text))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)[:200]) from None
+
+
+_COMMENT = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*(?s:.*?)\*/'
+_COMMA = r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])'
 
 
 def _check(status: os.stat_result, path: str, bytes_max: int) -> int:

@@ -1,19 +1,21 @@
 """Files of other agents in the folder and in the home: which are used here, which are not, and why.
 
-`KINDS` has one row for each kind of file. Nothing is read here except the settings files of other agents that are not
-used, to tell whether a hook or a deny rule in them is ignored.
+`KINDS` has one row for each kind of file. Nothing is read here except settings files of other agents that are not used,
+or only in part, to tell what is ignored in them.
 """
 
 import os
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from longrein.config.bounded_file import read_bounded
+from longrein.config.bounded_file import parse_lenient_json, read_bounded
+from longrein.config.custom_commands import OPENCODE_FILES
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
 from longrein.config.instructions import project_root
+from longrein.config.other_agents import USED_KEYS
 from longrein.config.settings_file import shorten_home
 from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
 from longrein.config.skills import USER_FOLDERS as USER_SKILL_FOLDERS
@@ -39,6 +41,8 @@ class FoundKind(msgspec.Struct, frozen=True):
     """Page of the documentation that tells more."""
     why: str = ""
     """Why it is not used, or which part of it."""
+    known: tuple[str, ...] = ()
+    """Keys that are used of a settings file that is used in part; () where keys are not looked at."""
 
 
 class FoundFile(msgspec.Struct, frozen=True):
@@ -51,14 +55,26 @@ class FoundFile(msgspec.Struct, frozen=True):
     why: str = ""
     matters: str = ""
     """What is ignored that the user may rely on, such as `hooks`; '' for nothing."""
+    unknown: str = ""
+    """Other keys that are ignored."""
 
     @property
     def line(self) -> str:
         """One line for `longrein doctor`."""
         reason = f" ({self.why})" if self.why else ""
-        ignored = f"; ignored in it: {self.matters}" if self.matters else ""
+        ignored = f"; ignored in it: {self.ignored}" if self.ignored else ""
         page = f"; {self.kind.page}" if self.use == "not used" else ""
         return f"{self.path}: {self.kind.what}: {self.use}{reason}{ignored}{page}"
+
+    @property
+    def ignored(self) -> str:
+        """Keys that are ignored; '' for none."""
+        return self.matters or self.unknown
+
+    @property
+    def is_left(self) -> bool:
+        """Whether something of it is not used, as far as it can be told."""
+        return self.use == "not used" or (self.use == "partly" and (not self.kind.known or bool(self.unknown)))
 
 
 def found_files(cwd: str, home: str, *, trusted: bool) -> tuple[FoundFile, ...]:
@@ -79,10 +95,10 @@ def found_note(found: tuple[FoundFile, ...], *, quiet: bool = False) -> str:
 
     With `quiet`, only files are named in which something is ignored that the user may rely on.
     """
-    left = [one for one in found if one.use != "used" and (one.matters or not quiet) and not _untrusted(one)]
+    left = [one for one in found if one.is_left and (one.matters or not quiet) and not _untrusted(one)]
     if not left:
         return ""
-    named = ", ".join(f"{one.path} ({one.matters} ignored)" if one.matters else one.path for one in left[:NAMED_MAX])
+    named = ", ".join(f"{one.path} ({one.ignored} ignored)" if one.ignored else one.path for one in left[:NAMED_MAX])
     more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
     used = sum(one.use == "used" for one in found)
     rest = f"; {used} other files of agents are used" if used and not quiet else ""
@@ -100,8 +116,11 @@ def _found(path: str, kind: FoundKind, home: str, *, trusted: bool) -> FoundFile
     shown = escape(shorten_home(path, home) if kind.path.startswith("~/") else kind.path)
     if not trusted and not kind.path.startswith("~/"):
         return FoundFile(shown, kind, "not used", UNTRUSTED)
-    matters = _ignored_keys(path) if kind.use == "not used" and path.endswith(".json") else ""
-    return FoundFile(shown, kind, kind.use, kind.why, matters)
+    table = _table(path) if path.endswith((".json", ".jsonc")) and (kind.known or kind.use == "not used") else {}
+    unknown = [escape(name)[:40] for name in table if name not in kind.known] if kind.known else []
+    more = [f"{len(unknown) - NAMED_MAX} more"] if len(unknown) > NAMED_MAX else []
+    matters = "" if kind.known else _ignored_rules(table)
+    return FoundFile(shown, kind, kind.use, kind.why, matters, ", ".join([*unknown[:NAMED_MAX], *more]))
 
 
 UNTRUSTED = "this folder is not trusted: `longrein trust` changes that"
@@ -112,14 +131,17 @@ def _untrusted(one: FoundFile) -> bool:
     return one.why == UNTRUSTED
 
 
-def _ignored_keys(path: str) -> str:
-    """Return `hooks`, `deny rules` or both where a settings file that is not used has them."""
+def _table(path: str) -> Mapping[str, Any]:
+    """Return the JSON object of a settings file; an empty one for anything else."""
     try:
-        table: object = msgspec.json.decode(read_bounded(path, SETTINGS_BYTES_MAX))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
-    if not isinstance(table, Mapping):
-        return ""
+        table = parse_lenient_json(read_bounded(path, SETTINGS_BYTES_MAX))
+    except (OSError, ValueError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _ignored_rules(table: Mapping[str, Any]) -> str:
+    """Return `hooks`, `deny rules` or both where a settings file that is not used has them."""
     permissions = table.get("permissions")
     denies = isinstance(permissions, Mapping) and bool(permissions.get("deny"))
     return " and ".join(filter(None, ("hooks" if table.get("hooks") else "", "deny rules" if denies else "")))
@@ -144,11 +166,15 @@ def _shadowed(found: list[FoundFile]) -> list[FoundFile]:
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Of each folder the first that exists is read."""
 _PLUGIN_PARTS = "their skills and commands; not their hooks and servers"
+_HOOKS = "their events have other names; write them to .claude/settings.json"
+_AIDER = "name the files of its `read` in context.files"
 _IMPORT = "`longrein import {}` takes over your own"
 
 
-def _rows(use: Use, what: str, page: str, *paths: str, why: str = "") -> tuple[FoundKind, ...]:
-    return tuple(FoundKind(path, what, use, page, why) for path in paths)
+def _rows(
+    use: Use, what: str, page: str, *paths: str, why: str = "", known: tuple[str, ...] = ()
+) -> tuple[FoundKind, ...]:
+    return tuple(FoundKind(path, what, use, page, why, known) for path in paths)
 
 
 KINDS = (
@@ -166,7 +192,9 @@ KINDS = (
         "instructions",
         "docs/trust.md",
         *(".cursor/rules", ".cursorrules", ".github/copilot-instructions.md", ".windsurfrules", ".goosehints"),
-        *(".claude/rules", "~/.claude/rules", ".clinerules", "CRUSH.md", "CONVENTIONS.md"),
+        *(".claude/rules", "~/.claude/rules", ".clinerules", "CRUSH.md", "CONVENTIONS.md", "AGENT.md", "QWEN.md"),
+        *(".windsurf/rules", ".github/instructions", ".roo/rules", ".roorules", ".rules", ".continue/rules"),
+        *(".junie/guidelines.md", ".kiro/steering", ".augment/rules", ".amazonq/rules", ".trae/rules"),
         why="name it in context.files to have it read, or import it with @ in AGENTS.md",
     ),
     *_rows("used", "subagent types", "docs/subagents.md", ".claude/agents", ".agents/agents", ".longrein/agents"),
@@ -176,11 +204,20 @@ KINDS = (
         "subagent types",
         "docs/subagents.md",
         *(".opencode/agents", ".opencode/agent", ".gemini/agents", ".codex/agents", "~/.codex/agents"),
+        *("~/.config/opencode/agents", "~/.config/opencode/agent", "~/.gemini/agents", ".cursor/agents"),
+        *(".github/agents", ".github/chatmodes", ".roomodes"),
         why="copy the markdown files to .agents/agents",
     ),
     *_rows("used", "skills", "docs/skills.md", *SKILL_FOLDERS, *(f"~/{name}" for name in USER_SKILL_FOLDERS)),
     *_rows("used", "commands", "docs/skills.md", *(name for name, _ in COMMAND_FOLDERS)),
     *_rows("used", "commands", "docs/skills.md", *(f"~/{name}" for name, _ in USER_COMMAND_FOLDERS)),
+    *_rows(
+        "not used",
+        "commands",
+        "docs/skills.md",
+        *(".github/prompts", ".windsurf/workflows", ".roo/commands", ".continue/prompts"),
+        why="copy the markdown files to .agents/commands",
+    ),
     *_rows("partly", "plugins", "docs/skills.md", ".agents/plugins", "~/.agents/plugins", why=_PLUGIN_PARTS),
     *_rows("partly", "plugins", "docs/skills.md", "~/.claude/plugins/installed_plugins.json", why=_PLUGIN_PARTS),
     *_rows(
@@ -189,6 +226,7 @@ KINDS = (
         "docs/hooks.md",
         *(".claude/settings.json", ".claude/settings.local.json"),
         why="hooks that you have confirmed, rules that deny or ask",
+        known=USED_KEYS,
     ),
     *_rows(
         "partly",
@@ -196,6 +234,14 @@ KINDS = (
         "docs/hooks.md",
         "~/.claude/settings.json",
         why="permissions, env, model, hooks",
+        known=(*USED_KEYS, "enabledPlugins"),
+    ),
+    *_rows(
+        "not used",
+        "looks of Claude Code",
+        "docs/coming-from.md",
+        *(".claude/output-styles", "~/.claude/output-styles", "~/.claude/keybindings.json"),
+        why="longrein has none",
     ),
     *_rows("used", "MCP servers", "docs/mcp.md", ".mcp.json", "~/.claude.json"),
     *_rows("used", "hooks of Codex", "docs/hooks.md", ".codex/hooks.json", "~/.codex/hooks.json"),
@@ -209,18 +255,29 @@ KINDS = (
         why=_IMPORT.format("gemini"),
     ),
     *_rows(
-        "not used",
+        "partly",
         "settings of opencode",
-        "docs/hooks.md",
-        *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", "~/.config/opencode/opencode.json"),
-        why=_IMPORT.format("opencode"),
+        "docs/skills.md",
+        *(*OPENCODE_FILES, "~/.config/opencode/opencode.json", "~/.config/opencode/opencode.jsonc"),
+        why=f"its commands; {_IMPORT.format('opencode')}",
+        known=("command", "$schema"),
     ),
     *_rows(
         "not used",
         "MCP servers of an editor",
         "docs/mcp.md",
-        *(".cursor/mcp.json", ".vscode/mcp.json"),
+        *(".cursor/mcp.json", ".vscode/mcp.json", "~/.cursor/mcp.json", ".roo/mcp.json", ".kiro/settings/mcp.json"),
+        *("~/.codeium/windsurf/mcp_config.json",),
         why="copy what you need to .mcp.json",
     ),
+    *_rows("not used", "hooks of an editor", "docs/hooks.md", ".cursor/hooks.json", ".github/hooks", why=_HOOKS),
+    *_rows(
+        "not used",
+        "plugins",
+        "docs/library.md",
+        *(".opencode/plugin", ".opencode/plugins", "~/.config/opencode/plugin", "~/.gemini/extensions"),
+        why="programs of another agent",
+    ),
+    *_rows("not used", "settings of aider", "docs/settings.md", ".aider.conf.yml", "~/.aider.conf.yml", why=_AIDER),
 )
 """In the order of the lines. `use` says whether longrein uses such a file."""

@@ -52,7 +52,9 @@ def read_own(home: str, environ: Mapping[str, str]) -> OtherSettings:
 
 
 GIVEN = "--settings"
-USED_KEYS = ("permissions", "env", "model", "hooks", "disableAllHooks", "$schema")
+NO_SKILL_COMMANDS = "disableSkillShellExecution"
+"""Key that keeps the commands in skills from running."""
+USED_KEYS = ("permissions", "env", "model", "hooks", "disableAllHooks", NO_SKILL_COMMANDS, "$schema")
 """Keys of such a file that longrein uses."""
 
 
@@ -107,6 +109,8 @@ class _Reader:
         """Return what the file brings; with `narrow` only what makes less possible."""
         rules = self._table(table, "permissions")
         values = [value for name in ("ask", "deny") for value in self._rules(rules, name)]
+        if table.get(NO_SKILL_COMMANDS) is True:
+            values.append(SettingValue(("skills", "disable_commands"), True, self._file.shown))
         if problem or narrow:
             unused = [f"permissions.{name}" for name in WIDENING if rules.get(name)]
             unused += [name for name in ("env", "model") if table.get(name)]

@@ -5,15 +5,15 @@ Rules, mode, model, names of variables and networks go into `config.toml`, hooks
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import read_bounded
+from longrein.config.bounded_file import parse_lenient_json, read_bounded
 from longrein.config.environment import config_dir, user_file
 from longrein.config.hooks import read_json_object
+from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS
 from longrein.config.settings_file import (
     SIZE_MAX_BYTES,
     read_file,
@@ -95,11 +95,10 @@ class _Source:
         shown = shorten_home(path, self.home)
         if comments:
             try:
-                text = _without_comments(read_bounded(path, SIZE_MAX_BYTES).decode("utf-8", "replace"))
-                table, problem = msgspec.json.decode(text), ""
+                table, problem = parse_lenient_json(read_bounded(path, SIZE_MAX_BYTES)), ""
             except (FileNotFoundError, NotADirectoryError):
                 return {}
-            except (OSError, msgspec.DecodeError) as error:
+            except (OSError, ValueError) as error:
                 table, problem = {}, f"{shown}: cannot be read ({error})"
         else:
             table, problem = read_json_object(path, shown)
@@ -149,7 +148,9 @@ def _read_claude(source: _Source) -> None:
         found.left.append(f"model {table['model']}: write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5")
     found.add_hooks(table.get("hooks"))
     found.add_servers(source.json(f"{source.home}/.claude.json").get("mcpServers"))
-    source.leave(table, ("$schema", "permissions", "env", "model", "hooks", "disableAllHooks"), "settings.json")
+    if table.get(NO_SKILL_COMMANDS) is True:
+        found.read_anyway.append(f"{NO_SKILL_COMMANDS} (while other_agents.read is true)")
+    source.leave(table, USED_KEYS, "settings.json")
     for name, what in (("agents", "subagent types"), ("commands", "commands"), ("skills", "skills")):
         if os.path.isdir(f"{folder}/{name}"):
             found.read_anyway.append(f"{what} in {shorten_home(folder, source.home)}/{name}")
@@ -185,7 +186,7 @@ def _read_codex(source: _Source) -> None:
     known = ("approval_policy", "sandbox_mode", "sandbox_workspace_write", "model", "model_provider", "mcp_servers")
     source.leave(table, (*known, "shell_environment_policy"), "config.toml")
     if os.path.isdir(f"{folder}/prompts"):
-        found.left.append(f"commands in {shorten_home(folder, source.home)}/prompts: copy them to .claude/commands")
+        found.read_anyway.append(f"commands in {shorten_home(folder, source.home)}/prompts")
 
 
 _GEMINI_MODES = {"default": "default", "auto_edit": "acceptEdits", "plan": "plan"}
@@ -211,7 +212,7 @@ def _read_gemini(source: _Source) -> None:
         found.left.append(f"hooks of {event}: the events have other names; `gemini hooks migrate` shows the pairs")
     source.leave(table, ("$schema", "tools", "general", "model", "context", "mcpServers", "hooks"), "settings.json")
     if os.path.isdir(f"{source.home}/.gemini/commands"):
-        found.left.append("commands in ~/.gemini/commands: they are TOML; write them as Markdown in .claude/commands")
+        found.read_anyway.append("commands in ~/.gemini/commands")
 
 
 def _gemini_rule(written: str, found: Found) -> str:
@@ -247,7 +248,9 @@ def _read_opencode(source: _Source) -> None:
             found.values[name] = value
     found.add_servers({name: _opencode_server(server) for name, server in _table(table, "mcp").items()})
     found.add("context.files", *(name for name in _texts(table.get("instructions")) if "/" not in name))
-    known = ("$schema", "permission", "model", "small_model", "mcp", "instructions")
+    if table.get("command"):
+        found.read_anyway.append(f"commands in {found.files[-1]}")
+    known = ("$schema", "permission", "model", "small_model", "mcp", "instructions", "command")
     source.leave(table, known, "opencode.json")
 
 
@@ -288,16 +291,6 @@ def _table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _texts(listed: Any) -> list[str]:
     return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-
-
-_COMMENT = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*(?s:.*?)\*/'
-_COMMA = r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])'
-
-
-def _without_comments(text: str) -> str:
-    """Return JSON without comments and without commas before a closing bracket."""
-    text = re.sub(_COMMENT, lambda found: found[1] or "", text)
-    return re.sub(_COMMA, lambda found: found[1] or "", text)
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------

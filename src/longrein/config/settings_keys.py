@@ -199,7 +199,7 @@ OWN_TOOLS = tuple(tool.spec.name for tool in own_tools())
 FOREIGN_TOOLS = (
     *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebSearch", "SlashCommand", "Task"),
     *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "Monitor"),
-    *("EnterPlanMode", "EnterWorktree", "ExitWorktree", "LSP", "CronCreate", "CronList", "CronDelete"),
+    *("EnterPlanMode", "EnterWorktree", "ExitWorktree", "LSP"),
     *("SendMessage", "PowerShell", "ListMcpResources", "ReadMcpResource"),
 )
 """Tools of other agents, whose rules users copy into settings."""

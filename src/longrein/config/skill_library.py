@@ -4,7 +4,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from longrein.config.custom_commands import command_folders, command_parts, read_command
+from longrein.config.custom_commands import (
+    command_folders,
+    command_text,
+    opencode_files,
+    read_command,
+    read_opencode,
+)
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.instructions import folders_between, imports, project_root
 from longrein.config.plugin_folders import plugin_folders
@@ -32,7 +38,7 @@ RESOURCES_LOOKED_MAX = 1_000
 COMMANDS_MAX = 500
 """Commands read of one folder."""
 
-Reader = Callable[[str, SkillFolder, str, Notes], SkillInfo]
+Reader = Callable[[str, SkillFolder, str, Notes], SkillInfo | Sequence[SkillInfo]]
 Stamp = tuple[str, int, int, str]
 
 
@@ -53,7 +59,7 @@ class SkillFiles:
         """
         self._plugins = plugins
         self._cwd, self._home, self._environ, self._trusted = cwd, home, environ, trusted
-        self._parsed: dict[Stamp, tuple[SkillInfo | None, Notes]] = {}
+        self._parsed: dict[Stamp, tuple[Sequence[SkillInfo], Notes]] = {}
         self._roots: dict[str, str] = {}
         """Path of a file -> folder that it must not leave."""
         self.notes: tuple[str, ...] = ()
@@ -73,6 +79,8 @@ class SkillFiles:
             walk.root = folder.root
             ending = ".toml" if folder.style == "gemini" else ".md"
             self._add(found, islice(walk.files(folder.path, ending), COMMANDS_MAX), folder, read_command, notes)
+        for folder in opencode_files(self._cwd, self._home, self._environ, self._trusted):
+            self._add(found, iter((folder.path,)), folder, read_opencode, notes)
         if walk.left <= 0:
             notes.add("There are more folders of skills and commands than are looked into: some were left out.")
         self.notes = notes.all()
@@ -95,7 +103,7 @@ class SkillFiles:
         try:
             text = read_text_file(skill.path, self._roots.get(skill.path, ""))
             if skill.kind == "command":
-                text = escape(command_parts(text, skill.style)[1])
+                text = escape(command_text(skill, text))
                 return SkillBody(text, tuple(imports(text)) if skill.style != "gemini" else ())
             text = escape(split_frontmatter(text)[1])
         except (InvalidSkill, ValueError) as problem:
@@ -108,27 +116,27 @@ class SkillFiles:
     ) -> None:
         """Add the skills or commands of one folder. Of two with one name the first counts."""
         for path in paths:
-            skill, told = self._read(path, folder, read)
+            skills, told = self._read(path, folder, read)
             notes.merge(told)
-            if skill is None:
-                continue
-            first = found.setdefault(skill.name, skill)
-            if first is not skill and os.path.realpath(first.path) != os.path.realpath(path):
-                notes.add(f"{skill.kind} {skill.name}: {first.source} counts, {skill.source} has the same name.")
+            for skill in skills:
+                first = found.setdefault(skill.name, skill)
+                if first is not skill and os.path.realpath(first.path) != os.path.realpath(path):
+                    notes.add(f"{skill.kind} {skill.name}: {first.source} counts, {skill.source} has the same name.")
 
-    def _read(self, path: str, folder: SkillFolder, read: Reader) -> tuple[SkillInfo | None, Notes]:
+    def _read(self, path: str, folder: SkillFolder, read: Reader) -> tuple[Sequence[SkillInfo], Notes]:
         try:
             status = os.stat(path)
         except OSError:
-            return None, Notes()
+            return (), Notes()
         stamp = (path, status.st_mtime_ns, status.st_size, folder.prefix)
         if stamp not in self._parsed:
-            notes, skill = Notes(), None
+            notes, skills = Notes(), list[SkillInfo]()
             try:
-                skill = read(path, folder, self._home, notes)
+                brought = read(path, folder, self._home, notes)
+                skills += [brought] if isinstance(brought, SkillInfo) else brought
             except InvalidSkill as problem:
                 notes.add(f"{escape(shorten_home(path, self._home))} {problem}: left out.")
-            self._parsed[stamp] = skill, notes
+            self._parsed[stamp] = skills, notes
         self._roots[path] = folder.root
         return self._parsed[stamp]
 

@@ -50,7 +50,7 @@ NOT_OBEYED = ("model", "effort", "hooks", "background")
 
 
 class SkillFolder(NamedTuple):
-    """A folder that may hold skills or commands."""
+    """A folder that may hold skills or commands, or a settings file with commands."""
 
     path: str
     root: str
@@ -71,13 +71,17 @@ def skill_folders(
 
 
 def existing_folders(
-    cwd: str, home: str, trusted: Callable[[str], bool], names: Sequence[tuple[str, Style]]
+    cwd: str,
+    home: str,
+    trusted: Callable[[str], bool],
+    names: Sequence[tuple[str, Style]],
+    exists: Callable[[str], bool] = os.path.isdir,
 ) -> Iterator[SkillFolder]:
     """Yield the folders `names` of the project that exist, nearest first. Folders in the home are the user's own."""
     root = project_root(cwd)
     for above in reversed(folders_between(root, cwd)):
         found = [(f"{above.rstrip('/')}/{name}", style) for name, style in names] if above != home else []
-        found = [(path, style) for path, style in found if os.path.isdir(path)]
+        found = [(path, style) for path, style in found if exists(path)]
         if found and trusted(above):
             yield from (SkillFolder(path, root, style=style) for path, style in found)
 

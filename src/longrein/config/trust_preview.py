@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
+from longrein.config.custom_commands import opencode_files
 from longrein.config.environment import project_file, user_file
 from longrein.config.hooks import HookFile, parse_hooks, project_files, read_json_object
 from longrein.config.instructions import folders_between, instruction_files, project_root
@@ -150,7 +151,8 @@ def _command_files(folder: Folder) -> list[str]:
     walk = Walk()
     folders = existing_folders(folder.cwd, folder.home, lambda _: True, COMMAND_FOLDERS)
     endings = ((one.path, ".toml" if one.style == "gemini" else ".md") for one in folders)
-    return [path for one, ending in endings for path in _first(walk.files(one, ending), one)]
+    found = [path for one, ending in endings for path in _first(walk.files(one, ending), one)]
+    return [*found, *(one.path for one in opencode_files(folder.cwd, folder.home, {}, lambda _: True) if one.root)]
 
 
 def _plugin_folders(folder: Folder) -> list[str]:

@@ -435,12 +435,13 @@ class PinsSet(Event, frozen=True):
 
 
 class Schedule(Record, frozen=True):
-    """Prompt of the user that comes back at set times."""
+    """Prompt that comes back at set times."""
 
     id: str  # Name, such as `s1`; never reused in a session
-    when: str  # Interval such as `5m`, or a cron line of five fields in local time
+    when: str  # Interval such as `5m`, `in 5m` or `at 9:30` for once, or a cron line of five fields; in local time
     prompt: str  # The user's words
     created_at: int = 0  # Microseconds UTC
+    by_model: bool = False  # True if `prompt` is the model's, who scheduled it with a tool
 
 
 class SchedulesSet(Event, frozen=True):

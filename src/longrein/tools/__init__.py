@@ -29,6 +29,7 @@ from longrein.tools.port import (
     ToolContext,
 )
 from longrein.tools.registry import make_tool, tool
+from longrein.tools.schedules import SCHEDULE_TOOLS
 from longrein.tools.skill import SKILL, SkillBody, SkillInfo, SkillLibrary, catalogue, find_skill, skill_content
 from longrein.tools.skill_text import Piece, Style, substitute
 from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_output_tool
@@ -46,6 +47,7 @@ from longrein.tools.tool_search import (
 __all__ = [
     "ASK_USER",
     "EXIT_PLAN_MODE",
+    "SCHEDULE_TOOLS",
     "SKILL",
     "STRUCTURED_OUTPUT",
     "BackgroundedCommand",

@@ -11,6 +11,7 @@ from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.read import READ
 from longrein.tools.recall import RECALL
 from longrein.tools.registry import make_tool
+from longrein.tools.schedules import SCHEDULE_TOOLS
 from longrein.tools.search import GLOB, GREP
 from longrein.tools.skill import SKILL
 from longrein.tools.subagent import AGENT
@@ -63,4 +64,4 @@ def builtin_tools() -> tuple[Tool, ...]:
 
 def own_tools() -> tuple[Tool, ...]:
     """Return every tool of longrein, also those that only some sessions have."""
-    return (*BUILTIN, AGENT, *goal_tools(), SKILL, tool_search(()), CALL_TOOL_ENTRY)
+    return (*BUILTIN, AGENT, *goal_tools(), SKILL, *SCHEDULE_TOOLS, tool_search(()), CALL_TOOL_ENTRY)

@@ -25,6 +25,7 @@ from longrein.tools.write import (
     known_content,
     refuse_changed,
     refuse_place,
+    refuse_unseen,
     save_merged,
     with_line_ends,
 )
@@ -42,19 +43,9 @@ async def Edit(
     file. Refusals: [not-read], [changed]: Read it (again); [no-match] names the closest lines, [not-unique] the places.
     Several edits may go in one reply; they run in order.
     """
-    refuse_marker(hands, old_string, new_string, file_path)
-    if old_string == new_string:
-        raise ToolError("[same] old_string and new_string are equal; nothing to do.")
-    place = resolve_path(hands, file_path)
-    refuse_place(place)
+    place = editable_place(hands, file_path, old_string, new_string)
     if old_string == "":
         return await fill_empty_file(hands, place, new_string)
-    place = existing_file(hands, file_path)
-    if place.path.endswith(".ipynb"):
-        raise ToolError(
-            f"[notebook] {one_line(place.path)} is a notebook: its cells are JSON, which text edits break. "
-            "Change it with Bash and a few lines of Python (json), or Write the whole file."
-        )
     base, now = await known_content(hands, place)
     change = (old_string, new_string)
     try:
@@ -64,6 +55,38 @@ async def Edit(
             raise
         return await refuse_changed(hands, place, base, (now,))
     return await save_merged(hands, place, base, data, confirmation)
+
+
+async def check_edit(
+    hands: ToolContext, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+) -> None:
+    """See `Tool.check`."""
+    if old_string:
+        refuse_unseen(hands, resolve_path(hands, file_path))
+    place = editable_place(hands, file_path, old_string, new_string)
+    if old_string:
+        base, now = await known_content(hands, place)
+        if base == now:
+            change = (old_string, new_string)
+            await run_by_size(hands, len(base), lambda: apply_edit(place, base, change, replace_all))
+
+
+def editable_place(hands: ToolContext, file_path: str, old: str, new: str) -> ResolvedPath:
+    """Resolve the path of an edit. Raises `ToolError` for a file, or a change, that text edits cannot make."""
+    refuse_marker(hands, old, new, file_path)
+    if old == new:
+        raise ToolError("[same] old_string and new_string are equal; nothing to do.")
+    place = resolve_path(hands, file_path)
+    refuse_place(place)
+    if old == "":
+        return place
+    place = existing_file(hands, file_path)
+    if place.path.endswith(".ipynb"):
+        raise ToolError(
+            f"[notebook] {one_line(place.path)} is a notebook: its cells are JSON, which text edits break. "
+            "Change it with Bash and a few lines of Python (json), or Write the whole file."
+        )
+    return place
 
 
 def apply_edit(
@@ -170,6 +193,7 @@ EDIT = make_tool(
     paths=[("file_path", True)],
     rule_name="Edit",
     aliases=("multiedit", "patch", "replace", "strreplacefile"),
+    check=check_edit,
     kind="edit",
     quiet=True,
     key_argument="file_path",

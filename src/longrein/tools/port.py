@@ -322,6 +322,22 @@ class GoalPort(Protocol):
         ...
 
 
+class SchedulePort(Protocol):
+    """Schedules of the session. Errors are a `ToolError`."""
+
+    def created(self, when: str, prompt: str) -> tuple[str, AnyEvent]:
+        """Return (a line about the new schedule of the model, the event that adds it)."""
+        ...
+
+    def removed(self, name: str) -> AnyEvent:
+        """Return the event that removes a schedule."""
+        ...
+
+    def lines(self) -> Sequence[str]:
+        """Return a line for each schedule."""
+        ...
+
+
 # --- Tools: context, outcome, options --------------------------------------------------------------------------------
 
 
@@ -438,6 +454,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Goals of the project; None without a state folder."""
     skills: SkillPort | None = None
     """Skills that can be loaded; None when there are none."""
+    schedules: SchedulePort | None = None
+    """Schedules of the session; None for a subagent."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
     """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
     hidden: Callable[[str, str], bool] | None = None
@@ -474,6 +492,9 @@ class Tool(msgspec.Struct, frozen=True):
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()
     """Names of such a tool in other agents, in lower case; files of subagents may use them."""
+    check: Callable[..., Awaitable[None]] | None = None
+    """`check(context, **arguments)` raises `ToolError` for a call that cannot succeed. It is awaited before the user is
+    asked, so it changes nothing, and tells nothing of files that the model does not know."""
     user: UserAnswer | None = None
     """For tools whose every call the user answers, whatever the mode and the rules allow."""
 

@@ -192,6 +192,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     deferred: bool = False,
     rule_name: RuleName = "",
     aliases: Sequence[str] = (),
+    check: Callable[..., Awaitable[None]] | None = None,
     user: UserAnswer | None = None,
     **traits: Unpack[Traits],
 ) -> Tool:
@@ -200,7 +201,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of a path parameter
     and whether the path is written, or a function from arguments to (path, writes) pairs. `names`: the model's names
     for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`. `rule_name`, `aliases`,
-    `user`: see `Tool`. `traits`: fields of `events.ToolTraits`.
+    `check`, `user`: see `Tool`. `traits`: fields of `events.ToolTraits`.
     Raises TypeError for a type hint without a JSON schema, and for a path parameter without `paths`, which rules would
     not see.
     """
@@ -219,6 +220,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
         deferred,
         rule_name=rule_name,
         aliases=tuple(aliases),
+        check=check,
         user=user,
     )
 

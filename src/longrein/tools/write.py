@@ -77,6 +77,17 @@ async def _merge_base(hands: ToolContext, place: ResolvedPath, known: FileVersio
     return base, now
 
 
+def refuse_unseen(hands: ToolContext, place: ResolvedPath) -> None:
+    """Raise `ToolError` for a file that the model has not read and that is not for it to look at without a question.
+
+    The text is the same whether there is such a file or not.
+    """
+    if place.real not in hands.versions and (
+        not place.inside or (hands.hidden is not None and hands.hidden(place.path, place.real))
+    ):
+        raise ToolError(f"[not-read] You have not read {one_line(place.path)}. Read it first, then try again.")
+
+
 def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
     """Return the content of a version; None when it was too large to keep, or a secret in it was replaced."""
     if not known.blob or known.blob != known.hash:

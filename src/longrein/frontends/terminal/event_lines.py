@@ -292,15 +292,18 @@ def call_line(name: str, argument: str, status: str, time: str, mark: str = "●
 def ended_lines(
     end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line], stated: str = ""
 ) -> list[Line]:
-    """Lines of an ended call: its line, the beginning of an error, the diff of an edit. `stated`: of `key_argument`."""
+    """Lines of an ended call: its line, the beginning of an error, the user's answers, the diff of an edit.
+
+    `stated`: of `key_argument`.
+    """
     time, below = elapsed(end.elapsed_ms / 1000), list[Line]()
     if end.status == "ok" and change:
         time = f"{time} {counts(change)}".strip()
         below = fold(only_changes(change), DIFF_LINES_MAX)
-    elif end.status in ("failed", "interrupted"):
+    elif end.status in ("failed", "interrupted") or end.name == "AskUserQuestion":
         text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
         rows = [line(NO_WRAP, ("dim", row)) for row in text.split("\n") if row.strip()]
-        below = fold(rows, FAILED_LINES_MAX)
+        below = fold(rows, DIFF_LINES_MAX if end.status == "ok" else FAILED_LINES_MAX)
     return [call_line(end.name, key_argument(arguments, stated), end.status, time), *indented(below)]
 
 

@@ -1,0 +1,74 @@
+"""A call that cannot succeed fails before the user is asked about it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import Answer
+from longrein.events import PermissionAsked, ToolCall
+from longrein.permissions import Rules
+from tests.agent.disk_harness import DiskHarness, Script, call, question, results, says, turn
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "one\ntwo\ntwo\n"
+KNOWN = "a.txt"
+
+
+def edit(path: str, old: str, new: str = "x", **more: object) -> ToolCall:
+    return call("Edit", file_path=path, old_string=old, new_string=new, **more)
+
+
+async def played(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
+    """Read a file, then make a call that needs an answer: (its result, number of questions)."""
+    (harness.tree / KNOWN).write_text(TEXT)
+    (harness.tree / "unread.txt").write_text(TEXT)
+    model = Script(says(call("Read", file_path=KNOWN)), says(made), says("so"))
+    rules = Rules(base=str(harness.tree))
+    await harness.play(model, "go", rules=rules, mode="default")
+    return results(model.requests[-1])[-1], len(
+        [1 for one in harness.entries() if isinstance(one.event, PermissionAsked)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "refusal"),
+    [
+        (edit(KNOWN, "three"), "[no-match] "),
+        (edit(KNOWN, "two"), "[not-unique] "),
+        (edit(KNOWN, "one", "one"), "[same] "),
+        (edit("unread.txt", "one"), "[not-read] "),
+        (edit("missing.txt", "one"), "[not-found] "),
+        (edit(".", "one"), "[not-a-file] "),
+    ],
+)
+async def test_an_edit_that_cannot_succeed_asks_nothing(harness: DiskHarness, made: ToolCall, refusal: str) -> None:
+    told, asked = await played(harness, made)
+    assert told.startswith(f"Edit failed: {refusal}")
+    assert asked == 0
+    assert (harness.tree / KNOWN).read_text() == TEXT
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_refusal_does_not_tell_whether_a_file_outside_exists(
+    harness: DiskHarness, tmp_path: Path, exists: bool
+) -> None:
+    if exists:
+        (tmp_path / "b.txt").write_text(TEXT)
+    told = await played(harness, edit(str(tmp_path / "b.txt"), "one"))
+    assert told == (f"Edit failed: [not-read] You have not read {tmp_path}/b.txt. Read it first, then try again.", 0)
+
+
+async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_written(harness: DiskHarness) -> None:
+    (harness.tree / KNOWN).write_text(TEXT)
+    edits = (edit(KNOWN, "one", "three"), edit(KNOWN, "three", "four"))
+    model = Script(says(call("Read", file_path=KNOWN)), says(*edits), says("so"))
+    async with harness.session(model, rules=Rules(base=str(harness.tree)), mode="default") as session:
+        running = asyncio.create_task(turn(session, "go"))
+        first = await question(session)
+        session.tell(Answer(first.call, "allow"))
+        second = await question(session, after=first)
+        session.tell(Answer(second.call, "allow"))
+        await running
+    assert (harness.tree / KNOWN).read_text() == "four\ntwo\ntwo\n"
