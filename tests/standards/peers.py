@@ -57,7 +57,8 @@ class AgentProcess:
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call a function; raises `RuntimeError` with what the agent says."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([function, arguments]) + "\n")
         self._process.stdin.flush()
         result, error = json.loads(self._process.stdout.readline())

@@ -105,17 +105,30 @@ def deepagents_skill(path: str) -> list[Any] | None:
 
 
 def fastmcp_servers(document: dict[str, Any]) -> dict[str, Any]:
-    from fastmcp.mcp_config import MCPConfig, StdioMCPServer
+    from fastmcp.mcp_config import MCPConfig
 
-    found: dict[str, Any] = {}
-    for name, server in MCPConfig.from_dict(document).mcpServers.items():
-        transport = server.to_transport()
-        if isinstance(server, StdioMCPServer):
-            found[name] = ["stdio", [transport.command, *transport.args], dict(transport.env or {})]
-        else:
-            kind = "sse" if type(transport).__name__.startswith("SSE") else "http"
-            found[name] = [kind, str(transport.url), dict(transport.headers)]
-    return found
+    return {name: _server(server) for name, server in MCPConfig.from_dict(document).mcpServers.items()}
+
+
+def fastmcp_claude(cwd: str, home: str) -> dict[str, Any]:
+    """The servers that `~/.claude.json` names for a folder."""
+    from fastmcp.cli.discovery import _scan_claude_code
+
+    os.environ["HOME"] = home
+    return {found.name: _server(found.config) for found in _scan_claude_code(Path(cwd))}
+
+
+def openhands_expand(text: str, environ: dict[str, str]) -> str:
+    from openhands.sdk.skills.utils import expand_variable_references
+
+    return str(expand_variable_references(text, variables=environ))
+
+
+def _server(server: Any) -> list[Any]:
+    transport = server.to_transport()
+    if hasattr(transport, "command"):
+        return ["stdio", [transport.command, *transport.args], dict(transport.env or {})]
+    return ["sse" if type(transport).__name__.startswith("SSE") else "http", str(transport.url), transport.headers]
 
 
 def _command(code: int, stdout: str, stderr: str) -> str:

@@ -1,4 +1,4 @@
-"""A1 AGENTS.md and CLAUDE.md: random trees of instruction files, loaded by Codex, kimi, pi and Gemini CLI."""
+"""A1 AGENTS.md and CLAUDE.md: random trees of instruction files, loaded by Codex, kimi and pi."""
 
 import re
 import tempfile
@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.config import load_instructions
 from longrein.settings_schema import Settings
 
-from .peers import CODEX, GEMINI, KIMI, PI, ask, codex_request, needs
+from .peers import CODEX, KIMI, PI, ask, codex_request, needs
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 FOLDERS = (".", "pkg", "pkg/sub", "other")

@@ -22,8 +22,34 @@ yaml = pytest.importorskip("yaml", reason="PyYAML comes with `make library`")
 NAMES = st.from_regex(r"[a-z]{1,6}(-[a-z0-9]{1,4}){0,2}", fullmatch=True)
 WORDS = st.lists(
     st.sampled_from(
-        ["Use", "it", "for: all", "a 'quoted' word", 'say "hi"', "x:y", "- dash", "#12", "50%", "[a]", "{b}", "`c`"]
-        + ["größer", "☃", "@home", "!now", "&co", "*bold*", "|", ">", "?", "a, b", "\\n", "http://a/b", "null", "12"]
+        [
+            "Use",
+            "it",
+            "for: all",
+            "a 'quoted' word",
+            'say "hi"',
+            "x:y",
+            "- dash",
+            "#12",
+            "50%",
+            "[a]",
+            "{b}",
+            "`c`",
+            "größer",
+            "☃",
+            "@home",
+            "!now",
+            "&co",
+            "*bold*",
+            "|",
+            ">",
+            "?",
+            "a, b",
+            "\\n",
+            "http://a/b",
+            "null",
+            "12",
+        ]
     ),
     min_size=1,
     max_size=8,
