@@ -60,7 +60,8 @@ library: .venv/library .venv/servers .venv/node  ## install agent frameworks and
 
 # Agents that others wrote, for tests/standards. Each of Python has its own environment: their pins exclude each other.
 AGENT_PYTHON ?= python3.12
-NODE_AGENTS := acpx@0.19 node@22 @openai/codex@0.169.0 @earendil-works/pi-coding-agent@0.74.2 @google/gemini-cli-core@0.61.0
+NODE_AGENTS := acpx@0.19 node@22 \
+	@openai/codex@0.169.0 @earendil-works/pi-coding-agent@0.74.2 @google/gemini-cli-core@0.61.0 opencode-ai@1.18.33
 
 # $(call agent,FOLDER,PACKAGES): install PACKAGES into an environment of their own.
 define agent
@@ -68,7 +69,7 @@ define agent
 	else $(AGENT_PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); fi
 endef
 
-clients: .venv/ready  ## install agents and clients of others (about 1.8 GB) for the tests of their formats and of longrein acp
+clients: .venv/ready  ## install agents and clients of others (about 2 GB) for the tests of their formats and of longrein acp
 	npm install --silent --no-audit --no-fund --prefix .venv/node $(NODE_AGENTS)
 	$(call agent,.venv/kimi,kimi-cli==1.52.0)
 	$(call agent,.venv/agents,openhands-sdk==1.44.1 deepagents==0.7.32)

@@ -1,4 +1,4 @@
-"""Agents that others wrote, called by the tests: functions on PyPI and npm, and the command of Codex.
+"""Agents that others wrote, called by the tests: functions on PyPI and npm, and the commands of Codex and opencode.
 
 `make clients` installs them into `.venv`. None reaches a network: their proxy is a closed port.
 """
@@ -17,7 +17,7 @@ from tests.timeouts import HANG_S
 
 VENV = Path(sys.prefix)
 PACKAGES = VENV / "node/node_modules"
-CODEX = PACKAGES / ".bin/codex"
+CODEX, OPENCODE = PACKAGES / ".bin/codex", PACKAGES / ".bin/opencode"
 HERE = Path(__file__).parent
 
 

@@ -71,7 +71,7 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 _COMMAND = r"(?:^|(?<=\s))!`(?P<command>[^`\n]+)`"
-_PLACE = r"\$(?:ARGUMENTS\[\d{1,4}\]|\{\w{1,64}\}|\d{1,4}|[A-Za-z_]\w{0,63}|\$)"
+_PLACE = r"\$(?:ARGUMENTS(?:\[\d{1,4}\])?|\{\w{1,64}\}|\d{1,4}|[A-Za-z_]\w{0,63}|\$)"
 _TOKEN = rf"(?m){_COMMAND}|(?P<place>\\?{_PLACE})"
 _PLACES = rf"\\?{_PLACE}"
 
@@ -145,7 +145,8 @@ class _CodexValues(_ClaudeValues):
         return " ".join(self.given.words)
 
     def number(self, number: int) -> str | None:
-        return self._word(number - 1) if 1 <= number <= 9 else None
+        first, rest = str(number)[0], str(number)[1:]  # `$12` is `$1` and a 2
+        return self._word(int(first) - 1) + rest if number else None
 
     def name(self, name: str) -> str | None:
         return "$" if name == "$" else self.named.get(name)
