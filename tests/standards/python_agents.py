@@ -105,9 +105,10 @@ def deepagents_skill(path: str) -> list[Any] | None:
 
 
 def fastmcp_servers(document: dict[str, Any]) -> dict[str, Any]:
-    from fastmcp.mcp_config import MCPConfig
+    from fastmcp.cli.discovery import _parse_mcp_servers
 
-    return {name: _server(server) for name, server in MCPConfig.from_dict(document).mcpServers.items()}
+    found = _parse_mcp_servers(document["mcpServers"], source="project", config_path=Path(".mcp.json"))
+    return {one.name: _server(one.config) for one in found}
 
 
 def fastmcp_claude(cwd: str, home: str) -> dict[str, Any]:
