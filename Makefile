@@ -72,8 +72,21 @@ PYPI_SERVERS := mcp-server-fetch==2026.10.24 mcp-server-git==2026.10.19 mcp-serv
 
 library: .venv/library .venv/servers .venv/node .venv/agent-sdk  ## install agent frameworks, agent SDKs and MCP servers of others for the tests that are skipped without them
 
-clients: .venv/ready  ## install an ACP client of others (acpx, with its Node.js) for the tests of longrein acp
-	npm install --silent --no-audit --no-fund --prefix .venv/node acpx@0.19 node@22
+# Agents that others wrote, for tests/standards. Each of Python has its own environment: their pins exclude each other.
+AGENT_PYTHON ?= python3.12
+NODE_AGENTS := acpx@0.19 node@22 \
+	@openai/codex@0.169.0 @earendil-works/pi-coding-agent@0.74.2 @google/gemini-cli-core@0.61.0 opencode-ai@1.18.33
+
+# $(call agent,FOLDER,PACKAGES): install PACKAGES into an environment of their own.
+define agent
+	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing --python $(AGENT_PYTHON) $(1) && uv pip install --quiet --python $(1)/bin/python $(2); \
+	else $(AGENT_PYTHON) -m venv $(1) && $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2); fi
+endef
+
+clients: .venv/ready  ## install agents and clients of others (about 2 GB) for the tests of their formats and of longrein acp
+	npm install --silent --no-audit --no-fund --prefix .venv/node $(NODE_AGENTS)
+	$(call agent,.venv/kimi,kimi-cli==1.52.0)
+	$(call agent,.venv/agents,openhands-sdk==1.44.1 deepagents==0.7.32)
 
 format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .

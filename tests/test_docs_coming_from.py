@@ -38,3 +38,9 @@ def test_every_file_of_the_table_is_known_as_it_says() -> None:
 
 def test_every_page_that_it_names_exists() -> None:
     assert [page for page in re.findall(r"\]\((\w[\w-]*\.md)\)", PAGE) if not (DOCS / page).exists()] == []
+
+
+def test_every_test_that_it_names_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+(?:\.py)?)`", PAGE)
+    assert len(named) > 12
+    assert [path for path in named if not (DOCS.parent / path).exists()] == []

@@ -1,4 +1,4 @@
-"""Hooks (A4, A18.6 to A18.9): real commands as hooks of real sessions."""
+"""Hooks (s04, A4, A18.6 to A18.9): real commands as hooks of real sessions."""
 
 import asyncio
 import json

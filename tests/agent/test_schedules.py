@@ -1,4 +1,4 @@
-"""Schedules: the times of intervals and cron lines, and sessions that are woken by them, in virtual time."""
+"""s14 schedules: the times of intervals and cron lines, and sessions that are woken by them, in virtual time."""
 
 import asyncio
 import os

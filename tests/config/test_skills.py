@@ -83,9 +83,9 @@ def test_A18_3_the_project_wins_with_a_warning(folders: ConfigFolders) -> None:
         ("---\nname: a\n---\nx", None, "has no description, which says when to use it: left out"),
         ("no head", None, "has no description"),
         ("", None, "has no description"),
-        ("---\nname: a\ndescription: x\n", None, "its head is no YAML (line 1: "),
-        ("---\n- a\n- b\n---\n", None, "its head is no YAML"),
-        ("---\nname: &x a\n---\n", None, "its head is no YAML"),
+        ("---\nname: a\ndescription: x\n", None, "has a head that is no YAML (line 1: "),
+        ("---\n- a\n- b\n---\n", None, "has a head that is no YAML"),
+        ("---\nname: &x a\n---\n", None, "has a head that is no YAML"),
         (b"---\nname: a\ndescription: \xff\n---\n", None, "is not UTF-8 text"),
         (b"---\nname: a\ndescription: x\n---\n\0\1", None, "is a binary file, not text"),
         (b"x" * 300_000, None, "larger than 256 kB"),
@@ -196,7 +196,7 @@ def test_A3_commands_of_every_agent_are_found(folders: ConfigFolders, folder: st
 @pytest.mark.parametrize(
     ("name", "text", "note"),
     [
-        ("a.md", "---\n: [\n---\nx", "its head is no YAML"),
+        ("a.md", "---\n: [\n---\nx", "has a head that is no YAML"),
         ("a.md", "---\ndescription: x\n---\n", "has no text"),
         ("a.md", b"\x7fELF\0\0", "is a binary file"),
         ("a.md", b"\xff\xfe", "is not UTF-8 text"),

@@ -47,7 +47,7 @@ def test_A3_a_command_that_cannot_run_is_one_line_and_exit_code_2(cli: CliHarnes
     lines = ran.err.splitlines()
     assert lines[-1].startswith("longrein: /bad: ")
     assert lines[-1].endswith("/.claude/commands/bad.md: `exit 7` failed: [exit code 7]")
-    assert any("broken.md its head is no YAML" in line for line in lines)
+    assert any("broken.md has a head that is no YAML" in line for line in lines)
 
 
 # --- Terminal --------------------------------------------------------------------------------------------------------

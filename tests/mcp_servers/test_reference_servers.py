@@ -1,4 +1,4 @@
-"""A7 with servers that nobody here wrote: from npm and PyPI, over stdio, streamable HTTP and SSE."""
+"""s19, A7 with servers that nobody here wrote: from npm and PyPI, over stdio, streamable HTTP and SSE."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""A15, A18.16: exports to HTML, Markdown and ATIF; what a session contains stays text in each of them."""
+"""D1, A15, A18.16: exports to HTML, Markdown and ATIF; what a session contains stays text in each of them."""
 
 import importlib.util
 import json

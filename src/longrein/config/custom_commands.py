@@ -137,7 +137,7 @@ def command_parts(text: str, style: Style) -> tuple[Mapping[str, Any], str]:
         try:
             return split_frontmatter(text)
         except ValueError as error:
-            raise InvalidSkill(f"its head is no YAML ({error})") from None
+            raise InvalidSkill(f"has a head that is no YAML ({error})") from None
     import tomllib  # only for files of Gemini CLI
 
     try:

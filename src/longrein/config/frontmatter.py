@@ -177,7 +177,10 @@ class _Reader:
         whole, quote = text, text[0]
         end = _end_of_quote(whole)
         while end < 0 and self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
-            whole += f" {self.now.text}" if self.now.text else "\n"
+            if quote == '"' and re.search(r"(?<!\\)(?:\\\\)*\\$", whole):  # the line break is escaped
+                whole = whole[:-1] + self.now.text
+            else:
+                whole += f" {self.now.text}" if self.now.text else "\n"
             self._at += 1
             end = _end_of_quote(whole)
         if end < 0:

@@ -223,9 +223,10 @@ class _InstructionReader:
         return any(os.path.lexists(f"{folder.rstrip('/')}/{name}") for name in names)
 
     def take_folder(self, folder: str) -> None:
-        """Read at most one file of the usual names, and the local ones."""
+        """Read at most one file of the usual names, and the local ones. An empty override hides the others."""
         for name in self.names:
-            if self.take(f"{folder.rstrip('/')}/{name}"):
+            path = f"{folder.rstrip('/')}/{name}"
+            if self.take(path) or (name.endswith(".override.md") and os.path.isfile(path)):
                 break
         for name in _local_names(self.names):
             self.take(f"{folder.rstrip('/')}/{name}")

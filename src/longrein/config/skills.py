@@ -212,7 +212,7 @@ def read_skill(path: str, folder: SkillFolder, home: str, notes: Notes) -> Skill
     try:
         fields, _ = split_frontmatter(read_text_file(path, folder.root))
     except ValueError as error:
-        raise InvalidSkill(f"its head is no YAML ({error})") from None
+        raise InvalidSkill(f"has a head that is no YAML ({error})") from None
     stem = os.path.basename(os.path.dirname(path))
     name = text_field(fields.get("name"))
     if not name:

@@ -52,7 +52,7 @@ def substitute(
         values = {"claude": _ClaudeValues, "opencode": _OpencodeValues, "codex": _CodexValues}[style]
         pieces, used = _dollar(body, values(body, given, variables, names))
     if given.text and not used:
-        pieces.append(Piece("text", f"\n\nARGUMENTS: {given.text}"))
+        pieces.append(Piece("text", f"\n\n{'' if style == 'opencode' else 'ARGUMENTS: '}{given.text}"))
     return _joined(pieces)
 
 
@@ -71,7 +71,7 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 _COMMAND = r"(?:^|(?<=\s))!`(?P<command>[^`\n]+)`"
-_PLACE = r"\$(?:ARGUMENTS\[\d{1,4}\]|\{\w{1,64}\}|\d{1,4}|[A-Za-z_]\w{0,63}|\$)"
+_PLACE = r"\$(?:ARGUMENTS(?:\[\d{1,4}\])?|\{\w{1,64}\}|\d{1,4}|[A-Za-z_]\w{0,63}|\$)"
 _TOKEN = rf"(?m){_COMMAND}|(?P<place>\\?{_PLACE})"
 _PLACES = rf"\\?{_PLACE}"
 
@@ -91,6 +91,10 @@ class _ClaudeValues:
         words = self.given.words
         return words[index] if 0 <= index < len(words) else ""
 
+    def all(self) -> str:
+        """Return the value of `$ARGUMENTS`."""
+        return self.given.text
+
     def number(self, number: int) -> str | None:
         """Return the value of `$N`; None to leave it: a text about `$5` that is called without arguments."""
         return self._word(number) if self.given.text else None
@@ -103,7 +107,7 @@ class _ClaudeValues:
         """Return the text for a placeholder as written; a backslash before it keeps it."""
         escaped, inner = place.startswith("\\"), place.lstrip("\\")[1:]
         if inner == "ARGUMENTS":
-            found: str | None = self.given.text
+            found: str | None = self.all()
         elif inner.startswith("ARGUMENTS["):
             found = self._word(int(inner[10:-1]))
         elif inner.startswith("{"):
@@ -137,8 +141,12 @@ class _CodexValues(_ClaudeValues):
         super().__init__(body, given, variables, names)
         self.named = {name: value for name, _, value in pairs}
 
+    def all(self) -> str:
+        return " ".join(self.given.words)
+
     def number(self, number: int) -> str | None:
-        return self._word(number - 1) if 1 <= number <= 9 else None
+        first, rest = str(number)[0], str(number)[1:]  # `$12` is `$1` and a 2
+        return self._word(int(first) - 1) + rest if number else None
 
     def name(self, name: str) -> str | None:
         return "$" if name == "$" else self.named.get(name)

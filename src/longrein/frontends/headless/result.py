@@ -116,7 +116,7 @@ def _reason_text(run_state: RunState, stop: Stop) -> str:
 def _blocked(denial: DeniedCall) -> str:
     who = f"{denial.agent}: " if denial.agent else ""
     if denial.asked is None:
-        return f"blocked: {who}{denial.call.name} is not permitted here, by a rule or by the mode"
+        return f"blocked: {who}{denial.call.name} is not permitted here, by a rule, a hook or the mode"
     note = unseen_note(denial.call.arguments or {})
     shown = denial.asked.shown.removeprefix(note).strip().splitlines()
     first = (shown[0] if shown else "")[:100]
