@@ -28,7 +28,8 @@ from longrein.agent import (
 )
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.git_repository import current_branch, find_git_folder
-from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
+from longrein.agent.hook_models import handler_of
+from longrein.agent.hooks import HookHandler, HookTable
 from longrein.agent.skills import SessionSkills
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
@@ -76,7 +77,7 @@ from longrein.run_context import (
     sweep_orphans,
 )
 from longrein.settings_schema import MIB, SandboxOptions
-from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key, transcript_in
+from longrein.store import Goals, HistoryReader, HookFiles, SessionLog, open_log, owner_of, project_key
 from longrein.tools import (
     ASK_USER,
     SKILL,
@@ -250,7 +251,7 @@ def _around(
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
         hooks=_hooks(run_context, roots, additions.hooks),
-        transcript=transcript_in(log.folder),
+        hook_files=HookFiles(log.folder),
         mcp=mcp if servers else None,
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
@@ -566,16 +567,14 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
 def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]) -> HookTable:
     """Build the table of hooks: those of files, then `more`."""
     options, environ = run_context.settings.hooks, run_context.environ
-    handlers: list[HookHandler] = [
-        CommandHandler(hook) if hook.kind == "command" else HttpHandler(hook, expanded_headers(hook, environ))
-        for hook in run_context.hooks.hooks
-    ]
+    handlers = [handler_of(hook, expanded_headers(hook, environ)) for hook in run_context.hooks.hooks]
     project = project_root(roots[0])
     return HookTable(
         (*handlers, *more),
         env={"CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project},
         timeout_s=options.timeout_s,
         may_allow=options.may_allow,
+        outside_sandbox=options.outside_sandbox,
     )
 
 

@@ -223,6 +223,12 @@ class Session:
         """Return a redactor of one answer while it streams."""
         return DeltaRedactor(self.deps.redact, self.deps.secrets, words=self.deps.own_patterns)
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of commands that hooks have set, for this session and above it."""
+        above = self.deps.parent_policy
+        return self.hooks.variables if above is None else above.parent.variables | self.hooks.variables
+
     def original_call(self, call: ToolCall) -> ToolCall:
         """Return an open call with the arguments that the model gave, secrets included, or those of an answer or hook.
 

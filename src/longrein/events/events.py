@@ -349,6 +349,9 @@ class HookAnswered(Event, frozen=True):
     arguments: dict[str, Any] | None = None  # Input that it put in place of the call's
     source: str = ""  # File that configures it
     elapsed_ms: int = 0  # Time it took
+    usage: Usage = Usage()  # Tokens of a model that it asked
+    cost_usd: float = 0.0  # What that cost
+    variables: dict[str, str] = {}  # Variables that it sets for later commands
 
 
 # --- Tools and files -------------------------------------------------------------------------------------------------

@@ -156,7 +156,8 @@ class TerminalCommands:
             )
         except OSError:
             return None  # reported where the command is then run
-        env = hands.workspace.environment(hands.session) | (confinement.env if confinement is not None else {})
+        variables = {} if hands.sandbox is not None and outside_sandbox else dict(hands.variables)
+        env = hands.workspace.environment(hands.session) | variables | (confinement.env if confinement else {})
         words = terminal_words(command, env, confinement)
         if words is None:
             return None

@@ -417,6 +417,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """(real path, hash, first line, last line) -> handle of a reading in the view that shows these lines, or ''."""
     tasks: TaskPort | None = None
     """Commands and background tasks; None without a supervisor: commands then run through the spawner."""
+    variables: Mapping[str, str] = {}
+    """Variables of commands that hooks have set; not for commands that leave the sandbox."""
     sandbox: SandboxPort | None = None
     """The sandbox of commands; None where they run as the user."""
     agents: SubagentPort | None = None
