@@ -97,7 +97,7 @@ async def test_a_rule_that_denies_an_address_denies_it_to_hooks(harness: HookHar
     async with server(DENY, asked) as url:
         await play(harness, http(url), rules=Rules(deny=("WebFetch(domain:127.0.0.1)",)))
     assert asked == []
-    assert "forbids this address" in harness.notices[0]
+    assert "forbids it" in harness.notices[0]
 
 
 async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness) -> None:

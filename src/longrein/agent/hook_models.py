@@ -169,8 +169,7 @@ class McpHandler(msgspec.Struct, frozen=True):
         server = name.split("__")[1]
         if servers is None or server not in servers.servers:
             return HookOutput(problem=f"there is no MCP server {server!r} here")
-        await servers.ready()
-        tool = session.deps.tools.get(name)
+        tool = await servers.find(name)
         if tool is None:
             view = next(one for one in servers.views() if one.name == server)
             why = view.problem or f"it offers {', '.join(one.split('__', 2)[2] for one in view.tools) or 'none'}"

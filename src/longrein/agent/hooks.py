@@ -300,7 +300,7 @@ class SessionHooks:
             reason = f"{visible(changed)} has changed since this hook was read, so the hook was not run"
             answer = HookAnswer("ask" if event == "PreToolUse" else "none", reason, problem=reason)
         elif rule := self._denying_rule(hook):
-            answer = HookAnswer(problem=f"the rule {visible(rule)} forbids this address, so nothing was sent to it")
+            answer = HookAnswer(problem=f"the rule {visible(rule)} forbids it, so nothing was sent")
         else:
             limit_s = min(limit_s or float("inf"), self.table.limit_s(hook))
             output = await self._output(handler, event, data, limit_s)
@@ -415,11 +415,13 @@ class SessionHooks:
         )
 
     def _denying_rule(self, hook: Hook) -> str:
-        """Return the deny rule for `WebFetch` that covers the address of a hook; '' for none."""
+        """Return the deny rule that covers the address of a hook (as of `WebFetch`) or its MCP tool; '' for none."""
         rules = self._session.rules
-        if hook.kind != "http" or not rules.deny:
+        if hook.kind not in ("http", "mcp_tool") or not rules.deny:
             return ""
         call = Call("WebFetch", {"url": hook.name}, "read")
+        if hook.kind == "mcp_tool":
+            call = Call(hook.name, hook.input, "command")
         verdict = judge(call, rules, "default", self._session.state.cwd)
         return verdict.rule if verdict.kind == "deny" else ""
 

@@ -235,6 +235,12 @@ class McpToolset:
 
     # --- Tools -------------------------------------------------------------------------------------------------------
 
+    async def find(self, name: str) -> Tool | None:
+        """Return a tool by its full name, once the servers are connected; None where there is none."""
+        if name not in self._registry:
+            await self.ready()
+        return self._registry.get(name)
+
     @property
     def offered(self) -> tuple[Tool, ...]:
         """Tools in the prefix, in order."""
