@@ -327,6 +327,7 @@ def _connect_notices(
         updated(server, uri)
         session.poke()
 
+    mcp.host.announce = session.hooks.notify
     mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
     _tell_damage(log, session)
 

@@ -25,6 +25,8 @@ OUTPUT_BYTES_MAX = 1_000_000
 KILL_S = 5.0
 """Time beyond the limit in which a handler must have ended what it started."""
 NAME_CHARS = 80
+IDLE_S = 60.0
+"""Time after a turn until hooks are told that the user's input is awaited."""
 MODEL_TIMEOUT_S = {"prompt": 30.0, "agent": 60.0}
 """Limits of hooks that ask a model and name no limit."""
 READ_VARIABLES = 'set -a; . "$CLAUDE_ENV_FILE" >/dev/null 2>&1; env -0'
@@ -203,7 +205,9 @@ class SessionHooks:
         self.began = False
         """True once the hooks of the session's start have run."""
         self.source = "resume"
-        """How the session was opened: `startup`, `resume` or `fork`."""
+        """How the session was opened: `startup`, `resume`, `clear` or `fork`."""
+        self.end_reason = "other"
+        """Why the session is closed: `prompt_input_exit`, `clear`, `resume` or `other`."""
         self._running: set[asyncio.Task[None]] = set()
         self._told_once = False
         self._variables: dict[str, str] = {}
@@ -225,6 +229,16 @@ class SessionHooks:
         """Return True if a hook is about an event."""
         handlers = self.table.handlers
         return bool(handlers) and any(matches(one.hook, event, subjects) for one in handlers)
+
+    @property
+    def compaction_concerns(self) -> bool:
+        """True if a hook is about a compaction."""
+        triggers = ("manual", "auto")
+        return (
+            self.concern("PreCompact", triggers)
+            or self.concern("PostCompact", triggers)
+            or (self._session.deps.parent_policy is None and self.concern("SessionStart", ("compact",)))
+        )
 
     @property
     def end_concerns(self) -> bool:
@@ -473,20 +487,34 @@ class SessionHooks:
         if open_call is None or open_call.asked is None or call in self.told_questions:
             return
         self.told_questions[call] = None
-        said = f"longrein needs your permission to use {open_call.asked.name}"
-        kind = "permission_prompt"
-        self.inform("Notification", kind, message=said, title="longrein", notification_type=kind)
+        above = self._session.deps.parent_policy
+        child = above.parent.state.children.get(above.child) if above is not None else None
+        kind = "agent_needs_input" if child is not None and child.started.background else "permission_prompt"
+        self.notify(kind, f"longrein needs your permission to use {open_call.asked.name}")
+
+    def notify(self, kind: str, message: str) -> None:
+        """Run the hooks of `Notification`. `kind`: one of the notification types."""
+        self.inform("Notification", kind, message=message, title="longrein", notification_type=kind)
+
+    async def _notify_idle(self, turn: int) -> None:
+        """Tell hooks that nobody has written for a while since the end of the turn that began at `turn`."""
+        await self._session.deps.clock.sleep(IDLE_S)
+        if self._session.state.began_at == turn and not self._session.state.turn_open:
+            self.notify("idle_prompt", "longrein is waiting for your input")
 
     def tell_end(self, reason: str, message: str) -> None:
-        """Announce that a turn ended by an error."""
+        """Announce that a turn has ended by an error, and after a while that nobody has written since."""
         if reason == "error":
             self.inform("StopFailure", "error", error=message, last_assistant_message="")
+        if self._session.deps.parent_policy is None and self.concern("Notification", ("idle_prompt",)):
+            self._start(self._notify_idle(self._session.state.began_at))
 
     async def end(self) -> None:
         """Run the hooks of the session's end, for a moment only; end those that nothing waits for."""
-        if self.began and self._session.deps.parent_policy is None and self.concern("SessionEnd", ("other",)):
-            told = self.payload("SessionEnd", reason="other")
-            _, entries = await self.ask("SessionEnd", told, subjects=("other",), limit_s=SESSION_END_S)
+        reason = self.end_reason
+        if self.began and self._session.deps.parent_policy is None and self.concern("SessionEnd", (reason,)):
+            told = self.payload("SessionEnd", reason=reason)
+            _, entries = await self.ask("SessionEnd", told, subjects=(reason,), limit_s=SESSION_END_S)
             self._session.append(*entries)
         for task in self._running:
             task.cancel()

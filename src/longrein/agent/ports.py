@@ -160,6 +160,8 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True if hooks are asked before a turn ends."""
     batch_hooks: bool = False
     """True if hooks are asked after each batch of calls."""
+    digest_hooks: bool = False
+    """True if hooks are told of compactions."""
     policy: Callable[..., Decision] = decide
     """Context policy of other profiles."""
 

@@ -501,6 +501,7 @@ class Session:
             seed=self.state.profile.startswith("seed"),
             stop_hooks=self.hooks.end_concerns,
             batch_hooks=self.hooks.concern("PostToolBatch"),
+            digest_hooks=self.hooks.compaction_concerns,
             policy=deps.policy,
             now_us=deps.clock.wall_us(),
             task_s=self.elapsed.task_s,
@@ -549,10 +550,11 @@ class Session:
         if not self.interrupting and not self.closed:
             await self.inbox.wait(self.deps.clock)
 
-    async def close(self) -> None:
-        """Stop what runs, flush the log, release the lock. Idempotent."""
+    async def close(self, reason: str = "other") -> None:
+        """Stop what runs, flush the log, release the lock. Idempotent. `reason`: for hooks of `SessionEnd`."""
         if self.closed:
             return
+        self.hooks.end_reason = reason
         self.closed = True
         try:
             await self._end_all()
