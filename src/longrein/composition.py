@@ -37,6 +37,7 @@ from longrein.config import (
     SkillFiles,
     describe_environment,
     expanded_headers,
+    fingerprint,
     found_note,
     known_secrets,
     load_instructions,
@@ -63,7 +64,7 @@ from longrein.events import (
 from longrein.frontends.stdio import say
 from longrein.frontends.traces import wanted_signals
 from longrein.models import Model, ModelOptions, look_up, open_model
-from longrein.permissions import Rules
+from longrein.permissions import Hook, Rules
 from longrein.run_context import (
     CLOCK,
     RunContext,
@@ -576,7 +577,27 @@ def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHan
         timeout_s=options.timeout_s,
         may_allow=options.may_allow,
         outside_sandbox=options.outside_sandbox,
+        make=_head_hook_maker(run_context),
     )
+
+
+def _head_hook_maker(run_context: RunContext) -> Callable[[Hook, str], HookHandler | None] | None:
+    """Return a function that makes the handler of a hook of a skill or subagent type, for an event; None for no hooks.
+
+    The hook of a project must be as the user has confirmed it.
+    """
+
+    if run_context.settings.hooks.disable or run_context.hooks.disabled:
+        return None
+
+    def make(hook: Hook, event: str) -> HookHandler | None:
+        known = hook.is_own or run_context.options.trust
+        if not known and fingerprint(hook) not in run_context.trusted.confirmed_hooks(run_context.cwd):
+            return None
+        made = msgspec.structs.replace(hook, event=event)
+        return handler_of(made, expanded_headers(made, run_context.environ))
+
+    return make
 
 
 # --- MCP servers -----------------------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ def test_a_broken_hook_is_a_line_and_never_a_hang(cli: CliHarness) -> None:
         "echo '{\"a'",
         "exit 2 >&2",
         "yes",
+        "head -c 100000000 /dev/zero",
         "/nonexistent",
         "(while :; do sleep 0.01 & done)",
     ]
@@ -197,3 +198,20 @@ def test_a18_13_rules_of_another_agent_mean_the_same_here(cli: CliHarness) -> No
     assert [status for status, _ in results] == [status for _, status in wanted]
     assert ".env" not in results[5][1]
     assert "seen.txt" in results[5][1]
+
+
+def test_a4_3_the_terminal_says_why_a_session_ends_and_begins(cli: CliHarness) -> None:
+    table = {
+        **hooks("SessionEnd", 'grep -o \'"reason":"[a-z_]*"\' >> told.txt')["hooks"],
+        **hooks("SessionStart", 'grep -o \'"source":"[a-z_]*"\' >> told.txt')["hooks"],
+    }
+    write(cli.home, ".claude/settings.json", {"hooks": table})
+    cli.plays(says("hello there"))
+    seen = cli.project / "told.txt"
+    with open_terminal(cli) as tty:
+        tty.until("idle").send("hi\r").until("hello there").until("idle")
+        tty.send("/clear\r").until(lambda: seen.read_text().count("\n") >= 3).until("idle")
+        tty.send("/exit\r")
+        assert tty.wait_exit() == 0
+    told = seen.read_text().split()
+    assert told == ['"source":"startup"', '"reason":"clear"', '"source":"clear"', '"reason":"prompt_input_exit"']

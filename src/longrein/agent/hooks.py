@@ -147,12 +147,15 @@ class HookTable:
         timeout_s: float = TIMEOUT_S,
         may_allow: bool = False,
         outside_sandbox: bool = False,
+        make: Callable[[Hook, str], HookHandler | None] | None = None,
     ) -> None:
         """`env`: further variables of commands.
 
         `may_allow`: whether the user's own hooks may answer a question. `outside_sandbox`: whether their commands run
-        outside it.
+        outside it. `make` returns the handler of a hook of a skill or subagent type for an event, None for one that
+        may not run; without it none does.
         """
+        self.make = make
         self.handlers: list[HookHandler] = list(handlers)
         self.env, self.may_allow, self.outside_sandbox = dict(env or {}), may_allow, outside_sandbox
         self._timeout_s = timeout_s
@@ -161,25 +164,22 @@ class HookTable:
         """Add a handler, such as a function of the program that drives longrein."""
         self.handlers.append(handler)
 
-    def has(self, event: str) -> bool:
-        """Return True if any hook is about `event`."""
-        return any(one.hook.event == event for one in self.handlers)
-
-    def matching(self, event: str, subjects: Sequence[str] = ()) -> list[HookHandler]:
-        """Return the hooks of an event, each command or address once."""
-        found: dict[tuple[str, ...], HookHandler] = {}
-        for one in self.handlers:
-            if matches(one.hook, event, subjects):
-                same = (one.hook.kind, one.hook.name, one.hook.condition, one.hook.model, str(one.hook.input))
-                found.setdefault(same, one)
-        return list(found.values())
-
     def limit_s(self, hook: Hook) -> float:
         """Return the time limit of a hook, in seconds."""
         return hook.timeout_s or MODEL_TIMEOUT_S.get(hook.kind, self._timeout_s)
 
 
 NO_HOOKS = HookTable()
+
+
+def matching(handlers: Sequence[HookHandler], event: str, subjects: Sequence[str] = ()) -> list[HookHandler]:
+    """Return the hooks of an event, each command or address once."""
+    found: dict[tuple[str, ...], HookHandler] = {}
+    for one in handlers:
+        if matches(one.hook, event, subjects):
+            same = (one.hook.kind, one.hook.name, one.hook.condition, one.hook.model, str(one.hook.input))
+            found.setdefault(same, one)
+    return list(found.values())
 
 
 # --- Hooks of one session --------------------------------------------------------------------------------------------
@@ -208,6 +208,10 @@ class SessionHooks:
         """How the session was opened: `startup`, `resume`, `clear` or `fork`."""
         self.end_reason = "other"
         """Why the session is closed: `prompt_input_exit`, `clear`, `resume` or `other`."""
+        self._of_type: list[HookHandler] = []
+        self._of_skills: dict[tuple[str, int], list[HookHandler]] = {}
+        """(skill, entry that loaded it) -> its hooks."""
+        self._ran_once: list[HookHandler] = []
         self._running: set[asyncio.Task[None]] = set()
         self._told_once = False
         self._variables: dict[str, str] = {}
@@ -225,9 +229,41 @@ class SessionHooks:
         """All hooks."""
         return self._session.deps.hooks or NO_HOOKS
 
+    @property
+    def handlers(self) -> Sequence[HookHandler]:
+        """The hooks of the tree, of the subagent's type and of the skills that are loaded."""
+        skills = self._session.state.skills
+        if not skills and not self._of_type:
+            return self.table.handlers
+        for key in [(name, skill.seq) for name, skill in skills.items()]:
+            if key not in self._of_skills:
+                library = self._session.skills
+                self._of_skills[key] = self._made(library.hooks_of(key[0]), key[0]) if library is not None else []
+        loaded = [one for name, skill in skills.items() for one in self._of_skills[name, skill.seq]]
+        return [*self.table.handlers, *self._of_type, *loaded]
+
+    def add_of_type(self, hooks: Sequence[Hook]) -> None:
+        """Run the hooks of a subagent's type as long as the subagent works."""
+        self._of_type = self._made(hooks, self._session.state.kind)
+
+    def _made(self, hooks: Sequence[Hook], owner: str) -> list[HookHandler]:
+        """Return the handlers of hooks in the head of a file. `Stop` in a subagent is its own end."""
+        is_subagent, make = self._session.deps.parent_policy is not None, self.table.make
+        found: list[HookHandler] = []
+        if make is None:
+            return found
+        for hook in hooks:
+            event = "SubagentStop" if is_subagent and hook.event == "Stop" else hook.event
+            handler = make(hook, event)
+            if handler is not None:
+                found.append(handler)
+        if left := len(hooks) - len(found):
+            self._session.notice(f"{left} hooks of {visible(owner)} do not run: confirm them with `longrein trust`")
+        return found
+
     def concern(self, event: str, subjects: Sequence[str] = ()) -> bool:
         """Return True if a hook is about an event."""
-        handlers = self.table.handlers
+        handlers = self.handlers
         return bool(handlers) and any(matches(one.hook, event, subjects) for one in handlers)
 
     @property
@@ -255,7 +291,7 @@ class SessionHooks:
     def payload(self, event: str, **more: Any) -> dict[str, Any]:
         """Build what hooks are told of an event."""
         session, transcript = self._session, ""
-        if self.table.has(event):
+        if any(one.hook.event == event for one in self.handlers):
             transcript = self._transcript.update(session.entries_from, session.process_session, session.state.cwd)
         told = {
             "session_id": session.process_session,
@@ -284,9 +320,11 @@ class SessionHooks:
         """
         chosen = [
             one
-            for one in self.table.matching(event, subjects)
+            for one in matching(self.handlers, event, subjects)
             if not one.hook.condition or (condition is not None and condition(one.hook.condition))
+            if not (one.hook.once and one in self._ran_once)
         ]
+        self._ran_once += [one for one in chosen if one.hook.once]
         if not chosen:
             return HookAnswer(), []
         data = msgspec.json.encode(told, enc_hook=str)

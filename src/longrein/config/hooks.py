@@ -44,6 +44,8 @@ class HookFile(msgspec.Struct, frozen=True):
     """Whether it is the user's own, not of a project."""
     home: str = ""
     """Home folder of the user, whose scripts own hooks may run; '' where nothing is looked for there."""
+    is_head: bool = False
+    """Whether it is a skill, command or subagent type with hooks in its head."""
 
 
 class LoadedHooks(msgspec.Struct, frozen=True):
@@ -55,6 +57,8 @@ class LoadedHooks(msgspec.Struct, frozen=True):
     """Hooks of a trusted project that the user has not confirmed as they are now; they do not run."""
     notes: tuple[str, ...] = ()
     """Lines for the user: what is not run, and why."""
+    disabled: bool = False
+    """Whether the user has turned all hooks off."""
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------
@@ -91,6 +95,24 @@ def read_json_object(path: str, shown: str) -> tuple[dict[str, Any], str]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return {}, f"{shown}: not JSON ({str(error)[:120]}): mend or remove it"
     return (found, "") if isinstance(found, dict) else ({}, f"{shown}: no JSON object: mend or remove it")
+
+
+def hooks_in_head(
+    fields: Mapping[str, Any], path: str, shown: str, root: str, home: str
+) -> tuple[tuple[Hook, ...], list[str]]:
+    """Read the hooks in the head of a skill, command or subagent type: (hooks, notes).
+
+    `root`: folder of the project; '' for the user's own.
+    """
+    table = fields.get("hooks")
+    if not table:
+        return (), []
+    file = HookFile(path, shown, is_own=not root, home="" if root else home, is_head=True)
+    found, notes = parse_hooks(table, file, root or os.path.dirname(path))
+    if not root:  # a skill's own files
+        beside = (os.path.dirname(os.path.realpath(path)),) if os.path.basename(path).lower() == "skill.md" else ()
+        found = [msgspec.structs.replace(hook, files=(), shown=(*hook.shown, *beside)) for hook in found]
+    return tuple(found), notes
 
 
 # --- Parsing ---------------------------------------------------------------------------------------------------------
@@ -165,7 +187,7 @@ def _hook(given: Any, event: str, matcher: str, file: HookFile, root: str, notes
         shown=tuple(_own_scripts(commands, file.home)) if file.home else (),
         model=given["model"] if isinstance(given.get("model"), str) else "",
         input=given["input"] if isinstance(given.get("input"), dict) else {},
-        once=given.get("once") is True,
+        once=file.is_head and given.get("once") is True,
     )
 
 
@@ -279,7 +301,7 @@ def load_hooks(
     for file, table, problem in tables:
         notes += [problem] if problem else []
         if _turned_off(table):
-            return LoadedHooks(notes=(*notes, f"{file.shown}: disableAllHooks: no hook runs"))
+            return LoadedHooks(notes=(*notes, f"{file.shown}: disableAllHooks: no hook runs"), disabled=True)
         found, more = parse_hooks(table.get("hooks"), file, project_root(cwd))
         hooks += found
         notes += more
