@@ -3,12 +3,14 @@
 import pytest
 
 from longrein.events import HookAnswered
+from longrein.workspace.sandbox import landlock
 from tests.e2e.harness import BYPASS, CliHarness, bash, calls, needs_sandbox, of, says
 from tests.e2e.test_hooks import TOUCH, hooks, write
+from tests.e2e.test_sandbox import broken_program
 
 OUTSIDE = "[hooks]\noutside_sandbox = true"
 LOOK = (
-    "touch in-project; touch /tmp/in-tmp && echo tmp >> seen; touch ~/in-home; ls ~/.ssh >> seen; "
+    'touch in-project; touch "${TMPDIR:-/tmp}/in-tmp" && echo tmp >> seen; touch ~/in-home; ls ~/.ssh >> seen; '
     'touch .claude/more.json; head -c 20 "$(sed \'s/.*"transcript_path":"\\([^"]*\\)".*/\\1/\')" >> seen'
 )
 
@@ -17,9 +19,14 @@ LOOK = (
 @pytest.mark.parametrize(
     ("own", "settings", "confined"), [(False, OUTSIDE, True), (True, "", True), (True, OUTSIDE, False)]
 )
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock"])
 def test_commands_of_hooks_are_confined_as_those_of_bash(
-    cli: CliHarness, own: bool, settings: str, confined: bool
+    cli: CliHarness, own: bool, settings: str, confined: bool, rung: str
 ) -> None:
+    if rung == "landlock":
+        if landlock.available():
+            pytest.skip(landlock.available())
+        broken_program(cli)
     cli.settings(settings)
     (cli.home / ".ssh").mkdir()
     (cli.home / ".ssh/id_secret").touch()
@@ -72,16 +79,21 @@ SHOW = bash('echo "$FLAVOUR, $PATH"')
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
 def test_a4_1_variables_of_a_session_start_reach_commands_and_last_over_a_resume(cli: CliHarness, sandbox: str) -> None:
     cli.settings(f'[sandbox]\nmode = "{sandbox}"')
-    write(cli.home, ".claude/settings.json", hooks("SessionStart", SET))
+    table = hooks("SessionStart", SET)
+    table["hooks"]["SessionStart"][0]["matcher"] = "startup"
+    write(cli.home, ".claude/settings.json", table)
     waiting = bash('echo "$FLAVOUR"', run_in_background=True)
     cli.plays(calls(SHOW, waiting), says("done"), calls(SHOW), says("done"))
     cli.run("-p", "go", BYPASS, "--background", "drain")
     first = cli.results()[0]
     assert first[1].startswith("vanilla ice, ")
     assert first[1].endswith(":/opt/flavours")
-    (cli.home / ".claude/settings.json").unlink()
     cli.run("-p", "-c", "again", BYPASS)
     assert cli.results()[-1] == first
+    (cli.home / ".claude/settings.json").unlink()
+    cli.plays(*[says("")] * 4, calls(SHOW), says("done"))
+    cli.run("-p", "-c", "once more", BYPASS)
+    assert cli.results()[-1][1].startswith(", "), "the log alone sets nothing"
     assert [sorted(one.variables) for one in of(cli, HookAnswered)] == [["FLAVOUR", "PATH"]]
     assert list((cli.session_folder() / "hook-env").iterdir()) == []
 

@@ -452,12 +452,17 @@ class SessionHooks:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables that hooks have set for commands: those of this run, and of earlier ones but for secrets."""
-        state = self._session.state
-        if not state.variables and not self._variables:
+        """Variables that hooks have set for commands: those of this run, and of earlier ones but for secrets.
+
+        The log, which may come from elsewhere, counts only for hooks that the user still has.
+        """
+        state, redact = self._session.state, self._session.deps.redact
+        if not state.variables:
             return {}
         sign = marker_sign(state.nonce)
-        return {name: value for name, value in state.variables.items() if sign not in value} | self._variables
+        hooks = {redact(one.hook.name) for one in self.handlers if one.hook.event in ENV_EVENTS}
+        stored = {name: value for name, (value, hook) in state.variables.items() if hook in hooks and sign not in value}
+        return stored | self._variables
 
     def _changed_script(self, hook: Hook) -> str:
         """Return the first script of a hook that is not what it was when the hook was read; '' for none."""

@@ -439,7 +439,8 @@ def _hook_answered(state: State, event: HookAnswered) -> None:
     """Record what a hook decided about the turn. Decisions on calls hold for one run only and are not folded."""
     state.spent_usd += max(0.0, event.cost_usd)
     state.usage += counts_of(event.usage)
-    state.variables = state.variables | event.variables
+    if event.variables:
+        state.variables = state.variables | {name: (value, event.hook) for name, value in event.variables.items()}
     if event.event in ("Stop", "SubagentStop"):
         state.stop_asked = True
         if event.decision == "block" or (event.context and event.decision != "stop"):
