@@ -61,6 +61,15 @@ def test_a_confined_hook_of_the_user_reaches_its_own_scripts(cli: CliHarness, li
 
 
 @needs_sandbox
+def test_what_a_confined_hook_may_not_make_is_moved_away(cli: CliHarness) -> None:
+    write(cli.home, ".claude/settings.json", hooks("PreToolUse", "mkdir -p .claude && echo {} > .claude/settings.json"))
+    cli.plays(calls(TOUCH), says("done"))
+    ran = cli.run("-p", "go", BYPASS)
+    assert "which is run or obeyed later: it was moved to " in ran.err
+    assert not (cli.project / ".claude/settings.json").exists()
+
+
+@needs_sandbox
 def test_a_hook_that_fails_in_the_sandbox_says_so(cli: CliHarness) -> None:
     write(cli.home, ".claude/settings.json", hooks("PreToolUse", "cat ~/.missing"))
     cli.plays(calls(TOUCH), says("done"))

@@ -411,7 +411,8 @@ class SessionHooks:
             if files is not None:
                 files.remove(env_file)
         for path, to in moved:
-            self._session.notice(f"a hook made {visible(path)}, which only you may make; it is now {visible(to)}")
+            where = f"it was moved to {visible(to)}" if to else "it could not be moved away"
+            self._session.notice(f"a confined hook made {visible(path)}, which is run or obeyed later: {where}")
         return output
 
     def _is_confined(self, hook: Hook) -> bool:

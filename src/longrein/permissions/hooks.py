@@ -109,6 +109,7 @@ def matches(hook: Hook, event: str, subjects: Sequence[str]) -> bool:
 def hook_line(hook: Hook) -> str:
     """Describe a hook in one line: `PreToolUse Bash: ./guard.sh`."""
     name = " ".join(hook.words) or hook.name
+    name = f"{hook.kind}: {name}" if hook.kind in ("prompt", "agent") else name
     about = f"{hook.event} {hook.matcher}" if hook.matcher else hook.event
     return f"{about} if {hook.condition}: {name}" if hook.condition else f"{about}: {name}"
 
