@@ -28,7 +28,8 @@ from longrein.agent import (
 )
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.git_repository import current_branch, find_git_folder
-from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
+from longrein.agent.hook_models import handler_of
+from longrein.agent.hooks import HookHandler, HookTable
 from longrein.agent.server_confinement import confine_server
 from longrein.agent.skills import SessionSkills
 from longrein.agent.subagents.runner import SubagentRunner
@@ -37,6 +38,7 @@ from longrein.config import (
     SkillFiles,
     describe_environment,
     expanded_headers,
+    fingerprint,
     found_note,
     known_secrets,
     load_instructions,
@@ -63,7 +65,7 @@ from longrein.events import (
 from longrein.frontends.stdio import say
 from longrein.frontends.traces import wanted_signals
 from longrein.models import Model, ModelOptions, look_up, open_model
-from longrein.permissions import Rules
+from longrein.permissions import Hook, Rules
 from longrein.run_context import (
     CLOCK,
     RunContext,
@@ -77,7 +79,7 @@ from longrein.run_context import (
     sweep_orphans,
 )
 from longrein.settings_schema import MIB, SandboxOptions
-from longrein.store import Goals, HistoryReader, SessionLog, open_log, owner_of, project_key, transcript_in
+from longrein.store import Goals, HistoryReader, HookFiles, SessionLog, open_log, owner_of, project_key
 from longrein.tools import (
     ASK_USER,
     SCHEDULE_TOOLS,
@@ -255,7 +257,7 @@ def _around(
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
         hooks=_hooks(run_context, roots, additions.hooks),
-        transcript=transcript_in(log.folder),
+        hook_files=HookFiles(log.folder),
         mcp=mcp if servers or additions.mcp_tunnel is not None else None,
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
@@ -334,6 +336,7 @@ def _connect_notices(
         updated(server, uri)
         session.poke()
 
+    mcp.host.announce = session.hooks.notify
     mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
     mcp.host.confine = partial(confine_server, session)
     _tell_damage(log, session)
@@ -581,17 +584,35 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
 def _hooks(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]) -> HookTable:
     """Build the table of hooks: those of files, then `more`."""
     options, environ = run_context.settings.hooks, run_context.environ
-    handlers: list[HookHandler] = [
-        CommandHandler(hook) if hook.kind == "command" else HttpHandler(hook, expanded_headers(hook, environ))
-        for hook in run_context.hooks.hooks
-    ]
+    handlers = [handler_of(hook, expanded_headers(hook, environ)) for hook in run_context.hooks.hooks]
     project = project_root(roots[0])
     return HookTable(
         (*handlers, *more),
         env={"CLAUDE_PROJECT_DIR": project, "LONGREIN_PROJECT_DIR": project},
         timeout_s=options.timeout_s,
         may_allow=options.may_allow,
+        outside_sandbox=options.outside_sandbox,
+        make=_head_hook_maker(run_context),
     )
+
+
+def _head_hook_maker(run_context: RunContext) -> Callable[[Hook, str], HookHandler | None] | None:
+    """Return a function that makes the handler of a hook of a skill or subagent type, for an event; None for no hooks.
+
+    The hook of a project must be as the user has confirmed it.
+    """
+
+    if run_context.settings.hooks.disable or run_context.hooks.disabled:
+        return None
+
+    def make(hook: Hook, event: str) -> HookHandler | None:
+        known = hook.is_own or run_context.options.trust
+        if not known and fingerprint(hook) not in run_context.trusted.confirmed_hooks(run_context.cwd):
+            return None
+        made = msgspec.structs.replace(hook, event=event)
+        return handler_of(made, expanded_headers(made, run_context.environ))
+
+    return make
 
 
 # --- MCP servers -----------------------------------------------------------------------------------------------------

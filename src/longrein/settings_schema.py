@@ -354,7 +354,16 @@ class HookOptions(msgspec.Struct, frozen=True):
             "nothing",
         ),
     ] = False
-    timeout_s: Annotated[float, Setting("seconds of a hook that names no limit", "nothing", least=1)] = 60.0
+    outside_sandbox: Annotated[
+        bool,
+        Setting(
+            "`true` runs the commands of your own hooks outside the sandbox. Those of a project always run in it",
+            "nothing",
+        ),
+    ] = False
+    timeout_s: Annotated[float, Setting("seconds of a command or address that names no limit", "nothing", least=1)] = (
+        60.0
+    )
 
 
 class SkillOptions(msgspec.Struct, frozen=True):

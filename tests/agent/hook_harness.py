@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from longrein.agent import InboxMessage, OpenSession, UserMessage
-from longrein.agent.hooks import CommandHandler, HookTable, HttpHandler
+from longrein.agent.hook_models import handler_of
+from longrein.agent.hooks import HookTable
 from longrein.agent.messages import UserNotice
 from longrein.config.hooks import HookFile, expanded_headers, parse_hooks
 from longrein.events import HookAnswered, Text, ToolEnded, ToolStarted, text_of
@@ -48,12 +49,7 @@ class HookHarness(DiskHarness):
         file = HookFile("settings.json", "settings.json", is_own=is_own)
         found, notes = parse_hooks(read, file, str(self.tree))
         assert notes == [], notes
-        handlers = [
-            CommandHandler(hook)
-            if hook.kind == "command"
-            else HttpHandler(hook, expanded_headers(hook, {"KEY": "k1", "OTHER": "no"}))
-            for hook in found
-        ]
+        handlers = [handler_of(hook, expanded_headers(hook, {"KEY": "k1", "OTHER": "no"})) for hook in found]
         return HookTable(handlers, env={"CLAUDE_PROJECT_DIR": str(self.tree)}, **options)
 
     async def run(

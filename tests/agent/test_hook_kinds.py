@@ -17,7 +17,7 @@ from longrein.agent.hooks import HookOutput, HookPlace, HookTable
 from longrein.events import HookAnswered, PermissionAsked, Summarized, Text, ToolStarted
 from longrein.permissions import Hook, Rules
 from longrein.permissions.hooks import EVENTS, merge_answers, read_answer
-from longrein.store import transcript_in
+from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 
@@ -97,7 +97,7 @@ async def test_a_rule_that_denies_an_address_denies_it_to_hooks(harness: HookHar
     async with server(DENY, asked) as url:
         await play(harness, http(url), rules=Rules(deny=("WebFetch(domain:127.0.0.1)",)))
     assert asked == []
-    assert "forbids this address" in harness.notices[0]
+    assert "forbids it" in harness.notices[0]
 
 
 async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness) -> None:
@@ -302,7 +302,7 @@ async def test_a12_the_transcript_holds_the_conversation_so_far(harness: HookHar
     if not shutil.which("jq"):
         pytest.skip("the hook needs jq")
     (harness.state / "copy").mkdir(parents=True)
-    await play(harness, hooks, transcript=transcript_in(str(harness.state / "copy")))
+    await play(harness, hooks, hook_files=HookFiles(str(harness.state / "copy")))
     lines = [json.loads(line) for line in (harness.tree / "end.jsonl").read_text().splitlines()]
     assert [line["type"] for line in lines] == ["user", "assistant", "user", "assistant"]
     assert lines[0]["message"] == {"role": "user", "content": "go"}

@@ -166,7 +166,9 @@ def test_what_is_not_obeyed_yet_is_said_once_for_all_files(folders: ConfigFolder
     put(
         folders.cwd / ".claude/agents", "c.md", "---\ndescription: d\nhooks:\n  Stop:\n  - hooks:\n    - type: x\n---\n"
     )
-    assert load(folders)[1] == ("Not obeyed here yet, in files of subagents: memory (a, b); effort (a, b); hooks (c).",)
+    hook, *others = load(folders)[1]
+    assert others == ["Not obeyed here yet, in files of subagents: memory (a, b); effort (a, b)."]
+    assert "a hook of Stop is of type 'x', which longrein does not run" in hook
 
 
 def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(folders: ConfigFolders) -> None:

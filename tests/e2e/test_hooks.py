@@ -37,13 +37,13 @@ def test_a_project_s_hook_runs_only_where_it_is_trusted_and_as_it_was(cli: CliHa
     assert "runs on PreToolUse: echo not here >&2; exit 2" in shown.text
     assert cli.run("-p", "go", BYPASS).code == 3
     assert not (cli.project / "ran.txt").exists()
-    write(cli.project, ".claude/settings.json", hooks("PreToolUse", f"touch {cli.folder}/evil"))
+    write(cli.project, ".claude/settings.json", hooks("PreToolUse", "touch evil"))
     changed = cli.run("-p", "go", BYPASS)
     assert "hooks that are not as you have confirmed them do not run: PreToolUse `touch" in changed.err
-    assert not (cli.folder / "evil").exists()
+    assert not (cli.project / "evil").exists()
     cli.run("trust")
     cli.run("-p", "go", BYPASS)
-    assert (cli.folder / "evil").exists()
+    assert (cli.project / "evil").exists()
 
 
 def test_a18_9_a_refused_prompt_reaches_nobody(cli: CliHarness) -> None:
@@ -62,6 +62,7 @@ def test_a_broken_hook_is_a_line_and_never_a_hang(cli: CliHarness) -> None:
         "echo '{\"a'",
         "exit 2 >&2",
         "yes",
+        "head -c 100000000 /dev/zero",
         "/nonexistent",
         "(while :; do sleep 0.01 & done)",
     ]
@@ -76,20 +77,20 @@ def test_a_broken_hook_is_a_line_and_never_a_hang(cli: CliHarness) -> None:
 
 
 def test_a_kill_in_the_middle_of_a_hook(cli: CliHarness) -> None:
-    line = f"echo x >> {cli.folder}/asked; test -e {cli.folder}/go || sleep 60; echo no >&2; exit 2"
+    line = f"echo x >> {cli.project}/asked; test -e {cli.project}/go || sleep 60; echo no >&2; exit 2"
     write(cli.home, ".claude/settings.json", hooks("PreToolUse", line))
     cli.plays(calls(TOUCH), says("done"))
     running = cli.start("-p", "go", BYPASS)
     until = time.monotonic() + 60
-    while not (cli.folder / "asked").exists() and time.monotonic() < until:
+    while not (cli.project / "asked").exists() and time.monotonic() < until:
         time.sleep(0.02)
     running.send(signal.SIGKILL)
     running.end()
     assert cli.wait_survivors() == [], "the hook ends with longrein"
-    (cli.folder / "go").touch()
+    (cli.project / "go").touch()
     cli.plays(says("done"))
     cli.run("-p", "-c", BYPASS)
-    assert (cli.folder / "asked").read_text() == "x\nx\n"
+    assert (cli.project / "asked").read_text() == "x\nx\n"
     assert of(cli, ToolStarted) == []
     assert [one.decision for one in of(cli, HookAnswered)] == ["deny"]
 
@@ -105,11 +106,11 @@ def test_the_user_s_rules_and_variables_of_another_agent(cli: CliHarness) -> Non
 
 
 def test_a_hook_sees_the_user_s_variables_and_no_other_secrets(cli: CliHarness) -> None:
-    table = {**hooks("SessionStart", f"env > {cli.folder}/env.txt"), "env": {"FLAVOUR": "vanilla"}}
+    table = {**hooks("SessionStart", "env > env.txt"), "env": {"FLAVOUR": "vanilla"}}
     write(cli.home, ".claude/settings.json", table)
     cli.plays(says("done"))
     cli.run("-p", "go", env={"ANTHROPIC_API_KEY": "sk-ant-secret-value"})
-    seen = (cli.folder / "env.txt").read_text()
+    seen = (cli.project / "env.txt").read_text()
     assert "FLAVOUR=vanilla" in seen
     assert f"CLAUDE_PROJECT_DIR={os.path.realpath(cli.project)}" in seen
     assert "sk-ant-secret-value" not in seen
@@ -140,12 +141,13 @@ def test_import_asks_first_and_writes_with_yes(cli: CliHarness) -> None:
 
 @pytest.mark.skipif(not shutil.which("jq"), reason="the script needs jq")
 def test_a_hook_with_jq(cli: CliHarness) -> None:
-    """The first example of everybody's guide: write each command to a file."""
-    line = f"jq -r '.tool_input.command' >> {cli.folder}/commands.txt"
+    """The first example of everybody's guide: write each command to a file in the home folder."""
+    cli.settings("[hooks]\noutside_sandbox = true")
+    line = "jq -r '.tool_input.command' >> ~/.claude/commands.txt"
     write(cli.home, ".claude/settings.json", hooks("PreToolUse", line))
     cli.plays(calls(TOUCH), says("done"))
     cli.run("-p", "go", BYPASS)
-    assert (cli.folder / "commands.txt").read_text() == "touch ran.txt\n"
+    assert (cli.home / ".claude/commands.txt").read_text() == "touch ran.txt\n"
 
 
 def test_the_terminal_asks_again_about_a_changed_hook_and_lists_hooks(cli: CliHarness) -> None:
@@ -196,3 +198,20 @@ def test_a18_13_rules_of_another_agent_mean_the_same_here(cli: CliHarness) -> No
     assert [status for status, _ in results] == [status for _, status in wanted]
     assert ".env" not in results[5][1]
     assert "seen.txt" in results[5][1]
+
+
+def test_a4_3_the_terminal_says_why_a_session_ends_and_begins(cli: CliHarness) -> None:
+    table = {
+        **hooks("SessionEnd", 'grep -o \'"reason":"[a-z_]*"\' >> told.txt')["hooks"],
+        **hooks("SessionStart", 'grep -o \'"source":"[a-z_]*"\' >> told.txt')["hooks"],
+    }
+    write(cli.home, ".claude/settings.json", {"hooks": table})
+    cli.plays(says("hello there"))
+    seen = cli.project / "told.txt"
+    with open_terminal(cli) as tty:
+        tty.until("idle").send("hi\r").until("hello there").until("idle")
+        tty.send("/clear\r").until(lambda: seen.read_text().count("\n") >= 3).until("idle")
+        tty.send("/exit\r")
+        assert tty.wait_exit() == 0
+    told = seen.read_text().split()
+    assert told == ['"source":"startup"', '"reason":"clear"', '"source":"clear"', '"reason":"prompt_input_exit"']

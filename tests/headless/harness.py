@@ -155,7 +155,7 @@ class ScriptedSession:
         self.state.seq += 1
         self._heard.put_nowait(Entry(self.state.seq, self.state.seq * SECOND_US, event))
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "other") -> None:
         if not self.closed:
             self.closed = True
             self._heard.put_nowait(None)

@@ -145,7 +145,7 @@ async def test_a_question_that_was_open_at_a_crash_is_denied_too() -> None:
 
 
 class FullAtClose(ScriptedSession):
-    async def close(self) -> None:
+    async def close(self, reason: str = "other") -> None:
         await super().close()
         raise StoreFull("no room on the disk")
 

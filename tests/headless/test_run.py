@@ -9,6 +9,7 @@ from longrein.events import (
     AskFailed,
     Cleared,
     Form,
+    HookAnswered,
     ModeSet,
     PermissionAnswered,
     PermissionAsked,
@@ -20,10 +21,12 @@ from longrein.events import (
     Text,
     ToolStarted,
     TurnEnded,
+    Usage,
     UserSpoke,
 )
 from longrein.frontends.headless import OutputOptions
 from longrein.frontends.headless.output import progress
+from longrein.frontends.headless.run_state import PROGRAM
 
 from .harness import DONE, FACTS, SESSION, Raise, ScriptedSession, Step, answered, asked, call, ended, play, usage
 
@@ -128,6 +131,50 @@ async def test_what_asks_is_denied_and_recorded() -> None:
     assert (result["result"], result["errors"]) == ("I may not remove it.", ran.err)
     assert result["permission_denials"] == [{"tool_name": "Bash", "tool_use_id": "c2.0", "tool_input": {"command": RM}}]
     assert ran.err == ["blocked: Bash needs permission (rm -rf build): allow it with --allowedTools 'Bash(rm:*)'"]
+
+
+REFUSED: list[Step] = [
+    *BLOCKED[:3],
+    HookAnswered("./guard", "PreToolUse", "deny", "c2.0", "not on Sundays\nnor at night"),
+    *BLOCKED[5:],
+]
+BY_PROGRAM: list[Step] = [
+    *BLOCKED[:3],
+    HookAnswered("cb", "PreToolUse", "deny", "c2.0", "no", source=PROGRAM),
+    *BLOCKED[5:],
+]
+STOPPED = TurnEnded("blocked", "enough for today")
+
+
+@pytest.mark.parametrize(
+    ("turn", "subtype", "code", "said"),
+    [
+        (
+            [TurnEnded("blocked", "the prompt was not sent: no")],
+            "error_during_execution",
+            3,
+            "the prompt was not sent: no",
+        ),
+        (REFUSED, "error_during_execution", 3, "blocked: a hook refused Bash: not on Sundays"),
+        (BY_PROGRAM, "success", 0, ""),
+        ([*REFUSED[:-1], STOPPED], "error_during_execution", 3, "enough for today"),
+        ([*BY_PROGRAM[:-1], STOPPED], "error_during_execution", 3, "enough for today"),
+        ([*HELLO[:-1], STOPPED], "error_during_execution", 3, "enough for today"),
+        ([*REFUSED[:-1], DONE], "success", 0, ""),
+    ],
+)
+async def test_a4_a_run_that_a_hook_has_stopped_is_no_success(
+    turn: list[Step], subtype: str, code: int, said: str
+) -> None:
+    ran = await play([turn], OutputOptions("json", structured=turn[-1] == STOPPED))
+    assert (ran.lines[-1]["subtype"], ran.code, ran.err) == (subtype, code, [said] if said else [])
+
+
+async def test_what_a_hook_has_asked_of_a_model_is_counted() -> None:
+    asked_model = HookAnswered("safe?", "Stop", "none", usage=Usage(7, output_tokens=2), cost_usd=0.25)
+    ran = await play([[*HELLO[:-1], asked_model, DONE]], "json")
+    assert ran.lines[-1]["total_cost_usd"] == 0.5
+    assert ran.lines[-1]["usage"]["input_tokens"] == 17
 
 
 async def test_a_denial_that_did_not_matter_in_the_end_is_still_listed() -> None:

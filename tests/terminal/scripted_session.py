@@ -172,7 +172,7 @@ class ScriptedSession:
             if isinstance(word, UserMessage) and self._take(word):
                 await self._play(word)
 
-    async def close(self) -> None:
+    async def close(self, reason: str = "other") -> None:
         self.closed = True
         self.interrupt()
         self._wake.set()

@@ -14,6 +14,7 @@ from longrein.agent.hook_events import after_compaction, refuse_compaction
 from longrein.agent.model_request import stream_answer
 from longrein.agent.session import Session
 from longrein.context import (
+    Digest,
     FileBlock,
     FileUse,
     Request,
@@ -210,11 +211,21 @@ REEXPANDED_SHARE_MAX = 0.05
 """Share of the usable window for summarised lines that later steps have named."""
 
 
-async def compact(session: Session, move: Summarise | Swap) -> None:
+async def compact(session: Session, move: Summarise | Swap | Digest) -> None:
     """Put a finished summary in place, or request one: wait for it, or with `beside` let it run in the background.
 
-    The requests are rendered now, so they do not include anything that is said or done later.
+    The requests are rendered now, so they do not include anything that is said or done later. A digest, which needs no
+    model, is put in place even where a hook refuses it, unless the user has asked for it: the window is full.
     """
+    if isinstance(move, Digest):
+        made = move.event
+        if await refuse_compaction(session, made.reason, ""):
+            if made.reason == "request":
+                return
+            session.notice("the window is full, so it is made smaller all the same, without a model")
+        session.append(made)
+        await after_compaction(session, made.reason, made.text)
+        return
     if isinstance(move, Swap):
         _swap(session, move)
         if not session.state.profile.startswith("seed"):

@@ -1,20 +1,23 @@
 """The sandbox of one session's commands: what its rules hide, what a command changed that it must not."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.session import Session
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
 from longrein.workspace import Confinement
 from longrein.workspace.sandbox import Masks, SessionSandbox
 
+if TYPE_CHECKING:
+    from longrein.agent.session import Session
+
 LOOK_S = 0.5
 """Limit of the search for forbidden files; a tree of 50,000 files takes about as long the first time."""
 
 
-def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
+def policy_views(session: "Session", path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
     """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree stands for."""
     rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
     yield path, real, rules, cwd
@@ -24,7 +27,7 @@ def policy_views(session: Session, path: str, real: str) -> Iterator[tuple[str, 
             yield touched.path, touched.real, others, folder
 
 
-def find_masks(session: Session) -> Masks:
+def find_masks(session: "Session") -> Masks:
     """Return the existing files and folders that rules forbid to read or to change."""
     unreadable, unchangeable = _deny_rules(session, "Read"), _deny_rules(session, "Edit")
     if not unreadable and not unchangeable:
@@ -37,13 +40,13 @@ def find_masks(session: Session) -> Masks:
     return session.masks.find(places, *tests, (unreadable, unchangeable, session.state.cwd), LOOK_S)
 
 
-def _deny_rules(session: Session, tool: str) -> tuple[str, ...]:
+def _deny_rules(session: "Session", tool: str) -> tuple[str, ...]:
     cwd = session.state.cwd
     views = policy_views(session, cwd, cwd)
     return tuple(rule for _, _, rules, _ in views for rule in rules.deny if rule.lstrip().startswith(f"{tool}("))
 
 
-def _forbidden(session: Session, tool: str, deny: Sequence[str]) -> Callable[[str, str], bool]:
+def _forbidden(session: "Session", tool: str, deny: Sequence[str]) -> Callable[[str, str], bool]:
     """Return a test (path, real path) whether a rule forbids `tool`; `deny` are all rules for it."""
     if not deny:
         return lambda _path, _real: False
@@ -53,7 +56,7 @@ def _forbidden(session: Session, tool: str, deny: Sequence[str]) -> Callable[[st
     return lambda path, real: any(read_deny_rule(*place, tool) for place in policy_views(session, path, real))
 
 
-def _base_outside(session: Session, text: str) -> str:
+def _base_outside(session: "Session", text: str) -> str:
     """Return the existing folder or file outside the roots below which a rule forbids reading; '' for none."""
     rule, look = parse_rule(text), session.deps.workspace.resolve
     spec = rule.spec.strip()
@@ -66,7 +69,7 @@ def _base_outside(session: Session, text: str) -> str:
     return "" if place.inside or not place.kind else place.real
 
 
-def _visible_places(session: Session, places: Sequence[str]) -> list[str]:
+def _visible_places(session: "Session", places: Sequence[str]) -> list[str]:
     """Return the places with home replaced by what commands see of it."""
     sandbox = session.deps.sandbox
     home = sandbox.home if sandbox is not None else ""
@@ -77,8 +80,9 @@ def _visible_places(session: Session, places: Sequence[str]) -> list[str]:
 class SessionConfinement:
     """Implement `tools.SandboxPort` for a session in which a sandbox works."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: "Session", shown: Sequence[str] = (), writable: Sequence[str] = ()) -> None:
+        """`shown`, `writable`: further paths that the commands may read and change."""
+        self._session, self._shown, self._writable = session, shown, writable
         self._refused_before = 0
 
     @property
@@ -97,7 +101,7 @@ class SessionConfinement:
 
     def confine(self, cwd: str) -> Confinement | None:
         """See `tools.SandboxPort.confine`."""
-        return confine(self._session, cwd)
+        return confine(self._session, cwd, self._shown, self._writable)
 
     def begin(self) -> None:
         """See `tools.SandboxPort.begin`."""
@@ -114,16 +118,24 @@ class SessionConfinement:
         return sandbox.missing.end() if sandbox is not None else ()
 
 
-def confines(session: Session) -> bool:
+def confines(session: "Session") -> bool:
     """Return True if a sandbox works, so that commands run in it."""
     sandbox = session.deps.sandbox
     return sandbox is not None and sandbox.rung.confines
 
 
-def confine(session: Session, cwd: str, sandbox: SessionSandbox | None = None) -> Confinement | None:
+def confine(
+    session: "Session",
+    cwd: str,
+    shown: Sequence[str] = (),
+    writable: Sequence[str] = (),
+    *,
+    sandbox: SessionSandbox | None = None,
+) -> Confinement | None:
     """Return how to confine a command; None without a sandbox. Raises OSError where it cannot be set up.
 
-    `sandbox`: another one than that of the session's commands.
+    `shown`, `writable`: further existing real paths that the command may read and change. `sandbox`: another one than
+    that of the session's commands.
     """
     sandbox = sandbox or session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
@@ -135,10 +147,11 @@ def confine(session: Session, cwd: str, sandbox: SessionSandbox | None = None) -
         proxy = sandbox.open_proxy(session.id, questions.decide, questions.refused)
     elif problem := sandbox.take_problem():
         session.notice(problem)
-    return sandbox.confine(session.deps.workspace.roots, cwd, masks.hidden, masks.locked, proxy)
+    roots = (*session.deps.workspace.roots, *writable)
+    return sandbox.confine(roots, cwd, masks.hidden, masks.locked, proxy, shown)
 
 
-def unconfined_reason(session: Session) -> str:
+def unconfined_reason(session: "Session") -> str:
     """Return why the sandbox does not confine commands as the rules demand; '' if it does."""
     if not confines(session):
         return "there is no sandbox"
@@ -148,7 +161,7 @@ def unconfined_reason(session: Session) -> str:
     return masks.problem
 
 
-def accept_present(session: Session) -> None:
+def accept_present(session: "Session") -> None:
     """Accept the protected files that exist now: longrein itself or an approved command has made them."""
     if session.deps.sandbox is not None:
         session.deps.sandbox.missing.accept()

@@ -16,7 +16,7 @@ from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunHooks, Run
 from longrein.agent.permission_check import judge_calls
 from longrein.agent.session import Session
 from longrein.agent.tool_runner import refuse_failing, run_tools
-from longrein.context import Summarise, Swap
+from longrein.context import Digest, Summarise, Swap
 from longrein.events import TurnEnded
 
 
@@ -41,7 +41,7 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
                 await session.perform(run_tools(session, calls))
             case RunHooks(event, calls):
                 await session.perform(run_hooks(session, event, calls))
-            case Summarise() | Swap():
+            case Summarise() | Swap() | Digest():
                 await session.perform(compact(session, move))
             case Pause(delay_s, failure):
                 await session.perform(pause_before_retry(session, delay_s, failure))

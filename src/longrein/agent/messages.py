@@ -364,5 +364,5 @@ class SessionPort(Protocol):
         Raises only longrein's own errors (`StoreFull` …).
         """
 
-    async def close(self) -> None:
-        """Stop running tools, flush the log, release the lock."""
+    async def close(self, reason: str = "other") -> None:
+        """Stop running tools, flush the log, release the lock. `reason`: for hooks of the session's end."""

@@ -129,7 +129,7 @@ class Wait(msgspec.Struct, frozen=True):
     """Wait for a message."""
 
 
-Move = Record | AskModel | RunTools | RunHooks | Summarise | Swap | AskUser | Pause | Switch | Stop | Wait
+Move = Record | AskModel | RunTools | RunHooks | Summarise | Swap | Digest | AskUser | Pause | Switch | Stop | Wait
 
 
 # --- Progress check --------------------------------------------------------------------------------------------------
@@ -399,9 +399,11 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
             else decide_without_money(state, move_context.budget, decision)
         )
     match decision:
-        case Clear(event) | Digest(event):
+        case Clear(event):
             return Record((event,))
-        case Summarise() | Swap():
+        case Digest(event) if move_context.seed or not move_context.digest_hooks:
+            return Record((event,))
+        case Summarise() | Swap() | Digest():
             return decision
         case Full(message) if not state.turn_open:
             return Record((Reminded("compact_refused", "", state=message),))

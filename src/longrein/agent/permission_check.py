@@ -262,6 +262,12 @@ def command_verdict(session: Session, command: str, cwd: str, allowed: tuple[str
     return _verdict(session, made, session.mode, cwd, allowed)
 
 
+def is_call_allowed(session: Session, tool: Tool, arguments: dict[str, object]) -> bool:
+    """Return True if a call that is none of the model's conversation may run without a question."""
+    made = _call(session, tool.spec.name, tool, arguments)
+    return _verdict(session, made, session.mode, session.state.cwd).kind == "allow"
+
+
 def is_read_allowed(session: Session, path: str) -> bool:
     """Return True if a file may be read without a question."""
     place, cwd = session.deps.workspace.resolve(path, session.state.cwd), session.state.cwd

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.hook_transcript import AppendTranscript
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.context import Budget, Decision, State, decide
@@ -16,6 +15,7 @@ from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
 from longrein.settings_schema import MODES, Limits, TaskOptions, ToolOptions
+from longrein.store import HookFiles
 from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool
 from longrein.workspace import MemoryUse, Workspace
 from longrein.workspace.sandbox import SessionSandbox
@@ -115,8 +115,8 @@ class Dependencies(msgspec.Struct):
     """Opens the subagents of a session; None when there are none."""
     hooks: "HookTable | None" = None
     """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there are none."""
-    transcript: AppendTranscript | None = None
-    """Appends to the copy of the conversation that hooks read; None when there is none."""
+    hook_files: HookFiles | None = None
+    """Files for hooks beside the log; None when there are none."""
     mcp: "McpToolset | None" = None
     """MCP servers, shared by all agents of a tree; None where none is configured."""
     tells_project: bool = False
@@ -160,6 +160,8 @@ class MoveContext(msgspec.Struct, frozen=True):
     """True if hooks are asked before a turn ends."""
     batch_hooks: bool = False
     """True if hooks are asked after each batch of calls."""
+    digest_hooks: bool = False
+    """True if hooks are told of compactions."""
     policy: Callable[..., Decision] = decide
     """Context policy of other profiles."""
 

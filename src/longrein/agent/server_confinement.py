@@ -29,7 +29,7 @@ def confine_server(session: Session, server: McpServer, cwd: str) -> Confinement
     sandbox = session.deps.sandbox
     if sandbox is None or server.sandbox == "off":
         return None
-    return confine(session, cwd, server_sandbox(sandbox, server, cwd))
+    return confine(session, cwd, sandbox=server_sandbox(sandbox, server, cwd))
 
 
 def server_sandbox(sandbox: SessionSandbox, server: McpServer, cwd: str) -> SessionSandbox:

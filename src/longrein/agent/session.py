@@ -225,6 +225,12 @@ class Session:
         """Return a redactor of one answer while it streams."""
         return DeltaRedactor(self.deps.redact, self.deps.secrets, words=self.deps.own_patterns)
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of commands that hooks have set, for this session and above it."""
+        above = self.deps.parent_policy
+        return self.hooks.variables if above is None else above.parent.variables | self.hooks.variables
+
     def original_call(self, call: ToolCall) -> ToolCall:
         """Return an open call with the arguments that the model gave, secrets included, or those of an answer or hook.
 
@@ -500,6 +506,7 @@ class Session:
             seed=self.state.profile.startswith("seed"),
             stop_hooks=self.hooks.end_concerns,
             batch_hooks=self.hooks.concern("PostToolBatch"),
+            digest_hooks=self.hooks.compaction_concerns,
             policy=deps.policy,
             now_us=deps.clock.wall_us(),
             task_s=self.elapsed.task_s,
@@ -548,10 +555,11 @@ class Session:
         if not self.interrupting and not self.closed:
             await self.inbox.wait(self.deps.clock)
 
-    async def close(self) -> None:
-        """Stop what runs, flush the log, release the lock. Idempotent."""
+    async def close(self, reason: str = "other") -> None:
+        """Stop what runs, flush the log, release the lock. Idempotent. `reason`: for hooks of `SessionEnd`."""
         if self.closed:
             return
+        self.hooks.end_reason = reason
         self.closed = True
         try:
             await self._end_all()

@@ -17,7 +17,7 @@ from longrein.agent.permission_check import command_verdict, is_read_allowed
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.tool_runner import command_context
 from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
-from longrein.permissions import Rules
+from longrein.permissions import Hook, Rules
 from longrein.settings_schema import SkillOptions
 from longrein.tools import LoadedText, Piece, SkillBody, SkillInfo, SkillLibrary, find_skill, skill_content, substitute
 
@@ -197,6 +197,11 @@ class SessionSkills:
         return text if len(data) <= FILE_BYTES_MAX else f"{text}\n(cut here: Read shows the rest of {path})"
 
     # --- What they allow ---------------------------------------------------------------------------------------------
+
+    def hooks_of(self, name: str) -> Sequence[Hook]:
+        """Return the hooks of a skill or command that is loaded."""
+        known = self._known or self.all()
+        return next((skill.hooks for skill in known if skill.name == name), ())
 
     def rules(self, rules: Rules) -> Rules:
         """Return `rules` with those of the skills that were loaded in this turn, and with their folders readable."""

@@ -288,6 +288,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
+        variables=session.variables,
         sandbox=SessionConfinement(session) if tool.access == "command" and confines(session) else None,
         agents=session.open_subagents() if deps.kinds else None,
         goals=goals,

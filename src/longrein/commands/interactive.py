@@ -50,6 +50,8 @@ async def run_interactive(place: RunContext) -> int:
             copied = choosing and options.fork_session and outcome.kind == "switch"
             session = await fork(place, outcome.session) if copied else outcome.session
             built = await build(place, session, fresh=outcome.kind == "new", additions=ASKING)
+            if outcome.kind == "new":
+                built.session.hooks.source = "clear"
             prompt, choosing = "", False
             await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
         except LongreinError as error:

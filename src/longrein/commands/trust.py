@@ -32,6 +32,7 @@ def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False, show_
 def _trust(place: RunContext) -> str:
     """Trust the folder with the hooks and MCP servers that the screen has shown; return what is trusted."""
     hooks, _ = config.read_project_hooks(place.cwd, place.home, place.environ)
+    hooks += config.shown_head_hooks(place.cwd, place.home, place.environ, place.settings)
     unit = config.trust(place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks)))
     config.approve_servers(place.state_dir, place.cwd)
     return unit

@@ -31,7 +31,7 @@ from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
 from longrein.config.subagent_types import load_subagent_types
 from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_trusted, trust, trust_unit
-from longrein.config.trust_preview import left_out_files, trust_preview
+from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
 
 __all__ = [
     "FoundFile",
@@ -71,6 +71,7 @@ __all__ = [
     "remember_rule",
     "server_secrets",
     "shorten_home",
+    "shown_head_hooks",
     "state_dir",
     "subagent_model",
     "trust",

@@ -125,7 +125,7 @@ def read_command(path: str, folder: SkillFolder, home: str, notes: Notes) -> Ski
         fields,
         _name(path, folder),
         escape(described or _first_line(text)),
-        SkillSource(path, folder, shown, "command"),
+        SkillSource(path, folder, shown, "command", home),
         notes,
         for_model=folder.style == "claude" and bool(described),
     )

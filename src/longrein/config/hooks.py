@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -19,6 +19,14 @@ from longrein.config.settings_file import SIZE_MAX_BYTES, shorten_home
 from longrein.permissions import Hook, check_rule, escape
 from longrein.permissions.hooks import EVENTS, OTHER_EVENTS, TOOL_EVENTS, matcher_problem
 
+NAMED_BY = {
+    "command": ("command",),
+    "http": ("url",),
+    "prompt": ("prompt",),
+    "agent": ("prompt",),
+    "mcp_tool": ("server", "tool"),
+}
+"""Type of a hook -> fields that it needs."""
 HOOKS_MAX = 200
 """Hooks of one file."""
 TIMEOUT_MAX_S = 3_600.0
@@ -34,6 +42,10 @@ class HookFile(msgspec.Struct, frozen=True):
     shown: str
     is_own: bool
     """Whether it is the user's own, not of a project."""
+    home: str = ""
+    """Home folder of the user, whose scripts own hooks may run; '' where nothing is looked for there."""
+    is_head: bool = False
+    """Whether it is a skill, command or subagent type with hooks in its head."""
 
 
 class LoadedHooks(msgspec.Struct, frozen=True):
@@ -45,6 +57,8 @@ class LoadedHooks(msgspec.Struct, frozen=True):
     """Hooks of a trusted project that the user has not confirmed as they are now; they do not run."""
     notes: tuple[str, ...] = ()
     """Lines for the user: what is not run, and why."""
+    disabled: bool = False
+    """Whether the user has turned all hooks off."""
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------
@@ -57,7 +71,7 @@ def own_files(home: str, environ: Mapping[str, str]) -> list[HookFile]:
         f"{environ.get('CLAUDE_CONFIG_DIR') or f'{home}/.claude'}/settings.json",
         f"{environ.get('CODEX_HOME') or f'{home}/.codex'}/hooks.json",
     )
-    return [HookFile(path, shorten_home(path, home), is_own=True) for path in paths]
+    return [HookFile(path, shorten_home(path, home), is_own=True, home=home) for path in paths]
 
 
 def project_files(cwd: str, home: str, environ: Mapping[str, str]) -> list[HookFile]:
@@ -81,6 +95,24 @@ def read_json_object(path: str, shown: str) -> tuple[dict[str, Any], str]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return {}, f"{shown}: not JSON ({str(error)[:120]}): mend or remove it"
     return (found, "") if isinstance(found, dict) else ({}, f"{shown}: no JSON object: mend or remove it")
+
+
+def hooks_in_head(
+    fields: Mapping[str, Any], path: str, shown: str, root: str, home: str
+) -> tuple[tuple[Hook, ...], list[str]]:
+    """Read the hooks in the head of a skill, command or subagent type: (hooks, notes).
+
+    `root`: folder of the project; '' for the user's own.
+    """
+    table = fields.get("hooks")
+    if not table:
+        return (), []
+    file = HookFile(path, shown, is_own=not root, home="" if root else home, is_head=True)
+    found, notes = parse_hooks(table, file, root or os.path.dirname(path))
+    if not root:  # a skill's own files
+        beside = (os.path.dirname(os.path.realpath(path)),) if os.path.basename(path).lower() == "skill.md" else ()
+        found = [msgspec.structs.replace(hook, files=(), shown=(*hook.shown, *beside)) for hook in found]
+    return tuple(found), notes
 
 
 # --- Parsing ---------------------------------------------------------------------------------------------------------
@@ -121,35 +153,41 @@ def _hook(given: Any, event: str, matcher: str, file: HookFile, root: str, notes
         notes.append(f"{where} is no object: it does not run")
         return None
     kind = given.get("type", "command")
-    name = given.get({"command": "command", "http": "url"}.get(kind, "") if isinstance(kind, str) else "")
-    if kind not in ("command", "http"):
+    named = NAMED_BY.get(kind) if isinstance(kind, str) else None
+    if named is None:
         notes.append(f"{where} is of type {str(kind)[:40]!r}, which longrein does not run")
         return None
-    if not isinstance(name, str) or not name.strip():
-        notes.append(f"{where} names no {'command' if kind == 'command' else 'url'}: it does not run")
+    missing = [key for key in named if not isinstance(given.get(key), str) or not given[key].strip()]
+    if missing:
+        notes.append(f"{where} names no {missing[0]}: it does not run")
         return None
+    name = given[named[0]] if kind != "mcp_tool" else f"mcp__{given['server']}__{given['tool']}"
     if kind == "http" and not name.startswith(("http://", "https://")):
         notes.append(f"{where}: {name[:80]!r} is no address: it does not run")
         return None
-    words = given.get("args")
-    words = (name, *words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else ()
-    condition = _condition(given.get("if"), event, where, notes)
-    headers = given.get("headers") if isinstance(given.get("headers"), dict) else {}
-    allowed = given.get("allowedEnvVars")
+    args = given.get("args")
+    words = (name, *args) if isinstance(args, list) and all(isinstance(word, str) for word in args) else ()
+    commands = (words or (name,)) if kind == "command" else ()
+    headers = given["headers"] if isinstance(given.get("headers"), dict) else {}
+    allowed = given["allowedEnvVars"] if isinstance(given.get("allowedEnvVars"), list) else []
     return Hook(
-        event,
-        name,
-        file.shown,
-        matcher,
-        condition,
-        _timeout_s(given.get("timeout"), where, notes),
-        given.get("async") is True or given.get("asyncRewake") is True,
-        "command" if kind == "command" else "http",
-        words,
-        tuple((key, value) for key, value in (headers or {}).items() if isinstance(value, str)),
-        tuple(one for one in allowed if isinstance(one, str)) if isinstance(allowed, list) else (),
-        tuple(_scripts(words or (name,), root)) if kind == "command" else (),
-        file.is_own,
+        event=event,
+        name=name,
+        source=file.shown,
+        matcher=matcher,
+        condition=_condition(given.get("if"), event, where, notes),
+        timeout_s=_timeout_s(given.get("timeout"), where, notes),
+        in_background=given.get("async") is True or given.get("asyncRewake") is True,
+        kind=cast(Any, kind),
+        words=words,
+        headers=tuple((key, value) for key, value in headers.items() if isinstance(value, str)),
+        allowed_env=tuple(one for one in allowed if isinstance(one, str)),
+        files=tuple(_scripts(commands, root)),
+        is_own=file.is_own,
+        shown=tuple(_own_scripts(commands, file.home)) if file.home else (),
+        model=given["model"] if isinstance(given.get("model"), str) else "",
+        input=given["input"] if isinstance(given.get("input"), dict) else {},
+        once=file.is_head and given.get("once") is True,
     )
 
 
@@ -175,15 +213,31 @@ def _timeout_s(given: Any, where: str, notes: list[str]) -> float:
 
 
 _PROJECT = r"\$\{?(?:CLAUDE_PROJECT_DIR|LONGREIN_PROJECT_DIR)\}?"
+_HOME = r"~(?=/)|\$\{?HOME\}?"
 _SEPARATORS = r"[\s=;|&<>()`]+"
+
+
+def _named(words: tuple[str, ...], variable: str, folder: str) -> list[str]:
+    """Return what may be paths in a command, with `variable` replaced by `folder`."""
+    marked = [re.sub(variable, "\0", word).replace('"', "").replace("'", "") for word in words]
+    return sorted({piece.replace("\0", folder) for word in marked for piece in re.split(_SEPARATORS, word) if piece})
+
+
+def _own_scripts(words: tuple[str, ...], home: str) -> Iterator[str]:
+    """Yield the files below home that a command names; with their folder unless that holds other things too.
+
+    `~/.claude/hooks/guard.sh` may need the files beside it, `~/.claude` is not for hooks.
+    """
+    for name in _named(words, _HOME, home):
+        folder = os.path.dirname(name)
+        if name.startswith(f"{home}/") and os.path.isfile(name):
+            yield folder if os.path.dirname(folder).startswith(f"{home}/") else name
 
 
 def _scripts(words: tuple[str, ...], root: str) -> Iterator[tuple[str, str]]:
     """Yield (path, hash) of the files inside the project that a command names."""
-    marked = [re.sub(_PROJECT, "\0", word).replace('"', "").replace("'", "") for word in words]
-    named = {piece.replace("\0", root) for word in marked for piece in re.split(_SEPARATORS, word) if piece}
     inside = os.path.realpath(root).rstrip("/") + "/"
-    for name in sorted(named):
+    for name in _named(words, _PROJECT, root):
         path = os.path.join(root, name)
         if os.path.isfile(path) and os.path.realpath(path).startswith(inside):
             try:
@@ -243,11 +297,11 @@ def load_hooks(
     files = own_files(home, environ)[: None if read_others else 1] if own else []
     tables = [(file, *read_json_object(file.path, file.shown)) for file in files]
     if given is not None:
-        tables.append((HookFile("", "--settings", is_own=True), dict(given), ""))
+        tables.append((HookFile("", "--settings", is_own=True, home=home), dict(given), ""))
     for file, table, problem in tables:
         notes += [problem] if problem else []
         if _turned_off(table):
-            return LoadedHooks(notes=(*notes, f"{file.shown}: disableAllHooks: no hook runs"))
+            return LoadedHooks(notes=(*notes, f"{file.shown}: disableAllHooks: no hook runs"), disabled=True)
         found, more = parse_hooks(table.get("hooks"), file, project_root(cwd))
         hooks += found
         notes += more

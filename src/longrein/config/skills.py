@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import config_dir
 from longrein.config.frontmatter import split_frontmatter
+from longrein.config.hooks import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
 from longrein.permissions import check_rule, escape
@@ -45,7 +46,7 @@ SIZE_MAX_BYTES = 256 * 1024
 NAME_CHARS_MAX = 64
 DESCRIPTION_CHARS_MAX = 1_024
 SKIPPED = frozenset(("node_modules", "__pycache__"))
-NOT_OBEYED = ("model", "effort", "hooks", "background")
+NOT_OBEYED = ("model", "effort", "background")
 """Fields of other agents that have no effect here."""
 
 
@@ -94,6 +95,7 @@ class SkillSource(NamedTuple):
     shown: str
     """Path for display."""
     kind: Literal["skill", "command"]
+    home: str = ""
 
 
 # --- Walking ---------------------------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ def read_skill(path: str, folder: SkillFolder, home: str, notes: Notes) -> Skill
         raise InvalidSkill("has no description, which says when to use it")
     if len(description) > DESCRIPTION_CHARS_MAX:
         notes.add(f"{shown}: the description is longer than {DESCRIPTION_CHARS_MAX:,} characters.")
-    return skill_info(fields, name, description, SkillSource(path, folder, shown, "skill"), notes)
+    return skill_info(fields, name, description, SkillSource(path, folder, shown, "skill", home), notes)
 
 
 def skill_info(
@@ -250,6 +252,9 @@ def skill_info(
             notes.not_obeyed(field, slug)
     if text_field(fields.get("shell")) not in ("", "bash", "sh"):
         raise InvalidSkill(f"its commands are for {text_field(fields.get('shell'))}, not for bash")
+    hooks, told = hooks_in_head(fields, source.path, shown, folder.root, source.home)
+    for line in told:
+        notes.add(line)
     return SkillInfo(
         name=slug,
         description=description,
@@ -267,6 +272,7 @@ def skill_info(
         agent=text_field(fields.get("agent")),
         paths=tuple(_words(fields.get("paths"))),
         variables=folder.variables,
+        hooks=hooks,
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import config_dir
 from longrein.config.frontmatter import split_frontmatter, split_outside
+from longrein.config.hooks import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
 from longrein.events import UsageError, decode_json
@@ -78,7 +79,7 @@ NAME_CHARS_MAX = 64
 DESCRIPTION_CHARS_MAX = 500
 """Characters of a description, which is part of every request."""
 TURNS_MAX = 1_000
-UNSUPPORTED_FIELDS = ("hooks", "mcpServers", "mcp_servers", "memory", "effort")
+UNSUPPORTED_FIELDS = ("mcpServers", "mcp_servers", "memory", "effort")
 """Fields of other agents that have no effect here yet."""
 
 EDITING = tuple(tool.spec.name for tool in own_tools() if tool.rule_name == "Edit")
@@ -100,6 +101,10 @@ class TypeSource(msgspec.Struct, frozen=True):
     body: str = ""
     problem: str = ""
     """Reason why the file could not be read."""
+    path: str = ""
+    root: str = ""
+    """Project that the file belongs to; '' for the user's own."""
+    home: str = ""
 
 
 class InvalidType(Exception):
@@ -156,6 +161,8 @@ class TypeParser:
         for field in UNSUPPORTED_FIELDS:
             if fields.get(field):
                 self._later.setdefault(field, []).append(name)
+        hooks, told = hooks_in_head(fields, one.path, one.shown, one.root, one.home)
+        self._lines += told
         return SubagentType(
             name,
             description,
@@ -170,6 +177,7 @@ class TypeParser:
             worktree=self._worktree(one, fields),
             skills=tuple(_names(fields.get("skills"))),
             source=one.shown,
+            hooks=hooks,
         )
 
     def _shown(self, one: TypeSource, body: str) -> str:
@@ -377,7 +385,7 @@ def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) 
         read.add(real)
         stem = os.path.basename(path).removesuffix(".md")
         try:
-            yield TypeSource(shown, stem, *_content(real, inside))
+            yield TypeSource(shown, stem, *_content(real, inside), path=path, root=root, home=home)
         except ValueError as problem:
             yield TypeSource(shown, stem, problem=str(problem))
 

@@ -13,17 +13,18 @@ import msgspec
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.custom_commands import opencode_files
 from longrein.config.environment import project_file, user_file
-from longrein.config.hooks import HookFile, parse_hooks, project_files, read_json_object
+from longrein.config.frontmatter import split_frontmatter
+from longrein.config.hooks import HookFile, hooks_in_head, parse_hooks, project_files, read_json_object
 from longrein.config.instructions import folders_between, instruction_files, project_root
 from longrein.config.mcp_servers import project_servers, project_servers_files
 from longrein.config.other_agents import read_file_of_project
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
-from longrein.config.skills import Walk, existing_folders
+from longrein.config.skills import InvalidSkill, Walk, existing_folders, read_text_file
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
-from longrein.permissions import escape
+from longrein.permissions import Hook, escape
 from longrein.permissions.hooks import hook_line
 from longrein.settings_schema import Settings
 
@@ -117,6 +118,29 @@ def _listed(keys: list[str]) -> str:
     return ", ".join(key[:NAME_CHARS_MAX] for key in keys[:FILES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
+def shown_head_hooks(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> list[Hook]:
+    """Return the hooks in the heads of those skills, commands and subagent types that the screen shows."""
+    folder = Folder(cwd, home, environ, settings)
+    finders = (_skill_files, _command_files, _subagent_files)
+    return [hook for find in finders for path in find(folder) for hook in _head_hooks(path, folder)]
+
+
+def _head_hooks(path: str, folder: Folder) -> tuple[Hook, ...]:
+    root = project_root(folder.cwd)
+    if not path.endswith(".md"):
+        return ()
+    try:
+        fields, _ = split_frontmatter(read_text_file(path, root))
+    except (InvalidSkill, ValueError):
+        return ()
+    return hooks_in_head(fields, path, "", root, "")[0]
+
+
+def _head_effect(path: str, folder: Folder) -> str:
+    """List the hooks in the head of a file."""
+    return "; ".join(f"runs on {hook_line(hook)[:NAME_CHARS_MAX]}" for hook in _head_hooks(path, folder))
+
+
 def _hook_files(folder: Folder) -> list[str]:
     return [one.path for one in project_files(folder.cwd, folder.home, folder.environ)]
 
@@ -192,9 +216,9 @@ def _servers_effect(path: str, folder: Folder) -> str:
 KINDS = (
     Kind("settings", _settings_files, _settings_effect),
     Kind("hooks", _hook_files, _hook_effect),
-    Kind("subagent", _subagent_files),
-    Kind("skill", _skill_files),
-    Kind("command", _command_files),
+    Kind("subagent", _subagent_files, _head_effect),
+    Kind("skill", _skill_files, _head_effect),
+    Kind("command", _command_files, _head_effect),
     Kind("plugins", _plugin_folders),
     Kind("MCP servers", _server_files, _servers_effect),
     Kind("instructions", _instruction_files, _size),

@@ -92,7 +92,7 @@ def _opened(state: State, seq: int, event: Opened) -> None:
         return
     state.asked = state.summarising = state.summary = state.summary_of = state.failure = None
     state.calls, state.tasks, state.children, state.notices = {}, {}, {}, []
-    state.schedules = ()
+    state.schedules, state.variables = (), {}
     state.spent_usd, state.usage, state.failures = 0.0, Usage(), 0
     state.turn_open = state.owes_reply = state.interrupted = False
     state.compact_wanted = None
@@ -437,6 +437,10 @@ def _answered(state: State, event: PermissionAnswered) -> None:
 
 def _hook_answered(state: State, event: HookAnswered) -> None:
     """Record what a hook decided about the turn. Decisions on calls hold for one run only and are not folded."""
+    state.spent_usd += max(0.0, event.cost_usd)
+    state.usage += counts_of(event.usage)
+    if event.variables:
+        state.variables = state.variables | {name: (value, event.hook) for name, value in event.variables.items()}
     if event.event in ("Stop", "SubagentStop"):
         state.stop_asked = True
         if event.decision == "block" or (event.context and event.decision != "stop"):

@@ -350,6 +350,9 @@ class HookAnswered(Event, frozen=True):
     source: str = ""  # File that configures it
     elapsed_ms: int = 0  # Time it took
     failed: bool = False  # Whether it could not be run or its answer could not be read
+    usage: Usage = Usage()  # Tokens of a model that it asked
+    cost_usd: float = 0.0  # What that cost
+    variables: dict[str, str] = {}  # Variables that it sets for later commands
 
 
 # --- Tools and files -------------------------------------------------------------------------------------------------

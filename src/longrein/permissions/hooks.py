@@ -30,6 +30,8 @@ OTHER_EVENTS = (
     *("Elicitation", "ElicitationResult", "MessageDisplay", "PreModelSwitch", "PostModelSwitch"),
 )
 """Events that other agents have and longrein has not."""
+ENV_EVENTS = ("SessionStart", "CwdChanged")
+"""Events whose commands may set variables for later commands."""
 TIMEOUT_S = 60.0
 """Limit of a hook that names none."""
 SESSION_END_S = 1.5
@@ -41,7 +43,7 @@ class Hook(msgspec.Struct, frozen=True):
 
     event: str
     name: str
-    """The command, the address, or what a program calls it: as in lists and in the log."""
+    """The command, the address, the prompt, `mcp__server__tool`, or what a program calls it: as in the log."""
     source: str
     """File that it comes from, for display; or the program that has registered it."""
     matcher: str = ""
@@ -51,7 +53,7 @@ class Hook(msgspec.Struct, frozen=True):
     """Limit in seconds; 0 for the one of the settings."""
     in_background: bool = False
     """Whether nothing waits for its answer."""
-    kind: Literal["command", "http", "callback"] = "command"
+    kind: Literal["command", "http", "prompt", "agent", "mcp_tool", "callback"] = "command"
     words: tuple[str, ...] = ()
     """Program and arguments, started without a shell; () where `name` is a line for the shell."""
     headers: tuple[tuple[str, str], ...] = ()
@@ -61,6 +63,14 @@ class Hook(msgspec.Struct, frozen=True):
     """Scripts inside the project that it runs: (path, hash of the content when it was read)."""
     is_own: bool = False
     """Whether it comes from the user's own files, not from a project."""
+    shown: tuple[str, ...] = ()
+    """Files and folders outside the project that it needs in the sandbox: its own scripts."""
+    model: str = ""
+    """Model of a `prompt` or `agent` hook; '' for the session's."""
+    input: dict[str, Any] = {}
+    """Arguments of an `mcp_tool` hook; texts in them may hold `${path.in.event}`."""
+    once: bool = False
+    """Whether it runs once only in a session."""
 
 
 _EXACT = r"[\w\-, |]*"
@@ -99,6 +109,7 @@ def matches(hook: Hook, event: str, subjects: Sequence[str]) -> bool:
 def hook_line(hook: Hook) -> str:
     """Describe a hook in one line: `PreToolUse Bash: ./guard.sh`."""
     name = " ".join(hook.words) or hook.name
+    name = f"{hook.kind}: {name}" if hook.kind in ("prompt", "agent") else name
     about = f"{hook.event} {hook.matcher}" if hook.matcher else hook.event
     return f"{about} if {hook.condition}: {name}" if hook.condition else f"{about}: {name}"
 

@@ -6,6 +6,7 @@ from longrein.store.export import export_jsonl, write_transcript
 from longrein.store.fork import fork_log
 from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
+from longrein.store.hook_files import HookFiles
 from longrein.store.log import SessionLog, leave_message, open_log
 from longrein.store.port import USER, BlobWriter, Log, Message, SearchHit, SearchResult, SessionInfo, Snapshot
 from longrein.store.reader import Reader, read_entries
@@ -19,7 +20,6 @@ from longrein.store.sessions import (
     list_sessions,
     session_info,
 )
-from longrein.store.transcript import transcript_in
 
 __all__ = [
     "USER",
@@ -28,6 +28,7 @@ __all__ = [
     "Content",
     "Goals",
     "HistoryReader",
+    "HookFiles",
     "Log",
     "Message",
     "Reader",
@@ -58,7 +59,6 @@ __all__ = [
     "scan",
     "session_info",
     "title_of",
-    "transcript_in",
     "write_bundle",
     "write_transcript",
 ]

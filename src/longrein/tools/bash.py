@@ -188,10 +188,11 @@ async def _run(
         confinement = hands.sandbox.confine(hands.cwd) if hands.sandbox is not None and not outside else None
     except OSError as error:
         raise ToolError(f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run.") from None
+    variables = hands.variables if hands.sandbox is None or not outside else {}
     return await hands.workspace.spawner.run(
         command,
         cwd=hands.cwd,
-        env=hands.workspace.environment(hands.session),
+        env={**hands.workspace.environment(hands.session), **variables},
         sink=output,
         timeout_s=limit_s,
         output_bytes_max=hands.options.output_bytes_max,

@@ -146,7 +146,8 @@ class TerminalCommands:
             confinement = sandbox.confine(hands.cwd) if sandbox is not None else None
         except OSError:
             return None  # reported where the command is then run
-        env = hands.workspace.environment(hands.session) | (confinement.env if confinement is not None else {})
+        variables = {} if hands.sandbox is not None and command.outside_sandbox else dict(hands.variables)
+        env = hands.workspace.environment(hands.session) | variables | (confinement.env if confinement else {})
         words = terminal_words(command.command, env, confinement)
         if words is None:
             return None

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec, ToolTraits
+from longrein.permissions import Hook
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter, SearchResult
 from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
@@ -85,6 +86,8 @@ class SubagentType(msgspec.Struct, frozen=True):
     """Whether it always gets a git worktree."""
     skills: tuple[str, ...] = ()
     """Skills whose texts it gets at its start."""
+    hooks: tuple[Hook, ...] = ()
+    """Hooks that run while it does."""
     source: str = "built in"
     """File that defines the type."""
 
@@ -446,6 +449,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """(real path, hash, first line, last line) -> handle of a reading in the view that shows these lines, or ''."""
     tasks: TaskPort | None = None
     """Commands and background tasks; None without a supervisor: commands then run through the spawner."""
+    variables: Mapping[str, str] = {}
+    """Variables of commands that hooks have set; not for commands that leave the sandbox."""
     sandbox: SandboxPort | None = None
     """The sandbox of commands; None where they run as the user."""
     agents: SubagentPort | None = None

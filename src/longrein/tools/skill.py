@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from longrein.events import ToolError
+from longrein.permissions import Hook
 from longrein.tools.arguments import nearest
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
@@ -47,6 +48,8 @@ class SkillInfo(msgspec.Struct, frozen=True):
     """Globs of files: the model is told of the skill when a tool touches one of them; () for at the start."""
     variables: tuple[tuple[str, str], ...] = ()
     """(name, value) of further `${NAME}`, such as the folder of its plugin."""
+    hooks: tuple[Hook, ...] = ()
+    """Hooks that run while it is loaded."""
 
     @property
     def folder(self) -> str:

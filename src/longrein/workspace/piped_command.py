@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 
 from longrein.workspace.command import READ_BYTES, CollectingSink
-from longrein.workspace.port import CommandExit, Spawner, Streams
+from longrein.workspace.port import CommandExit, Confinement, Spawner, Streams
 from longrein.workspace.supervisor.shell import close
 
 
@@ -93,6 +93,7 @@ async def run_with_input(
     env: Mapping[str, str],
     timeout_s: float,
     output_bytes_max: int,
+    confinement: Confinement | None = None,
 ) -> PipedResult:
     """Run a command to its end with `data` on its standard input. See `Spawner.run`.
 
@@ -112,6 +113,7 @@ async def run_with_input(
             sink=sink,
             timeout_s=timeout_s,
             output_bytes_max=output_bytes_max,
+            confinement=confinement,
             streams=pipes.streams,
         )
     finally:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from longrein.agent.background.tasks import SessionTasks, tail_text
-from longrein.agent.confinement import confine
+from longrein.agent.confinement import confine, confines
 from longrein.agent.permission_check import command_places
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
@@ -184,10 +184,11 @@ async def _start(
         confinement = None if fact.outside_sandbox else confine(host, fact.cwd)
     except OSError as error:
         return CommandExit(126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}")
+    variables = {} if fact.outside_sandbox and confines(host) else host.variables
     return await tasks.pool.supervision.start(
         fact.command,
         cwd=fact.cwd,
-        env=host.deps.workspace.environment(host.process_session),
+        env={**host.deps.workspace.environment(host.process_session), **variables},
         sink=sink,
         output_bytes_max=host.deps.options.output_bytes_max,
         stdin=stdin,

@@ -368,7 +368,9 @@ class SubagentRunner:
         """Append the ends of subagents in the background."""
         self._stop_strays()
         for one in [one for one in self._aside.values() if one.done]:
-            self.session.append(self._ended(one)[0])
+            ended, _ = self._ended(one)
+            self.session.append(ended)
+            self.session.hooks.notify("agent_completed", f"subagent a{one.seq} has ended: {ended.status}")
         self.tree.questions.look()
 
     def _stop_strays(self) -> None:

@@ -328,6 +328,7 @@ def _opened(
     opened = _first_entry(session, started, policy, shares) if told.session != started.child else None
     child = open_session(log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened)
     child.paused = False
+    child.hooks.add_of_type(kind.hooks)
     working = ActiveSubagent(seq, started, child, shares + 1, policy)
     if started.worktree and policy.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"

@@ -209,6 +209,7 @@ class State(ConversationState):
     schedules: tuple[Schedule, ...] = ()  # Prompts that come back at set times
     fired: dict[str, int] = {}  # Schedule -> when it fired last, microseconds UTC
     last_schedule: int = 0  # Number of the newest schedule that ever was
+    variables: dict[str, tuple[str, str]] = {}  # Variable of commands -> (value, hook that has set it)
     branch: str = ""  # Git branch that the model knows of; empty where the log names none
     prefix: PrefixSet | None = None
     prefix_seq: int = 0

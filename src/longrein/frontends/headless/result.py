@@ -51,11 +51,16 @@ UNSTRUCTURED = "the model gave no answer that fits --json-schema"
 
 
 def _reason(run_state: RunState) -> str:
-    """Return why the turn ended. One whose last denial came from the program itself was not blocked: it was asked."""
+    """Return why the turn ended.
+
+    One whose last denial came from the program itself was not blocked: it was asked. One that a hook stopped was.
+    """
     if run_state.unstructured:
         return "unstructured"
-    reason = run_state.ended.reason if run_state.ended else "error"
-    return "done" if reason == "blocked" and run_state.denials and run_state.denials[-1].by_host else reason
+    if run_state.ended is None:
+        return "error"
+    by_host = bool(run_state.denials) and run_state.denials[-1].by_host and not run_state.ended.message
+    return "done" if run_state.ended.reason == "blocked" and by_host else run_state.ended.reason
 
 
 def error_line(run_state: RunState, stop: Stop) -> str:
@@ -65,7 +70,7 @@ def error_line(run_state: RunState, stop: Stop) -> str:
     if stop.write_error:
         return "" if stop.write_error == "closed" else f"stdout cannot be written: {stop.write_error}"
     code = exit_code(run_state, stop)
-    if code == BLOCKED and run_state.denials:
+    if code == BLOCKED and run_state.denials and not (run_state.ended and run_state.ended.message):
         return _blocked(run_state.denials[-1])
     return _reason_text(run_state, stop) if code else ""
 
@@ -115,6 +120,8 @@ def _reason_text(run_state: RunState, stop: Stop) -> str:
 
 def _blocked(denial: DeniedCall) -> str:
     who = f"{denial.agent}: " if denial.agent else ""
+    if denial.hook_reason:
+        return f"blocked: {who}a hook refused {denial.call.name}: {denial.hook_reason.splitlines()[0][:200]}"
     if denial.asked is None:
         return f"blocked: {who}{denial.call.name} is not permitted here, by a rule, a hook or the mode"
     note = unseen_note(denial.call.arguments or {})

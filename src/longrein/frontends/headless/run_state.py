@@ -40,6 +40,8 @@ class DeniedCall(msgspec.Struct, frozen=True):
     """Label of the subagent that made the call, such as `a398`; '' for the session itself."""
     by_host: bool = False
     """Whether the program that runs longrein denied it."""
+    hook_reason: str = ""
+    """Why a hook refused it; '' when none did."""
 
 
 class Subagent(msgspec.Struct, frozen=True):
@@ -76,6 +78,8 @@ class RunState:
         self.questions: dict[str, PermissionAsked] = {}
         self.answered_by_host: set[str] = set()
         """Calls that the program that runs longrein was asked about, or has denied by a hook."""
+        self.hook_reasons: dict[str, str] = {}
+        """Call -> why a hook refused it."""
         self.open_requests: dict[int, Entry] = {}
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
@@ -149,8 +153,8 @@ class RunState:
                 self._tool_ended(end)
             case PrefixSet() as prefix:
                 self.model = f"{prefix.provider}/{prefix.model}"
-            case HookAnswered(decision="deny" | "block", call=call, source=source) if source == PROGRAM:
-                self.answered_by_host.add(call)
+            case HookAnswered() as answer:
+                self._hook_answered(answer)
             case TurnEnded() as ended:
                 self.ended = ended
             case ChildStarted() as started:
@@ -162,6 +166,14 @@ class RunState:
                 self.reply = None
             case _:
                 pass
+
+    def _hook_answered(self, answer: HookAnswered) -> None:
+        if answer.decision in ("deny", "block"):
+            self.hook_reasons[answer.call] = answer.text
+            if answer.source == PROGRAM:
+                self.answered_by_host.add(answer.call)
+        if answer.cost_usd or answer.usage != Usage():
+            self._spend(answer.usage, answer.cost_usd)
 
     def purpose(self, asked: int) -> str:
         """Purpose of an unanswered request; `turn` when it was made before this run."""
@@ -193,13 +205,13 @@ class RunState:
 
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
-        question = self.questions.pop(end.call, None)
+        question, hook_reason = self.questions.pop(end.call, None), self.hook_reasons.pop(end.call, "")
         if end.name == STRUCTURED_OUTPUT and end.status == "ok" and self.root is None:
             self.structured = call.arguments
         if end.status == "denied":
             by_host = end.call in self.answered_by_host
             call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
-            (self.root or self).denials.append(DeniedCall(call, question, self.label, by_host))
+            (self.root or self).denials.append(DeniedCall(call, question, self.label, by_host, hook_reason))
 
 
 class SessionFacts(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ class StructuredRetries:
     async def wants_another(self, run_state: RunState) -> bool:
         """Judge the end of a turn; True if the model was asked again."""
         ended = run_state.ended
-        missing = ended is not None and ended.reason in ("done", "blocked") and run_state.structured is None
+        answered = ended is not None and ended.reason in ("done", "blocked") and not ended.message  # no hook stopped it
+        missing = answered and run_state.structured is None
         again = missing and self._count < RETRIES_MAX
         if again:
             self._count += 1

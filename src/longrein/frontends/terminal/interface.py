@@ -73,6 +73,10 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Whether to open the list of sessions first (`longrein -r`)."""
 
 
+END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear"}
+"""Kind of an outcome -> reason for hooks of the session's end."""
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """Reason for leaving the terminal. The session is closed by then."""
 
@@ -82,3 +86,8 @@ class Outcome(msgspec.Struct, frozen=True):
     code: int = 0
     tasks: Literal["", "stop", "keep"] = ""
     """The user's decision about running tasks; '' for each task's own policy."""
+
+    @property
+    def end_reason(self) -> str:
+        """Reason for hooks of the session's end; a signal is `other`."""
+        return "other" if self.code else END_REASONS[self.kind]

@@ -77,7 +77,8 @@ async def run_plain(
         try:
             await asyncio.wait(tasks[:3], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await session.close()  # ends the loop; a tool may take a mere cancel for an interrupt and continue
+            # ends the loop before the cancel, which a tool may take for an interrupt
+            await session.close(conversation.outcome.end_reason)
             await cancel_all(tasks)
     return conversation.outcome
 

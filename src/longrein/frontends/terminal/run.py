@@ -116,7 +116,9 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
             conversation.leave(Outcome("exit"))
             await asyncio.wait([app], timeout=2)
             raw.close()
-            await conversation.session.close()  # ends the loop; a tool may take a mere cancel for an interrupt
+            left = conversation.outcome or Outcome("exit")
+            # ends the loop before the cancel, which a tool may take for an interrupt
+            await conversation.session.close(left.end_reason)
             await cancel_all([app, *tasks])
     with suppress(OSError):  # the terminal is gone
         conversation.print_resume_hint()

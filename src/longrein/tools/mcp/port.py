@@ -106,6 +106,8 @@ class ServerHost(msgspec.Struct):
     changed: Callable[[str], None] = lambda _server: None
     """Called when the status or the offer of a server has changed."""
     resource_updated: Callable[[str, str], None] = lambda _server, _uri: None
+    announce: Callable[[str, str], None] = lambda _kind, _text: None
+    """Tells hooks of the user of a question or a login: (type of the notification, text)."""
     roots: Callable[[], Sequence[str]] = tuple
     elicit: Elicit | None = None
     """None where nobody can answer."""

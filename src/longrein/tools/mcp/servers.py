@@ -17,7 +17,7 @@ from longrein.settings_schema import McpOptions
 from longrein.tools.bash import background_message
 from longrein.tools.mcp.content import outcome_of, parts_of, resource_parts
 from longrein.tools.mcp.port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
-from longrein.tools.mcp.questions import Questions
+from longrein.tools.mcp.questions import Action, Questions
 from longrein.tools.mcp.server_config import McpServer
 from longrein.tools.mcp.tool_specs import instructions_text, tool_name, tool_spec
 from longrein.tools.port import Blobs, Outcome, Tool, ToolContext
@@ -69,6 +69,7 @@ class McpToolset:
         self.servers = {server.name: server for server in servers}
         self.host, self.options = host, options
         self.questions = Questions(self._tell_user)
+        self._logging_in: set[str] = set()
         self._in_background = in_background
         self._connections: dict[str, McpConnection] = {}
         self._registry: dict[str, Tool] = {}
@@ -187,7 +188,15 @@ class McpToolset:
 
     def let_user_answer(self) -> None:
         """Show questions of servers to the user, who is there."""
-        self.host.elicit = self.questions.ask
+        self.host.elicit = self._ask_user
+
+    async def _ask_user(
+        self, server: str, message: str, schema: Mapping[str, Any], url: str
+    ) -> tuple[Action, dict[str, Any]]:
+        self.host.announce("elicitation_dialog", f"MCP server {server} asks: {clean_text(message)[:1_000]}")
+        answer = await self.questions.ask(server, message, schema, url)
+        self.host.announce("elicitation_response", f"MCP server {server} was answered: {answer[0]}")
+        return answer
 
     def login(self, name: str) -> None:
         """Connect anew and show where to log in. Raises `UsageError`."""
@@ -196,6 +205,7 @@ class McpToolset:
             self.host.notice(f"MCP server {name}: open this address and log in there: {url}")
 
         self._known(name)
+        self._logging_in.add(name)
         self.host.login = show
         self.reconnect(name)
 
@@ -274,6 +284,12 @@ class McpToolset:
 
     # --- Tools -------------------------------------------------------------------------------------------------------
 
+    async def find(self, name: str) -> Tool | None:
+        """Return a tool by its full name, once the servers are connected; None where there is none."""
+        if name not in self._registry:
+            await self.ready()
+        return self._registry.get(name)
+
     @property
     def offered(self) -> tuple[Tool, ...]:
         """Tools in the prefix, in order."""
@@ -314,6 +330,9 @@ class McpToolset:
         connection = self._connections.get(name)
         if connection is None or connection.status != "connected":
             return
+        if name in self._logging_in:
+            self._logging_in.discard(name)
+            self.host.announce("auth_success", f"MCP server {name}: you are logged in")
         listed: dict[str, ListedTool] = {}
         for tool in sorted(connection.offer.tools, key=lambda one: one.name):
             listed.setdefault(tool_name(name, tool.name), tool)

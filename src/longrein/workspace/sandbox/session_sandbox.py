@@ -156,16 +156,24 @@ class SessionSandbox:
                 os.unlink(os.path.join(self._folder, f"proxy-{session}"))
 
     def confine(
-        self, roots: Sequence[str], cwd: str, hidden: Sequence[str], locked: Sequence[str] = (), proxy_socket: str = ""
+        self,
+        roots: Sequence[str],
+        cwd: str,
+        hidden: Sequence[str],
+        locked: Sequence[str] = (),
+        proxy_socket: str = "",
+        shown: Sequence[str] = (),
     ) -> Confinement | None:
         """Return how to confine a command in `cwd`; None without a sandbox. Raises OSError on a full disk.
 
         `hidden` and `locked` are existing real paths that rules forbid to read and to change. `proxy_socket` is what
-        `open_proxy` returned; '' for no proxy.
+        `open_proxy` returned; '' for no proxy. `shown` are further real paths that the command may read.
         """
         if not self.rung.confines:
             return None
         policy = self.policy(roots, hidden, locked)
+        if shown:
+            policy = _with_shown(policy, shown)
         if self.rung.name == "landlock":
             from longrein.workspace.sandbox import landlock
 
@@ -280,3 +288,11 @@ class SessionSandbox:
         """Return the existing real paths of names below home, `~/…` or absolute paths."""
         joined = (os.path.join(self.home, name.removeprefix("~/")) for name in names)
         return tuple(os.path.realpath(path) for path in joined if os.path.exists(path))
+
+
+def _with_shown(policy: SandboxPolicy, shown: Sequence[str]) -> SandboxPolicy:
+    """Add paths to read, also below a hidden folder; those in a root are there already."""
+    more = tuple(path for path in shown if not any(f"{path}/".startswith(f"{root}/") for root in policy.roots))
+    return msgspec.structs.replace(
+        policy, home_visible=(*policy.home_visible, *more), read_only=(*policy.read_only, *more)
+    )
