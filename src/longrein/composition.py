@@ -20,17 +20,16 @@ from longrein.agent import (
     RESTORED_MODES,
     Dependencies,
     OpenSession,
+    Session,
     TaskPool,
     builtin_kinds,
     compose_system,
     open_session,
     resumed_state,
 )
-from longrein.agent.background.control import BackgroundControl
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.hooks import CommandHandler, HookHandler, HookTable, HttpHandler
 from longrein.agent.skills import SessionSkills
-from longrein.agent.subagents.runner import SubagentRunner
 from longrein.config import (
     Plugins,
     SkillFiles,
@@ -111,6 +110,8 @@ HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
 """Limits of a `headersHelper`."""
 
 if TYPE_CHECKING:
+    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.subagents.runner import SubagentRunner
     from longrein.frontends.traces.exporter import SessionTraces
     from longrein.tools.editor import Editor
 
@@ -262,8 +263,8 @@ def _around(
         sandbox=_sandbox(run_context, log, roots),
         pool=TaskPool(spawner, settings.tasks.running_max),
         task_options=settings.tasks,
-        background_tasks=BackgroundControl,
-        subagents=SubagentRunner,
+        background_tasks=_open_background_tasks,
+        subagents=_open_subagents,
         tells_project=settings.context.git,
     )
     deps.ease = lambda: _ease(deps, log)
@@ -274,6 +275,18 @@ def _around(
     moved = _leave_folders(session, run_context, state)
     later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+
+
+def _open_background_tasks(session: Session, pool: TaskPool) -> "BackgroundControl":
+    from longrein.agent.background.control import BackgroundControl
+
+    return BackgroundControl(session, pool)
+
+
+def _open_subagents(session: Session) -> "SubagentRunner":
+    from longrein.agent.subagents.runner import SubagentRunner
+
+    return SubagentRunner(session)
 
 
 class _Offer(NamedTuple):

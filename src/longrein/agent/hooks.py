@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.agent.hook_transcript import HookTranscript
 from longrein.events import HookAnswered
-from longrein.permissions import Call, Hook, HookAnswer, judge, visible
+from longrein.permissions import Call, Hook, HookAnswer, visible
 from longrein.permissions.hooks import SESSION_END_S, TIMEOUT_S, matches, merge_answers, read_answer
 from longrein.workspace import Spawner, post_json, run_with_input
 
@@ -298,6 +298,8 @@ class SessionHooks:
 
     def _denying_rule(self, hook: Hook) -> str:
         """Return the deny rule for `WebFetch` that covers the address of a hook; '' for none."""
+        from longrein.permissions.verdict import judge
+
         rules = self._session.rules
         if hook.kind != "http" or not rules.deny:
             return ""

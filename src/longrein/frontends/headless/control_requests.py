@@ -10,7 +10,6 @@ from longrein.context import Budget, report
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.flags import MODES
 from longrein.frontends.headless.control import ControlChannel, ControlError, ControlRequest, error_line, success_line
-from longrein.frontends.headless.initialize import Offer
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.tools.mcp.servers import McpToolset, ServerView
 
@@ -20,7 +19,6 @@ Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
 class ControlOptions(msgspec.Struct, frozen=True):
     """Parts that answer the requests of a program."""
 
-    offer: Offer = Offer()
     channel: ControlChannel | None = None
     """For requests to the program, if the caller has begun to use one."""
     mcp: McpToolset | None = None
