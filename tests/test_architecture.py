@@ -131,6 +131,7 @@ LAZY_OWN = {
     "longrein.agent.rewind",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",
+    "longrein.context.analysis",
     "longrein.context.clear_items",
     "longrein.context.snapshot",
     "longrein.context.summary.prompt",
@@ -142,6 +143,8 @@ LAZY_OWN = {
     "longrein.tools.mcp.content",
     "longrein.tools.mcp.tool_specs",
     *(f"longrein.workspace.sandbox.{name}" for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp")),
+    "longrein.workspace.git",
+    "longrein.workspace.search",
     "longrein.workspace.stream_process",
     "longrein.workspace.supervisor.commands",
     "longrein.workspace.supervisor.spool_writer",
@@ -322,7 +325,8 @@ def import_graph() -> Graph:
 def package_graph() -> Graph:
     """The import graph of packages and sub-packages, each with the modules directly in it."""
     package_of = {dotted(path): dotted(path.parent / "__init__.py") for path in FILES}
-    package_of["longrein.settings_schema"] = "longrein.settings_schema"  # at the bottom of the layers, by itself
+    alone = {module for module in package_of if module.count(".") == 1}  # each stands in a layer of its own
+    package_of |= {module: module for module in alone}
     graph: Graph = {package: set() for package in package_of.values()}
     for module, targets in import_graph().items():
         graph[package_of[module]] |= {package_of[target] for target in targets} - {package_of[module]}

@@ -108,8 +108,6 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     `now_us`: time in microseconds UTC; 0 if unknown (the cache then counts as warm). `pressed`: the process is short of
     memory, so the view must shrink now.
     """
-    from longrein.context.clear_items import clear, squeeze
-
     named, budget = named_window(state, budget), window_of(state, budget)
     if state.compact_wanted is not None:
         return _on_request(state, budget, state.compact_wanted)
@@ -126,10 +124,14 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
             return harder
     cold = is_cold(state, budget, now_us)
     if state.rewritten_seq > state.asked_seq and view > GOAL_SHARE * usable:
+        from longrein.context.clear_items import squeeze
+
         rest = squeeze(state, budget, round(GOAL_SHARE * usable), "watermark")
         if rest is not None:  # no request since the summary, so it is one break
             return Clear(rest)
     if not must and view >= min(CLEAR_FROM_TOKENS, CLEAR_FROM_SHARE * usable):
+        from longrein.context.clear_items import clear
+
         paid = clear(state, budget, cold=cold)
         if paid is not None:
             return Clear(paid)

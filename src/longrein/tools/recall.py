@@ -22,7 +22,7 @@ from longrein.events import (
     marker_sign,
     parse_handle,
 )
-from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, scan, title_of
+from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, title_of
 from longrein.tools.arguments import nearest
 from longrein.tools.port import Outcome, SessionHistory, ToolContext
 from longrein.tools.read import image_info, is_pdf
@@ -427,6 +427,9 @@ class InMemoryHistory:
 
     def search(self, query: str, limit: int, before: int = 0) -> SearchResult:
         """See `store.SessionHistory`: reads every entry."""
+
+        from longrein.store.search import scan
+
         return scan(self, query, limit, before)
 
     def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult:
