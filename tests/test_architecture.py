@@ -159,8 +159,7 @@ def test_functions_import_only_heavy_modules() -> None:
     wrong = [
         f"{name(path)}:{node.lineno} {module}"
         for path, tree in trees().items()
-        for function in functions(tree)
-        for node in ast.walk(function)
+        for node in {node for function in functions(tree) for node in ast.walk(function)}
         for module in imported(node)
         if module.split(".")[0] not in LAZY | LAZY_STDLIB and module not in LAZY_OWN
     ]
