@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,9 +18,6 @@ from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
-from longrein.frontends.headless.hook_callbacks import callback_handlers
-from longrein.frontends.headless.initialize import Initialize, Offer, read_initialize, with_initialize
-from longrein.frontends.headless.mcp_tunnel import elicitation, mcp_tunnel, program_servers
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
 from longrein.models import open_model
@@ -36,6 +33,9 @@ from longrein.run_context import (
 from longrein.tools import structured_output_tool
 from longrein.workspace import nesting_depth
 
+if TYPE_CHECKING:
+    from longrein.frontends.headless.initialize import Initialize, Offer
+
 
 def run_print(options: Options) -> int:
     """Run headless once; return the exit code."""
@@ -46,6 +46,8 @@ async def _print(options: Options) -> int:
     out, given, lines = BufferedOutput(1), None, None
     channel = ControlChannel(lambda line: out.put(encode(line)))
     if options.input_format == "stream-json":
+        from longrein.frontends.headless.initialize import read_initialize
+
         given, lines, stopped = await read_initialize(read_lines(0))
         if stopped:
             return 128 + stopped
@@ -79,17 +81,14 @@ async def _print(options: Options) -> int:
         await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
 
 
-async def _opened(options: Options, given: Initialize | None, channel: ControlChannel) -> Composition:
+async def _opened(options: Options, given: "Initialize | None", channel: ControlChannel) -> Composition:
     """Open the session, with what a program adds by `initialize` and flags."""
-    options = with_initialize(options, given) if given else options
-    tools = (structured_output_tool(options.json_schema),) if options.json_schema else ()
-    hooks = tuple(callback_handlers(given, channel)) if given else ()
-    servers = program_servers(given) if given else ()
-    more = Additions(
-        tools=tools,
-        hooks=hooks,
-        mcp_servers=servers,
-        mcp_tunnel=mcp_tunnel(channel) if options.input_format == "stream-json" else None,
+    more = Additions()
+    if options.input_format == "stream-json":
+        options, more = _with_program(options, given, channel)
+    more = msgspec.structs.replace(
+        more,
+        tools=(structured_output_tool(options.json_schema),) if options.json_schema else (),
         asks_user=options.permission_prompt_tool == "stdio",
     )
     built = await build(read_run_context(options), additions=more)
@@ -100,8 +99,25 @@ async def _opened(options: Options, given: Initialize | None, channel: ControlCh
         await built.session.close()
         raise
     if given is not None and built.deps.mcp is not None:
+        from longrein.frontends.headless.mcp_tunnel import elicitation
+
         built.deps.mcp.host.elicit = elicitation(channel)
     return built
+
+
+def _with_program(options: Options, given: "Initialize | None", channel: ControlChannel) -> tuple[Options, Additions]:
+    """Return the options with those of `initialize`, and what the program that writes stdin adds: hooks and servers."""
+    from longrein.frontends.headless.mcp_tunnel import mcp_tunnel, program_servers
+
+    tunnel = mcp_tunnel(channel)
+    if given is None:
+        return options, Additions(mcp_tunnel=tunnel)
+    from longrein.frontends.headless.hook_callbacks import callback_handlers
+    from longrein.frontends.headless.initialize import with_initialize
+
+    hooks = tuple(callback_handlers(given, channel))
+    more = Additions(hooks=hooks, mcp_servers=program_servers(given), mcp_tunnel=tunnel)
+    return with_initialize(options, given), more
 
 
 def output_options(built: Composition) -> OutputOptions:
@@ -139,6 +155,7 @@ STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESS
 
 def control_options(built: Composition, channel: ControlChannel, *, waits: bool) -> ControlOptions:
     """Return what a session is given for the requests of a program that runs it. For `waits` see there."""
+
     run_context, deps = built.run_context, built.deps
     for_sdk, for_all = (run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES)
 
@@ -176,8 +193,10 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
     )
 
 
-def offer_of(built: Composition) -> Offer:
+def offer_of(built: Composition) -> "Offer":
     """Return what a session offers to a program that runs it, as it is on disk and in the settings now."""
+    from longrein.frontends.headless.initialize import Offer
+
     deps, run_context = built.deps, built.run_context
     skills = built.session.skills.all() if built.session.skills is not None else ()
     present = deps.model.name

@@ -32,7 +32,7 @@ from longrein.frontends.argv import Options
 from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, offered_models
 from longrein.permissions import escape
 from longrein.settings_schema import Settings
-from longrein.store import Reader, discard_empty, find_session, fork_log, is_open, latest_session, session_info
+from longrein.store import Reader, discard_empty, find_session, is_open, latest_session, session_info
 from longrein.workspace import end_orphans, nesting_depth
 
 
@@ -351,6 +351,8 @@ def _newest(run_context: RunContext, busy: Sequence[str]) -> tuple[str, str]:
 
 async def fork(run_context: RunContext, source: str, session: str = "") -> str:
     """Copy session `source`; return the id of the copy."""
+    from longrein.store.fork import fork_log
+
     reader = Reader(run_context.state_dir, source)
     first, last = reader.entry(1), reader.tail()[0]
     reader.close()

@@ -28,79 +28,79 @@ def talk(cli: CliHarness, work: Any, **more: Any) -> None:
     asyncio.run(start())
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (b"garbage\n", -32700),
-        (b'{"jsonrpc":"2.0","id":1,\n', -32700),
-        (b"\xff\xfe\x00\n", -32700),
-        (b"[" * 100_000 + b"\n", -32700),
-        (b"[]\n", -32600),
-        (b'"text"\n', -32600),
-        (b"{}\n", -32600),
-        (b'{"jsonrpc":"2.0","id":{"a":1},"method":"initialize"}\n', -32600),
-        (b'{"jsonrpc":"2.0","id":7,"method":5}\n', -32600),
-        (b'{"jsonrpc":"2.0","id":7,"error":"text"}\n', -32600),
-        (b'{"jsonrpc":"2.0","id":7,"error":{"code":"x"}}\n', -32600),
-    ],
-)
-def test_a_line_that_is_no_message_is_answered_and_the_next_one_taken(cli: CliHarness, line: bytes, code: int) -> None:
+LINES = [
+    (b"garbage\n", -32700),
+    (b'{"jsonrpc":"2.0","id":1,\n', -32700),
+    (b"\xff\xfe\x00\n", -32700),
+    (b"[" * 100_000 + b"\n", -32700),
+    (b"[]\n", -32600),
+    (b'"text"\n', -32600),
+    (b"{}\n", -32600),
+    (b'{"jsonrpc":"2.0","id":{"a":1},"method":"initialize"}\n', -32600),
+    (b'{"jsonrpc":"2.0","id":7,"method":5}\n', -32600),
+    (b'{"jsonrpc":"2.0","id":7,"error":"text"}\n', -32600),
+    (b'{"jsonrpc":"2.0","id":7,"error":{"code":"x"}}\n', -32600),
+]
+
+
+def test_a_line_that_is_no_message_is_answered_and_the_next_one_taken(cli: CliHarness) -> None:
     async def work(raw: RawAgent) -> None:
-        raw.write(line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n')  # an answer that nobody waits for
-        answer = await raw.read()
-        assert (answer["id"], answer["error"]["code"]) == (None, code)
-        assert (await raw.ask("initialize", protocolVersion=1))["protocolVersion"] == 1
+        for line, code in LINES:
+            raw.write(line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n')  # an answer that nobody waits for
+            answer = await raw.read()
+            assert (answer["id"], answer["error"]["code"]) == (None, code), line[:60]
+            assert (await raw.ask("initialize", protocolVersion=1))["protocolVersion"] == 1
 
     talk(cli, work)
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "code"),
-    [
-        ("session/new", {"cwd": "relative", "mcpServers": []}, -32602),
-        ("session/new", {"cwd": "/no/such/folder", "mcpServers": []}, -32602),
-        ("session/new", {"mcpServers": []}, -32602),
-        ("session/new", {"cwd": "/tmp", "mcpServers": [], "additionalDirectories": ["up"]}, -32602),
-        ("session/load", {"sessionId": NOBODY, "cwd": "/tmp", "mcpServers": []}, -32002),
-        ("session/resume", {"sessionId": "nonsense", "cwd": "/tmp", "mcpServers": []}, -32002),
-        ("session/fork", {"sessionId": NOBODY, "cwd": "/tmp", "mcpServers": []}, -32002),
-        ("session/delete", {"sessionId": "../../etc"}, -32002),
-        ("session/close", {"sessionId": NOBODY}, -32002),
-        ("session/prompt", {"sessionId": NOBODY, "prompt": HELLO}, -32002),
-        ("session/prompt", {"sessionId": NOBODY, "prompt": "text"}, -32602),
-        ("session/set_mode", {"sessionId": NOBODY, "modeId": "plan"}, -32002),
-        ("session/list", {"cursor": "abc"}, -32602),
-        ("authenticate", {"methodId": "magic"}, -32602),
-        ("initialize", {}, -32602),
-    ],
-)
-def test_wrong_params_are_an_error_with_a_line(cli: CliHarness, method: str, params: Any, code: int) -> None:
+WRONG_PARAMS: list[tuple[str, dict[str, Any], int]] = [
+    ("session/new", {"cwd": "relative", "mcpServers": []}, -32602),
+    ("session/new", {"cwd": "/no/such/folder", "mcpServers": []}, -32602),
+    ("session/new", {"mcpServers": []}, -32602),
+    ("session/new", {"cwd": "/tmp", "mcpServers": [], "additionalDirectories": ["up"]}, -32602),
+    ("session/load", {"sessionId": NOBODY, "cwd": "/tmp", "mcpServers": []}, -32002),
+    ("session/resume", {"sessionId": "nonsense", "cwd": "/tmp", "mcpServers": []}, -32002),
+    ("session/fork", {"sessionId": NOBODY, "cwd": "/tmp", "mcpServers": []}, -32002),
+    ("session/delete", {"sessionId": "../../etc"}, -32002),
+    ("session/close", {"sessionId": NOBODY}, -32002),
+    ("session/prompt", {"sessionId": NOBODY, "prompt": HELLO}, -32002),
+    ("session/prompt", {"sessionId": NOBODY, "prompt": "text"}, -32602),
+    ("session/set_mode", {"sessionId": NOBODY, "modeId": "plan"}, -32002),
+    ("session/list", {"cursor": "abc"}, -32602),
+    ("authenticate", {"methodId": "magic"}, -32602),
+    ("initialize", {}, -32602),
+]
+
+
+def test_wrong_params_are_an_error_with_a_line(cli: CliHarness) -> None:
     async def work(raw: RawAgent) -> None:
-        error = await raw.ask(method, **params)
-        assert error.get("code") == code, error
-        assert error["message"]
+        for method, params, code in WRONG_PARAMS:
+            error = await raw.ask(method, **params)
+            assert error.get("code") == code, (method, params, error)
+            assert error["message"]
 
     talk(cli, work)
     assert cli.sessions == []
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        [],
-        [{"type": "text", "text": "  "}],
-        [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}],
-        [{"type": "image", "data": "not base64!", "mimeType": "image/png"}],
-        [{"type": "hologram"}],
-    ],
-)
-def test_a_prompt_that_cannot_be_taken(cli: CliHarness, prompt: Any) -> None:
-    cli.plays(says("Hi."))
+PROMPTS: list[list[dict[str, str]]] = [
+    [],
+    [{"type": "text", "text": "  "}],
+    [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}],
+    [{"type": "image", "data": "not base64!", "mimeType": "image/png"}],
+    [{"type": "hologram"}],
+]
+
+
+def test_a_prompt_that_cannot_be_taken(cli: CliHarness) -> None:
+    cli.plays(*(says("Hi.") for _ in PROMPTS))
 
     async def work(raw: RawAgent) -> None:
         session = await raw.open(cli)
-        assert (await raw.ask("session/prompt", sessionId=session, prompt=prompt))["code"] == -32602
-        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {"stopReason": "end_turn"}
+        for prompt in PROMPTS:
+            assert (await raw.ask("session/prompt", sessionId=session, prompt=prompt))["code"] == -32602, prompt
+            assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {"stopReason": "end_turn"}
 
     talk(cli, work)
 

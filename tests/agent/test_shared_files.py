@@ -535,8 +535,8 @@ async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_
     """Also when that is over first."""
     for name in ("one", "two"):
         (harness.tree / name).mkdir()
-    waits = f"cd {harness.tree}/one; until [ -e {harness.tree}/over ]; do sleep 0.02; done"
-    last = f"cd {harness.tree}/two; python3 -c \"open('{harness.tree}/over', 'w')\""
+    waits = f"cd {harness.tree}/one && until [ -e {harness.tree}/over ]; do sleep 0.02; done"
+    last = f"cd {harness.tree}/two && python3 -c \"open('{harness.tree}/over', 'w')\""
     model = Script(
         says(call("Bash", command=waits), call("Bash", command=last)), says(call("Bash", command="pwd")), says("done")
     )

@@ -23,7 +23,7 @@ from longrein.events import Entry, Reminded, Replied, TaskEnded, Text, ToolCall,
 from longrein.store import Reader, latest_session
 from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
-from longrein.workspace.sandbox import find_rung
+from longrein.workspace.sandbox.rungs import find_rung
 from tests.headless.schema import validate
 from tests.timeouts import GONE_S, HANG_S
 

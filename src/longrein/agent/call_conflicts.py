@@ -6,15 +6,20 @@ that is known: tests and builds run side by side, but not beside a command that 
 
 import re
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.permissions import Command, Effect, Part, Word, glob_base, join_path, word_set
+if TYPE_CHECKING:
+    from longrein.permissions.bash_parser import Part, Word
+    from longrein.permissions.command_rules import Command
+    from longrein.permissions.program_table import Effect
+
 
 Resolve = Callable[[str, str], str]
 """Real path of a path in a folder."""
 
-_LEAVES_FOLDER = word_set("cd pushd popd eval source .")
+_LEAVES_FOLDER = frozenset(["cd", "pushd", "popd", "eval", "source", "."])
 """Shell commands after which a command may end in another folder."""
 _PATH_LENGTH_MAX = 4096
 
@@ -71,7 +76,7 @@ def paths_footprint(paths: Iterable[tuple[str, bool]], cwd: str, resolve: Resolv
     )
 
 
-def command_footprint(command: Command, cwd: str, resolve: Resolve) -> Footprint:
+def command_footprint(command: "Command", cwd: str, resolve: Resolve) -> Footprint:
     """Return the footprint of a command that starts in the folder `cwd`."""
     parts = command.script.parts
     if not parts:
@@ -88,7 +93,9 @@ def command_footprint(command: Command, cwd: str, resolve: Resolve) -> Footprint
     )
 
 
-def _part_footprint(part: Part, effect: Effect, resolve: Resolve) -> Footprint:
+def _part_footprint(part: "Part", effect: "Effect", resolve: Resolve) -> Footprint:
+    from longrein.permissions.bash_parser import Word
+
     written, writes_known = _paths(part, (*part.writes, *effect.writes), resolve)
     if effect.problem:
         return Footprint((), written, True, bool(effect.lock) or not writes_known, unknown=True)
@@ -100,8 +107,10 @@ def _part_footprint(part: Part, effect: Effect, resolve: Resolve) -> Footprint:
     return Footprint(read, written, anything, bool(effect.lock) or not writes_known)
 
 
-def _paths(part: Part, words: Iterable[Word], resolve: Resolve) -> tuple[tuple[str, ...], bool]:
+def _paths(part: "Part", words: "Iterable[Word]", resolve: Resolve) -> tuple[tuple[str, ...], bool]:
     """Return the real paths of `words` in each folder of a part, and False if some are not known."""
+    from longrein.permissions.command_rules import glob_base
+
     found: dict[str, None] = {}
     known = True
     for word in dict.fromkeys(words):
@@ -114,25 +123,27 @@ def _paths(part: Part, words: Iterable[Word], resolve: Resolve) -> tuple[tuple[s
     return tuple(found), known
 
 
-def _may_leave_unread(command: Command) -> bool:
+def _may_leave_unread(command: "Command") -> bool:
     """Return True if a command that is not read completely may change the folder."""
     return bool(command.script.problem) and not _LEAVES_FOLDER.isdisjoint(re.findall(r"[\w.]+", command.text))
 
 
-def _may_leave_folder(part: Part, cwd: str) -> bool:
+def _may_leave_folder(part: "Part", cwd: str) -> bool:
     """Return True if the shell may be in another folder than `cwd` after a part."""
     target = _absolute_target(part)
     return bool(part.words) and (not part.program or part.program in _LEAVES_FOLDER) and target != cwd
 
 
-def _absolute_target(part: Part) -> str:
+def _absolute_target(part: "Part") -> str:
     """Return the folder of `cd /absolute`; '' for any other part."""
+    from longrein.permissions.bash_parser import join_path
+
     words = part.words
     is_cd = part.program == "cd" and len(words) == 2 and words[1].kind == "literal" and words[1].text.startswith("/")
     return join_path("/", words[1].text) if is_cd else ""
 
 
-def _starts_elsewhere(command: Command, cwd: str) -> bool:
+def _starts_elsewhere(command: "Command", cwd: str) -> bool:
     """Return True for `cd /absolute && …` where nothing runs in the folder that the command starts in."""
     first, *rest = command.script.parts
     target = _absolute_target(first)

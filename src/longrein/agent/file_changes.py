@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from longrein.agent.permission_check import footprint_of
 from longrein.agent.project_start import tell_project_start
 from longrein.agent.session import Session
 from longrein.agent.shared_files import Writer, first_words
@@ -40,6 +39,8 @@ async def record_file_changes(session: Session) -> None:
 
 def may_change(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call runs a command that may change any file."""
+    from longrein.agent.permission_check import footprint_of
+
     return tool.access == "command" and not footprint_of(session, tool, arguments).reads_only
 
 

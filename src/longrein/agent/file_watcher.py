@@ -15,7 +15,7 @@ import msgspec
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.context import KnownFile, State
 from longrein.events import FileChanged, Reminded
-from longrein.tools import Blobs, change_of
+from longrein.tools import Blobs
 from longrein.workspace import FileStamp, Workspace
 
 T = TypeVar("T")
@@ -66,6 +66,8 @@ class FileWatcher:
         return facts
 
     async def _fact(self, path: str, known: KnownFile, expected: str, found: FileStamp) -> FileChanged:
+        from longrein.tools.diff import change_of
+
         if not found.hash:
             return FileChanged(path, "", "", "", expected)
         if found.size_bytes > self._keep_bytes_max:

@@ -2,7 +2,6 @@
 
 import re
 
-from longrein.permissions.git_config import GITLINK, HOOKS, READING_HOOKS, find_risky_key
 from longrein.workspace import Workspace
 
 CONFIG_BYTES_MAX = 1 << 20
@@ -33,6 +32,8 @@ def current_branch(workspace: Workspace, git_folder: str) -> str:
 
 def find_armed_setting(workspace: Workspace, folder: str, *, reads_only: bool) -> str:
     """Return what could make git run a program in `folder`; '' for nothing. Runs nothing itself."""
+    from longrein.permissions.git_config import HOOKS, READING_HOOKS, find_risky_key
+
     found = _find_repository(workspace, folder)
     if found is None:
         return ""
@@ -54,6 +55,8 @@ def find_armed_setting(workspace: Workspace, folder: str, *, reads_only: bool) -
 
 
 def _submodule(workspace: Workspace, git_folder: str) -> str:
+    from longrein.permissions.git_config import GITLINK
+
     try:
         index = workspace.read(f"{git_folder}/index", INDEX_BYTES_MAX)
     except FileNotFoundError:

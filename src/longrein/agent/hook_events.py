@@ -8,7 +8,6 @@ import msgspec
 
 from longrein.agent.messages import UserMessage
 from longrein.agent.moves import STOP_BLOCKS_MAX
-from longrein.agent.permission_check import judge_calls, matches_condition, tool_names
 from longrein.agent.session import Session
 from longrein.context import State
 from longrein.events import (
@@ -106,6 +105,8 @@ def _told_call(session: Session, event: str, call: ToolCall, **more: Any) -> dic
 
 async def _before_call(session: Session, call_id: str) -> None:
     """Run the `PreToolUse` hooks of one call."""
+    from longrein.agent.permission_check import matches_condition, tool_names
+
     call = session.original_call(session.state.calls[call_id].call)
     names = tool_names(session.deps.tools[call.name])
     answer, entries = await session.hooks.ask(
@@ -123,6 +124,8 @@ async def _before_call(session: Session, call_id: str) -> None:
 
 async def _before_question(session: Session, call_id: str) -> None:
     """Run the `PermissionRequest` hooks of a call that is about to be asked about."""
+    from longrein.agent.permission_check import judge_calls, matches_condition, tool_names
+
     hooks = session.hooks
     call = session.original_call(session.state.calls[call_id].call)
     question = judge_calls(session)[call_id].question
@@ -156,6 +159,8 @@ async def after_call(
 
     Interrupted, the hooks count as unanswered.
     """
+    from longrein.agent.permission_check import matches_condition, tool_names
+
     tool = session.deps.tools[call.name]
     event = "PostToolUse" if outcome.status == "ok" else "PostToolUseFailure"
     if not session.hooks.concern(event, tool_names(tool)):

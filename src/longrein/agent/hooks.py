@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from longrein.agent.confinement import SessionConfinement, confines
 from longrein.agent.hook_transcript import HookTranscript
 from longrein.events import HookAnswered, Usage, marker_sign
-from longrein.permissions import Call, Hook, HookAnswer, judge, visible
+from longrein.permissions import Call, Hook, HookAnswer, visible
 from longrein.permissions.hooks import ENV_EVENTS, SESSION_END_S, TIMEOUT_S, matches, merge_answers, read_answer
 from longrein.workspace import Confinement, PipedResult, run_with_input
 
 if TYPE_CHECKING:
+    from longrein.agent.confinement import SessionConfinement
     from longrein.agent.session import Session
 
 OUTPUT_BYTES_MAX = 1_000_000
@@ -429,9 +429,11 @@ class SessionHooks:
         return output
 
     def _is_confined(self, hook: Hook) -> bool:
+        from longrein.agent.confinement import confines
+
         return confines(self._session) and not (hook.is_own and self.table.outside_sandbox)
 
-    def _sandbox(self, hook: Hook, env_file: str) -> SessionConfinement | None:
+    def _sandbox(self, hook: Hook, env_file: str) -> "SessionConfinement | None":
         """Return the sandbox of a hook; None where it runs as the user.
 
         The hook sees the transcript and its scripts, and can change its file for variables.
@@ -444,6 +446,8 @@ class SessionHooks:
         resolve = session.deps.workspace.resolve
         found = [place.real for path in shown if (place := resolve(path, "/")).kind]
         writable = (self._files.env_folder,) if env_file and self._files is not None else ()
+        from longrein.agent.confinement import SessionConfinement
+
         return SessionConfinement(session, found, writable)
 
     async def _with_variables(self, output: HookOutput, place: HookPlace, env_file: str) -> HookOutput:
@@ -487,6 +491,8 @@ class SessionHooks:
 
     def _denying_rule(self, hook: Hook) -> str:
         """Return the deny rule that covers the address of a hook (as of `WebFetch`) or its MCP tool; '' for none."""
+        from longrein.permissions.verdict import judge
+
         rules = self._session.rules
         if hook.kind not in ("http", "mcp_tool") or not rules.deny:
             return ""

@@ -4,18 +4,28 @@ All branching is in `moves.next_move`, a pure function, and all facts go through
 kill or an interrupt the loop continues from the log alone.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
-from longrein.agent.compaction import compact
 from longrein.agent.file_changes import record_file_changes
 from longrein.agent.hook_events import begin_hooks, run_hooks
 from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_idle
 from longrein.agent.mcp_servers import record_server_changes
 from longrein.agent.model_request import request_turn
-from longrein.agent.moves import AskModel, AskUser, Pause, Record, RunHooks, RunTools, Stop, Switch, Wait, next_move
-from longrein.agent.permission_check import judge_calls
+from longrein.agent.moves import (
+    AskModel,
+    AskUser,
+    Judgement,
+    Pause,
+    Record,
+    RunHooks,
+    RunTools,
+    Stop,
+    Switch,
+    Wait,
+    next_move,
+)
 from longrein.agent.session import Session
-from longrein.agent.tool_runner import refuse_failing, run_tools
 from longrein.context import Digest, Summarise, Swap
 from longrein.events import TurnEnded
 
@@ -30,18 +40,21 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
         await drain_inbox(session)
         await record_file_changes(session)
         await record_server_changes(session)
-        judged = await refuse_failing(session, judge_calls(session))
-        move = next_move(session.state, judged, session.move_context)
+        move = next_move(session.state, await _judged_calls(session), session.move_context)
         match move:
             case Record(events):
                 session.append(*events)
             case AskModel(usd_left, tokens_left):
                 await session.perform(request_turn(session, usd_left, tokens_left))
             case RunTools(calls):
+                from longrein.agent.tool_runner import run_tools
+
                 await session.perform(run_tools(session, calls))
             case RunHooks(event, calls):
                 await session.perform(run_hooks(session, event, calls))
             case Summarise() | Swap() | Digest():
+                from longrein.agent.compaction import compact
+
                 await session.perform(compact(session, move))
             case Pause(delay_s, failure):
                 await session.perform(pause_before_retry(session, delay_s, failure))
@@ -59,3 +72,13 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
                     return
             case never:
                 assert_never(never)
+
+
+async def _judged_calls(session: Session) -> Mapping[str, Judgement]:
+    """Judge the open calls. The rules and the parser of commands are imported with the first call."""
+    if not session.state.calls:
+        return {}
+    from longrein.agent.permission_check import judge_calls
+    from longrein.agent.tool_runner import refuse_failing
+
+    return await refuse_failing(session, judge_calls(session))

@@ -20,8 +20,6 @@ from longrein.agent.messages import (
     for_child,
 )
 from longrein.agent.model_request import retry_pause
-from longrein.agent.permission_check import approve_changed_call
-from longrein.agent.rewind import restore_files, rewind, uncompact
 from longrein.agent.session import Session
 from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
 
@@ -67,6 +65,8 @@ def _has_prompt_hooks(session: Session) -> bool:
 
 
 def _take(session: Session, word: InboxMessage) -> None:
+    from longrein.agent.rewind import restore_files, rewind, uncompact
+
     match word:
         case SetModel(model):
             switch_model(session, model)
@@ -100,6 +100,8 @@ def _take(session: Session, word: InboxMessage) -> None:
 
 def _approve(session: Session, word: Answer) -> Answer:
     """Bind an answer to what was shown, and grant its rules; return it without rules that were not proposed."""
+    from longrein.agent.permission_check import approve_changed_call
+
     open_call = session.state.calls.get(word.call)
     if open_call is None or open_call.asked is None or open_call.answer is not None or word.verdict != "allow":
         return word

@@ -12,7 +12,7 @@ from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
 from longrein.agent.session import Session
-from longrein.context import State, advance, decode_state, fold
+from longrein.context import State, advance, fold
 from longrein.events import ModeSet, Opened, PrefixSet
 from longrein.store import Log
 
@@ -48,6 +48,8 @@ class OpenSession(Session):
 
 def resumed_state(log: Log) -> State:
     """Fold the log, from its snapshot where there is one."""
+    from longrein.context.snapshot import decode_state
+
     kept = log.snapshot
     state = decode_state(kept.state) if kept is not None else None
     if kept is None or state is None or (state.seq, state.session) != (kept.seq, log.session):

@@ -13,7 +13,6 @@ from longrein.agent.session import Session
 from longrein.context import neutralize_markers
 from longrein.events import Reminded, marker
 from longrein.tools import Tool
-from longrein.workspace import run_git
 
 GIT_TIMEOUT_S = 1.0
 """Longest wait for git. What it has not said by then is left out."""
@@ -61,6 +60,8 @@ def _reads(tool: Tool) -> bool:
 
 async def _lines(session: Session, *arguments: str) -> list[str]:
     """Return the NUL-separated output of git as one-line texts; [] when it fails or takes too long."""
+    from longrein.workspace.git import run_git
+
     state = session.state
     code, output = await run_git(
         session.deps.workspace, arguments, state.roots[0], session.process_session, timeout_s=GIT_TIMEOUT_S

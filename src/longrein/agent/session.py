@@ -32,7 +32,7 @@ from longrein.agent.messages import (
 from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
-from longrein.context import State, advance, encode_state
+from longrein.context import State, advance
 from longrein.events import (
     AnyEvent,
     AskFailed,
@@ -277,6 +277,8 @@ class Session:
 
         A short log gets none: it is folded as fast as a snapshot is read.
         """
+        from longrein.context.snapshot import encode_state
+
         state = self.state
         if not self.quiet or state.seq - self._snapshot_seq < due:
             return

@@ -9,17 +9,20 @@ import asyncio
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from longrein.agent.messages import UserMessage
-from longrein.agent.permission_check import command_verdict, is_read_allowed
 from longrein.agent.session import Session, retrieve_error
-from longrein.agent.tool_runner import command_context
 from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
 from longrein.permissions import Hook, Rules
 from longrein.settings_schema import SkillOptions
-from longrein.tools import LoadedText, Piece, SkillBody, SkillInfo, SkillLibrary, find_skill, skill_content, substitute
+from longrein.tools import LoadedText, SkillBody, SkillInfo, SkillLibrary, find_skill, skill_content
+
+if TYPE_CHECKING:
+    from longrein.tools.skill_text import Piece
+
 
 FILE_BYTES_MAX = 64 * 1024
 """Size of a file that a command inserts."""
@@ -126,6 +129,8 @@ class SessionSkills:
         return found
 
     async def _content(self, skill: SkillInfo, arguments: str, call: str) -> str:
+        from longrein.tools.skill_text import substitute
+
         body = self._library.body(skill)
         pieces = substitute(skill.style, body.text, arguments, self._variables(skill), skill.argument_names)
         text = "".join([await self._filled(skill, piece, call) for piece in pieces])
@@ -141,7 +146,7 @@ class SessionSkills:
             **dict(skill.variables),
         }
 
-    async def _filled(self, skill: SkillInfo, piece: Piece, call: str) -> str:
+    async def _filled(self, skill: SkillInfo, piece: "Piece", call: str) -> str:
         match piece.kind:
             case "command" if self._options.disable_commands:
                 return DISABLED
@@ -154,6 +159,9 @@ class SessionSkills:
 
     async def _output(self, skill: SkillInfo, command: str, call: str) -> str:
         """Run a command of the text and return its output. Raises `ToolError`."""
+        from longrein.agent.permission_check import command_verdict
+        from longrein.agent.tool_runner import command_context
+
         session = self._session
         tool = session.deps.tools.get("Bash")
         if tool is None:
@@ -181,6 +189,8 @@ class SessionSkills:
 
     def _file(self, path: str) -> str:
         """Return the text of a file that may be read without a question. Raises `ToolError`."""
+        from longrein.agent.permission_check import is_read_allowed
+
         session = self._session
         place = session.deps.workspace.resolve(path, session.state.cwd)
         if place.kind != "file":

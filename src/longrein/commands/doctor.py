@@ -16,7 +16,8 @@ from longrein.run_context import RunContext, chosen_model, found_in, left_out_no
 from longrein.settings_schema import SandboxOptions
 from longrein.store import list_sessions
 from longrein.tools import catalogue
-from longrein.workspace.sandbox import SandboxPolicy, find_rung, network_problem
+from longrein.workspace.sandbox import SandboxPolicy, network_problem
+from longrein.workspace.sandbox.rungs import find_rung
 
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:

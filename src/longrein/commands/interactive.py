@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from heapq import nsmallest
+from typing import TYPE_CHECKING
 
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
 from longrein.composition import Additions, Composition, build
 from longrein.config import project_root
-from longrein.context import analyse, analysis_lines, line_reasons, next_compacted, report
+from longrein.context import next_compacted, report
 from longrein.events import LongreinError
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
@@ -18,8 +19,11 @@ from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts,
 from longrein.permissions.hooks import hook_line
 from longrein.run_context import CLOCK, RunContext, discard_unused, fork, model_names
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
-from longrein.workspace import GIT_CUT, Workspace, run_git, spooled_tasks, stop_background_task
+from longrein.workspace import Workspace, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem
+
+if TYPE_CHECKING:
+    from longrein.context import LineReason
 
 ASKING = Additions(asks_user=True)
 FILES_MAX = 500_000
@@ -86,6 +90,18 @@ async def _end_tasks(folder: str) -> None:
         )
 
 
+def _reasons(built: Composition, handle: str) -> "list[LineReason]":
+    from longrein.context.clear_items import line_reasons
+
+    return line_reasons(built.session.state, built.deps.model.budget, handle)
+
+
+def _analysis(built: Composition) -> list[str]:
+    from longrein.context.analysis import analyse, analysis_lines
+
+    return analysis_lines(analyse(built.session.state, built.deps.model.budget))
+
+
 def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
     deps, session = built.deps, built.session
     if deps.mcp is not None:
@@ -101,8 +117,8 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         context_report=lambda: report(
             session.state, deps.model.budget, next_compacted(session.state, deps.model.budget)
         ),
-        reasons=lambda handle: line_reasons(session.state, deps.model.budget, handle),
-        analysis=lambda: analysis_lines(analyse(session.state, deps.model.budget)),
+        reasons=lambda handle: _reasons(built, handle),
+        analysis=lambda: _analysis(built),
         sessions=lambda: _sessions(place),
         models=lambda: model_names(place, deps.model.name),
         file_text=lambda path: _file_text(built, path),
@@ -190,6 +206,8 @@ class FileNames:
 
     async def _list(self, cwd: str) -> tuple[list[str], bool]:
         """Return the files that git knows, else those of a walk with a time limit; and whether they are complete."""
+        from longrein.workspace.git import GIT_CUT, run_git
+
         listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         code, listed = await run_git(self._workspace, listing, cwd)
         if code in (0, GIT_CUT):

@@ -29,7 +29,8 @@ from longrein.tools.mcp import McpServer
 from longrein.tools.mcp.server_config import token_folder, token_path, usable_name
 from longrein.tools.mcp.servers import ServerView
 from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
-from longrein.workspace.sandbox import SessionSandbox, find_rung
+from longrein.workspace.sandbox import SessionSandbox
+from longrein.workspace.sandbox.rungs import find_rung
 
 LOGIN_S = 330.0
 """Longest wait for a login."""

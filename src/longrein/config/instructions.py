@@ -19,7 +19,7 @@ from longrein.config.environment import config_dir
 from longrein.config.secret_files import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
-from longrein.permissions import Call, Rules, Touched, escape, judge, visible
+from longrein.permissions import Call, Rules, Touched, escape, visible
 from longrein.settings_schema import InstructionOptions, Settings
 
 # --- Comments and imports --------------------------------------------------------------------------------------------
@@ -201,6 +201,7 @@ class _InstructionReader:
     """Reader of instruction files up to the byte limit."""
 
     def __init__(self, root: str, cwd: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
+
         self.root, self.written_root = os.path.realpath(root), root
         self.cwd = cwd
         self.home = home
@@ -264,6 +265,8 @@ class _InstructionReader:
 
     def _refused(self, path: str, real: str) -> str:
         """Return why a file must not be read, as the end of a sentence; '' where it may."""
+        from longrein.permissions.verdict import judge
+
         if has_secret_name(path) or has_secret_name(real):
             return "has the name of a file with secrets"
         path = os.path.normpath(path)

@@ -3,10 +3,9 @@
 No module of this package uses a clock, the disk or an event loop.
 """
 
-from longrein.context.analysis import Analysis as Analysis, analyse as analyse, analysis_lines as analysis_lines
-from longrein.context.clear_items import line_reasons as line_reasons, use_tables as use_tables
-from longrein.context.clearing.features import call_content as call_content, features as features
-from longrein.context.clearing.line_value import LineReason as LineReason
+from typing import TYPE_CHECKING
+
+from longrein.lazy_names import names_at_first_use
 from longrein.context.decide import (
     PREPARE_SHARE as PREPARE_SHARE,
     Clear as Clear,
@@ -23,7 +22,6 @@ from longrein.context.decide import (
     window_of as window_of,
 )
 from longrein.context.fold import History as History, advance as advance, fold as fold, step as step
-from longrein.context.message_list import Engine as Engine
 from longrein.context.fold_notices import external_event as external_event
 from longrein.context.fold_notices import is_repeated as is_repeated
 from longrein.context.reminders import due_reminders as due_reminders, pending_notices as pending_notices
@@ -49,7 +47,6 @@ from longrein.context.seed_policy import (
     render_seed_summary as render_seed_summary,
     seed_reminders as seed_reminders,
 )
-from longrein.context.snapshot import decode_state as decode_state, encode_state as encode_state
 from longrein.context.state.ledger import FileUse as FileUse, Ledger as Ledger
 from longrein.context.state.reminder_kinds import KINDS as KINDS
 from longrein.context.state.reminder_kinds import PROGRAM_KINDS as PROGRAM_KINDS
@@ -69,19 +66,44 @@ from longrein.context.state.token_estimate import (
     spec_tokens as spec_tokens,
 )
 from longrein.context.state.view import find_visible_reading as find_visible_reading
-from longrein.context.summary.audit import Claim as Claim, ClaimLookup as ClaimLookup
-from longrein.context.summary.chunked_summary import (
-    chunk_requests as chunk_requests,
-    fits_in_window as fits_in_window,
-    merge_request as merge_request,
-    summary_chunks as summary_chunks,
-)
-from longrein.context.summary.summary_text import (
-    FileBlock as FileBlock,
-    build_summary as build_summary,
-    claim_lookup as claim_lookup,
-    event_texts as event_texts,
-)
-from longrein.context.summary.prompt import prose_problem as prose_problem
-from longrein.context.summary.reexpand import reexpand_lines as reexpand_lines
 from longrein.context.truncation import births as births, births_gain as births_gain
+
+if TYPE_CHECKING:
+    from longrein.context.analysis import Analysis as Analysis, analyse as analyse, analysis_lines as analysis_lines
+    from longrein.context.clear_items import line_reasons as line_reasons, use_tables as use_tables
+    from longrein.context.clearing.features import call_content as call_content, features as features
+    from longrein.context.clearing.line_value import LineReason as LineReason
+    from longrein.context.message_list import Engine as Engine
+    from longrein.context.snapshot import decode_state as decode_state, encode_state as encode_state
+    from longrein.context.summary.audit import Claim as Claim, ClaimLookup as ClaimLookup
+    from longrein.context.summary.chunked_summary import (
+        chunk_requests as chunk_requests,
+        fits_in_window as fits_in_window,
+        merge_request as merge_request,
+        summary_chunks as summary_chunks,
+    )
+    from longrein.context.summary.summary_text import (
+        FileBlock as FileBlock,
+        build_summary as build_summary,
+        claim_lookup as claim_lookup,
+        event_texts as event_texts,
+    )
+    from longrein.context.summary.prompt import prose_problem as prose_problem
+    from longrein.context.summary.reexpand import reexpand_lines as reexpand_lines
+
+__getattr__ = names_at_first_use(
+    __name__,
+    {
+        "analysis": "Analysis analyse analysis_lines",
+        "clear_items": "line_reasons use_tables",
+        "clearing.features": "call_content features",
+        "clearing.line_value": "LineReason",
+        "message_list": "Engine",
+        "snapshot": "decode_state encode_state",
+        "summary.audit": "Claim ClaimLookup",
+        "summary.chunked_summary": "chunk_requests fits_in_window merge_request summary_chunks",
+        "summary.summary_text": "FileBlock build_summary claim_lookup event_texts",
+        "summary.prompt": "prose_problem",
+        "summary.reexpand": "reexpand_lines",
+    },
+)

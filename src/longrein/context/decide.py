@@ -13,12 +13,10 @@ Only these functions see window, price and time. Their decisions are appended, a
 
 import msgspec
 
-from longrein.context.clear_items import clear, squeeze
 from longrein.context.report import schema_diagnosis
 from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.view import span_of
-from longrein.context.summary.summary_text import build_digest
 from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 
@@ -126,10 +124,14 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
             return harder
     cold = is_cold(state, budget, now_us)
     if state.rewritten_seq > state.asked_seq and view > GOAL_SHARE * usable:
+        from longrein.context.clear_items import squeeze
+
         rest = squeeze(state, budget, round(GOAL_SHARE * usable), "watermark")
         if rest is not None:  # no request since the summary, so it is one break
             return Clear(rest)
     if not must and view >= min(CLEAR_FROM_TOKENS, CLEAR_FROM_SHARE * usable):
+        from longrein.context.clear_items import clear
+
         paid = clear(state, budget, cold=cold)
         if paid is not None:
             return Clear(paid)
@@ -163,6 +165,9 @@ def is_cold(state: State, budget: Budget, now_us: int) -> bool:
 
 def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str) -> Decision:
     """Shrink the view at the watermark: clear, else swap, else digest. Nothing waits for a model."""
+    from longrein.context.clear_items import squeeze
+    from longrein.context.summary.summary_text import build_digest
+
     goal = round(GOAL_SHARE * budget.usable_tokens)
     mild = squeeze(state, budget, goal, reason, MILD_SHARE)
     if mild is not None and view - mild.gain_tokens <= goal:
@@ -185,6 +190,8 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
 
 def decide_without_money(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
     """Decide when the money left does not pay for the summary: a digest if needed, which is free."""
+    from longrein.context.summary.summary_text import build_digest
+
     if wish.beside:
         return Nothing("no money is left for a summary")
     return Digest(build_digest(state, window_of(state, budget), wish.first, wish.last, wish.reason))
@@ -196,6 +203,8 @@ def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decisi
     A view that leaves room for an answer is sent as it is. Otherwise entries without a reply go too, as far as that
     helps.
     """
+    from longrein.context.summary.summary_text import build_digest
+
     most = budget.window_tokens * (1 - ANSWER_SHARE_MIN)
     if reason != "overflow" and state.view_tokens - births_gain(state, births(state, budget)) <= most:
         return Nothing("this is as small as it gets")
@@ -211,6 +220,8 @@ def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decisi
 
 def _prepare(state: State, budget: Budget, view: int) -> Decision:
     """Request a background summary of what has been sent, unless clearing alone is enough."""
+    from longrein.context.clear_items import squeeze
+
     stale = state.summarising_seq < state.rewritten_seq  # its span was replaced meanwhile
     if state.summary is not None or (state.summarising is not None and not stale):
         return Nothing("a summary is on its way")
@@ -225,6 +236,8 @@ def _prepare(state: State, budget: Budget, view: int) -> Decision:
 
 def next_compacted(state: State, budget: Budget) -> tuple[str, ...]:
     """Return the handles that a compaction would remove now."""
+    from longrein.context.clear_items import squeeze
+
     budget = window_of(state, budget)
     cleared = squeeze(state, budget, round(GOAL_SHARE * budget.usable_tokens), "watermark", MILD_SHARE)
     if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
@@ -251,6 +264,8 @@ def _widen_swap(state: State, budget: Budget, swap: Swap) -> Swap:
 
 
 def _on_request(state: State, budget: Budget, focus: str) -> Decision:
+    from longrein.context.summary.summary_text import build_digest
+
     swap = ready_swap(state, "request")
     if swap is not None and (not focus or state.summary_of is None or state.summary_of.focus == focus):
         return swap

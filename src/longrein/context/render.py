@@ -7,7 +7,6 @@ from longrein.context.seed_policy import OPENING
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text
-from longrein.context.summary.prompt import summary_instruction
 from longrein.events import PrefixSet, Text, text_of
 
 OUTPUT_TOKENS_MIN = 1_000  # A money limit does not lower the output limit below this
@@ -96,6 +95,8 @@ def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
 
     So the summariser reads the provider's cache.
     """
+    from longrein.context.summary.prompt import summary_instruction
+
     live = render(state, budget)
     carried = live.items[: state.sent_items] if wish.beside else live.items
     text = summary_instruction(wish.focus, window_of(state, budget))

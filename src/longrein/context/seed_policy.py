@@ -34,7 +34,6 @@ from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
 from longrein.context.state.view import span_of
-from longrein.context.summary.summary_text import build_digest
 from longrein.events import (
     AnyEvent,
     Cleared,
@@ -316,6 +315,8 @@ def _whole_tail(turns: list[list[Item]], count: int) -> int:
 
 def _decide_framed(state: State, budget: Budget) -> Decision:
     """Run `auto_compact` before a user message is answered, also for requests of the model."""
+    from longrein.context.summary.summary_text import build_digest
+
     swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
         return swap
@@ -351,6 +352,8 @@ def estimate_units(state: State, variant: SeedVariant) -> int:
 
 
 def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
+    from longrein.context.summary.summary_text import build_digest
+
     overflow = has_overflowed(state)
     full = overflow or state.view_tokens > budget.window_tokens
     if not full and estimate_units(state, variant) <= variant.threshold:
@@ -370,6 +373,8 @@ def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
 
 
 def _on_request(state: State, budget: Budget) -> Decision:
+    from longrein.context.summary.summary_text import build_digest
+
     first, last = _span(state, 0)
     if last < first:
         return Nothing("nothing to compact")

@@ -6,7 +6,6 @@ fold and the policy made.
 
 import msgspec
 
-from longrein.context.clear_items import decode_memory, encode_memory
 from longrein.context.state.state import State
 
 _encoder = msgspec.msgpack.Encoder()
@@ -20,6 +19,8 @@ def encode_state(state: State) -> bytearray:
     memo, data = state.worth, bytearray(LENGTH_BYTES)
     try:
         if memo is not None:
+            from longrein.context.clear_items import encode_memory
+
             encode_memory(state, data)
         data[:LENGTH_BYTES] = (len(data) - LENGTH_BYTES).to_bytes(LENGTH_BYTES)
         state.worth = None
@@ -38,6 +39,8 @@ def decode_state(data: bytes | bytearray) -> State | None:
     try:
         state = _decoder.decode(view[start:])
         if start > LENGTH_BYTES:
+            from longrein.context.clear_items import decode_memory
+
             state.worth = decode_memory(state, view[LENGTH_BYTES:start])
     except (msgspec.DecodeError, RecursionError, IndexError):
         return None

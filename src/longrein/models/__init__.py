@@ -1,5 +1,8 @@
 """Model providers: send a neutral request, receive a stream of deltas. One module per wire."""
 
+from typing import TYPE_CHECKING
+
+from longrein.lazy_names import names_at_first_use
 from longrein.models.catalog import (
     Provider,
     cost_usd,
@@ -25,8 +28,17 @@ from longrein.models.port import (
     TextDelta,
     ThinkingDelta,
 )
-from longrein.models.scripted import Script, ScriptedModel, read_script
 from longrein.models.wire import family, wire_call_id
+
+if TYPE_CHECKING:
+    from longrein.models.scripted import Script, ScriptedModel, read_script
+
+__getattr__ = names_at_first_use(
+    __name__,
+    {
+        "scripted": "Script ScriptedModel read_script",
+    },
+)
 
 __all__ = [
     "ATTEMPTS_MAX",

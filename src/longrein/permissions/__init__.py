@@ -1,22 +1,40 @@
 """Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
 
+from typing import TYPE_CHECKING
+
 from longrein.events.escape import escape
-from longrein.permissions.bash_parser import Part, Word, join_path, word_set
-from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
+from longrein.lazy_names import names_at_first_use
 from longrein.permissions.display import shown_call, unseen_note, visible
 from longrein.permissions.hooks import Hook, HookAnswer
-from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import check_rule, rule_tool
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
-from longrein.permissions.verdict import (
-    INSTALLED_PROGRAMS,
-    PROTECTED_NAMES,
-    PROTECTED_PAIRS,
-    UNPROTECTED_SUBFOLDERS,
-    is_read_denied,
-    judge,
-    protected_name,
-    read_deny_rule,
+
+if TYPE_CHECKING:
+    from longrein.permissions.bash_parser import Part, Word, join_path, word_set
+    from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
+    from longrein.permissions.program_table import Effect
+    from longrein.permissions.verdict import (
+        INSTALLED_PROGRAMS,
+        PROTECTED_NAMES,
+        PROTECTED_PAIRS,
+        UNPROTECTED_SUBFOLDERS,
+        is_read_denied,
+        judge,
+        protected_name,
+        read_deny_rule,
+    )
+
+__getattr__ = names_at_first_use(
+    __name__,
+    {
+        "bash_parser": "Part Word join_path word_set",
+        "command_rules": "Command glob_base read_command read_folders",
+        "program_table": "Effect",
+        "verdict": (
+            "INSTALLED_PROGRAMS PROTECTED_NAMES PROTECTED_PAIRS UNPROTECTED_SUBFOLDERS is_read_denied "
+            "judge protected_name read_deny_rule"
+        ),
+    },
 )
 
 __all__ = [

@@ -1,10 +1,12 @@
 """Input and output of `judge`: call, touched paths, rules, verdict."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from longrein.permissions.command_rules import Command
+if TYPE_CHECKING:
+    from longrein.permissions.command_rules import Command
+
 
 Mode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
 
@@ -48,7 +50,7 @@ class Call(msgspec.Struct, frozen=True):
     """Touched paths of reading and writing tools."""
     rule_name: str = ""
     """`Read` or `Edit`: rules of this name cover the call too; '' for none."""
-    command: Command | None = None
+    command: "Command | None" = None
     """The command line that it runs, read; None for tools that run none."""
     parts: tuple[PartFacts, ...] = ()
     """Facts about the parts of `command`, in their order."""

@@ -1,16 +1,15 @@
 """The session log on disk: one database per root session, one writer thread, blob files."""
 
-from longrein.store.bundle import BundleReport, is_bundle, read_bundle, write_bundle
+from typing import TYPE_CHECKING
+
+from longrein.lazy_names import names_at_first_use
 from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
-from longrein.store.export import export_jsonl, write_transcript
-from longrein.store.fork import fork_log
 from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
 from longrein.store.hook_files import HookFiles
 from longrein.store.log import SessionLog, leave_message, open_log
 from longrein.store.port import USER, BlobWriter, Log, Message, SearchHit, SearchResult, SessionInfo, Snapshot
 from longrein.store.reader import Reader, read_entries
-from longrein.store.search import scan
 from longrein.store.sessions import (
     delete_session,
     discard_empty,
@@ -19,6 +18,22 @@ from longrein.store.sessions import (
     latest_session,
     list_sessions,
     session_info,
+)
+
+if TYPE_CHECKING:
+    from longrein.store.bundle import BundleReport, is_bundle, read_bundle, write_bundle
+    from longrein.store.export import export_jsonl, write_transcript
+    from longrein.store.fork import fork_log
+    from longrein.store.search import scan
+
+__getattr__ = names_at_first_use(
+    __name__,
+    {
+        "bundle": "BundleReport is_bundle read_bundle write_bundle",
+        "export": "export_jsonl write_transcript",
+        "fork": "fork_log",
+        "search": "scan",
+    },
 )
 
 __all__ = [

@@ -15,7 +15,6 @@ from longrein.events import ChildStarted, Opened, Parent, SessionUnknown
 from longrein.store.database import ROOT
 from longrein.store.port import SearchResult
 from longrein.store.reader import Reader
-from longrein.store.search import search
 from longrein.store.threads import run_in_thread
 
 T = TypeVar("T")
@@ -38,6 +37,8 @@ class SessionHistory(Reader):
 
         `before`: only entries before that seq, 0 for all. `own`: leave out entries that it shares with its parent.
         """
+        from longrein.store.search import search
+
         return search(self, query, limit, before, self.first - 1 if own else 0)
 
     def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult:

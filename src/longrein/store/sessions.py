@@ -4,7 +4,6 @@ Needs no lock and scans no log.
 """
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 
 from longrein.events import Entry, ModeSet, Opened, PrefixSet, SessionError, SessionUnknown
@@ -193,6 +192,8 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
     try:
         empty = _is_empty(state_dir, session, folder)
         if empty:
+            import shutil
+
             shutil.rmtree(folder, ignore_errors=True)
         return empty
     except (SessionError, OSError):
@@ -206,6 +207,8 @@ async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], 
     folder = existing_folder(state_dir, session)
     lock = await take_lock(folder, wall_us)
     try:
+        import shutil
+
         shutil.rmtree(folder)
     except OSError as error:
         raise SessionError(f"{folder} cannot be deleted: {error.strerror}") from None

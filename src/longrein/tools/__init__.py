@@ -1,10 +1,12 @@
 """Tools that the model can call: async functions whose signature and docstring become the tool."""
 
+from typing import TYPE_CHECKING
+
+from longrein.lazy_names import names_at_first_use
 from longrein.settings_schema import ToolOptions
 from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
 from longrein.tools.ask_user import ASK_USER
 from longrein.tools.builtin import builtin_tools, own_tools
-from longrein.tools.diff import change_of, hunks_of
 from longrein.tools.goals import goal_tools
 from longrein.tools.plan import EXIT_PLAN_MODE
 from longrein.tools.port import (
@@ -30,8 +32,7 @@ from longrein.tools.port import (
 )
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.schedules import SCHEDULE_TOOLS
-from longrein.tools.skill import SKILL, SkillBody, SkillInfo, SkillLibrary, catalogue, find_skill, skill_content
-from longrein.tools.skill_text import Piece, Style, substitute
+from longrein.tools.skill import SKILL, SkillBody, SkillInfo, SkillLibrary, Style, catalogue, find_skill, skill_content
 from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_output_tool
 from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean
@@ -42,6 +43,18 @@ from longrein.tools.tool_search import (
     offer_tools,
     tools_by_name,
     unknown_call_message,
+)
+
+if TYPE_CHECKING:
+    from longrein.tools.diff import change_of, hunks_of
+    from longrein.tools.skill_text import Piece, substitute
+
+__getattr__ = names_at_first_use(
+    __name__,
+    {
+        "diff": "change_of hunks_of",
+        "skill_text": "Piece substitute",
+    },
 )
 
 __all__ = [

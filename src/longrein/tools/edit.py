@@ -1,19 +1,10 @@
 """`Edit` tool: replaces exact text in a file that the model has read. Each refusal begins with its own code."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from longrein.events import ToolError
-from longrein.tools.diff import group_nearby, shown_change
 from longrein.tools.file_access import existing_file, load_file, one_line, refuse_marker, resolve_path, run_by_size
-from longrein.tools.find_replace import (
-    Replacement,
-    apply_replacements,
-    explain_no_match,
-    find_replacements,
-    line_number,
-    overlaps_itself,
-)
-from longrein.tools.loose_match import LooseMatch, find_loose_matches
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.read import binary_kind
 from longrein.tools.registry import make_tool
@@ -30,6 +21,11 @@ from longrein.tools.write import (
     with_line_ends,
 )
 from longrein.workspace import ResolvedPath
+
+if TYPE_CHECKING:
+    from longrein.tools.find_replace import Replacement
+    from longrein.tools.loose_match import LooseMatch
+
 
 REPLACEMENTS_SHOWN_MAX = 3
 """Replacements shown in a confirmation."""
@@ -96,6 +92,8 @@ def apply_edit(
 
     `change`: (old, new). Raises `ToolError` for binary content and as `choose_replacements` does.
     """
+    from longrein.tools.find_replace import apply_replacements
+
     decoded = decode(base)
     if decoded is None:
         raise ToolError(f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}.")
@@ -137,11 +135,14 @@ async def fill_empty_file(hands: ToolContext, place: ResolvedPath, content: str)
 
 def choose_replacements(
     place: ResolvedPath, decoded: Decoded, change: tuple[str, str], every: bool
-) -> tuple[list[Replacement], str]:
+) -> "tuple[list[Replacement], str]":
     """Return the replacements, and the ignored differences in words.
 
     Raises `ToolError` for no match, and for several matches unless `every`.
     """
+    from longrein.tools.find_replace import find_replacements, line_number, overlaps_itself
+    from longrein.tools.loose_match import find_loose_matches
+
     old, new = change
     text = decoded.text
     replacements = find_replacements(text, old, new, decoded.style.eol)
@@ -163,8 +164,10 @@ def choose_replacements(
     return replacements, ""
 
 
-def no_match_message(place: ResolvedPath, text: str, old: str, loose: list[LooseMatch]) -> str:
+def no_match_message(place: ResolvedPath, text: str, old: str, loose: "list[LooseMatch]") -> str:
     """Return the refusal for text that has no exact match and no single loose match."""
+    from longrein.tools.find_replace import explain_no_match, line_number
+
     head = f"[no-match] old_string is not in {one_line(place.path)}."
     if not loose:
         return f"{head} {explain_no_match(text, old)}"
@@ -172,8 +175,11 @@ def no_match_message(place: ResolvedPath, text: str, old: str, loose: list[Loose
     return f"{head} It stands at several places but for how it is written, at lines {lines}: give it as one of them is."
 
 
-def shown_replacements(decoded: Decoded, replacements: list[Replacement]) -> list[str]:
+def shown_replacements(decoded: Decoded, replacements: "list[Replacement]") -> list[str]:
     """Return the rows of the first replacements with present line numbers; nearby ones together."""
+    from longrein.tools.diff import group_nearby, shown_change
+    from longrein.tools.find_replace import Replacement, apply_replacements
+
     shown, shift = [], 0
     groups = group_nearby(decoded.text, replacements)
     for group in groups[:REPLACEMENTS_SHOWN_MAX]:

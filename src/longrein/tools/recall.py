@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,13 +22,16 @@ from longrein.events import (
     marker_sign,
     parse_handle,
 )
-from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, scan, title_of
+from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, title_of
 from longrein.tools.arguments import nearest
 from longrein.tools.port import Outcome, SessionHistory, ToolContext
 from longrein.tools.read import image_info, is_pdf
-from longrein.tools.recall_pages import PageRange, parse_range, read_page
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
+
+if TYPE_CHECKING:
+    from longrein.tools.recall_pages import PageRange
+
 
 # --- Content by handle -----------------------------------------------------------------------------------------------
 
@@ -423,6 +427,9 @@ class InMemoryHistory:
 
     def search(self, query: str, limit: int, before: int = 0) -> SearchResult:
         """See `store.SessionHistory`: reads every entry."""
+
+        from longrein.store.search import scan
+
         return scan(self, query, limit, before)
 
     def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult:
@@ -508,6 +515,8 @@ async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Ou
 
     Raises `ToolError` that says what to ask instead.
     """
+    from longrein.tools.recall_pages import parse_range
+
     names = [name for name, value in given.items() if value.strip()]
     if len(names) != 1 and names != ["path", "time"]:
         what = f"{' and '.join(names)} together say too much" if names else "nothing was asked for"
@@ -527,14 +536,16 @@ async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Ou
     return _outcome(hands, brought)
 
 
-def _by_handle(hands: ToolContext, past: SessionHistory, handle: str, wanted: PageRange) -> RecallResult:
+def _by_handle(hands: ToolContext, past: SessionHistory, handle: str, wanted: "PageRange") -> RecallResult:
     found = resolve_handle(past, handle)
     return _paged_content(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
 
 
 def _paged_content(
-    hands: ToolContext, found: HandleContent, wanted: PageRange, again: str, fact: Recalled
+    hands: ToolContext, found: HandleContent, wanted: "PageRange", again: str, fact: Recalled
 ) -> RecallResult:
+    from longrein.tools.recall_pages import read_page
+
     if not found.texts:
         size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
         return RecallResult(
@@ -550,7 +561,7 @@ def _paged_content(
     return RecallResult(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
 
 
-def _by_query(hands: ToolContext, past: SessionHistory, query: str, wanted: PageRange) -> RecallResult:
+def _by_query(hands: ToolContext, past: SessionHistory, query: str, wanted: "PageRange") -> RecallResult:
     asked = hands.call[1:].partition(".")[0]
     text = search_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
     return RecallResult(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
@@ -561,7 +572,7 @@ def _by_time(hands: ToolContext, past: SessionHistory, time: str) -> RecallResul
     return RecallResult(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
 
 
-def _by_path(hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: PageRange) -> RecallResult:
+def _by_path(hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: "PageRange") -> RecallResult:
     real = hands.workspace.resolve(path, hands.cwd).real if "\0" not in path else path
     files = file_history(past, path, real)
     shown = version_at(files, find_moment(past, time, hands.now_us())[0] if time.strip() else 0)

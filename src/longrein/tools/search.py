@@ -1,14 +1,18 @@
 """`Grep` and `Glob` tools: find files by content and by name, through the workspace's search."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from longrein.events import ToolError, marker
 from longrein.tools.file_access import existing_file, one_line, resolve_path
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
-from longrein.workspace import Line, Query, ResolvedPath, SearchResult, glob, grep, split_glob
+from longrein.workspace import ResolvedPath, split_glob
+
+if TYPE_CHECKING:
+    from longrein.workspace.search import Line, SearchResult
+
 
 # --- Search results as text ------------------------------------------------------------------------------------------
 
@@ -37,7 +41,7 @@ def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
     return [one_line(path.removeprefix(base)) for path in paths]
 
 
-def shown_lines(hands: ToolContext, lines: tuple[Line, ...]) -> list[str]:
+def shown_lines(hands: ToolContext, lines: "tuple[Line, ...]") -> list[str]:
     """Return rows `number:line` for matches, `number-line` for context, below each file's path; `--` for gaps."""
     gaps = not all(line.match for line in lines)  # without context no gap is marked
     rows: list[str] = []
@@ -60,7 +64,7 @@ def shown_text(hands: ToolContext, text: str) -> str:
     return visible(text[:LINE_CHARS_MAX]) + cut
 
 
-def result_text(rows: list[str], found: SearchResult, narrow: str) -> str:
+def result_text(rows: list[str], found: "SearchResult", narrow: str) -> str:
     """Join rows and notes up to `TEXT_BYTES_MAX`. Raises `ToolError` for a failed search."""
     if found.error:
         raise ToolError(f"[bad-pattern] {' '.join(clean_text(found.error).split())}")
@@ -113,6 +117,8 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     glob: Only files such as *.py or src/**/*.ts.
     head_limit: Default 250 lines or 100 files.
     """
+    from longrein.workspace.search import Query, grep
+
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
     if context < 0 or head_limit < 0:
@@ -124,7 +130,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     return Outcome.of(result_text(result_rows(hands, found), found, "narrow the search, or raise head_limit"))
 
 
-def result_rows(hands: ToolContext, found: SearchResult) -> list[str]:
+def result_rows(hands: ToolContext, found: "SearchResult") -> list[str]:
     """Return the rows of a result in any output mode."""
     if found.lines:
         return shown_lines(hands, found.lines)
@@ -160,6 +166,8 @@ async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
 
     pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
     """
+    from longrein.workspace.search import glob
+
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")
     folder, rest = split_folder(pattern, path)

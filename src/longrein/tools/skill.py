@@ -11,8 +11,11 @@ from longrein.permissions import Hook
 from longrein.tools.arguments import nearest
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
-from longrein.tools.skill_text import Style
 from longrein.tools.subagent import start_subagents
+
+Style = Literal["claude", "opencode", "codex", "gemini"]
+"""Whose placeholders the text of a skill or command has."""
+
 
 # --- What the files bring --------------------------------------------------------------------------------------------
 

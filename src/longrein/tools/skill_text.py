@@ -10,7 +10,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-Style = Literal["claude", "opencode", "codex", "gemini"]
+from longrein.tools.skill import Style
 
 
 class Piece(NamedTuple):

@@ -11,7 +11,6 @@ import msgspec
 
 from longrein.context import spec_tokens, specs_by_server
 from longrein.events import CALL_TOOL, ToolSpec
-from longrein.permissions import word_set
 from longrein.tools.arguments import nearest, quote_value
 from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
@@ -26,7 +25,9 @@ EXACT_NAME_SCORE = 1_000
 NAME_WORD, NAME_BEGINNING, NAME_PIECE = 12, 6, 4
 DESCRIBED_WORD, DESCRIBED_PIECE, ARGUMENT_WORD = 3, 1, 2
 """Scores of a word of the query, by where it is found."""
-EMPTY_WORDS = word_set("a an and for from in mcp of on or the this to tool tools with")
+EMPTY_WORDS = frozenset(
+    ("a", "an", "and", "for", "from", "in", "mcp", "of", "on", "or", "the", "this", "to", "tool", "tools", "with")
+)
 """Words of a query that are ignored."""
 
 

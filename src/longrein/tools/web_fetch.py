@@ -1,6 +1,5 @@
 """`WebFetch` tool: a web page as Markdown text."""
 
-import html
 import re
 from typing import TYPE_CHECKING
 
@@ -97,6 +96,8 @@ def _as_markdown(text: str) -> str:
 
 def _without_tags(text: str) -> str:
     text = re.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<!--.*?-->", " ", text)
+    import html
+
     return re.sub(r"\s*\n\s*", "\n", html.unescape(re.sub(r"<[^<>]*>", " ", text))).strip()
 
 

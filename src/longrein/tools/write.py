@@ -7,7 +7,6 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from longrein.events import AnyEvent, FileChanged, FileSeen, ToolError
-from longrein.tools.diff import change_of, merge
 from longrein.tools.file_access import (
     HANDLED_BYTES_MAX,
     keep_content,
@@ -117,6 +116,8 @@ async def save_merged(
     `confirmation(shown, extra)` gives the result's text. `shown`: the numbered lines of this change when it was merged
     with another, else ''. `extra`: the description of the other change.
     """
+    from longrein.tools.diff import change_of
+
     before = await run_by_size(hands, len(base), lambda: sha256(base).hexdigest())
     replaced = await _replace_file(hands, place, data, before, base)
     if replaced.data is None:
@@ -134,6 +135,8 @@ async def save_merged(
 
 async def _merge_note(hands: ToolContext, place: ResolvedPath, data: bytes, replaced: ReplaceResult) -> str:
     """Describe the changes of others that were merged with this write."""
+    from longrein.tools.diff import change_of
+
     names = dict.fromkeys(hands.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER for one in replaced.taken)
     diff, note = await run_by_size(hands, len(data), lambda: change_of(data, replaced.data or b""))
     head = f"Since you read it {' and '.join(names)} changed it too, elsewhere; both changes stand"
@@ -144,6 +147,8 @@ async def _merge_note(hands: ToolContext, place: ResolvedPath, data: bytes, repl
 
 async def refuse_changed(hands: ToolContext, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
     """Return the refusal for a conflicting change; the last of `taken` is the present content."""
+    from longrein.tools.diff import change_of
+
     digest, blob = await keep_content(hands, taken[-1])
     who = hands.wrote(place.real, digest) or UNKNOWN_WRITER
     diff, note = await run_by_size(hands, len(taken[-1]), lambda: change_of(base, taken[-1]))
@@ -163,6 +168,8 @@ async def _replace_file(
     hands: ToolContext, place: ResolvedPath, data: bytes, expect: str, base: bytes | None
 ) -> ReplaceResult:
     """Call `Workspace.replace`, and turn operating system errors into `ToolError`."""
+    from longrein.tools.diff import merge
+
     try:
         return await hands.workspace.run_in_thread(
             lambda: hands.workspace.replace(place.real, data, expect=expect, base=base, merge=merge)

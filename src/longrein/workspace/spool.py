@@ -15,7 +15,6 @@ from longrein.atomic_file import replace_file
 from longrein.workspace.port import SpooledTask
 from longrein.workspace.supervisor.channel import RECORD
 from longrein.workspace.supervisor.process_tree import children_of, owner_process, process
-from longrein.workspace.supervisor.spool_writer import write_end
 
 SPOOL = "tasks"
 """Folder of the spool in a session's folder."""
@@ -170,6 +169,8 @@ def lost_end(folder: str, task: str, cause: str) -> dict[str, Any]:
 
 def write_lost(folder: str, task: str, cause: str) -> None:
     """Write that a task is lost, unless it has an end. Raises OSError."""
+    from longrein.workspace.supervisor.spool_writer import write_end
+
     if not has_end(folder, task):
         write_end(folder, task, lost_end(folder, task, cause))
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,14 +30,15 @@ from longrein.workspace.port import (
     Streams,
 )
 from longrein.workspace.spool import EARLY_PREFIX, remove_task
-from longrein.workspace.stream_process import ERROR_OUTPUT_BYTES_MAX, StreamProcess, TailSink, open_stream_ends
-from longrein.workspace.supervisor.commands import KeptTask
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, report_pipe
-from longrein.workspace.supervisor.spool_writer import SpoolWriter
-from longrein.workspace.supervisor.tasks import Context
 from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
+
+if TYPE_CHECKING:
+    from longrein.workspace.stream_process import StreamProcess
+    from longrein.workspace.supervisor.spool_writer import SpoolWriter
+
 
 # --- One command, until it has ended or is in the background ---------------------------------------------------------
 
@@ -49,7 +50,7 @@ _numbers = count(1)
 
 
 async def spool_early_output(
-    output: SpoolWriter, printed: ReplayableSink | None, printed_bytes: int, keeping: BackgroundOptions
+    output: "SpoolWriter", printed: ReplayableSink | None, printed_bytes: int, keeping: BackgroundOptions
 ) -> dict[str, object]:
     """Write a command's foreground output to the spool, redacted and within the quota. Raises OSError.
 
@@ -173,6 +174,8 @@ class SupervisedCommand(RunningCommand):
 
     async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         """See `StartedCommand.keep`."""
+        from longrein.workspace.supervisor.commands import KeptTask
+
         if self._done or self._connection.gone:
             raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
         self._spawner.check_new(keeping.task)
@@ -335,7 +338,12 @@ class SupervisedSpawner(BackgroundTasks):
 
     def _hello(self) -> dict[str, Any]:
         options = self._options
-        known = Context(options.secrets, options.nonce, options.patterns, self._wall_us())._asdict()
+        known = {
+            "secrets": options.secrets,
+            "nonce": options.nonce,
+            "patterns": options.patterns,
+            "wall_us": self._wall_us(),
+        }
         return {"keep_s": options.keep_s, "alone_s": options.alone_s, "grace_s": options.grace_s, "known": known}
 
     def _give_up(self, why: str) -> None:
@@ -487,11 +495,13 @@ class SupervisedSpawner(BackgroundTasks):
         cwd: str,
         env: Mapping[str, str],
         confinement: Confinement | None = None,
-    ) -> StreamProcess | CommandExit:
+    ) -> "StreamProcess | CommandExit":
         """Start a program that this process talks with over its standard input and output.
 
         Returns a `CommandExit` with cause `not_started` when it cannot start.
         """
+        from longrein.workspace.stream_process import ERROR_OUTPUT_BYTES_MAX, TailSink, open_stream_ends
+
         try:
             ends = open_stream_ends()
         except OSError as error:
@@ -517,8 +527,10 @@ class SupervisedSpawner(BackgroundTasks):
             return started
         return await ends.connect(started, errors)
 
-    def open_early_output(self) -> SpoolWriter:
+    def open_early_output(self) -> "SpoolWriter":
         """Open a file in the spool for output that belongs to no task yet."""
+        from longrein.workspace.supervisor.spool_writer import SpoolWriter
+
         name = f"{EARLY_PREFIX}-{os.getpid()}-{next(_early_numbers)}"
         redactor = StreamRedactor(self._redact, self._options.secrets, bool(self._options.patterns))
         return SpoolWriter(self._folder, name, self._options.quota_bytes, redactor)

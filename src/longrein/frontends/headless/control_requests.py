@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,20 +13,27 @@ from longrein.context import Budget
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.flags import MODES
 from longrein.frontends.headless.control import ControlChannel, ControlError, ControlRequest, error_line, success_line
-from longrein.frontends.headless.control_reports import context_usage, mcp_server
-from longrein.frontends.headless.initialize import Offer
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.signals import cancel_all
 from longrein.tools.mcp.port import McpFailure
 from longrein.tools.mcp.servers import McpToolset
 
+if TYPE_CHECKING:
+    from longrein.frontends.headless.initialize import Offer
+
 Handler = Callable[[Mapping[str, Any]], Awaitable[Line]]
+
+
+def _nothing_offered() -> "Offer":
+    from longrein.frontends.headless.initialize import Offer
+
+    return Offer()
 
 
 class ControlOptions(msgspec.Struct, frozen=True):
     """Parts that answer the requests of a program."""
 
-    offer: Callable[[], Offer] = Offer
+    offer: "Callable[[], Offer]" = _nothing_offered
     """Commands, subagent types and models as they are now."""
     channel: ControlChannel | None = None
     """For requests to the program, if the caller has begun to use one."""
@@ -243,12 +250,16 @@ class HostRequests:
     async def _context_usage(self, _request: Mapping[str, Any]) -> Line:
         if self._options.budget is None:
             raise ControlError("the size of the context is not known")
+        from longrein.frontends.headless.control_reports import context_usage
+
         return context_usage(self._session, self._options.budget())
 
     # --- MCP servers -----------------------------------------------------------------------------------------------
 
     async def _mcp_status(self, _request: Mapping[str, Any]) -> Line:
         servers = self._options.mcp.views() if self._options.mcp is not None else []
+        from longrein.frontends.headless.control_reports import mcp_server
+
         return {"mcpServers": [mcp_server(view) for view in servers]}
 
     async def _mcp_reconnect(self, request: Mapping[str, Any]) -> Line:

@@ -23,7 +23,6 @@ from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
-from longrein.frontends.headless.stream_json import draw, draw_hook, draw_init, draw_replay
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.frontends.text_format import shortened
 
@@ -48,6 +47,8 @@ class RunReporter:
         self._state = ""
 
     def begin(self) -> None:
+        from longrein.frontends.headless.stream_json import draw_init
+
         if self._streams:
             self._put([draw_init(self._facts, self._start)])
 
@@ -104,6 +105,8 @@ class RunReporter:
                 return []
 
     def _lines(self, heard: SessionUpdate, run_state: RunState, partial: PartialMessages) -> list[Line]:
+        from longrein.frontends.headless.stream_json import draw, draw_hook, draw_replay
+
         match heard:
             case Entry(event=UserSpoke()) if self._options.replay and run_state.root is None:
                 return draw_replay(heard, run_state)

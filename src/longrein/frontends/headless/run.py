@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from longrein.agent import Answer, Continue, FromSubagent, SessionPort, UserMessage, UserNotice
 from longrein.events import (
@@ -22,15 +22,18 @@ from longrein.events import (
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.control import ControlChannel, ControlRequest, ControlResponse
 from longrein.frontends.headless.control_requests import ControlOptions, HostRequests
-from longrein.frontends.headless.host_permissions import HostPermissions
-from longrein.frontends.headless.input import InputMessage, KeepImage, parse_line
 from longrein.frontends.headless.output import RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
-from longrein.frontends.headless.structured_retries import StructuredRetries
 from longrein.frontends.signals import SIGNALS, signal_handlers
 from longrein.frontends.text_format import escape_line
+
+if TYPE_CHECKING:
+    from longrein.frontends.headless.host_permissions import HostPermissions
+    from longrein.frontends.headless.input import InputMessage, KeepImage
+    from longrein.frontends.headless.structured_retries import StructuredRetries
+
 
 DENIAL = (
     "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, "
@@ -53,7 +56,7 @@ async def run_headless(  # noqa: PLR0913 - each is a part of the run
     out: BufferedOutput,
     err: Callable[[str], None],
     lines: AsyncIterator[bytes] | None = None,
-    keep_image: KeepImage | None = None,
+    keep_image: "KeepImage | None" = None,
     control: ControlOptions | None = None,
 ) -> int:
     """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return the exit code.
@@ -91,10 +94,8 @@ class _Run:
         self.control = control
         self.channel = control.channel or ControlChannel(self.reporter.put_line)
         self.requests = HostRequests(session, control, self._wake, self.reporter.put_line)
-        self.permissions: HostPermissions | None = None
-        if control.asks_permission:
-            self.permissions = HostPermissions(session, self.channel, self._notice, self._report_state)
-        self.retries = StructuredRetries(session) if options.structured else None
+        self.permissions = self._host_permissions()
+        self.retries = self._structured_retries()
         self.seen, self.entry_seen = self.start, asyncio.Event()
         """Last entry that was handled here."""
         self.signal = 0
@@ -109,6 +110,20 @@ class _Run:
         self.waiting_notice: asyncio.TimerHandle | None = None
         self.code: int | None = None
         """Exit code of the last turn whose result was written."""
+
+    def _host_permissions(self) -> "HostPermissions | None":
+        if not self.control.asks_permission:
+            return None
+        from longrein.frontends.headless.host_permissions import HostPermissions
+
+        return HostPermissions(self.session, self.channel, self._notice, self._report_state)
+
+    def _structured_retries(self) -> "StructuredRetries | None":
+        if not self.options.structured:
+            return None
+        from longrein.frontends.headless.structured_retries import StructuredRetries
+
+        return StructuredRetries(self.session)
 
     async def go(self, drive: Coroutine[Any, Any, None]) -> int:
         """Do the whole run, in which `drive` sends the messages; return the exit code."""
@@ -161,7 +176,7 @@ class _Run:
         self.work_ready.set()
 
     async def drive(
-        self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: KeepImage | None
+        self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: "KeepImage | None"
     ) -> None:
         """Send the messages and run the loop; a `LongreinError` is kept for the result."""
         try:
@@ -184,7 +199,7 @@ class _Run:
         except LongreinError as error:
             self.error = error
 
-    async def _run_input(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
+    async def _run_input(self, lines: AsyncIterator[bytes], keep_image: "KeepImage | None") -> None:
         """Run a turn whenever a line arrives, until stdin ends."""
         pump = asyncio.create_task(self._read_input(lines, keep_image))
         try:
@@ -212,7 +227,9 @@ class _Run:
                 break
             await self.session.run(once=True)
 
-    async def _read_input(self, lines: AsyncIterator[bytes], keep_image: KeepImage | None) -> None:
+    async def _read_input(self, lines: AsyncIterator[bytes], keep_image: "KeepImage | None") -> None:
+        from longrein.frontends.headless.input import InputMessage, parse_line
+
         try:
             async for line in lines:
                 try:
@@ -233,7 +250,7 @@ class _Run:
             self.channel.close("the program that runs longrein has closed stdin, so nobody can be asked")
             asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
 
-    async def _send(self, message: InputMessage) -> None:
+    async def _send(self, message: "InputMessage") -> None:
         if message.how == "now":
             self.session.interrupt()
         self._report_state("running")

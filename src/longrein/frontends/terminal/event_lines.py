@@ -29,7 +29,6 @@ from longrein.events import (
 )
 from longrein.frontends.goals_command import goal_line
 from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, tokens
-from longrein.tools import hunks_of
 
 # --- Styled lines; widths are terminal cells -------------------------------------------------------------------------
 
@@ -178,6 +177,8 @@ FileText = Callable[[str], str | None]
 
 def diff_lines(old: str, new: str) -> list[Line]:
     """Complete diff of `old` and `new`: `-` and `+` lines, common lines unmarked."""
+    from longrein.tools.diff import hunks_of
+
     before, after = old.split("\n"), new.split("\n")
     rows: list[Line] = []
     at = 0

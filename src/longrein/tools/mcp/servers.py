@@ -14,12 +14,9 @@ import msgspec
 
 from longrein.events import PrefixSet, Text, ToolSpec, UsageError, text_of
 from longrein.settings_schema import McpOptions
-from longrein.tools.bash import background_message
-from longrein.tools.mcp.content import outcome_of, parts_of, resource_parts
 from longrein.tools.mcp.port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
 from longrein.tools.mcp.questions import Action, Questions
 from longrein.tools.mcp.server_config import McpServer
-from longrein.tools.mcp.tool_specs import instructions_text, tool_name, tool_spec
 from longrein.tools.port import Blobs, Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text
@@ -327,6 +324,8 @@ class McpToolset:
 
     def _note_change(self, name: str) -> None:
         """Take over what a server offers now."""
+        from longrein.tools.mcp.tool_specs import tool_name
+
         connection = self._connections.get(name)
         if connection is None or connection.status != "connected":
             return
@@ -368,6 +367,8 @@ class McpToolset:
         self._registry.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})
 
     def _tool(self, server: str, full: str, listed: ListedTool) -> Tool:
+        from longrein.tools.mcp.tool_specs import tool_spec
+
         always = listed.always_listed or self.servers[server].always_listed
         spec = msgspec.structs.replace(tool_spec(server, listed, self._nonce), name=full)
         return self._made(server, spec, reads=listed.reads, always_listed=always)
@@ -385,6 +386,8 @@ class McpToolset:
             came = await hands.tasks.carry(name, work, after_s=self.options.background_s)
             if isinstance(came, Outcome):
                 return came
+            from longrein.tools.bash import background_message
+
             shown.clear()  # the call has ended for the screen
             return Outcome.of(background_message(came, "", self.options.background_s))
 
@@ -402,6 +405,7 @@ class McpToolset:
     ) -> Outcome:
         """Call the tool of `spec`, for which the call was allowed."""
         full = spec.name
+        from longrein.tools.mcp.content import outcome_of
 
         def progress(done: float, total: float | None, message: str) -> None:
             share = f"{done:g}/{total:g}" if total else f"{done:g}"
@@ -447,6 +451,8 @@ class McpToolset:
 
     def _instructions(self) -> str:
         """Return the instructions of all connected servers, quoted as theirs."""
+        from longrein.tools.mcp.tool_specs import instructions_text
+
         said = [(name, one.offer.instructions) for name, one in self._connections.items() if one.status == "connected"]
         return instructions_text(said, self._nonce)
 
@@ -466,6 +472,8 @@ class McpToolset:
             server: The server's name.
             uri: The resource's URI.
             """
+            from longrein.tools.mcp.content import resource_parts
+
             try:
                 contents = await self.read_resource(server, uri)
             except McpFailure as failure:
@@ -518,6 +526,8 @@ class McpToolset:
 
     def prompts(self) -> list[tuple[str, str, ListedPrompt]]:
         """Return (command, server, prompt) of all prompts that are known now."""
+        from longrein.tools.mcp.tool_specs import tool_name
+
         return [
             (tool_name(name, one.name), name, one)
             for name, connection in self._connections.items()
@@ -570,6 +580,8 @@ def _prompt_arguments(command: str, prompt: ListedPrompt, words: Sequence[str]) 
 
 
 def _message_text(message: Mapping[str, Any], blobs: Blobs) -> str:
+    from longrein.tools.mcp.content import parts_of
+
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content or {}]
     text = text_of(parts_of(blocks, blobs))

@@ -2,7 +2,6 @@
 
 from longrein.workspace.sandbox.masks import MaskIndex, Masks
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.sandbox.rungs import find_rung
 from longrein.workspace.sandbox.session_sandbox import SessionSandbox, network_problem
 
-__all__ = ["MaskIndex", "Masks", "SandboxPolicy", "SessionSandbox", "find_rung", "network_problem"]
+__all__ = ["MaskIndex", "Masks", "SandboxPolicy", "SessionSandbox", "network_problem"]

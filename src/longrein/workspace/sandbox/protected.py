@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from longrein.permissions import INSTALLED_PROGRAMS, PROTECTED_NAMES, PROTECTED_PAIRS, UNPROTECTED_SUBFOLDERS
-
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 """Names in a git folder that decide what git executes."""
 SUBMODULES_MAX = 200
@@ -125,12 +123,16 @@ def protected_paths(root: str) -> list[str]:
     Installed programs are left writable, so that `python3 -m venv .venv` and `npm install` work: nothing runs them but
     by name, as it would run any script of the project.
     """
+    from longrein.permissions.verdict import INSTALLED_PROGRAMS, PROTECTED_NAMES, PROTECTED_PAIRS
+
     pairs = sorted(PROTECTED_PAIRS - INSTALLED_PROGRAMS)
     return [*(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)), *(f"{root}/{a}/{b}" for a, b in pairs)]
 
 
 def writable_exceptions(path: str) -> list[str]:
     """Return the existing folders in a protected folder that commands may change."""
+    from longrein.permissions.verdict import UNPROTECTED_SUBFOLDERS
+
     names = UNPROTECTED_SUBFOLDERS.get(path.rpartition("/")[2])
     if names is None:
         return []

@@ -13,24 +13,14 @@ import msgspec
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.port import Confinement
-from longrein.workspace.sandbox.bubblewrap import EMPTIED, PROXY_SOCKET, bubblewrap_arguments
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.sandbox.protected import (
-    GitFolder,
-    MissingPaths,
-    git_folder,
-    protected_paths,
-    real_below,
-    writable_exceptions,
-)
-from longrein.workspace.sandbox.restored import RestoredPaths
-from longrein.workspace.sandbox.rungs import Probe, Rung
-from longrein.workspace.sandbox.seccomp import filter_bytes
 from longrein.workspace.supervisor.shell import FILTER, LANDLOCK
 
 if TYPE_CHECKING:
     from longrein.permissions.network_hosts import Target
+    from longrein.workspace.sandbox.protected import GitFolder, MissingPaths
     from longrein.workspace.sandbox.proxy import Proxy
+    from longrein.workspace.sandbox.rungs import Probe, Rung
 
 ADDRESS_FAMILIES = (1, 2, 10, 16)
 """Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the host of this machine."""
@@ -52,10 +42,16 @@ HOME_SECRETS = (
 """Files with passwords or tokens inside the folders of tool chains; hidden also where `sandbox.home` names a folder."""
 
 
-def network_problem(options: SandboxOptions, rung: Rung) -> str:
+def network_problem(options: SandboxOptions, rung: "Rung") -> str:
     """Return why a rung cannot give the network that the settings name; '' where it can."""
     named = bool(options.network) and ALL_DOMAINS not in options.network
     return LANDLOCK_DOMAINS if named and rung.name == "landlock" else ""
+
+
+def _start_probe(environ: Mapping[str, str], roots: Sequence[str]) -> "Probe":
+    from longrein.workspace.sandbox.rungs import Probe
+
+    return Probe(environ, roots)
 
 
 class SessionSandbox:
@@ -76,6 +72,7 @@ class SessionSandbox:
         `folder` is the session's own; the private home and /tmp of its commands are made there. `state_dir` holds all
         sessions, which commands must not reach. No program of the sandbox is taken from `roots`.
         """
+
         self._options, self._folder = options, os.path.join(folder, "sandbox")
         self._state_dir, self._environ = os.path.realpath(state_dir), environ
         self._roots = tuple(roots)
@@ -83,18 +80,23 @@ class SessionSandbox:
         """Home folder of the user."""
         self._problem_told = False
         self._proxies: dict[str, Proxy] = {}
-        self._probe = None if options.mode == "off" else Probe(environ, roots)
+        self._probe = None if options.mode == "off" else _start_probe(environ, roots)
 
     @cached_property
-    def rung(self) -> Rung:
+    def rung(self) -> "Rung":
         """Way in which commands are confined. The first use may wait some milliseconds for a trial run."""
+        from longrein.workspace.sandbox.rungs import Rung
+
         if self._probe is None:
             return Rung("none", "sandbox.mode is off")
         return self._probe.rung
 
     @cached_property
-    def missing(self) -> MissingPaths:
+    def missing(self) -> "MissingPaths":
         """Protected paths that commands must not make; where they can be changed, also those that exist."""
+        from longrein.workspace.sandbox.protected import MissingPaths
+        from longrein.workspace.sandbox.restored import RestoredPaths
+
         kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
         return kind(os.path.join(self._folder, "moved"))
 
@@ -169,6 +171,8 @@ class SessionSandbox:
         `hidden` and `locked` are existing real paths that rules forbid to read and to change. `proxy_socket` is what
         `open_proxy` returned; '' for no proxy. `shown` are further real paths that the command may read.
         """
+        from longrein.workspace.sandbox.bubblewrap import PROXY_SOCKET, bubblewrap_arguments
+
         if not self.rung.confines:
             return None
         policy = self.policy(roots, hidden, locked)
@@ -205,6 +209,8 @@ class SessionSandbox:
 
     def policy(self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()) -> SandboxPolicy:
         """Return the limits of a command as of now."""
+        from longrein.workspace.sandbox.protected import protected_paths, real_below, writable_exceptions
+
         self._make_folders()
         real = [os.path.realpath(root) for root in roots]
         gits = self._git_folders(real)
@@ -230,11 +236,15 @@ class SessionSandbox:
 
     def guarded_paths(self, roots: Sequence[str]) -> list[str]:
         """Return the protected paths of the roots, existing or not."""
+        from longrein.workspace.sandbox.protected import protected_paths
+
         real = [os.path.realpath(root) for root in roots]
         git_paths = [path for git in self._git_folders(real) for path in git.protected()]
         return [*(path for root in real for path in protected_paths(root)), *git_paths]
 
-    def _git_folders(self, roots: Sequence[str]) -> list[GitFolder]:
+    def _git_folders(self, roots: Sequence[str]) -> "list[GitFolder]":
+        from longrein.workspace.sandbox.protected import git_folder
+
         found = (git_folder(root, self.home) for root in roots)
         return [one for one in found if one is not None]
 
@@ -243,6 +253,8 @@ class SessionSandbox:
         return path.endswith("/.git") and os.path.isdir(path)
 
     def _make_folders(self) -> None:
+        from longrein.workspace.sandbox.seccomp import filter_bytes
+
         filter_path = os.path.join(self._folder, "filter")
         if os.path.exists(filter_path):
             return
@@ -268,6 +280,8 @@ class SessionSandbox:
 
         The settings name them, or programs on the search path come from there.
         """
+        from longrein.workspace.sandbox.bubblewrap import EMPTIED
+
         folders = [one for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
         folders += [f"{root}/{name}/bin" for root in self._roots for name in (".venv", "venv")]
         programs = [os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS]

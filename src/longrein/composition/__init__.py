@@ -1,0 +1,7 @@
+"""Every part of an open session is made here, once, and handed to its users."""
+
+from longrein.composition.additions import Additions
+from longrein.composition.builder import Composition, build
+from longrein.composition.mcp_wiring import mcp_toolset
+
+__all__ = ["Additions", "Composition", "build", "mcp_toolset"]

@@ -1,0 +1,44 @@
+"""Parts that a program adds to those of options and settings."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from longrein.agent.hooks import HookHandler
+from longrein.config import Plugins
+from longrein.models import Model
+from longrein.tools import Tool
+from longrein.tools.mcp import McpServer
+
+if TYPE_CHECKING:
+    from longrein.tools.editor import Editor
+
+
+class Additions(msgspec.Struct, frozen=True):
+    """Parts that a program passes in addition to options and settings."""
+
+    model: Model | None = None
+    """Replaces the model that options and settings name."""
+    tools: tuple[Tool, ...] = ()
+    """Tools offered after the built-in ones."""
+    builtin: tuple[str, ...] | None = None
+    """Names of the built-in tools to offer; None for all."""
+    window_tokens: int = 0
+    """Replaces the model's context window; 0 for the known value."""
+    max_output_tokens: int = 0
+    """Replaces the model's output limit; 0 for the known value."""
+    editor: "Editor | None" = None
+    """Editor whose buffers and terminals the tools use."""
+    hooks: tuple[HookHandler, ...] = ()
+    """Hooks of the program, besides those of files."""
+    asks_user: bool = False
+    """Whether somebody is there to answer questions of the model; decided once, when the session begins."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """MCP servers in addition to the configured ones."""
+    mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
+    """Carries messages to MCP servers inside the program; see `ServerHost.tunnel`."""
+    plugins: Plugins = msgspec.field(default_factory=Plugins)
+
+
+NOTHING_ADDED = Additions()

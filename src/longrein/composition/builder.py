@@ -1,0 +1,351 @@
+"""Build an open session with everything around it: every part is made here, once, and handed to its users."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from longrein.agent import RESTORED_MODES, Dependencies, OpenSession, Session, TaskPool, open_session, resumed_state
+from longrein.agent.git_repository import current_branch, find_git_folder
+from longrein.agent.skills import SessionSkills
+from longrein.composition.additions import NOTHING_ADDED, Additions
+from longrein.composition.execution import hook_table, make_sandbox, make_spawner, open_workspaces, variables
+from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
+from longrein.composition.offer import make_offer, with_plugins
+from longrein.config import (
+    Plugins,
+    found_note,
+    known_secrets,
+    nested_instructions,
+    project_root,
+    remember_rule,
+    server_secrets,
+    subagent_model,
+)
+from longrein.context import State, schema_diagnosis
+from longrein.events import SCHEMA_VERSION, BudgetError, CwdSet, Opened, SessionBusy, UsageError, redactor
+from longrein.frontends.stdio import say
+from longrein.frontends.traces import wanted_signals
+from longrein.models import Model, ModelOptions, look_up, open_model
+from longrein.permissions import Rules
+from longrein.run_context import (
+    CLOCK,
+    RunContext,
+    check_depth,
+    chosen_model,
+    found_in,
+    found_notes,
+    key_source,
+    session_of,
+    stored_model,
+    sweep_orphans,
+)
+from longrein.settings_schema import MIB
+from longrein.store import Goals, HistoryReader, HookFiles, SessionLog, open_log, owner_of, project_key
+from longrein.tools.mcp.servers import McpToolset
+from longrein.workspace import SupervisedSpawner, Workspace, memory_use, recover_temp_files, release_free_memory
+
+if TYPE_CHECKING:
+    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.subagents.runner import SubagentRunner
+    from longrein.frontends.traces.exporter import SessionTraces
+
+
+class Composition(msgspec.Struct):
+    """An open session with the parts that a frontend needs."""
+
+    run_context: RunContext
+    session: OpenSession
+    deps: Dependencies
+    log: SessionLog
+    key_source: str
+    notes: tuple[str, ...]
+    traces: "SessionTraces | None" = None
+
+    async def finish(self) -> None:
+        """Wait until the last traces are sent, for a second at most. Call it when the session has closed."""
+        if self.traces is not None:
+            await self.traces.finish()
+
+
+async def build(
+    run_context: RunContext, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED
+) -> Composition:
+    """Open a session and build everything around it.
+
+    The session is the one the options ask for, or `session`, or with `fresh` a new one. Raises longrein's own errors:
+    `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
+    """
+    check_depth(run_context)
+    if fresh:
+        session = str(uuid.uuid4())
+    additions = with_plugins(run_context, additions)
+    given: Model | ModelOptions | None = additions.model
+    if given is None and (fresh or not (session or run_context.options.continue_newest or run_context.options.resume)):
+        # first, so that a start without a model leaves no session behind
+        given = additions.plugins.open_model(run_context.settings.model) or chosen_model(run_context)
+    ended = sweep_orphans(run_context)
+    log = await _open_log(run_context, session, create=fresh)
+    try:
+        built = _around(run_context, log, ended, given, additions)
+    except BaseException:
+        await log.close()
+        raise
+    built.traces = _start_traces(run_context, built.session)
+    return built
+
+
+async def _open_log(run_context: RunContext, session: str, *, create: bool) -> SessionLog:
+    """Open the log of `session`, or of the one that the options ask for; with `-c` the newest that is not open."""
+    busy: list[str] = []
+    while True:
+        wanted, new, said = (session, create, "") if session else await session_of(run_context, busy)
+        try:
+            log = await open_log(run_context.state_dir, wanted, create=new, wall_us=CLOCK.wall_us)
+        except SessionBusy:
+            if session or not run_context.options.continue_newest or wanted in busy:
+                raise
+            busy.append(wanted)  # opened by another process meanwhile
+            continue
+        log.notes[:0] = [said] if said else []
+        return log
+
+
+def _around(
+    run_context: RunContext, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
+) -> Composition:
+    state, settings, allowed = resumed_state(log), run_context.settings, run_context.settings.permissions
+    model, key_from = _model(run_context, log, state, given, additions)
+    roots = run_context.roots  # never those of the log, which could be edited
+    opened, nonce = _opened(run_context, log.session, state)
+    servers, told_of_servers = find_servers(run_context, additions)
+    secrets = (*known_secrets(variables(run_context), settings), *server_secrets(servers))
+    clean = redactor(secrets, nonce, settings.redact.patterns)
+    spawner = make_spawner(run_context, log, roots, nonce, secrets)
+    workspace, in_roots = open_workspaces(run_context, roots, spawner, additions.editor)
+    opened = opened and _with_branch(opened, workspace)
+    mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
+    offer = make_offer(run_context, additions, state, mcp, opened.branch if opened else "", nonce)
+    deps = Dependencies(
+        clock=CLOCK,
+        jitter=random.random,
+        workspace=workspace,
+        tools=offer.tools,
+        model=model,
+        open_model=lambda name: _model(run_context, log, state, None, additions, name)[0],
+        prefix=offer.prefix,
+        history=lambda first, last: log.reader.entries(first - 1, last),
+        rules=Rules(allowed.allow, allowed.ask, allowed.deny, roots[0], run_context.home),
+        limits=settings.limits,
+        options=settings.tools,
+        redact=clean,
+        secrets=secrets,
+        own_patterns=bool(settings.redact.patterns),
+        nested=lambda folder, told: _nested(run_context, folder, told),
+        remember_rule=lambda rule: remember_rule(rule, run_context.environ, run_context.home),
+        fallback=settings.fallback_model,
+        compact_model=settings.compact_model,
+        archive=HistoryReader(run_context.state_dir, log.session),
+        hooks=hook_table(run_context, roots, additions.hooks),
+        hook_files=HookFiles(log.folder),
+        mcp=mcp if servers or additions.mcp_tunnel is not None else None,
+        goals=_goals(run_context, log.session, roots[0], clean),
+        memory=lambda: memory_use(settings.limits.memory_mb * MIB),
+        kinds=offer.kinds,
+        skills=lambda session: SessionSkills(session, offer.library, settings.skills),
+        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
+        workspace_in=in_roots,
+        worktrees=f"{run_context.state_dir}/worktrees",
+        sandbox=make_sandbox(run_context, log, roots),
+        pool=TaskPool(spawner, settings.tasks.running_max),
+        task_options=settings.tasks,
+        background_tasks=_open_background_tasks,
+        subagents=_open_subagents,
+        tells_project=settings.context.git,
+    )
+    deps.ease = lambda: _ease(deps, log)
+    _check_money(deps)
+    mode, lapsed = _mode(run_context, state)
+    session = open_session(log, deps, state=state, opened=opened, mode=mode)
+    _connect_notices(session, log, spawner, mcp, additions.plugins)
+    moved = _leave_folders(session, run_context, state)
+    later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
+    return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+
+
+def _open_background_tasks(session: Session, pool: TaskPool) -> "BackgroundControl":
+    from longrein.agent.background.control import BackgroundControl
+
+    return BackgroundControl(session, pool)
+
+
+def _open_subagents(session: Session) -> "SubagentRunner":
+    from longrein.agent.subagents.runner import SubagentRunner
+
+    return SubagentRunner(session)
+
+
+def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines for the user at the start, without secrets."""
+    prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
+    fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
+    found = (*found_notes(run_context), _found_note(run_context))
+    lines = (*found, *run_context.settings.notes, *log.notes, *later, fills)
+    return tuple(map(session.deps.redact, filter(None, lines)))
+
+
+def _connect_notices(
+    session: OpenSession, log: SessionLog, spawner: SupervisedSpawner, mcp: McpToolset, plugins: Plugins
+) -> None:
+    """Let what happens outside the loop reach the session's user."""
+    spawner.notice = session.notice
+    session.deps.policy = plugins.guarded_policy(session.notice)
+    connect_servers(mcp, session)
+    _tell_damage(log, session)
+
+
+def _start_traces(run_context: RunContext, session: OpenSession) -> "SessionTraces | None":
+    """Send traces and metrics of the session, if the user has named an endpoint."""
+    environ, options = run_context.environ, run_context.settings.traces
+    signals = wanted_signals(environ, options)
+    if not signals:
+        return None
+    from longrein.frontends.traces.exporter import start_traces
+
+    def notice(line: str) -> None:
+        (say if session.closed else session.notice)(line)
+
+    return start_traces(session, notice, environ, options, signals, CLOCK.wall_us)
+
+
+def _found_note(run_context: RunContext) -> str:
+    """Return the line about files of other agents; a headless run says it only where it matters."""
+    options = run_context.options
+    return found_note(found_in(run_context), quiet=options.print and not options.verbose)
+
+
+def _tell_damage(log: SessionLog, session: OpenSession) -> None:
+    """Notify the user of damage that the check after the start finds."""
+    loop = asyncio.get_running_loop()
+
+    def tell(checked: "Future[str]") -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop has ended: the next open repairs the damage
+            if checked.result():
+                loop.call_soon_threadsafe(session.notice, checked.result())
+
+    if log.checked is not None:
+        log.checked.add_done_callback(tell)
+
+
+def _model(
+    run_context: RunContext,
+    log: SessionLog,
+    state: State,
+    given: Model | ModelOptions | None,
+    additions: Additions,
+    name: str = "",
+) -> tuple[Model, str]:
+    """Return the model that was given, or `name`, or the one asked for, or the session's; and the source of its key."""
+    named = name or stored_model(run_context, state)
+    given = given or additions.plugins.open_model(named or run_context.settings.model)
+    if given is not None and not isinstance(given, ModelOptions):
+        return given, "none"
+    chosen = given or chosen_model(run_context, named)
+    return open_model(chosen if name else _sized(chosen, additions), log.read_blob, CLOCK), key_source(
+        run_context, chosen
+    )
+
+
+def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
+    """Apply the window and output limit that a program has named. Raises `UsageError` where they clash."""
+    if not additions.window_tokens and not additions.max_output_tokens:
+        return chosen
+    known = chosen.budget or look_up(chosen.provider, chosen.model)
+    window = additions.window_tokens or known.window_tokens
+    output = additions.max_output_tokens or min(known.max_output_tokens, window // 4)
+    if not 0 < output < window:
+        raise UsageError(f"window {window} must be larger than max_output {output}, both above 0 tokens")
+    budget = msgspec.structs.replace(known, window_tokens=window, max_output_tokens=output)
+    return msgspec.structs.replace(chosen, budget=budget)
+
+
+def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
+    """Return the permission mode to set, '' for the stored session's; and notes for the user.
+
+    `auto` and `bypassPermissions` are never restored: they must be asked for in each run, or by the settings.
+    """
+    mode, was = run_context.settings.permission_mode, state.mode
+    if not state.seq or run_context.options.permission_mode or mode == was:
+        return mode, []
+    if was in RESTORED_MODES:
+        return "", []
+    again = f"give --permission-mode {was} to have it again"
+    return mode, [f"mode {was} is not restored: the session goes on in mode {mode}; {again}"]
+
+
+def _leave_folders(session: OpenSession, run_context: RunContext, state: State) -> list[str]:
+    """Leave the folders of an earlier run that this start does not name; return a note for the user."""
+    look, written = session.deps.workspace.resolve, run_context.roots[0]
+    gone = [folder for folder in state.roots if not look(folder, "/").inside]
+    if not gone:
+        return []
+    if not look(state.cwd, "/").inside:
+        session.append(CwdSet(written))
+    return [f"this session worked in {', '.join(gone)}, and goes on in {written}; --add-dir names further folders"]
+
+
+def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> list[str]:
+    """Describe what a crash left: processes that were ended, temporary files that were removed."""
+    told = [f"ended what a crash had left running: {', '.join(ended)}"] if ended else []
+    folders = dict.fromkeys((*roots, *(os.path.dirname(path) for path in state.files)))
+    return [*told, *(recover_temp_files(folders) if state.seq else ())]
+
+
+def _ease(deps: Dependencies, log: SessionLog) -> None:
+    """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the system."""
+    forget = getattr(deps.model, "forget", None)  # optional
+    if forget is not None:
+        forget()
+    log.reader.close()
+    gc.collect()
+    release_free_memory()
+
+
+def _nested(run_context: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
+    found = nested_instructions(
+        folder, run_context.cwd, told, run_context.home, run_context.settings, run_context.trusted.cover
+    )
+    return zip((source.path for source in found.sources), found.texts, strict=True)
+
+
+def _check_money(deps: Dependencies) -> None:
+    if deps.limits.usd_max and deps.model.budget.price is None:
+        raise BudgetError(
+            f"a money limit needs the price of {deps.model.name}: give it as "
+            f'[models."{deps.model.name}"] price_input and price_output in config.toml'
+        )
+
+
+def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened | None, str]:
+    """Return the first entry of a new session, None for a stored one; and the nonce."""
+    if state.session == session:
+        return None, state.nonce
+    nonce, profile = uuid.uuid4().hex[:8], run_context.settings.profile
+    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile), nonce
+
+
+def _goals(run_context: RunContext, session: str, root: str, redact: Callable[[str], str]) -> Goals:
+    project = project_key(project_root(root))
+    return Goals(run_context.state_dir, project, owner_of(session), CLOCK.wall_us, redact=redact)
+
+
+def _with_branch(opened: Opened, workspace: Workspace) -> Opened:
+    branch = current_branch(workspace, find_git_folder(workspace, opened.cwd))
+    return msgspec.structs.replace(opened, branch=branch)

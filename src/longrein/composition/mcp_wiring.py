@@ -1,0 +1,116 @@
+"""The MCP servers of a session: which there are, and what they are given."""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+
+from longrein import __version__
+from longrein.agent import OpenSession
+from longrein.composition.additions import Additions
+from longrein.composition.execution import variables
+from longrein.config import load_mcp_servers, project_root
+from longrein.run_context import RunContext
+from longrein.tools.mcp import McpServer
+from longrein.tools.mcp.port import ServerHost
+from longrein.tools.mcp.server_config import token_folder
+from longrein.tools.mcp.servers import MISSING, McpToolset
+from longrein.workspace import CollectingSink, Confinement, SupervisedSpawner, Workspace, run_in_background
+
+MCP_OUTPUT_TOKENS = 25_000
+"""Size of a result of a server that is shown whole."""
+HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
+"""Limits of a `headersHelper`."""
+
+
+def find_servers(run_context: RunContext, additions: Additions) -> tuple[tuple[McpServer, ...], list[str]]:
+    """Return the servers to use, and notes for the user."""
+    options = run_context.options
+    found = load_mcp_servers(
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.state_dir,
+        trusted=run_context.trusted.cover(run_context.cwd),
+        approved=options.trust,
+        given=options.mcp_config,
+        strict=options.strict_mcp_config,
+    )
+    servers = {server.name: server for server in (*found.servers, *additions.mcp_servers)}
+    notes = [*found.notes]
+    if waiting := ", ".join(server.name for server in found.unapproved):
+        notes.append(f"not started, because you have not approved them: MCP servers {waiting}; `longrein mcp approve`")
+    notes += [f"MCP server {one.name} ({one.source}): {one.problem}" for one in servers.values() if one.problem]
+    usable = any(not (one.problem or one.disabled) for one in servers.values())
+    if usable and importlib.util.find_spec("mcp") is None:
+        notes.append(MISSING)
+    return tuple(servers.values()), notes
+
+
+def mcp_toolset(
+    run_context: RunContext,
+    servers: Sequence[McpServer],
+    spawner: SupervisedSpawner,
+    workspace: Workspace,
+    session: str,
+) -> McpToolset:
+    """Return the servers, not connected yet, of a session or of '' for one look at them."""
+    options, environ = run_context.settings.mcp, variables(run_context)
+
+    async def run_line(line: str, more: Mapping[str, str], confinement: Confinement | None) -> bytes:
+        sink = CollectingSink()
+        env = {**workspace.environment(session), **more}
+        await spawner.run(
+            line,
+            cwd=run_context.cwd,
+            env=env,
+            sink=sink,
+            timeout_s=HELPER_S,
+            output_bytes_max=HELPER_BYTES_MAX,
+            confinement=confinement,
+        )
+        return bytes(sink.data)
+
+    host = ServerHost(
+        start_process=lambda words, cwd, env, confinement: spawner.start_streams(
+            words, cwd=cwd, env=env, confinement=confinement
+        ),
+        environment=lambda: workspace.environment(session),
+        run_line=run_line,
+        cwd=project_root(run_context.cwd),
+        token_folder=token_folder(run_context.state_dir),
+        version=__version__,
+        roots=lambda: workspace.roots,
+        startup_s=_named_number(environ, "MCP_TIMEOUT") / 1000 or options.startup_s,
+        call_s=_named_number(environ, "MCP_TOOL_TIMEOUT") / 1000 or options.call_s,
+        output_tokens_max=_named_number(environ, "MAX_MCP_OUTPUT_TOKENS") or MCP_OUTPUT_TOKENS,
+        private_hosts=run_context.settings.tools.web_private_hosts,
+    )
+    toolset = McpToolset(servers, host, options, run_in_background)
+    toolset.missing = MISSING if importlib.util.find_spec("mcp") is None else ""
+    return toolset
+
+
+def _named_number(environ: Mapping[str, str], name: str) -> int:
+    """Return the positive number that a variable holds, else 0."""
+    written = environ.get(name, "")
+    return int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
+
+
+def connect_servers(mcp: McpToolset, session: OpenSession) -> None:
+    """Let what servers say reach the session."""
+    changed, updated = mcp.host.changed, mcp.host.resource_updated
+
+    def note_change(server: str) -> None:
+        changed(server)
+        session.poke()
+
+    def note_update(server: str, uri: str) -> None:
+        updated(server, uri)
+        session.poke()
+
+    def confine(server: McpServer, cwd: str) -> Confinement | None:
+        from longrein.agent.server_confinement import confine_server
+
+        return confine_server(session, server, cwd)
+
+    mcp.host.announce, mcp.host.confine = session.hooks.notify, confine
+    mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update

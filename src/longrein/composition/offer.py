@@ -1,0 +1,180 @@
+"""What the model is offered: tools, subagent types, skills, and the prefix of the conversation."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from longrein.agent import builtin_kinds, compose_system
+from longrein.composition.additions import Additions
+from longrein.config import SkillFiles, describe_environment, load_instructions, load_plugins, load_subagent_types
+from longrein.context import State
+from longrein.events import PrefixSet, UsageError
+from longrein.models import Model
+from longrein.run_context import RunContext
+from longrein.tools import (
+    ASK_USER,
+    SCHEDULE_TOOLS,
+    SKILL,
+    SubagentType,
+    Tool,
+    agent_tool,
+    builtin_tools,
+    catalogue,
+    goal_tools,
+    offer_tools,
+    tools_by_name,
+)
+from longrein.tools.mcp.servers import McpToolset
+
+
+def with_plugins(run_context: RunContext, additions: Additions) -> Additions:
+    """Add the plugins that the user's settings name. Raises `SettingsError`."""
+    settings = run_context.settings
+    if not settings.plugins:
+        return additions
+    known = [tool.spec.name for tool in (*_builtin((), None), *additions.tools)]
+    plugins = load_plugins(settings.plugins, known, settings.providers)
+    return msgspec.structs.replace(additions, tools=(*plugins.tools, *additions.tools), plugins=plugins)
+
+
+class Offer(NamedTuple):
+    """What the model is offered: the prefix of the conversation and what stands behind it."""
+
+    prefix: Callable[[Model, str], PrefixSet]
+    tools: dict[str, Tool]
+    kinds: tuple[SubagentType, ...]
+    library: SkillFiles
+    notes: tuple[str, ...]
+
+
+def make_offer(
+    run_context: RunContext, additions: Additions, state: State, mcp: McpToolset, branch: str, nonce: str
+) -> Offer:
+    """Choose tools, subagent types and skills for the session, and connect the servers' tools with them."""
+    mcp.host.tunnel = additions.mcp_tunnel
+    library, listed = _skills(run_context)
+    before = [spec.name for spec in state.prefix.tools] if state.prefix else []
+    asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
+    wakes = additions.asks_user and run_context.settings.tools.schedules
+    wakes = SCHEDULE_TOOLS[0].spec.name in before if state.prefix else wakes
+    chosen = ((SKILL, bool(listed)), (ASK_USER, asks), *((tool, wakes) for tool in SCHEDULE_TOOLS))
+    without = {tool.spec.name for tool, offered in chosen if not offered}
+    kinds, tools, unread = _kinds_and_tools(run_context, additions, without)
+    registry = tools_by_name(tools)
+    mcp.attach(registry, nonce, state.prefix, state.seq)
+    prefix, told = _prefix(run_context, branch, state, tools, mcp, listed)
+    return Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
+
+
+def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
+    """Return the skills and custom commands on disk, and the catalogue for the model; '' for none."""
+    library = SkillFiles(
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.trusted.cover,
+        run_context.options.plugin_dirs,
+    )
+    return library, catalogue(library.all())
+
+
+def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
+    """Return the built-in tools named in `chosen`, in their usual order; all for None.
+
+    Raises `UsageError` for an unknown name.
+    """
+    tools = [*builtin_tools(), agent_tool(tuple(kinds)), *goal_tools(), SKILL, *SCHEDULE_TOOLS]
+    if chosen is None:
+        return tools
+    names = [tool.spec.name for tool in tools]
+    if unknown := [name for name in chosen if name not in names]:
+        raise UsageError(f"there is no built-in tool {unknown[0]!r}; there are {', '.join(names)}")
+    return [tool for tool in tools if tool.spec.name in chosen]
+
+
+def _chosen_tools(
+    kinds: Sequence[SubagentType], flag: str | None, named: Sequence[str] | None
+) -> tuple[Sequence[str] | None, str]:
+    """Return the names of the built-in tools to offer, None for all, and a note on names that `--tools` has wrong.
+
+    `flag`: the value of `--tools`. `named`: what a program names in its place.
+    """
+    if named is not None or flag is None or flag.strip() == "default":
+        return named, ""
+    wanted = [name.strip() for name in flag.split(",") if name.strip()]
+    spelled = {name: tool.spec.name for tool in _builtin(kinds, None) for name in (*tool.aliases, tool.spec.name)}
+    missing = ", ".join(name for name in wanted if name not in spelled)
+    note = f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}" if missing else ""
+    return [spelled[name] for name in wanted if name in spelled], note
+
+
+def _kinds_and_tools(
+    run_context: RunContext, additions: Additions, without: Collection[str]
+) -> tuple[tuple[SubagentType, ...], tuple[Tool, ...], tuple[str, ...]]:
+    """Return the subagent types, all tools of the session, and notes on what was ignored of files and of `--tools`.
+
+    Where there is an editor, the tools work in it. `without`: built-in tools that only a program can ask for.
+    """
+    kinds, unread = _kinds(run_context, additions.tools)
+    chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
+    offered = [tool for tool in _builtin(kinds, chosen) if chosen is not None or tool.spec.name not in without]
+    tools = (*offered, *additions.tools)
+    tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
+    return kinds, tools, (*unread, missing)
+
+
+def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
+    """Return the subagent types, and notes on parts of their files that were ignored."""
+    return load_subagent_types(
+        builtin_kinds(),
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        trusted=run_context.trusted.cover,
+        own=run_context.uses("user"),
+        given=run_context.options.agents,
+        known_tools=(*builtin_tools(), *goal_tools(), SKILL, *more),
+    )
+
+
+def _prefix(
+    run_context: RunContext, branch: str, state: State, tools: Sequence[Tool], mcp: McpToolset, skills: str
+) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
+    """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
+    context, sources, notes = _static_context(run_context, branch, state, skills)
+    system = compose_system(
+        replaced=run_context.options.system_prompt, appended=run_context.options.append_system_prompt
+    )
+
+    def prefix(model: Model, reason: str) -> PrefixSet:
+        names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
+        told = offer_tools((*tools, *mcp.offered), usable_tokens, mcp.policy, search=bool(mcp.servers))
+        around = (*context, mcp.instructions) if mcp.instructions else context
+        return PrefixSet(reason, *names, system, told.listed, around, sources, told.deferred)
+
+    return prefix, notes
+
+
+def _static_context(
+    run_context: RunContext, branch: str, state: State, skills: str
+) -> tuple[tuple[str, ...], Any, Iterable[str]]:
+    """Return environment, instruction files and skills: read once, at the start of a session, then frozen."""
+    if state.prefix is not None:
+        return state.prefix.context, state.prefix.sources, ()
+    texts, sources, notes = load_instructions(
+        run_context.cwd,
+        run_context.home,
+        run_context.environ,
+        run_context.settings,
+        run_context.trusted.cover,
+        own=run_context.uses("user"),
+    )
+    around = describe_environment(
+        cwd=run_context.cwd,
+        day=time.strftime("%Y-%m-%d"),
+        roots=run_context.roots,
+        branch=branch,
+    )
+    return (around, *texts, *((skills,) if skills else ())), sources, notes
