@@ -16,6 +16,7 @@ from longrein.context.clearing.line_value import LineReason, SizeEstimate, Value
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
 from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates
+from longrein.context.clearing.timing import expected_recalls
 from longrein.context.clearing.timing import plan_clearing as rent
 from longrein.context.clearing.timing import plan_shrinking as press
 from longrein.context.clearing.weights import TABLES
@@ -30,6 +31,7 @@ from longrein.context.state.token_estimate import (
 )
 from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
+EXCHANGE = "exchange"  # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
 OLD_THINKING = "old thinking"  # In `Budget.clears`: only thinking from before the user's last message
 REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
@@ -76,6 +78,12 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
         if found is None or found.gain_tokens >= excess:
             break
     return found
+
+
+def debug_losses(state, budget, goal_tokens):
+    memo, policy = update_memory(state), policy_for(state, budget)
+    plan = press(memo.worth, policy, float(state.view_tokens - goal_tokens), 0.0)
+    return policy.recall_price(), expected_recalls(memo.worth, policy, plan), expected_recalls(memo.worth, policy, None), plan.gain if plan else 0
 
 
 def _skill_results(state: State) -> frozenset[str]:
@@ -138,8 +146,9 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
         _values[0],
         rates_of(budget),
         measure=SizeEstimate(chars, chars, chars, around, around),
-        clearable=ClearableKinds(kinds, "thinking" in budget.clears),
+        clearable=ClearableKinds(kinds, EXCHANGE in budget.clears, "thinking" in budget.clears),
         nonce=state.nonce,
+        context_tokens=float(state.view_tokens),
     )
 
 
