@@ -24,6 +24,8 @@ class Played:
     workspace: Workspace
     served: ServedSession
     base_url: str
+    folder: str
+    """Folder for files that a policy keeps."""
 
     @property
     def engine_options(self) -> dict[str, Any]:
@@ -44,11 +46,11 @@ class Played:
         return self.workspace.run(name, json.loads(arguments) if isinstance(arguments, str) else arguments)
 
 
-def begin(setting: Setting, provider: RaceProvider) -> Played:
+def begin(setting: Setting, provider: RaceProvider, folder: str) -> Played:
     """Write the script of a setting and put it before the provider."""
     script = write_script(setting)
     workspace = Workspace(script)
     served = ServedSession(ScriptedModel(script, workspace), setting.window)
     provider.sessions[SESSION] = served
     users = tuple(turn.user for turn in script.turns)
-    return Played(setting, users, workspace, served, f"{provider.url}/{SESSION}/v1")
+    return Played(setting, users, workspace, served, f"{provider.url}/{SESSION}/v1", folder)

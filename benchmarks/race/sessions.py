@@ -108,7 +108,8 @@ class _Writer:
         self.setting = setting
         self.rng = random.Random(f"{setting.seed} {setting.needs}")
         count = max(6, round(setting.requests * READ_SHARE))
-        self.files = choose_files(self.rng, count, round(setting.overflow * setting.window * BYTES_PER_TOKEN))
+        window_bytes = round(setting.window * BYTES_PER_TOKEN)
+        self.files = choose_files(self.rng, count, round(setting.overflow * window_bytes), window_bytes // 6)
         self.unread = list(self.files)
         self.read: list[str] = []
         counts: dict[str, int] = {}
@@ -180,7 +181,7 @@ class _Writer:
         told = self.rng.random() < 0.5
         if not told:
             self._step((), "I read the plan first.", Call("read_file", PLAN))
-        for _ in range(survey):
+        while len(self.read) < survey:
             self._read_next()
         for n, (path, line) in enumerate(places):
             if len(self.steps) >= self.setting.requests:
@@ -206,7 +207,7 @@ class _Writer:
         return bool(self.unread) and (len(self.read) < 4 or draw < READ_SHARE * 1.05)
 
     def _read_next(self) -> None:
-        several = 1 if self.rng.random() < 0.75 else min(self.rng.choice((2, 3)), len(self.unread))
+        several = min(1 if self.rng.random() < 0.75 else self.rng.choice((2, 3)), len(self.unread))
         paths = [self.unread.pop(0) for _ in range(several)]
         paths = [path for path in paths if len(self.usable[path]) >= 8] or paths[:1]
         self.read += [path for path in paths if len(self.usable[path]) >= 8]

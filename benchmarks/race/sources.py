@@ -39,14 +39,14 @@ def source_files() -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def choose_files(rng: random.Random, count: int, bytes_total: int) -> dict[str, list[str]]:
-    """Choose `count` files of about `bytes_total` together; return path -> lines. Sizes spread by a factor of four."""
+def choose_files(rng: random.Random, count: int, bytes_total: int, bytes_max: int) -> dict[str, list[str]]:
+    """Choose `count` files of about `bytes_total` together; return path -> lines. None is much larger than `bytes_max`."""
     pool = list(source_files())
     rng.shuffle(pool)
     mean = bytes_total / count
     chosen: dict[str, list[str]] = {}
     for _ in range(count):
-        goal = min(max(mean * rng.lognormvariate(-0.2, 0.65), BYTES_MIN), BYTES_MAX * 0.9)
+        goal = min(max(mean * rng.lognormvariate(-0.2, 0.65), BYTES_MIN), bytes_max)
         at = min(range(min(len(pool), 400)), key=lambda n: abs(pool[n][1] - goal))
         path, _ = pool.pop(at)
         chosen[path] = (_home() / path).read_text(encoding="utf-8", errors="replace").splitlines()

@@ -127,7 +127,7 @@ def compacted(messages: Sequence[bytes], summary: str, number: int, usage: Usage
 def too_long(limit: int, prompt: int) -> dict[str, Any]:
     """Write the error that OpenAI sends for a prompt beyond the window."""
     text = (
-        f"This model's maximum context length is {limit} tokens. However, your messages resulted in {prompt} tokens. "
+        f"Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in {prompt} tokens. "
         "Please reduce the length of the messages."
     )
     error = {"message": text, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}
