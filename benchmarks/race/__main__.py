@@ -1,0 +1,82 @@
+"""Race of context policies: `python -m benchmarks.race`, or `make race`. See `--help`."""
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.race.contest import DEVELOPING, HELD_BACK, LOOPS, Run, jobs, run_all, settings
+from benchmarks.race.report import KEEP_ALL, race_table, split_table, trace
+from benchmarks.race.sessions import NEEDS
+
+
+
+def main(words: list[str]) -> int:
+    """Run the race and print its tables; 1 when a run failed."""
+    options = _options(words)
+    missing = [loop for loop in options.loops if not _is_installed(loop)]
+    if missing:
+        print(f"race: {', '.join(missing)} not installed: run `make library` first", file=sys.stderr)
+        return 2
+    sessions = settings(DEVELOPING if options.dev else HELD_BACK, options.rounds)
+    if options.quick:
+        sessions = [one for one in sessions if one.window == 32_000][:3]
+    chosen = [
+        one
+        for one in sessions
+        if one.needs in options.needs
+        and (not options.window or one.window in options.window)
+        and (not options.seed or one.seed in options.seed)
+    ]
+    todo = jobs(chosen, options.loops, (KEEP_ALL, *options.policy) if options.policy else ())
+    runs: list[Run] = []
+    begun = time.monotonic()
+    for run in run_all(todo, options.processes):
+        runs.append(run)
+        print(f"\r{len(runs)} of {len(todo)} runs, {time.monotonic() - begun:.0f} s", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    order = {job: n for n, job in enumerate(todo)}
+    runs.sort(key=lambda run: (options.loops.index(run.loop), order[run.loop, run.policy, run.setting]))
+    print(race_table(runs))
+    print("\n" + split_table(runs, "window:", lambda run: run.setting.window // 1000))
+    print("\n" + split_table(runs, "prices:", lambda run: run.setting.price))
+    print(f"\n{len(chosen)} sessions, CPU {sum(run.cpu_s for run in runs):.0f} s")
+    if options.trace:
+        print("\n\n".join(map(trace, runs)))
+    if options.out:
+        options.out.write_text(json.dumps([asdict(run) for run in runs]), encoding="utf-8")
+    for run in runs:
+        if run.error:
+            print(f"failed: {run.loop}, {run.policy}, {run.setting.name}: {run.error}")
+    return 1 if any(run.error for run in runs) else 0
+
+
+def _options(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.race", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="three short sessions in a small window")
+    parser.add_argument("--dev", action="store_true", help="sessions to develop on; the table is of others")
+    parser.add_argument("--rounds", type=int, default=1, help="sessions for each kind of needs and window")
+    parser.add_argument("--loops", nargs="+", default=list(LOOPS), choices=LOOPS)
+    parser.add_argument("--policy", nargs="+", default=[], help="only these, beside keeping all")
+    parser.add_argument("--needs", nargs="+", default=list(NEEDS), choices=NEEDS)
+    parser.add_argument("--window", nargs="+", type=int, help="tokens")
+    parser.add_argument("--seed", nargs="+", type=int)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--trace", action="store_true", help="print each request: its tokens and what broke the cache")
+    parser.add_argument("--out", type=Path, help="also write all requests to this JSON file")
+    return parser.parse_args(words)
+
+
+def _is_installed(loop: str) -> bool:
+    try:
+        importlib.import_module(f"benchmarks.race.loops.{loop}")
+    except ImportError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
