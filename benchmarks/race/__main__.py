@@ -1,29 +1,22 @@
 """Race of context policies: `python -m benchmarks.race`, or `make race`. See `--help`."""
 
 import argparse
-import importlib
 import json
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.race.contest import DEVELOPING, HELD_BACK, LOOPS, Run, jobs, run_all, settings
+from benchmarks.race.contest import DEVELOPING, HELD_BACK, LOOPS, Run, jobs, quick_settings, run_all, settings
 from benchmarks.race.report import KEEP_ALL, race_table, split_table, trace
 from benchmarks.race.sessions import NEEDS
-
 
 
 def main(words: list[str]) -> int:
     """Run the race and print its tables; 1 when a run failed."""
     options = _options(words)
-    missing = [loop for loop in options.loops if not _is_installed(loop)]
-    if missing:
-        print(f"race: {', '.join(missing)} not installed: run `make library` first", file=sys.stderr)
-        return 2
-    sessions = settings(DEVELOPING if options.dev else HELD_BACK, options.rounds)
-    if options.quick:
-        sessions = [one for one in sessions if one.window == 32_000][:3]
+    first_seed = DEVELOPING if options.dev else HELD_BACK
+    sessions = quick_settings(first_seed) if options.quick else settings(first_seed, options.rounds)
     chosen = [
         one
         for one in sessions
@@ -36,7 +29,9 @@ def main(words: list[str]) -> int:
     begun = time.monotonic()
     for run in run_all(todo, options.processes):
         runs.append(run)
-        print(f"\r{len(runs)} of {len(todo)} runs, {time.monotonic() - begun:.0f} s", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r{len(runs)} of {len(todo)} runs, {time.monotonic() - begun:.0f} s", end="", file=sys.stderr, flush=True
+        )
     print(file=sys.stderr)
     order = {job: n for n, job in enumerate(todo)}
     runs.sort(key=lambda run: (options.loops.index(run.loop), order[run.loop, run.policy, run.setting]))
@@ -56,7 +51,9 @@ def main(words: list[str]) -> int:
 
 def _options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.race", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="three short sessions in a small window")
+    parser.add_argument(
+        "--quick", action="store_true", help="three short sessions in a small window: what the tests run"
+    )
     parser.add_argument("--dev", action="store_true", help="sessions to develop on; the table is of others")
     parser.add_argument("--rounds", type=int, default=1, help="sessions for each kind of needs and window")
     parser.add_argument("--loops", nargs="+", default=list(LOOPS), choices=LOOPS)
@@ -68,14 +65,6 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print each request: its tokens and what broke the cache")
     parser.add_argument("--out", type=Path, help="also write all requests to this JSON file")
     return parser.parse_args(words)
-
-
-def _is_installed(loop: str) -> bool:
-    try:
-        importlib.import_module(f"benchmarks.race.loops.{loop}")
-    except ImportError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

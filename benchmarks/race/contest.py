@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import logging
 import multiprocessing
 import tempfile
 import time
@@ -60,12 +61,20 @@ def settings(first_seed: int, rounds: int) -> list[Setting]:
                         window=window,
                         requests=REQUESTS[(2 * at + n + 2 * w) % (5 if window < 100_000 else 3)],
                         overflow=OVERFLOWS[(turn + at) % (4 if window < 100_000 else 3)],
-                        shape=SHAPES[turn % 3],
-                        repair=("range", "whole")[(at + w) % 2],
+                        shape=SHAPES[(n + 2 * w + at) % 3],
+                        repair=("range", "whole")[(n + w // 2 + at) % 2],
                         price=prices[(at + n + 2 * w) % 4],
                     )
                 )
     return made
+
+
+def quick_settings(first_seed: int) -> list[Setting]:
+    """Return one short session for each kind of needs, in a small window."""
+    return [
+        Setting(first_seed + n, needs, 16_000, 30, 2.0, SHAPES[n % 3], ("range", "whole")[n % 2], list(TABLES)[n])
+        for n, needs in enumerate(NEEDS)
+    ]
 
 
 Job = tuple[str, str, Setting]
@@ -94,6 +103,7 @@ def run_all(todo: Sequence[Job], processes: int) -> Iterator[Run]:
 def run_one(job: Job) -> Run:
     """Run one job in an event loop of its own."""
     warnings.simplefilter("ignore")
+    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # refusals are counted, not logged
     return asyncio.run(_run(*job))
 
 

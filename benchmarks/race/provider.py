@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-
 from benchmarks.race.model import Answer, Block, ScriptedModel
 from benchmarks.race.tokens import MESSAGE_OVERHEAD, count_tokens
 from benchmarks.race.wires import (
@@ -22,6 +21,7 @@ from benchmarks.race.wires import (
     responses_reply,
     too_long,
 )
+
 from longrein.testing.loopback.http import Connection
 
 MAX_OUTPUT = 4_096

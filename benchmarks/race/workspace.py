@@ -102,7 +102,13 @@ class Workspace:
             lines = self.files.get(path) or [""]
             at = rng.randrange(len(lines))
             shown = "\n".join(f"    {line}" for line in lines[max(0, at - 4) : at + 1])
-            out += ["", f"____ test_{name} ____", shown, f"E   AssertionError: {rng.randrange(16**8):08x}", f"{path}:{at}"]
+            out += [
+                "",
+                f"____ test_{name} ____",
+                shown,
+                f"E   AssertionError: {rng.randrange(16**8):08x}",
+                f"{path}:{at}",
+            ]
         return "\n".join([*out, "", f"{count} passed in {rng.random() * 3:.2f}s"])
 
 

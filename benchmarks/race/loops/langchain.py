@@ -5,6 +5,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from benchmarks.race.loops.client import MODEL, new_client
+from benchmarks.race.played import SESSION, Played
+from benchmarks.race.workspace import REQUIRED, SCHEMAS, SYSTEM
 from deepagents.backends import FilesystemBackend
 from deepagents.middleware.summarization import create_summarization_middleware
 from langchain.agents import create_agent
@@ -19,9 +22,6 @@ from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from benchmarks.race.loops.client import MODEL, new_client
-from benchmarks.race.played import SESSION, Played
-from benchmarks.race.workspace import REQUIRED, SCHEMAS, SYSTEM
 from longrein.integrations.langchain import ContextMiddleware
 
 RECURSION_LIMIT = 5_000

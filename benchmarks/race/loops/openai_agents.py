@@ -16,10 +16,10 @@ from agents import (
     Runner,
     SQLiteSession,
 )
-
 from benchmarks.race.loops.client import MODEL, new_client
 from benchmarks.race.played import SESSION, Played
 from benchmarks.race.workspace import REQUIRED, SCHEMAS, SYSTEM
+
 from longrein.integrations import did_not_fit
 from longrein.integrations.openai_agents import EngineHooks, engine, input_filter, recall_tool
 
@@ -62,7 +62,9 @@ async def play(policy: str, played: Played) -> None:
             filtered = _RememberingFilter(mine)
             model.prepare = filtered.again
         # `store=False`: the provider of the race keeps no conversations
-        agent = Agent("engineer", instructions=SYSTEM, model=model, tools=tools, model_settings=ModelSettings(store=False))
+        agent = Agent(
+            "engineer", instructions=SYSTEM, model=model, tools=tools, model_settings=ModelSettings(store=False)
+        )
         config = RunConfig(call_model_input_filter=filtered, tracing_disabled=True)
         for user in played.users:
             await Runner.run(agent, user, session=session, max_turns=MAX_TURNS, hooks=hooks, run_config=config)

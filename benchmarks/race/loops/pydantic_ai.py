@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from benchmarks.race.loops.client import MODEL, new_client
+from benchmarks.race.played import Played
+from benchmarks.race.workspace import REQUIRED, SCHEMAS, SYSTEM
 from pydantic_ai import Agent, RetryModelRequest, RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability, ProcessHistory
 from pydantic_ai.exceptions import ModelContextWindowExceededError
@@ -12,9 +15,6 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-from benchmarks.race.loops.client import MODEL, new_client
-from benchmarks.race.played import Played
-from benchmarks.race.workspace import REQUIRED, SCHEMAS, SYSTEM
 from longrein.integrations.pydantic_ai import EngineCapability, engine
 
 Chat = list[ModelMessage]

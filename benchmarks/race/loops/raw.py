@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 import openai
-
-import longrein
 from benchmarks.race.loops.client import MODEL, new_client
 from benchmarks.race.played import Played
 from benchmarks.race.workspace import SYSTEM, tool_schemas
+
+import longrein
 from longrein.integrations import did_not_fit
 
 Chat = list[dict[str, Any]]
@@ -81,12 +81,17 @@ class Summary(BatchClearing):
 class Longrein(KeepAll):
     """longrein's engine, as docs/library.md shows it."""
 
-    def __init__(self, played: Played, *, recall: bool = True, **options: Any) -> None:
+    def __init__(self, played: Played, *, recall: bool = True, summaries: bool = False, **options: Any) -> None:
         super().__init__(played)
-        self.engine = longrein.engine(**played.engine_options, **options)
+        summarise = self._summarise if summaries else None
+        self.engine = longrein.engine(**played.engine_options, summarise=summarise, **options)
         self.tools = (self.engine.recall_tool("openai-chat"),) if recall else ()
 
-    async def view(self, chat: Chat, _ask: Callable[[Chat], Awaitable[str]]) -> Chat:
+    async def _summarise(self, chat: Chat) -> str:
+        return await self._ask(chat)
+
+    async def view(self, chat: Chat, ask: Callable[[Chat], Awaitable[str]]) -> Chat:
+        self._ask = ask
         return await self.engine.aprepare(chat, [*tool_schemas("openai-chat"), *self.tools])
 
     def observe(self, usage: Any) -> None:
@@ -158,5 +163,6 @@ POLICIES: dict[str, Callable[[Played], Awaitable[None]]] = {
     "summary at 85 %": partial(play, Summary),
     "longrein": partial(play, Longrein),
     "longrein, no Recall": partial(play, partial(Longrein, recall=False)),
+    "longrein, summaries": partial(play, partial(Longrein, summaries=True)),
     "longrein, clears all kinds": partial(play, partial(Longrein, clears=("result", "call", "text"))),
 }
