@@ -1,14 +1,13 @@
 """Race of context policies: `python -m benchmarks.race`, or `make race`. See `--help`."""
 
 import argparse
-import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 from benchmarks.race.contest import DEVELOPING, HELD_BACK, LOOPS, Run, jobs, quick_settings, run_all, settings
-from benchmarks.race.report import KEEP_ALL, race_table, split_table, trace
+from benchmarks.race.report import KEEP_ALL, finished, race_table, split_table, trace
 from benchmarks.race.sessions import NEEDS
 
 
@@ -24,6 +23,8 @@ def main(words: list[str]) -> int:
         and (not options.window or one.window in options.window)
         and (not options.seed or one.seed in options.seed)
     ]
+    if options.tables:
+        return _print_tables([msgspec.json.decode(line, type=Run) for line in options.tables.open("rb")], options)
     todo = jobs(chosen, options.loops, (KEEP_ALL, *options.policy) if options.policy else ())
     runs: list[Run] = []
     begun = time.monotonic()
@@ -35,14 +36,17 @@ def main(words: list[str]) -> int:
     print(file=sys.stderr)
     order = {job: n for n, job in enumerate(todo)}
     runs.sort(key=lambda run: (options.loops.index(run.loop), order[run.loop, run.policy, run.setting]))
+    return _print_tables(runs, options)
+
+
+def _print_tables(runs: list[Run], options: argparse.Namespace) -> int:
+    runs = finished(runs)
     print(race_table(runs))
     print("\n" + split_table(runs, "window:", lambda run: run.setting.window // 1000))
     print("\n" + split_table(runs, "prices:", lambda run: run.setting.price))
-    print(f"\n{len(chosen)} sessions, CPU {sum(run.cpu_s for run in runs):.0f} s")
+    print(f"\n{len({run.setting for run in runs})} sessions, CPU {sum(run.cpu_s for run in runs):.0f} s")
     if options.trace:
         print("\n\n".join(map(trace, runs)))
-    if options.out:
-        options.out.write_text(json.dumps([asdict(run) for run in runs]), encoding="utf-8")
     for run in runs:
         if run.error:
             print(f"failed: {run.loop}, {run.policy}, {run.setting.name}: {run.error}")
@@ -63,7 +67,8 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", nargs="+", type=int)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--trace", action="store_true", help="print each request: its tokens and what broke the cache")
-    parser.add_argument("--out", type=Path, help="also write all requests to this JSON file")
+    parser.add_argument("--out", type=Path, help="append each run with its requests to this JSON Lines file")
+    parser.add_argument("--tables", type=Path, help="only print the tables of runs that `--out` wrote")
     return parser.parse_args(words)
 
 

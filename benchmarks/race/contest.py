@@ -20,6 +20,8 @@ LOOPS = ("raw", "langchain", "pydantic_ai", "openai_agents")
 WINDOWS = (32_000, 64_000, 128_000, 200_000)
 REQUESTS = (60, 100, 150, 220, 300)
 OVERFLOWS = (0.6, 1.5, 2.5, 4.0)
+REQUESTS_LARGE, OVERFLOWS_LARGE = (60, 80, 120), (0.6, 1.5, 2.5)
+"""The same in the two largest windows, whose requests cost the most time."""
 HELD_BACK, DEVELOPING = 70_000, 1_000
 """First seed of the sessions of the table, and of those that policies may be developed on."""
 
@@ -53,14 +55,14 @@ def settings(first_seed: int, rounds: int) -> list[Setting]:
     for at in range(rounds):
         for n, needs in enumerate(NEEDS):
             for w, window in enumerate(WINDOWS):
-                turn = at + n + w
+                lengths, overflows = (REQUESTS_LARGE, OVERFLOWS_LARGE) if window > 100_000 else (REQUESTS, OVERFLOWS)
                 made.append(
                     Setting(
                         seed=first_seed + len(made),
                         needs=needs,
                         window=window,
-                        requests=REQUESTS[(2 * at + n + 2 * w) % (5 if window < 100_000 else 3)],
-                        overflow=OVERFLOWS[(turn + at) % (4 if window < 100_000 else 3)],
+                        requests=lengths[(2 * at + n + 2 * w) % len(lengths)],
+                        overflow=overflows[(2 * at + n + w) % len(overflows)],
                         shape=SHAPES[(n + 2 * w + at) % 3],
                         repair=("range", "whole")[(n + w // 2 + at) % 2],
                         price=prices[(at + n + 2 * w) % 4],
@@ -84,7 +86,7 @@ def jobs(sessions: Sequence[Setting], loops: Iterable[str], policies: Sequence[s
     """Return every session under every policy of the loops."""
     return [
         (loop, policy, setting)
-        for setting in sorted(sessions, key=lambda one: -one.window * one.requests)  # the long ones first
+        for setting in sorted(sessions, key=lambda one: one.window * one.requests)
         for loop in loops
         for policy in importlib.import_module(f"benchmarks.race.loops.{loop}").POLICIES
         if not policies or policy in policies

@@ -8,6 +8,16 @@ from benchmarks.race.sessions import NEEDS
 KEEP_ALL = "keep all"
 
 
+def finished(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs of the sessions that all policies of a loop have played."""
+    arms: dict[str, set[str]] = {}
+    played: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        arms.setdefault(run.loop, set()).add(run.policy)
+        played.setdefault((run.loop, run.setting.name), set()).add(run.policy)
+    return [run for run in runs if played[run.loop, run.setting.name] == arms[run.loop]]
+
+
 def race_table(runs: Sequence[Run]) -> str:
     """Return the table by loop, policy and kind of needs. Costs are relative to keeping all in the same loop."""
     base = _keep_all(runs)

@@ -174,7 +174,7 @@ class _Writer:
         places = [(path := self.rng.choice(order), self.rng.choice(self.usable[path])) for _ in range(items)]
         names = [self._name_in(self._block_at(*place)) for place in places]
         plan = [
-            f"- [ ] {n + 1}. {path}, near line {line + 1}: let `{name}` say what to do ({self.rng.randrange(16**6):06x})"
+            f"- [ ] {n + 1}. {path}, near line {line + 1}: let `{name}` say what to do (#{self.rng.randrange(10**6)})"
             for n, ((path, line), name) in enumerate(zip(places, names, strict=True))
         ]
         self.files[PLAN] = ["# Work", "", *plan]

@@ -40,7 +40,7 @@ def source_files() -> tuple[tuple[str, int], ...]:
 
 
 def choose_files(rng: random.Random, count: int, bytes_total: int, bytes_max: int) -> dict[str, list[str]]:
-    """Choose `count` files of about `bytes_total` together; return path -> lines. None is much larger than `bytes_max`."""
+    """Choose `count` files of about `bytes_total` together, none much larger than `bytes_max`; return path -> lines."""
     pool = list(source_files())
     rng.shuffle(pool)
     mean = bytes_total / count

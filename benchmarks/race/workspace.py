@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.race.sessions import Script
 
 SYSTEM = (
-    "You are a careful engineer. You work on Python packages with the tools you have. Read before you edit; an edit needs "
-    "the exact old text. Do one thing at a time and say briefly what you do."
+    "You are a careful engineer. You work on Python packages with the tools you have. Read before you edit; an edit "
+    "needs the exact old text. Do one thing at a time and say briefly what you do."
 )
 SCHEMAS: tuple[tuple[str, str, dict[str, str]], ...] = (
     (
