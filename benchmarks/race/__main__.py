@@ -40,17 +40,18 @@ def main(words: list[str]) -> int:
 
 
 def _print_tables(runs: list[Run], options: argparse.Namespace) -> int:
-    runs = finished(runs)
+    for run in runs:
+        if run.error:
+            print(f"failed: {run.loop}, {run.policy}, {run.setting.name}: {run.error}")
+    failed = any(run.error for run in runs)
+    runs = finished([run for run in runs if not run.error])
     print(race_table(runs))
     print("\n" + split_table(runs, "window:", lambda run: run.setting.window // 1000))
     print("\n" + split_table(runs, "prices:", lambda run: run.setting.price))
     print(f"\n{len({run.setting for run in runs})} sessions, CPU {sum(run.cpu_s for run in runs):.0f} s")
     if options.trace:
         print("\n\n".join(map(trace, runs)))
-    for run in runs:
-        if run.error:
-            print(f"failed: {run.loop}, {run.policy}, {run.setting.name}: {run.error}")
-    return 1 if any(run.error for run in runs) else 0
+    return 1 if failed else 0
 
 
 def _options(words: list[str]) -> argparse.Namespace:

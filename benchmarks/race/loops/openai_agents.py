@@ -33,18 +33,18 @@ class RefusableModel(OpenAIResponsesModel):
     played: Played
     prepare: Callable[[openai.BadRequestError], Awaitable[Any]] | None = None
 
-    async def get_response(self, instructions: Any, items: Any, *args: Any, **options: Any) -> Any:
+    async def get_response(self, **options: Any) -> Any:
         """Make a request."""
         for attempt in range(3):
             try:
-                return await super().get_response(instructions, items, *args, **options)
+                return await super().get_response(**options)
             except openai.BadRequestError as error:
                 shorter = await self.prepare(error) if self.prepare and not attempt else None
                 if shorter is None:
                     self.played.served.cut_next = True
                 else:
-                    items = shorter
-        return await super().get_response(instructions, items, *args, **options)
+                    options["input"] = shorter
+        return await super().get_response(**options)
 
 
 async def play(policy: str, played: Played) -> None:
