@@ -30,6 +30,9 @@ def main(words: list[str]) -> int:
     begun = time.monotonic()
     for run in run_all(todo, options.processes):
         runs.append(run)
+        if options.out:
+            with options.out.open("ab") as file:
+                file.write(msgspec.json.encode(run) + b"\n")
         print(
             f"\r{len(runs)} of {len(todo)} runs, {time.monotonic() - begun:.0f} s", end="", file=sys.stderr, flush=True
         )
