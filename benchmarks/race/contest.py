@@ -39,9 +39,9 @@ class Run:
     error: str = ""
 
     def cost(self, table: str = "") -> float:
-        """Return the cost in uncached input tokens, by the session's own prices or another table."""
+        """Return the cost in uncached input tokens, by the session's own prices or another table. Refusals are free."""
         prices = TABLES[table or self.setting.price]
-        return sum(prices.cost(one.prompt, one.cached, one.output) for one in self.requests)
+        return sum(prices.cost(one.prompt, one.cached, one.output) for one in self.requests if one.kind != "refused")
 
     def count(self, kind: str) -> int:
         """Return the number of requests of a kind."""

@@ -6,8 +6,9 @@ pytest.importorskip("deepagents", reason="needs `make library`")
 pytest.importorskip("pydantic_ai", reason="needs `make library`")
 pytest.importorskip("agents", reason="needs `make library`")
 
-from benchmarks.race.contest import DEVELOPING, HELD_BACK, LOOPS, jobs, quick_settings, run_one, settings
-from benchmarks.race.model import Block, ScriptedModel
+from benchmarks.race.contest import DEVELOPING, HELD_BACK, LOOPS, Run, jobs, quick_settings, run_one, settings
+from benchmarks.race.model import Block, ScriptedModel, Tally
+from benchmarks.race.provider import Request
 from benchmarks.race.report import race_table, trace
 from benchmarks.race.sessions import NEEDS, Setting, flatten, write_script
 from benchmarks.race.tokens import count_tokens
@@ -67,6 +68,12 @@ def test_a_placeholder_with_a_handle_is_recalled_where_that_is_offered() -> None
     answer, _ = model.answer([asked, cleared], frozenset({"read_file", "Recall"}))
     assert answer.calls[0][0] == "Recall"
     assert answer.calls[0][1]["handle"] == "r12"
+
+
+def test_a_refused_request_costs_nothing() -> None:
+    asked = (Request("step", 100, 40, 10, 0), Request("refused", 900, 0, 0, 1))
+    run = Run("raw", "keep all", SMALL, asked, Tally(), 0.0)
+    assert run.cost() == 40 * 0.1 + 60 * 1.25 + 10 * 5
 
 
 @pytest.mark.parametrize("loop", LOOPS)
