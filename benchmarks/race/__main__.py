@@ -37,8 +37,6 @@ def main(words: list[str]) -> int:
             f"\r{len(runs)} of {len(todo)} runs, {time.monotonic() - begun:.0f} s", end="", file=sys.stderr, flush=True
         )
     print(file=sys.stderr)
-    order = {job: n for n, job in enumerate(todo)}
-    runs.sort(key=lambda run: (options.loops.index(run.loop), order[run.loop, run.policy, run.setting]))
     return _print_tables(runs, options)
 
 
@@ -47,8 +45,11 @@ def _print_tables(runs: list[Run], options: argparse.Namespace) -> int:
         if run.error:
             print(f"failed: {run.loop}, {run.policy}, {run.setting.name}: {run.error}")
     failed = any(run.error for run in runs)
-    runs = finished([run for run in runs if not run.error])
+    arms = [(loop, policy) for loop, policy, _ in jobs([runs[0].setting], LOOPS)] if runs else []
+    runs = sorted(finished([run for run in runs if not run.error]), key=lambda run: arms.index((run.loop, run.policy)))
     print(race_table(runs))
+    print("\nCost, and needed lines that were not visible:\n")
+    print(split_table(runs, "needs:", lambda run: run.setting.needs))
     print("\n" + split_table(runs, "window:", lambda run: run.setting.window // 1000))
     print("\n" + split_table(runs, "prices:", lambda run: run.setting.price))
     print(f"\n{len({run.setting for run in runs})} sessions, CPU {sum(run.cpu_s for run in runs):.0f} s")

@@ -21,26 +21,21 @@ def finished(runs: Sequence[Run]) -> list[Run]:
 def race_table(runs: Sequence[Run]) -> str:
     """Return the table by loop, policy and kind of needs. Costs are relative to keeping all in the same loop."""
     base = _keep_all(runs)
-    lines = [
-        "| loop | policy | "
-        + " | ".join(f"{needs}: cost, not visible" for needs in NEEDS)
-        + " | all: cost | worst session | not visible | repairs | refused | cache hit |",
-        "|---|---|" + "---|" * (len(NEEDS) + 6),
-    ]
+    columns = ("cost", *NEEDS, "worst session", "lines not visible", "repairs", "refused", "cache hit")
+    lines = ["| loop | policy | " + " | ".join(columns) + " |", "|---|---|" + "---|" * len(columns)]
     for loop, policy in _arms(runs):
         mine = [run for run in runs if (run.loop, run.policy) == (loop, policy)]
         kinds = [[run for run in mine if run.setting.needs == needs] for needs in NEEDS]
-        cells = [f"{_cost(kind, base):.3f}, {_missed(kind):.1%}" if kind else "" for kind in kinds]
-        worst = max(run.cost() / base[run.loop, run.setting.name] for run in mine)
-        rest = (
-            f"{_cost(mine, base):.3f}",
-            f"{worst:.2f}",
-            f"{_missed(mine):.1%}",
+        cells = (
+            f"{_cost(mine, base):.2f}",
+            *(f"{_cost(kind, base):.2f}" if kind else "" for kind in kinds),
+            f"{max(run.cost() / base[run.loop, run.setting.name] for run in mine):.2f}",
+            f"{_missed(mine):.0%}",
             f"{sum(run.count('repair') for run in mine)}",
             f"{sum(run.count('refused') for run in mine)}",
             f"{_hit(mine):.3f}",
         )
-        lines.append("| " + " | ".join([loop, policy, *cells, *rest]) + " |")
+        lines.append("| " + " | ".join([loop, policy, *cells]) + " |")
     return "\n".join(lines)
 
 
