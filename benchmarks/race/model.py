@@ -128,7 +128,7 @@ class ScriptedModel:
             handle = _handle_of(need.path, blocks) if "Recall" in tools and self.tries == 1 else ""
             if handle:
                 self.tally.recalls += 1
-                paged = self.script.setting.shape != "json" and (part or self._is_long(need.path))  # JSON is one line
+                paged = part or self._is_long(need.path)
                 calls.append(("Recall", {"handle": handle, **({"lines": f"{first}-{last}"} if paged else {})}))
             else:
                 self.tally.rereads += 1

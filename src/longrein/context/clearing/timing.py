@@ -4,15 +4,11 @@ A change makes everything after it a cache write. So clearing waits until the co
 the cost of the break; until then the prefix stays the same bytes. While the cache is cold a break costs nothing.
 """
 
-import os
-from math import exp
-
 import msgspec
 
 from longrein.context.clearing.features import THINKING, USER, ItemRecord
-from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels, item_codes, line_codes
+from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.text_index import rows_of
 from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_folded, is_too_small, tokens_saved, trim
 
 IMAGE_IDLE = 8
@@ -54,7 +50,7 @@ class PolicySettings(msgspec.Struct, frozen=True):
     """Minimum tokens saved by shortening an item."""
     guard_results: int = 2
     """Number of newest results that are kept, with everything after them."""
-    young: int = int(os.environ.get("YOUNG","4"))
+    young: int = 4
     """Requests after its birth in which an item is not cleared to save money."""
     fold_idle: int = 3
     """Idle requests before a pair may go into a ledger."""
@@ -240,24 +236,3 @@ def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, l
 def view_tokens(memory: NeedsMemory) -> float:
     """Return the tokens of all shown texts."""
     return sum(record.tokens for record in memory.items)
-
-
-def expected_recalls(memory: NeedsMemory, policy: ClearingPolicy, plan: Plan | None) -> float:
-    """Return the number of recalls that the lines which leave are expected to cost; with None all lines leave."""
-    changed = range(first_guarded(memory, policy)) if plan is None else plan.after
-    chance = 0.0
-    for n in changed:
-        record = memory.items[n]
-        if record.cls == USER or record.form == "gone":
-            continue
-        index = memory.text_indexes.of(record)
-        kept = frozenset[int]() if plan is None else frozenset(plan.after[n].rows or ())
-        rows = [row for row in rows_of(record, index) if row not in kept and _leaves(memory, record, index.keys[row])]
-        base, odds = policy.values.lines.bind(item_codes(memory, record))
-        chance += sum(1 / (1 + exp(-base - odds[codes])) for _, codes in line_codes(memory, record, index, rows))
-    return policy.settings.line * chance
-
-
-def _leaves(memory: NeedsMemory, record: ItemRecord, key: str) -> bool:
-    """Return whether this is the line's only place, so that nothing shows it any more when it leaves."""
-    return bool(key) and memory.newest.get(key, record.n) == record.n and key in memory.visible
