@@ -71,8 +71,9 @@ def engine(  # noqa: PLR0913 - all options of a conversation
     seconds that the provider keeps a prompt cache. `clears`: kinds of content that may be cleared: `exchange` for
     whole old replies with their thinking, calls and results; `result`, `call`, `text` and `thinking` in place.
     `summarise`: function from a list of messages to a model's prose. `shape`: format of the messages of another
-    library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation to continue from `state_dir` after a restart. Raises `UsageError` for an invalid argument, `SessionBusy` when
-    another process has the session open, `StoreDamaged`, `StoreFull`.
+    library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation to continue from
+    `state_dir` after a restart. Raises `UsageError` for an invalid argument, `SessionBusy` when another process has
+    the session open, `StoreDamaged`, `StoreFull`.
     """
     known = _known(model) if model else None
     window = window or (known.window_tokens if known else 0)
