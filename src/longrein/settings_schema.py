@@ -224,7 +224,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
 
 class InstructionOptions(msgspec.Struct, frozen=True):
-    """Table `context`: instruction files."""
+    """Table `context`: instruction files and the clearing policy."""
 
     files: Annotated[tuple[str, ...], Setting("instruction files; the first that exists per folder", replaces=True)] = (
         "AGENTS.override.md",
@@ -236,6 +236,14 @@ class InstructionOptions(msgspec.Struct, frozen=True):
     git: Annotated[
         bool, Setting("a session that begins in a git repository tells the model its status and tracked files once")
     ] = True
+    weights: Annotated[
+        str,
+        Setting(
+            "file of `longrein fit`: weights of the clearing policy in place of the shipped ones. A relative path begins "
+            "in the folder of your settings",
+            "nothing",
+        ),
+    ] = ""
 
 
 class EnvironmentOptions(msgspec.Struct, frozen=True):

@@ -15,8 +15,7 @@ from longrein.context.clearing.features import ItemRecord, SourceItem
 from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
-from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates
-from longrein.context.clearing.timing import expected_recalls
+from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates, expected_recalls
 from longrein.context.clearing.timing import plan_clearing as rent
 from longrein.context.clearing.timing import plan_shrinking as press
 from longrein.context.clearing.weights import TABLES
@@ -83,7 +82,12 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
 def debug_losses(state, budget, goal_tokens):
     memo, policy = update_memory(state), policy_for(state, budget)
     plan = press(memo.worth, policy, float(state.view_tokens - goal_tokens), 0.0)
-    return policy.recall_price(), expected_recalls(memo.worth, policy, plan), expected_recalls(memo.worth, policy, None), plan.gain if plan else 0
+    return (
+        policy.recall_price(),
+        expected_recalls(memo.worth, policy, plan),
+        expected_recalls(memo.worth, policy, None),
+        plan.gain if plan else 0,
+    )
 
 
 def _skill_results(state: State) -> frozenset[str]:

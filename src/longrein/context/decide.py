@@ -12,6 +12,7 @@ Only these functions see window, price and time. Their decisions are appended, a
 """
 
 import os
+
 import msgspec
 
 from longrein.context.clear_items import clear, squeeze
@@ -25,14 +26,14 @@ from longrein.events import Cleared, Summarized, text_of
 
 PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
 WATERMARK_SHARE = 0.92  # Share of the usable window at which the view must shrink
-GOAL_SHARE = float(os.environ.get("GOAL","0.5"))  # Share of the usable window that a compaction aims at (law 6)
+GOAL_SHARE = float(os.environ.get("GOAL", "0.5"))  # Share of the usable window that a compaction aims at (law 6)
 FIXED_SHARE_MIN = 0.25  # Share of the usable window from which text that never leaves does not count for the goal
 TAIL_SHARE_MAX = 0.25  # Largest share that stays verbatim after the span of a summary
 CLEAR_FROM_TOKENS = 16_000  # Smaller views are not cleared to save money: there is next to nothing to save
 CLEAR_FROM_SHARE = 0.20  # Share of the usable window with the same meaning, for small windows
 ANSWER_SHARE_MIN = 0.10  # Smallest share of the window left for an answer
 LAST_RESORT_SHARE_MAX = 0.90  # Largest share of the view that may remain for the last resort to be worth it
-MILD_SHARE = float(os.environ.get("MILD","0.03"))
+MILD_SHARE = float(os.environ.get("MILD", "0.03"))
 """In mild clearing, content that may be needed keeps at least this share of its value; below that, a summary loses
 less."""
 PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short of memory
@@ -178,7 +179,15 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     goal = goal_tokens(state, budget)
     if os.environ.get("DBG"):
         from longrein.context.clear_items import debug_losses
-        print("DBG", budget.window_tokens, view, goal, [round(x,1) for x in debug_losses(state, budget, goal)], file=__import__("sys").stderr)
+
+        print(
+            "DBG",
+            budget.window_tokens,
+            view,
+            goal,
+            [round(x, 1) for x in debug_losses(state, budget, goal)],
+            file=__import__("sys").stderr,
+        )
     mild = squeeze(state, budget, goal, reason, MILD_SHARE)
     if mild is not None and view - mild.gain_tokens <= goal:
         return Clear(mild)

@@ -12,8 +12,8 @@ import msgspec
 from longrein.context.clearing.features import THINKING, USER, ItemRecord
 from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels, item_codes, line_codes
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.text_index import rows_of
 from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_folded, is_too_small, tokens_saved, trim
+from longrein.context.clearing.text_index import rows_of
 
 IMAGE_IDLE = 8
 """Idle requests after which an image counts as unneeded; the log does not tell whether an image is used."""
@@ -54,7 +54,7 @@ class PolicySettings(msgspec.Struct, frozen=True):
     """Minimum tokens saved by shortening an item."""
     guard_results: int = 2
     """Number of newest results that are kept, with everything after them."""
-    young: int = int(os.environ.get("YOUNG","4"))
+    young: int = int(os.environ.get("YOUNG", "4"))
     """Requests after its birth in which an item is not cleared to save money."""
     fold_idle: int = 3
     """Idle requests before a pair may go into a ledger."""
