@@ -239,8 +239,8 @@ class InstructionOptions(msgspec.Struct, frozen=True):
     weights: Annotated[
         str,
         Setting(
-            "file of `longrein fit`: weights of the clearing policy in place of the shipped ones. A relative path begins "
-            "in the folder of your settings",
+            "file of `longrein fit`: weights of the clearing policy in place of the shipped ones. A relative path "
+            "begins in the folder of your settings",
             "nothing",
         ),
     ] = ""

@@ -53,12 +53,12 @@ PRICES = {
 
 - anthropic: platform.claude.com/docs/en/build-with-claude/prompt-caching; a write to the 5-minute cache costs 1.25, to
   the 1-hour cache 2.
-- openai10, openai25, openai50: developers.openai.com/api/docs/pricing; GPT-5 (1.25, cached .125, output 10), GPT-4.1 (2,
-  .5, 8), GPT-4o (2.5, 1.25, 10). No price for writing.
-- gemini: ai.google.dev/gemini-api/docs/pricing; Gemini 3 Pro (2, cached .2, output 12). Its implicit cache costs nothing
-  to write or to store; the storage price is for explicit caches, which longrein does not make.
-- deepseek: api-docs.deepseek.com/quick_start/pricing; V4 Pro (1.74, cached .0145, output 3.48), the lowest ratio that was
-  charged. V4.1 Flash reads at .02.
+- openai10, openai25, openai50: developers.openai.com/api/docs/pricing; GPT-5 (1.25, cached .125, output 10), GPT-4.1
+  (2, .5, 8), GPT-4o (2.5, 1.25, 10). No price for writing.
+- gemini: ai.google.dev/gemini-api/docs/pricing; Gemini 3 Pro (2, cached .2, output 12). Its implicit cache costs
+  nothing to write or to store; the storage price is for explicit caches, which longrein does not make.
+- deepseek: api-docs.deepseek.com/quick_start/pricing; V4 Pro at first (1.74, cached .0145, output 3.48), the lowest
+  ratio so far. In October 2026 V4.1 Flash reads at .02, V4 Pro at .033.
 - local: nothing is charged, so the figure is the tokens that must be computed again.
 - unknown: the engine is not told any price; accounted like a provider that takes nothing for writing.
 """
@@ -308,10 +308,11 @@ def _shown(item: Item, text: str | None) -> str:
 
 
 def total(rows: Sequence[Row]) -> Row:
-    """Return the sum of all sessions of one policy; the peak is the largest."""
-    names = [name for name in Row.__struct_fields__ if name not in ("policy", "session", "peak")]
+    """Return the sum of all sessions of one policy; the peaks are the largest."""
+    largest = {name: max(getattr(row, name) for row in rows) for name in ("peak", "keep_all_peak")}
+    names = [name for name in Row.__struct_fields__ if name not in ("policy", "session", *largest)]
     sums = {name: sum(getattr(row, name) for row in rows) for name in names}
-    return Row(policy=rows[0].policy, session="all", peak=max(row.peak for row in rows), **sums)
+    return Row(policy=rows[0].policy, session="all", **largest, **sums)
 
 
 def as_json(rows: Sequence[Row]) -> str:
@@ -320,16 +321,10 @@ def as_json(rows: Sequence[Row]) -> str:
 
 
 TABLE_HEAD = (
-    "policy",
-    "session",
-    "requests",
-    "cost / keep-all",
-    "cache hit",
-    "kept",
-    "kept, tool-only",
-    "breaks",
-    "peak",
+    *("policy", "session", "requests", "cost / keep-all", "with recalls", "cache hit"),
+    *("kept", "tool-only", "ids", "lines", "edits", "breaks", "peak", "misfits"),
 )
+"""`kept`: share of all uses; `tool-only`, `ids`, `lines`: of what only tool results held; `edits`: old texts of edits."""
 
 
 def as_table(rows: Sequence[Row]) -> str:
@@ -350,9 +345,13 @@ def as_table(rows: Sequence[Row]) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     shares = (
         (row.cost, row.keep_all),
+        (row.with_recalls, row.keep_all),
         (row.cache_read, row.carried),
         (row.kept, row.uses),
         (row.tool_kept, row.tool_uses),
+        (row.id_kept, row.id_uses),
+        (row.line_kept, row.line_uses),
+        (row.edit_kept, row.edit_uses),
     )
     figures = [f"{part / whole:.3f}" if whole else "-" for part, whole in shares]
-    return row.policy, row.session, str(row.requests), *figures, str(row.breaks), f"{row.peak:,}"
+    return row.policy, row.session, str(row.requests), *figures, str(row.breaks), f"{row.peak:,}", str(row.failures)
