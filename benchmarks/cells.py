@@ -1,16 +1,21 @@
 """Table of the context engine and plain policies in all windows, at all prices and on all wires.
 
     python -m benchmarks.cells [--sessions DIR] [--sample N] [--only REGEX] [--windows 16k,…] [--prices NAME,…]
-                               [--wires NAME,…] [--weights REGEX=FILE] [--system-share X] [--judge FILE.py] [--json FILE]
+                               [--wires NAME,…] [--weights REGEX=FILE] [--system-share X] [--judge FILE.py]
+                               [--json FILE] [--jobs N]
 
 Each session is replayed request by request, in two processes. Costs are sums over the sessions, over those of keeping
-everything without a window. Plain policies know neither price nor wire, so they are replayed once for each window.
+everything without a window. `inside`: cost with recalls of the sessions that stay below 92 % of the window when
+everything is kept. `worst`: least share kept, and highest cost over keep-all, of a session. Plain policies know neither
+price nor wire, so they are replayed once for each window. Prices at which the engine decides alike are not: the whole
+table of 100 sessions takes hours, `--sample 10` some minutes.
+
 `longrein` is marked `first` in its cell, `within 1 %` of the cheapest, or `behind` it by so much; the cost with recalls
 counts, and only policies count that fit the window in every session. A session whose system text is above 60 % of the
 window is left out of the cell; `--system-share .6` shortens the system text to that share instead.
 
-`--judge`: a program with `cost(session, trace, window, rates) -> (cost, with recalls)` that accounts for the same traces
-in its own way; the largest difference is printed. Without `--sessions` a small generated set is used.
+`--judge`: a program with `cost(session, trace, window, rates) -> (cost, with recalls)` that accounts for the same
+traces in its own way; the largest difference is printed. Without `--sessions` a small generated set is used.
 """
 
 import argparse
@@ -24,9 +29,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-
 from benchmarks.policy import read, sessions_in, trace_line
 from benchmarks.replay.generated import write_sessions
+
 from longrein.commands.simulate import budget_of
 from longrein.config import SHIPPED, Tables, read_weights
 from longrein.context import use_tables
@@ -36,6 +41,8 @@ from longrein.replay import PLAIN, PRICES, CostAccount, Rates, Recording, Row, U
 WINDOWS = {"16k": 16_000, "32k": 32_000, "64k": 64_000, "128k": 128_000, "200k": 200_000, "1M": 1_000_000}
 SYSTEM_SHARE_MAX = 0.6
 """Largest share of the window that the system text may have."""
+INSIDE_SHARE = 0.92
+"""A session is inside the window when keeping everything stays below this share of it."""
 CLOSE = 1.01
 """Cost over that of the cheapest which still counts as equal."""
 Judge = Callable[[Path, list[dict[str, Any]], int, Rates], tuple[float, float]]
@@ -149,44 +156,56 @@ def load_judge(path: str) -> Judge | None:
 # --- The table -------------------------------------------------------------------------------------------------------
 
 HEAD = (
-    *("window", "prices", "wire", "policy", "sessions", "cost", "with recalls"),
-    *("kept", "tool-only", "ids", "lines", "edits", "hit", "bad", "place"),
+    *("window", "prices", "wire", "policy", "sessions", "cost", "with recalls", "inside"),
+    *("kept", "tool-only", "ids", "lines", "edits", "hit", "bad", "worst kept", "worst cost", "place"),
 )
 
 
 def table(found: Sequence[Found], plan: Plan) -> str:
     """Return the table in Markdown."""
-    sums: dict[Cell, tuple[Row, int, int]] = {}
-    for cell in dict.fromkeys(cell for one in found for cell in one.rows):
-        rows = [one.rows[cell] for one in found if cell in one.rows]
-        sums[cell] = total(rows), len(rows), sum(row.failures > 0 for row in rows)
+    rows = {
+        cell: [one.rows[cell] for one in found if cell in one.rows]
+        for cell in dict.fromkeys(cell for one in found for cell in one.rows)
+    }
     lines = [HEAD, ("---",) * 4 + ("---:",) * (len(HEAD) - 5) + ("---",)]
     for window in plan.windows:
         for prices in plan.prices:
-            here = [cell for cell in sums if cell[:2] == (window, prices)]
-            peers = {c.policy: sums[c] for c in here if not c.wire}
+            here = [cell for cell in rows if cell[:2] == (window, prices)]
+            peers = {c.policy: rows[c] for c in here if not c.wire}
             for cell in sorted(here, key=lambda c: (c.wire == "", c.wire)):
-                place = _place(sums[cell], peers) if cell.wire else ""
-                lines.append((*cell[:2], cell.wire or "-", cell.policy, *_figures(*sums[cell]), place))
+                place = _place(rows[cell], peers) if cell.wire else ""
+                lines.append((*cell[:2], cell.wire or "-", cell.policy, *_figures(rows[cell], window), place))
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _figures(row: Row, sessions: int, bad: int) -> tuple[str, ...]:
+def _figures(rows: Sequence[Row], window: str) -> tuple[str, ...]:
+    row, inside = total(rows), [row for row in rows if row.keep_all_peak < INSIDE_SHARE * WINDOWS[window]]
     shares = (
-        *((row.cost, row.keep_all), (row.with_recalls, row.keep_all), (row.kept, row.uses)),
-        *((row.tool_kept, row.tool_uses), (row.id_kept, row.id_uses), (row.line_kept, row.line_uses)),
-        *((row.edit_kept, row.edit_uses), (row.cache_read, row.carried)),
+        *((row.cost, row.keep_all), (row.with_recalls, row.keep_all)),
+        (sum(one.with_recalls for one in inside), sum(one.keep_all for one in inside)),
+        *((row.kept, row.uses), (row.tool_kept, row.tool_uses), (row.id_kept, row.id_uses)),
+        *((row.line_kept, row.line_uses), (row.edit_kept, row.edit_uses), (row.cache_read, row.carried)),
     )
-    return str(sessions), *(f"{part / whole:.3f}" if whole else "-" for part, whole in shares), str(bad)
+    worst = (
+        min((one.kept / one.uses for one in rows if one.uses), default=1.0),
+        max((one.cost / one.keep_all for one in rows if one.keep_all), default=0.0),
+    )
+    figures = [f"{part / whole:.3f}" if whole else "-" for part, whole in shares]
+    return str(len(rows)), *figures, str(_bad(rows)), *(f"{one:.3f}" for one in worst)
 
 
-def _place(own: tuple[Row, int, int], peers: dict[str, tuple[Row, int, int]]) -> str:
+def _bad(rows: Sequence[Row]) -> int:
+    """Return the number of sessions with a request that does not fit, or with something that was never shown."""
+    return sum(row.failures > 0 for row in rows)
+
+
+def _place(own: Sequence[Row], peers: dict[str, Sequence[Row]]) -> str:
     """Return the place of longrein among the policies that fit the window as often as it does."""
-    valid = {name: row.with_recalls for name, (row, _, bad) in peers.items() if bad <= own[2]}
-    best = min(valid, key=lambda name: valid[name], default="")
-    if not best or own[0].with_recalls <= valid[best]:
+    valid = {name: total(rows).with_recalls for name, rows in peers.items() if _bad(rows) <= _bad(own)}
+    best, cost = min(valid, key=lambda name: valid[name], default=""), total(own).with_recalls
+    if not best or cost <= valid[best]:
         return "first"
-    over = own[0].with_recalls / valid[best] if valid[best] else 2.0
+    over = cost / valid[best] if valid[best] else 2.0
     return f"within 1 % of {best}" if over <= CLOSE else f"**behind** {best} by {100 * (over - 1):.1f} %"
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
 from benchmarks.replay.generated import write_sessions
+
 from longrein.commands.simulate import WORST_WIRE, budget_of
 from longrein.config import read_weights
 from longrein.context import Budget, use_tables
