@@ -82,7 +82,7 @@ load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and t
 
 measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them
 	$(PY) -m benchmarks.context
-	$(PY) -m benchmarks.cells $(if $(SESSIONS),--sessions $(SESSIONS)) --sample $(or $(SAMPLE),0)
+	$(PY) -m benchmarks.cells $(if $(SESSIONS),--sessions $(SESSIONS)) --sample $(or $(SAMPLE),0) --system-share 0.25
 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
 	$(PY) -m benchmarks.trust $(SESSIONS)

@@ -229,8 +229,6 @@ def _around(
     workspace, in_roots = _workspace(run_context, roots, spawner, additions.editor)
     opened = opened and _with_branch(opened, workspace)
     mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
-    weights, told_of_weights = weights_in_use(settings.context.weights, run_context.environ, run_context.home)
-    use_tables(weights)
     offer = _offer(run_context, additions, state, mcp, opened.branch if opened else "", nonce)
     deps = Dependencies(
         clock=CLOCK,
@@ -275,8 +273,15 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     _connect_notices(session, log, spawner, mcp, additions.plugins)
     moved = _leave_folders(session, run_context, state)
-    later = (*offer.notes, *told_of_weights, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
+    later = (*offer.notes, *_use_weights(run_context), *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+
+
+def _use_weights(run_context: RunContext) -> tuple[str, ...]:
+    """Use the weights of `context.weights` for the decisions of this process; return notes."""
+    tables, notes = weights_in_use(run_context.settings.context.weights, run_context.environ, run_context.home)
+    use_tables(tables)
+    return notes
 
 
 class _Offer(NamedTuple):
