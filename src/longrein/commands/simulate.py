@@ -32,8 +32,8 @@ from longrein.store import Reader, find_session
 
 OUTPUT_TOKENS_MAX, OUTPUT_SHARE_MAX = 32_000, 8
 """The budget reserves the usual largest answer of such models, at most this and at most 1 / 8 of the window."""
-WORST_WIRE = "gemini"
-"""The wire on which least can be cleared, so that its figures are the highest."""
+WORST_WIRE = "openai-responses"
+"""The wire on which the engine costs most, as `benchmarks.cells` measures it."""
 OWN_WEIGHTS = "own weights"
 """Name of the policy `default` with the weights of a file."""
 

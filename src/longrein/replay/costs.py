@@ -324,7 +324,7 @@ TABLE_HEAD = (
     *("policy", "session", "requests", "cost / keep-all", "with recalls", "cache hit"),
     *("kept", "tool-only", "ids", "lines", "edits", "breaks", "peak", "misfits"),
 )
-"""`kept`: share of all uses; `tool-only`, `ids`, `lines`: of what only tool results held; `edits`: old texts of edits."""
+"""`kept`: share of all uses; `tool-only`, `ids`, `lines`: of what only results held; `edits`: old texts of edits."""
 
 
 def as_table(rows: Sequence[Row]) -> str:
