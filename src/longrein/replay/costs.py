@@ -136,6 +136,8 @@ class CostAccount:
         self.uses = find_uses(recording) if uses is None else uses
         self._row = Row(policy, recording.name, recording.requests)
         self._spent, self._whole = Tokens(), Tokens()
+        self._texts: dict[int, str | None] = {}
+        """Texts in place of items, as the policy gave them."""
         self._shown: dict[int, str] = {}
         """Blocks of the items that are not shown in full; '' for none."""
         self._now = [dict[str, None]() for _ in recording.items]
@@ -160,12 +162,14 @@ class CostAccount:
         for place in range(first, end):
             self._now[place] = self._count(self._now[place], self.uses.names[place])
             self._row.failures += place in change.show and not items[place].output
-        for place, text in change.show.items():
+        changed = {p: text for p, text in change.show.items() if p not in self._texts or self._texts[p] != text}
+        for place, text in changed.items():
             self._show(place, text)
         is_new = change.summary is not None and change.summary != self._summary_text
         if is_new:
             self._set_summary(change)
-        self._pay(change, tokens, summary_tokens, end, is_new=is_new)
+        cut = min([first, *changed])
+        self._pay(change.t, tokens, summary_tokens, end, None if is_new else cut)
         self._use(change.t)
         self._before = end
 
@@ -195,7 +199,7 @@ class CostAccount:
         return {name: None for name in features(text) if name in self.uses.known}
 
     def _show(self, place: int, text: str | None) -> None:
-        shown = _shown(self.recording.items[place], text)
+        self._texts[place], shown = text, _shown(self.recording.items[place], text)
         self._now[place] = self._count(self._now[place], self._names(shown))
         self._shown[place] = plain_block(shown)
 
@@ -223,23 +227,22 @@ class CostAccount:
             self._read_by_model |= {name: None for name, count in self._visible.items() if count > 0}
             self._read_by_model |= self._summary
 
-    def _pay(self, change: Change, tokens: list[int], summary_tokens: int, end: int, *, is_new: bool) -> None:
+    def _pay(self, t: int, tokens: list[int], summary_tokens: int, end: int, cut: int | None) -> None:
+        """Account for request `t`. `cut`: number of items that are as they were; None behind a new summary."""
         recorded, row = self.recording, self._row
-        cut = min([self._before, *change.show])
-        broke = is_new or cut < self._before
         prefix = recorded.system_tokens
-        if not is_new:
+        if cut is not None:
             prefix += summary_tokens + sum(tokens[:cut])
-        prefix = 0 if change.t == 0 or prefix < CACHED_TOKENS_MIN else prefix
+        prefix = 0 if t == 0 or prefix < CACHED_TOKENS_MIN else prefix
         self._size = recorded.system_tokens + summary_tokens + sum(tokens[:end])
-        output = sum(m.tokens for m in recorded.items[end:] if m.output and m.request == change.t)
+        output = sum(m.tokens for m in recorded.items[end:] if m.output and m.request == t)
         self._spend(self._spent, prefix, self._size, output)
         before, self._whole_size = self._whole_size, self._whole_size or recorded.system_tokens
         self._whole_size += sum(item.tokens for item in recorded.items[self._before : end])
         self._spend(self._whole, before if before >= CACHED_TOKENS_MIN else 0, self._whole_size, output)
         row.cache_read += prefix
         row.carried += self._size
-        row.breaks += broke and change.t > 0
+        row.breaks += t > 0 and (cut is None or cut < self._before)
         row.peak = max(row.peak, self._size)
         row.keep_all_peak = max(row.keep_all_peak, self._whole_size)
         row.failures += 0 < self.window < self._size + output
