@@ -272,15 +272,8 @@ def _around(
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     _connect_notices(session, log, spawner, mcp, additions.plugins)
-    moved = _leave_folders(session, run_context, state)
-    later = (
-        *offer.notes,
-        *_use_weights(run_context),
-        *lapsed,
-        *told_of_servers,
-        *moved,
-        *_left_behind(ended, roots, state),
-    )
+    moved = (*_use_weights(run_context), *_leave_folders(session, run_context, state))
+    later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
 
 
