@@ -108,8 +108,9 @@ bench: .venv/ready  ## measure longrein against a minimal Python harness
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load
 
-measures: .venv/ready  ## measure the context engine against its targets
+measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them (4)
 	$(PY) -m benchmarks.context
+	$(PY) -m benchmarks.cells $(if $(SESSIONS),--sessions $(SESSIONS)) --sample $(or $(SAMPLE),4) --system-share 0.25
 
 race: .venv/library  ## race the context engine in loops of others: raw openai, LangChain, Pydantic AI, OpenAI Agents
 	$(PY) -m benchmarks.race $(RACE)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.commands FOLDER
 
-FOLDER holds recorded sessions (`*.jsonl.gz`, as for `benchmarks/policy.py`). Folders of the recording machine do not
+FOLDER holds recorded sessions (`*.jsonl.gz`, as for `benchmarks.policy`). Folders of the recording machine do not
 exist here, so paths are not judged: only programs, options and the parser.
 """
 

@@ -1,6 +1,6 @@
 """Write the view of a context policy for every session of a folder, in the judge's trace format.
 
-    python benchmarks/policy.py --sessions DIR --traces DIR [--policy default|keep-all|seed] [--tables FILE]
+    python -m benchmarks.policy --sessions DIR --traces DIR [--policy NAME] [--weights FILE] [--wire NAME]
                                 [--prices P] [--window N] [--ttl S] [--jobs N] [--only REGEX]
 
 Drives the engine itself, one request at a time (`longrein.replay`): the policy never sees the future. Recorded results
@@ -8,21 +8,22 @@ are as their agent sent them, so none is shortened at first. Without --sessions 
 """
 
 import argparse
-import importlib.util
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from replay.generated import write_sessions
+from benchmarks.replay.generated import write_sessions
 
-from longrein.commands.simulate import budget_of
+from longrein.commands.simulate import WORST_WIRE, budget_of
+from longrein.config import read_weights
 from longrein.context import Budget, use_tables
-from longrein.replay import POLICIES, PRICES, Change, PolicyReplay, Recording, base_name, read_recording
+from longrein.models import CLEARS
+from longrein.replay import NAMES, PRICES, Change, Recording, base_name, read_recording, replay_of
 
 NO_LIMIT = 10**9
 """A window that no session fills."""
@@ -40,25 +41,15 @@ def read(path: Path) -> Recording:
     return read_recording(path.name, path.read_bytes())
 
 
-def tables_in(path: Path) -> Mapping[str, Any]:
-    """Read the tables of a file written by `fit.py`."""
-    spec = importlib.util.spec_from_file_location("tables", path)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"{path}: not a table file; write one with benchmarks/fit.py --out")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Mapping[str, Any] = module.TABLES
-    return found
-
-
 def trace_lines(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the lines of the trace between its header and its end."""
-    for change in PolicyReplay(recording, POLICIES[policy], budget, timed=timed).changes():
-        if line := _line(change):
-            yield {"t": change.t, **line}
+    for change in replay_of(policy, recording, budget, timed=timed).changes():
+        if line := trace_line(change):
+            yield line
 
 
-def _line(change: Change) -> dict[str, Any]:
+def trace_line(change: Change) -> dict[str, Any]:
+    """Return the line of a change; {} if nothing changes."""
     line: dict[str, Any] = {}
     if change.show:
         line["show"] = {str(place): text for place, text in change.show.items()}
@@ -66,15 +57,15 @@ def _line(change: Change) -> dict[str, Any]:
         line["summary"] = change.summary
     if change.asked_tokens:
         line |= {"extra_output_tokens": change.asked_tokens, "extra_input": "cached"}
-    return line
+    return {"t": change.t, **line} if line else {}
 
 
-def write_trace(job: tuple[Path, Path, str, str, int, float, Path | None]) -> str:
+def write_trace(job: tuple[Path, Path, str, str, str, int, float, str]) -> str:
     """Write one trace; return the session's name."""
-    path, out, policy, prices, window, ttl_s, tables = job
-    if tables is not None:
-        use_tables(tables_in(tables))
-    recording, budget = read(path), budget_of(prices, window or NO_LIMIT)
+    path, out, policy, wire, prices, window, ttl_s, weights = job
+    if weights:
+        use_tables(read_weights(weights).tables)
+    recording, budget = read(path), budget_of(prices, window or NO_LIMIT, wire)
     if ttl_s:
         budget = msgspec.structs.replace(budget, cache_ttl_s=ttl_s)
     lines = [
@@ -92,8 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=Path, help="folder of recorded sessions; without it a generated set")
     parser.add_argument("--traces", type=Path, required=True, help="folder for TRACES/<policy>/<session>.jsonl")
-    parser.add_argument("--policy", action="append", choices=sorted(POLICIES))
-    parser.add_argument("--tables", type=Path, help="table file of fit.py instead of the one that ships")
+    parser.add_argument("--policy", action="append", choices=NAMES)
+    parser.add_argument("--weights", default="", help="file of `longrein fit` instead of the weights that ship")
+    parser.add_argument("--wire", choices=tuple(CLEARS), default=WORST_WIRE)
     parser.add_argument("--prices", choices=sorted(PRICES), default="anthropic")
     parser.add_argument("--window", type=int, default=200_000, help="tokens; 0 for no limit")
     parser.add_argument("--ttl", type=float, default=0.0, help="seconds after which the cache is cold; 0 for never")
@@ -105,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"no --sessions: using a small generated set, written to {folder}")
     files = [path for path in sessions_in(folder) if re.search(args.only, path.name)]
     jobs = [
-        (path, args.traces / policy, policy, args.prices, args.window, args.ttl, args.tables)
+        (path, args.traces / policy, policy, args.wire, args.prices, args.window, args.ttl, args.weights)
         for policy in args.policy or ["default"]
         for path in files
     ]

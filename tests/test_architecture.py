@@ -107,6 +107,7 @@ LAZY_STDLIB = {
 }
 """Modules for which the same holds, most of them of the standard library."""
 LAZY_OWN = {
+    "longrein.replay.fit",  # it needs numpy, which is not installed with longrein
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
     "longrein.models.scripted",

@@ -228,7 +228,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
 
 class InstructionOptions(msgspec.Struct, frozen=True):
-    """Table `context`: instruction files."""
+    """Table `context`: instruction files and the clearing policy."""
 
     files: Annotated[tuple[str, ...], Setting("instruction files; the first that exists per folder", replaces=True)] = (
         "AGENTS.override.md",
@@ -241,6 +241,14 @@ class InstructionOptions(msgspec.Struct, frozen=True):
         bool,
         Setting("a session that begins in a git repository tells the model its status, newest commits and files once"),
     ] = True
+    weights: Annotated[
+        str,
+        Setting(
+            "file of `longrein fit`: weights of the clearing policy in place of the shipped ones. A relative path "
+            "begins in the folder of your settings",
+            "nothing",
+        ),
+    ] = ""
 
 
 class EnvironmentOptions(msgspec.Struct, frozen=True):

@@ -9,7 +9,17 @@ from longrein import entry_points as app
 from longrein.cli import main as cli
 from longrein.context import Budget, Clear, Nothing, State
 from longrein.events import Cleared, Form, UsageError, decode_entry
-from longrein.replay import POLICIES, PRICES, Change, CostAccount, PolicyReplay, Recording, of_entries, read_recording
+from longrein.replay import (
+    NAMES,
+    POLICIES,
+    PRICES,
+    Change,
+    CostAccount,
+    PolicyReplay,
+    Recording,
+    of_entries,
+    read_recording,
+)
 from longrein.replay.costs import Row
 
 GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
@@ -116,8 +126,8 @@ def test_simulate_prints_a_line_for_each_session_and_policy(
         (tmp_path / f"{name}.jsonl").write_bytes(made([f"{name}_{n} = {n}\n" * 90 for n in range(8)]))
     assert cli(["simulate", str(tmp_path), "--prices", "openai10"], app) == 0
     table = capfd.readouterr().out.splitlines()
-    assert [row.split()[:2] for row in table[1:]] == [
-        [policy, session] for policy in ("default", "seed", "keep-all") for session in ("one", "two", "all")
+    assert [row.split()[:2] for row in table[1:-1]] == [
+        [policy, session] for policy in NAMES for session in ("one", "two", "all")
     ]
     assert cli(["simulate", str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"], app) == 0
     row = json.loads(capfd.readouterr().out)[0]

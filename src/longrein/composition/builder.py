@@ -175,9 +175,22 @@ def _around(
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     _connect_notices(session, log, spawner, mcp, additions.plugins)
-    moved = _leave_folders(session, run_context, state)
+    moved = (*_use_weights(run_context), *_leave_folders(session, run_context, state))
     later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+
+
+def _use_weights(run_context: RunContext) -> tuple[str, ...]:
+    """Use the weights of `context.weights` for the decisions of this process; return notes."""
+    named = run_context.settings.context.weights
+    if not named:
+        return ()
+    from longrein.config.clearing_weights import weights_in_use
+    from longrein.context.clear_items import use_tables
+
+    tables, notes = weights_in_use(named, run_context.environ, run_context.home)
+    use_tables(tables)
+    return notes
 
 
 def _open_background_tasks(session: Session, pool: TaskPool) -> "BackgroundControl":

@@ -1,5 +1,6 @@
 """The user's files and environment: settings in layers, trust, instructions, model choice, secrets."""
 
+from longrein.config.clearing_weights import SHIPPED, Fold, Tables, Weights, read_weights, weights_in_use, write_weights
 from longrein.config.environment import (
     config_dir,
     describe_environment,
@@ -34,6 +35,8 @@ from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_tru
 from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
 
 __all__ = [
+    "SHIPPED",
+    "Fold",
     "FoundFile",
     "Instructions",
     "LoadedHooks",
@@ -41,7 +44,9 @@ __all__ = [
     "Plugins",
     "Probe",
     "SkillFiles",
+    "Tables",
     "TrustedFolders",
+    "Weights",
     "approve_servers",
     "choose_model",
     "config_dir",
@@ -68,6 +73,7 @@ __all__ = [
     "project_root",
     "read_project_hooks",
     "read_trusted",
+    "read_weights",
     "remember_rule",
     "server_secrets",
     "shorten_home",
@@ -78,4 +84,6 @@ __all__ = [
     "trust_preview",
     "trust_unit",
     "user_file",
+    "weights_in_use",
+    "write_weights",
 ]

@@ -39,7 +39,7 @@ _values: list[ValueModels] = []  # The fitted models, made at first use
 
 
 def use_tables(tables: Mapping[str, Any]) -> None:
-    """Use these weight tables in this process from now on (`benchmarks/policy.py`)."""
+    """Use these weight tables in this process from now on, see `context.weights`."""
     _values[:] = [ValueModels(tables)]
 
 

@@ -59,7 +59,7 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-TYPO_RATIO = 0.75
+TYPO_RATIO = 0.76
 """Similarity from which a lone word counts as a mistyped command and not as a prompt."""
 
 

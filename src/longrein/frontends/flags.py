@@ -209,6 +209,12 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
 }
 """Flags of longrein itself under their headings of the help page."""
 
+SIMULATED = ("default", "seed", "keep-all", "summary-92", "batch")
+PRICE_TABLES = (
+    *("anthropic", "anthropic-1h", "openai10", "openai25", "openai50", "gemini", "deepseek", "local", "unknown"),
+)
+WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
+
 MAIN = Command(
     "",
     "[FLAGS] [PROMPT]",
@@ -231,25 +237,41 @@ COMMANDS: Mapping[str, Command] = {
             1,
         ),
         Command(
+            "fit",
+            "[SESSION...] --out FILE [FLAGS]",
+            "Fit the weights of the clearing policy on recorded sessions (files, folders, ids); nothing leaves the "
+            "machine. See longrein simulate --weights.",
+            (
+                flag("--sessions", "folder of recorded sessions", "word", "FOLDER"),
+                flag("--out", "file to write", "word", "FILE"),
+                STATE_DIR,
+                HELP,
+            ),
+            1000,
+        ),
+        Command(
             "simulate",
             "SESSION... [FLAGS]",
             "Replay recorded sessions (files, folders, ids) through a policy, offline: what it costs and keeps.",
             (
                 flag(
                     "--policy",
-                    "default, seed (the plainest one) or keep-all; without it all three",
+                    "default, seed (clears each turn), keep-all, summary-92 (a summary at 92 % of the window) or batch "
+                    "(old results in batches, then the same); without it all of them",
                     "word",
                     "NAME",
-                    ("default", "seed", "keep-all"),
+                    SIMULATED,
                 ),
                 flag(
                     "--prices",
                     "ratios of cache read, cache write and output to input",
                     "word",
                     "NAME",
-                    ("anthropic", "openai10", "openai25"),
+                    PRICE_TABLES,
                 ),
                 flag("--window", "context window in tokens (200000)", "count", "N"),
+                flag("--wire", "wire of the provider, which decides what may be cleared", "word", "NAME", WIRES),
+                flag("--weights", "file of longrein fit, compared with the shipped weights", "word", "FILE"),
                 JSON,
                 STATE_DIR,
                 HELP,
@@ -371,9 +393,9 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "trust",
             "[FLAGS]",
-            "Use what this folder brings from now on: settings and rules, which can only narrow what may happen, hooks, "
-            "MCP servers, skills, commands, subagent types and instruction files. Holds for this repository at this "
-            "place, not for another one inside it or in its place.",
+            "Use what this folder brings from now on: settings and rules, which can only narrow what may happen, "
+            "hooks, MCP servers, skills, commands, subagent types and instruction files. Holds for this repository "
+            "at this place, not for another one inside it or in its place.",
             (
                 flag("--undo", "take the trust back"),
                 flag("--show", "only list what would be used", field="show_only"),

@@ -15,7 +15,7 @@ from longrein.models.catalog import (
     usual_price,
 )
 from longrein.models.failures import ATTEMPTS_MAX, kind_of, limit_tokens, pause_s
-from longrein.models.open_model import offered_models, open_model
+from longrein.models.open_model import CLEARS, offered_models, open_model
 from longrein.models.port import (
     CallDelta,
     Clock,
@@ -42,6 +42,7 @@ __getattr__ = names_at_first_use(
 
 __all__ = [
     "ATTEMPTS_MAX",
+    "CLEARS",
     "CallDelta",
     "Clock",
     "Delta",

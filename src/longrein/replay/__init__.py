@@ -1,21 +1,31 @@
 """Replay of recorded sessions under any context policy, offline: cost, and share of later needs still shown."""
 
-from longrein.replay.costs import PRICES, CostAccount, Rates, as_json, as_table
-from longrein.replay.drive import POLICIES, Change, PolicyReplay
+from longrein.replay.costs import PRICES, CostAccount, Rates, Row, as_json, as_table, total
+from longrein.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of
+from longrein.replay.plain import PLAIN, Change, PlainReplay
 from longrein.replay.recording import Item, Recording, base_name, of_entries, read_recording
+from longrein.replay.uses import Uses, find_uses
 
 __all__ = [
+    "NAMES",
+    "PLAIN",
     "POLICIES",
     "PRICES",
     "Change",
     "CostAccount",
     "Item",
+    "PlainReplay",
     "PolicyReplay",
     "Rates",
     "Recording",
+    "Row",
+    "Uses",
     "as_json",
     "as_table",
     "base_name",
+    "find_uses",
     "of_entries",
     "read_recording",
+    "replay_of",
+    "total",
 ]

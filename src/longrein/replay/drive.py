@@ -43,6 +43,7 @@ from longrein.events import (
     call_id,
     decode_json,
 )
+from longrein.replay.plain import PLAIN, PROSE, SUMMARY_TOKENS, Change, PlainReplay
 from longrein.replay.recording import Item, Kind, Recording, count_tokens
 
 Policy = Callable[[State, Budget, int], Decision]
@@ -52,25 +53,8 @@ POLICIES: dict[str, Policy] = {
     "seed": lambda state, budget, _now_us: decide_seed(state, budget),
     "keep-all": lambda _state, _budget, _now_us: Nothing("everything is kept"),
 }
-SUMMARY_TOKENS = 2_000
-"""Tokens that a model's summary counts."""
-PROSE = "[[LLM-SUMMARY]]"
-"""Placeholder for a model's summary."""
 DECISIONS_MAX = 20
 """Decisions before one request; a policy that wants more runs in circles."""
-
-
-class Change(msgspec.Struct):
-    """Changes before request `t`."""
-
-    t: int
-    show: dict[int, str | None] = {}
-    """Position of an item -> text shown in its place; None for none."""
-    summary: str | None = None
-    """New summary text at the start; None when it does not change."""
-    asked_tokens: int = 0
-    """Tokens that a model wrote for the summary."""
-    reason: str = ""
 
 
 class PolicyReplay:
@@ -215,3 +199,14 @@ def _arguments(text: str) -> dict[str, object] | None:
     except msgspec.DecodeError:
         return None
     return value if isinstance(value, dict) else None
+
+
+NAMES = (*POLICIES, *PLAIN)
+"""All policies."""
+
+
+def replay_of(name: str, recording: Recording, budget: Budget, *, timed: bool = False) -> PolicyReplay | PlainReplay:
+    """Open the replay of a session under the policy of this name. Raises `KeyError` for an unknown name."""
+    if name in PLAIN:
+        return PlainReplay(recording, PLAIN[name], budget.window_tokens)
+    return PolicyReplay(recording, POLICIES[name], budget, timed=timed)

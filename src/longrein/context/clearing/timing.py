@@ -28,7 +28,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class PolicySettings(msgspec.Struct, frozen=True):
-    """Parameters of the policy. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
+    """Parameters of the policy. The defaults were chosen on recorded sessions (`longrein fit`)."""
 
     line: float = 0.21
     word: float = 0.19

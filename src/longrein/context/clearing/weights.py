@@ -1,4 +1,4 @@
-"""Fitted weights of the additive models in `line_value`, written by `benchmarks/fit.py`.
+"""Fitted weights of the additive models in `line_value`, written by `longrein fit`.
 
 Fitted on 100 recorded sessions that their authors published: 70 of entireio/cli (MIT) and 30 of
 PackmindHub/context-evaluator (Apache-2.0), both on the branch entire/checkpoints/v1. Only weights are kept here.
