@@ -18,7 +18,7 @@ from longrein.agent.skills import SessionSkills
 from longrein.composition.additions import NOTHING_ADDED, Additions
 from longrein.composition.execution import hook_table, make_sandbox, make_spawner, open_workspaces, variables
 from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
-from longrein.composition.offer import make_offer, with_plugins
+from longrein.composition.offer import make_offer, search_note, with_plugins
 from longrein.config import (
     Plugins,
     found_note,
@@ -176,7 +176,14 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     _connect_notices(session, log, spawner, mcp, additions.plugins)
     moved = _leave_folders(session, run_context, state)
-    later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
+    later = (
+        search_note(run_context, model),
+        *offer.notes,
+        *lapsed,
+        *told_of_servers,
+        *moved,
+        *_left_behind(ended, roots, state),
+    )
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
 
 
