@@ -1,15 +1,19 @@
 """Search of the web by the provider's own tool, over each wire that has one; the provider enforces its rules."""
 
+import asyncio
 import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from longrein.events import PrefixSet, Replied, Thinking, Usage
-from longrein.models import can_search_web, cost_usd
+from longrein.context import Request, fold
+from longrein.context.fold_breaks import change_form
+from longrein.events import Form, PrefixSet, Replied, Text, Thinking, Usage
+from longrein.models import Reply, can_search_web, cost_usd
 from longrein.models.catalog import WEB_SEARCH_USD
 from longrein.testing.loopback import Call
+from tests.models.http_server import answer_of, item, open_wire_model
 
 from .harness import BYPASS, CliHarness, Loopback, Provider
 
@@ -80,22 +84,57 @@ def test_searches_survive_the_log_a_resume_an_export_and_a_summary(cli: CliHarne
     used = ran.result["modelUsage"][name]
     assert (used["webSearchRequests"], used["costUSD"]) == (2, pytest.approx(2 * WEB_SEARCH_USD[wire]))
     assert ran.result["usage"]["server_tool_use"] == {"web_search_requests": 2}
-    assert "Searched the web: newest Python" in cli.run("export", "--format", "markdown").text
-    if wire == "openai-responses":
-        check_with_openai(second)
+    assert "Searched the web: newest Python" in cli.run("export", cli.session, "--format", "markdown").text
+    check_with_vendor(wire, second)
 
 
-def check_with_openai(body: bytes) -> None:
+@pytest.mark.parametrize("wire", MODELS)
+def test_whatever_is_cleared_the_provider_takes_the_rest(cli: CliHarness, wire: str) -> None:
+    """Each item of the model left out, or shortened to text; no half of a search is ever sent."""
+    (cli.project / "a.py").write_text("x = 1\n")
+    with Provider(*TURNS) as provider:
+        cli.settings(provider.settings(wire, ON), model=f"served/{MODELS[wire]}")
+        assert cli.run("-p", "what is new?", BYPASS).code == 0
+    state = fold(cli.entries())
+    view = [*state.items, item(90, Text("and now?"), "user")]
+    cleared = [n for n, one in enumerate(view) if one.kind == "thinking"]
+    assert len(cleared) >= 2
+    forms = [[one for m, one in enumerate(view) if m != n] for n in cleared]
+    forms += [[one for one in view if one.kind != "thinking"]]
+    for n in cleared:
+        again = fold(cli.entries())
+        change_form(again, 91, Form(view[n].handle, "placeholder", "[a search]"))
+        forms.append([*again.items, view[-1]])
+
+    async def ask(url: str) -> None:
+        model = open_wire_model(wire, url, MODELS[wire])
+        for items in forms:
+            answer = (await answer_of(model, Request("s", state.prefix, 2, tuple(items), (), 1000)))[-1]  # type: ignore[arg-type]
+            assert isinstance(answer, Reply), answer
+        await model.aclose()
+
+    with Provider(script=lambda _: Loopback(text="Hi.")) as provider:
+        asyncio.run(ask(provider.url))
+
+
+def check_with_vendor(wire: str, body: bytes) -> None:
     """The vendor's own types take every item and tool of the request."""
-    responses = pytest.importorskip("openai.types.responses", reason="openai is not installed: make library")
     adapter = pytest.importorskip("pydantic").TypeAdapter
     sent = msgspec.json.decode(body)
-    for item in sent["input"]:
-        adapter(responses.ResponseInputItemParam).validate_python(item)
-    for tool in sent["tools"]:
-        adapter(responses.ToolParam).validate_python(tool)
-    for one in sent["include"]:
-        adapter(responses.ResponseIncludable).validate_python(one)
+    if wire == "gemini":
+        types = pytest.importorskip("google.genai.types", reason="google-genai is not installed: make library")
+        checks = [(types.Content, sent["contents"]), (types.Tool, sent["tools"])]
+        checks.append((types.ToolConfig, [sent["toolConfig"]]))
+    elif wire == "anthropic":
+        types = pytest.importorskip("anthropic.types", reason="anthropic is not installed: make library")
+        checks = [(types.MessageParam, sent["messages"]), (types.ToolUnionParam, sent["tools"])]
+    else:
+        types = pytest.importorskip("openai.types.responses", reason="openai is not installed: make library")
+        checks = [(types.ResponseInputItemParam, sent["input"]), (types.ToolParam, sent["tools"])]
+        checks.append((types.ResponseIncludable, sent["include"]))
+    for kind, items in checks:
+        for one in items:
+            adapter(kind).validate_python(one)
 
 
 ONE = Loopback(text="Hi.", searches=("anything",))

@@ -349,14 +349,20 @@ class OpenAIResponses(Wire):
             arguments_string(call),
         )
 
+    def _thinking(self, item: Item) -> bytes:
+        fields = self._own_fields(item)
+        if fields.get("type") != "web_search_call":
+            return super()._thinking(item)
+        # By its own id, the provider would want the reasoning before it, which may have been cleared.
+        return encode_json({**fields, "id": _own_id("ws", item)})
+
     def _piece(self, piece: Piece) -> bytes:
         return encode_json(_content(piece))
 
     def _said(self, item: Item, text: str) -> bytes:
         """Encode text as an output message with all fields, which strict servers (vLLM, gateways) require."""
         content = [{"type": "output_text", "text": text, "annotations": []}]
-        known = "msg_" + "_".join(map(str, item.key))
-        fields: dict[str, object] = {"type": "message", "id": known, "status": "completed"}
+        fields: dict[str, object] = {"type": "message", "id": _own_id("msg", item), "status": "completed"}
         fields |= {"role": "assistant", "content": content}
         fields |= {key: value for key, value in self._own_fields(item).items() if key == "phase"}
         return encode_json(fields)
@@ -367,6 +373,11 @@ class OpenAIResponses(Wire):
         if not all(isinstance(piece, TextPiece) for piece in pieces):
             output = [_content(piece) for piece in pieces]
         return encode_json({"type": "function_call_output", "call_id": wire_call_id(result.call), "output": output})
+
+
+def _own_id(kind: str, item: Item) -> str:
+    """Make an id that the provider has not given, so that it looks nothing up."""
+    return f"{kind}_" + "_".join(map(str, item.key))
 
 
 def _tool(tool: ToolSpec) -> dict[str, object]:
