@@ -176,14 +176,7 @@ def _around(
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
     _connect_notices(session, log, spawner, mcp, additions.plugins)
     moved = _leave_folders(session, run_context, state)
-    later = (
-        search_note(run_context, model),
-        *offer.notes,
-        *lapsed,
-        *told_of_servers,
-        *moved,
-        *_left_behind(ended, roots, state),
-    )
+    later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
     return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
 
 
@@ -203,7 +196,7 @@ def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later
     """Return the lines for the user at the start, without secrets."""
     prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
     fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
-    found = (*found_notes(run_context), _found_note(run_context))
+    found = (*found_notes(run_context), _found_note(run_context), search_note(run_context, session.deps.model))
     lines = (*found, *run_context.settings.notes, *log.notes, *later, fills)
     return tuple(map(session.deps.redact, filter(None, lines)))
 

@@ -123,7 +123,7 @@ def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
         named = [one.strip() for one in flag.split(",")]
     if not settings.tools.web_search or (named is not None and name not in named):
         return False
-    from longrein.permissions import judge
+    from longrein.permissions.verdict import judge
 
     rules = Rules(ask=settings.permissions.ask, deny=settings.permissions.deny, base=run_context.cwd)
     return judge(Call(name, {}, "none"), rules, "default", run_context.cwd).kind == "allow"
