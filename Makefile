@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs demo bench load measures trust mutants structure clean library clients
+.PHONY: help test check format docs demo bench load measures race trust mutants structure clean library clients
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -110,6 +110,9 @@ load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and t
 
 measures: .venv/ready  ## measure the context engine against its targets
 	$(PY) -m benchmarks.context
+
+race: .venv/library  ## race the context engine in loops of others: raw openai, LangChain, Pydantic AI, OpenAI Agents
+	$(PY) -m benchmarks.race $(RACE)
 
 trust: .venv/ready  ## measure permissions, sandbox and secrets: fuzzed commands, racers, escapes, payloads, canaries
 	$(PY) -m benchmarks.trust $(SESSIONS)

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src/longrein"
 
 PRODUCED = [
     # event of the catalogue, kind of the reminder ('' for none), module that produces it, how it does
-    ("session context", "", "composition.py", "def _static_context("),
+    ("session context", "", "composition/offer.py", "def _static_context("),
     ("session context: git status, files, commits", "project_start", "agent/project_start.py", '"project_start"'),
     ("todo", "todo", "tools/todo.py", "TodoSet("),
     ("edited_text_file", "file_changed", "agent/file_watcher.py", "FileChanged("),

@@ -54,7 +54,6 @@ async def test_A6_1_an_option_changes_the_request(
     ("options", "flag"),
     [
         ({"betas": ["context-1m-2025-08-07"]}, "--betas"),
-        ({"plugins": [{"type": "local", "path": "p"}]}, "--plugin-dir"),
         ({"task_budget": {"total": 1000}}, "--task-budget"),
         ({"extra_args": {"no-session-persistence": None}}, "--no-session-persistence"),
         ({"thinking": {"type": "adaptive", "display": "omitted"}}, "--thinking-display"),

@@ -233,7 +233,7 @@ def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
 
 @pytest.mark.parametrize("kinds", [("result",), ("result", "text"), ("result", "thinking")])
 def test_only_what_is_tolerated_is_touched(kinds: tuple[str, ...]) -> None:
-    story = Story(ClearingPolicy(ValueModels(TABLES), clearable=ClearableKinds(kinds)))
+    story = Story(ClearingPolicy(ValueModels(TABLES), clearable=ClearableKinds(kinds, exchanges=False)))
     story.wander(20)
     plan = plan_shrinking(story.worth, story.policy, 1e9)
     assert plan is not None

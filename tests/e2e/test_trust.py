@@ -31,8 +31,8 @@ def stranger(cli: CliHarness) -> Path:
     trip = cli.folder / "trip"
     trip.write_text(f"#!/bin/sh\ntouch {cli.folder}/tripped\n")
     trip.chmod(0o755)
-    server = cli.folder / "server"  # trust starts it
-    server.write_text(f"#!/bin/sh\ntouch {cli.folder}/served\n")
+    server = cli.project / "server"  # trust starts it, confined to the project
+    server.write_text(f"#!/bin/sh\ntouch {cli.project}/served\n")
     server.chmod(0o755)
     shutil.rmtree(cli.project / ".git")
     if shutil.which("git"):
@@ -165,10 +165,10 @@ def test_S058_headless_says_what_it_left_out_and_obeys_none_of_it(cli: CliHarnes
         why = f"not read, because this folder is not trusted: {named}; `longrein trust` or --trust changes that"
         assert cli.run("-p", "go").told() == (0, "done\n", f"longrein: {why}\n")
         assert CANARY not in bodies(provider)
-        assert not (cli.folder / "served").exists()
+        assert not (cli.project / "served").exists()
         trusting = cli.stream("go", "--trust")
         assert (trusting.code, trusting.lines[0]["left_out"]) == (0, [])
-        assert (cli.folder / "served").exists() or importlib.util.find_spec("mcp") is None
+        assert (cli.project / "served").exists() or importlib.util.find_spec("mcp") is None
         assert bodies(provider).count(f"{CANARY} always use this") == 2
         assert f"{CANARY}: run" in bodies(provider)
         assert cli.stream("go").lines[0]["left_out"] == LEFT_OUT, "--trust holds for one run"
@@ -231,7 +231,7 @@ def test_an_older_list_of_trusted_folders_is_confirmed_once(cli: CliHarness, str
     cli.plays(says("done"))
     assert "was trusted by an older longrein, by its path alone: confirm it once" in cli.run("-p", "x").err
     assert cli.run("trust").code == 0
-    assert not (cli.folder / "served").exists()
+    assert not (cli.project / "served").exists()
     ran = cli.run("-p", "x")
     assert ran.told()[:2] == (0, "done\n")
     assert "not trusted" not in ran.err

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.context import Engine
+from longrein.context.message_list import CLEARS
 from tests.integrations.message_lists import WIRES, Chat, Wire, big, check_paired, tokens
 
 WINDOW, OUTPUT = 8_000, 1_000
@@ -65,7 +66,7 @@ def sane(wire: Wire, chat: Chat) -> bool:
     return True
 
 
-@given(st.sampled_from(WIRES), ACTS, st.sampled_from([("result",), ("result", "call", "text", "thinking")]))
+@given(st.sampled_from(WIRES), ACTS, st.sampled_from([("result",), CLEARS, (*CLEARS, "thinking")]))
 def test_what_is_sent_is_paired_fits_and_begins_with_what_was_sent(
     wire: Wire, acts: list[tuple[str, int]], clears: tuple[str, ...]
 ) -> None:

@@ -58,7 +58,7 @@ def test_an_argument_stands_in_place_of_what_is_known() -> None:
         ({"cache_ttl_s": -1}, "cache_ttl_s is a number of seconds, not -1"),
         ({"cache_ttl_s": float("nan")}, "cache_ttl_s is a number of seconds, not nan"),
         ({"clears": "result"}, "clears is a list of texts, not a text: write clears=['result']"),
-        ({"clears": ["results"]}, "clears takes result, call, text, thinking, not ['results']"),
+        ({"clears": ["results"]}, "clears takes exchange, result, call, text, thinking, not ['results']"),
         ({"price": 3.0}, "price is a longrein.context.Price, not 3.0"),
         ({"summarise": "shorter"}, "summarise is a function from a list of messages to text"),
     ],

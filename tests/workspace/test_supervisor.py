@@ -671,7 +671,8 @@ async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(
 
 async def test_a_supervisor_of_another_version_keeps_its_tasks(tmp_path: Path, tag: str) -> None:
     harness = SupervisorHarness(tmp_path, tag, alone_s=9.0)
-    await harness.keep("b1", "echo old; sleep 0.2; exit 5")
+    gate = tmp_path / "gate"
+    await harness.keep("b1", f"echo old; until [ -e {gate} ]; do sleep 0.1; done; exit 5")
     await harness.keep("b2", "sleep 99")
     for kind in ("sock", "json"):  # as an older one would have called them
         (tmp_path / "tasks" / f"v{VERSION}.{kind}").rename(tmp_path / "tasks" / f"v0.{kind}")
@@ -679,6 +680,7 @@ async def test_a_supervisor_of_another_version_keeps_its_tasks(tmp_path: Path, t
     newer = harness.reopen()
     harness.news.clear()
     assert [one.state for one in await newer.adopt()] == ["running", "running"]
+    gate.touch()
     await harness.keep("b3", "exit 9")
     assert (await harness.over("b3")).code == 9
     assert (await harness.over("b1")).code == 5, "its end is read from the spool"

@@ -76,7 +76,7 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
 
 async def _judged_calls(session: Session) -> Mapping[str, Judgement]:
     """Judge the open calls. The rules and the parser of commands are imported with the first call."""
-    if not session.state.calls:
+    if not (session.state.calls or session.judged_paths):
         return {}
     from longrein.agent.permission_check import judge_calls
     from longrein.agent.tool_runner import refuse_failing

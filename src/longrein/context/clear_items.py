@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import ItemRecord, SourceItem
+from longrein.context.clearing.features import ItemRecord, SourceItem, readable
 from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
@@ -30,6 +30,7 @@ from longrein.context.state.token_estimate import (
 )
 from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
+EXCHANGE = "exchange"  # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
 OLD_THINKING = "old thinking"  # In `Budget.clears`: only thinking from before the user's last message
 REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
@@ -138,8 +139,9 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
         _values[0],
         rates_of(budget),
         measure=SizeEstimate(chars, chars, chars, around, around),
-        clearable=ClearableKinds(kinds, "thinking" in budget.clears),
+        clearable=ClearableKinds(kinds, EXCHANGE in budget.clears, "thinking" in budget.clears),
         nonce=state.nonce,
+        context_tokens=float(state.view_tokens),
     )
 
 
@@ -241,7 +243,7 @@ def piece_of(item: Item, state: State) -> SourceItem:
         status = "in the background" if goes_on else part.status
         tool = state.traits_of(part.name).kind
         return SourceItem(
-            handle, name, text_of((part,)), tokens, request, part.name, "", part.call, status, images, tool
+            handle, name, readable(text_of((part,))), tokens, request, part.name, "", part.call, status, images, tool
         )
     return SourceItem(handle, name, text_of((part,)), tokens, request)
 

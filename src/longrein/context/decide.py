@@ -23,6 +23,7 @@ from longrein.events import Cleared, Summarized, text_of
 PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
 WATERMARK_SHARE = 0.92  # Share of the usable window at which the view must shrink
 GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
+FIXED_SHARE_MIN = 0.25  # Share of the usable window from which text that never leaves does not count for the goal
 TAIL_SHARE_MAX = 0.25  # Largest share that stays verbatim after the span of a summary
 CLEAR_FROM_TOKENS = 16_000  # Smaller views are not cleared to save money: there is next to nothing to save
 CLEAR_FROM_SHARE = 0.20  # Share of the usable window with the same meaning, for small windows
@@ -35,6 +36,7 @@ PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short
 REARM_SHARE = 0.10  # Share that must be new before the next crossing counts (law 6)
 NEW_SHARE_MIN = 0.02  # Share that must be new before the model can request another summary
 MODEL_SOURCE = "Compact"  # Source of the model's request: its tool
+INSTRUCTION_TOKENS = 500  # Tokens that a request for a summary adds to the view
 SUMMARY_ATTEMPTS_MAX = 2  # Requests for one summary, a retry included (law 6)
 FAILED_CROSSINGS_MAX = 3  # Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply
 PAUSE_STEPS = 10  # Steps before the next crossing then (law 6)
@@ -95,7 +97,9 @@ def window_of(state: State, budget: Budget) -> Budget:
 
 def named_window(state: State, budget: Budget) -> Budget:
     """Return `budget` with the window from figures of the provider, without the size of refused requests."""
-    return _with_window(_with_window(budget, state.window_learned), state.gauge.ceiling)
+    budget = _with_window(_with_window(budget, state.window_learned), state.gauge.ceiling)
+    reserve = budget.window_tokens - budget.usable_tokens
+    return _with_window(budget, state.input_learned + reserve) if state.input_learned else budget
 
 
 def _with_window(budget: Budget, tokens: int) -> Budget:
@@ -123,10 +127,10 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         if not isinstance(harder, Full):
             return harder
     cold = is_cold(state, budget, now_us)
-    if state.rewritten_seq > state.asked_seq and view > GOAL_SHARE * usable:
+    if state.rewritten_seq > state.asked_seq and view > goal_tokens(state, budget):
         from longrein.context.clear_items import squeeze
 
-        rest = squeeze(state, budget, round(GOAL_SHARE * usable), "watermark")
+        rest = squeeze(state, budget, goal_tokens(state, budget), "watermark")
         if rest is not None:  # no request since the summary, so it is one break
             return Clear(rest)
     if not must and view >= min(CLEAR_FROM_TOKENS, CLEAR_FROM_SHARE * usable):
@@ -143,6 +147,13 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         return _prepare(state, budget, view)
     decision = _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
     return _window_full(state, named, known, view) if isinstance(decision, Full) else decision
+
+
+def goal_tokens(state: State, budget: Budget) -> int:
+    """Return the size that a compaction aims at: what never leaves, and a share of the room beside it (law 6)."""
+    fixed = state.gauge.scale(state.gauge.raw - sum([item.tokens for item in state.conversation]))
+    room = budget.usable_tokens if fixed <= FIXED_SHARE_MIN * budget.usable_tokens else budget.usable_tokens - fixed
+    return round(budget.usable_tokens - (1 - GOAL_SHARE) * max(0, room))
 
 
 def _window_full(state: State, named: Budget, known: Budget, view: int) -> Decision:
@@ -168,7 +179,7 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     from longrein.context.clear_items import squeeze
     from longrein.context.summary.summary_text import build_digest
 
-    goal = round(GOAL_SHARE * budget.usable_tokens)
+    goal = goal_tokens(state, budget)
     mild = squeeze(state, budget, goal, reason, MILD_SHARE)
     if mild is not None and view - mild.gain_tokens <= goal:
         return Clear(mild)
@@ -228,8 +239,11 @@ def _prepare(state: State, budget: Budget, view: int) -> Decision:
     first, last = sent_span(state)
     if last < first or not state.sent_items or state.summary_attempts >= SUMMARY_ATTEMPTS_MAX:
         return Nothing("there is no summary to be had now")
-    mild = squeeze(state, budget, round(GOAL_SHARE * budget.usable_tokens), "watermark", MILD_SHARE)
-    if mild is not None and view - mild.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
+    if state.view_tokens + INSTRUCTION_TOKENS > budget.usable_tokens:
+        return Nothing("a request for a summary does not fit")
+    goal = goal_tokens(state, budget)
+    mild = squeeze(state, budget, goal, "watermark", MILD_SHARE)
+    if mild is not None and view - mild.gain_tokens <= goal:
         return Nothing("clearing will do")
     return Summarise(first, last, "ahead", beside=True)
 
@@ -239,8 +253,9 @@ def next_compacted(state: State, budget: Budget) -> tuple[str, ...]:
     from longrein.context.clear_items import squeeze
 
     budget = window_of(state, budget)
-    cleared = squeeze(state, budget, round(GOAL_SHARE * budget.usable_tokens), "watermark", MILD_SHARE)
-    if cleared is not None and state.view_tokens - cleared.gain_tokens <= GOAL_SHARE * budget.usable_tokens:
+    goal = goal_tokens(state, budget)
+    cleared = squeeze(state, budget, goal, "watermark", MILD_SHARE)
+    if cleared is not None and state.view_tokens - cleared.gain_tokens <= goal:
         return tuple(form.handle for form in cleared.forms)
     first, last = summary_span(state)
     return tuple(item.handle for item in state.conversation if first <= item.seqs[0] <= last)
@@ -304,7 +319,7 @@ def _is_rearmed(state: State, usable: int) -> bool:
     if not state.settled:
         return True
     new = state.gauge.scale(state.gauge.raw - state.settled[-1].raw)
-    missed = [s for s in state.settled if state.gauge.scale(s.raw) > GOAL_SHARE * usable]
+    missed = [s for s in state.settled if state.gauge.scale(s.raw) > (1 + GOAL_SHARE) / 2 * usable]
     if len(missed) >= FAILED_CROSSINGS_MAX and state.asks - state.settled[-1].asks < PAUSE_STEPS:
         return False
     return new >= REARM_SHARE * usable

@@ -4,6 +4,7 @@ An item keeps its place. Results take the slots that their calls opened, so they
 calls end; messages that come meanwhile follow them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import assert_never
@@ -413,12 +414,18 @@ def _open_slots(state: State, event: Replied) -> None:
         append_item(state, make_item(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
 
 
+_INPUT_LIMIT = re.compile(r"input (?:tokens?|length)\b(?:(?!max_).){0,40}?(?:exceed|limit|maximum)", re.IGNORECASE)
+"""Wording of an error that limits the input alone: the room for the answer is not part of its figure."""
+
+
 def _ask_failed(state: State, event: AskFailed) -> None:
     summary = _settle(state, event.asked, event.assumed_usd)
     if summary is not None:
         state.summary_attempts += 1
         return
-    if event.limit_tokens:
+    if event.limit_tokens and _INPUT_LIMIT.search(event.message):
+        state.input_learned = event.limit_tokens
+    elif event.limit_tokens:
         state.window_learned, state.refused_raw = event.limit_tokens, 0
     elif event.kind == "overflow":
         state.refused_raw = min(state.refused_raw or state.asked_raw, state.asked_raw)

@@ -102,7 +102,7 @@ def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     """Set system text, tool list or static context. The first prefix is no break."""
     first = state.prefix is None
     if state.prefix is not None and (state.prefix.provider, state.prefix.model) != (event.provider, event.model):
-        state.window_learned = state.refused_raw = 0  # learned of the previous model
+        state.window_learned = state.input_learned = state.refused_raw = 0  # learned of the previous model
         state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
     count_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq

@@ -371,9 +371,9 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "trust",
             "[FLAGS]",
-            "Use what this folder brings from now on: .longrein/config.toml, which can only narrow what may happen, "
-            "subagent types and instruction files. Holds for this repository at this place, not for another one "
-            "inside it or in its place.",
+            "Use what this folder brings from now on: settings and rules, which can only narrow what may happen, hooks, "
+            "MCP servers, skills, commands, subagent types and instruction files. Holds for this repository at this "
+            "place, not for another one inside it or in its place.",
             (
                 flag("--undo", "take the trust back"),
                 flag("--show", "only list what would be used", field="show_only"),

@@ -14,6 +14,7 @@ import msgspec
 
 from longrein.context import Budget, Price
 from longrein.context.message_list import (
+    CLEARS,
     DICT_FORMAT,
     Engine,
     EngineEnvironment,
@@ -46,7 +47,7 @@ class StoredEngine(Engine):
         self.close()
 
 
-KINDS = ("result", "call", "text", "thinking")
+KINDS = ("exchange", "result", "call", "text", "thinking")
 """Kinds of content that an engine may clear."""
 
 
@@ -57,7 +58,7 @@ def engine(  # noqa: PLR0913 - all options of a conversation
     max_output: int = 0,
     price: Price | None = None,
     cache_ttl_s: float | None = None,
-    clears: Sequence[str] = ("result",),
+    clears: Sequence[str] = CLEARS,
     summarise: Summariser | None = None,
     shape: MessageFormat | None = None,
     state_dir: str = "",
@@ -67,11 +68,12 @@ def engine(  # noqa: PLR0913 - all options of a conversation
 
     `model`, such as `"openai/gpt-5"`, sets window, output limit, price and cache lifetime where they are known; other
     arguments override these. `window`, `max_output`: tokens. `price`: US dollars for a million tokens. `cache_ttl_s`:
-    seconds that the provider keeps a prompt cache. `clears`: kinds of content that may be cleared, of `result`, `call`,
-    `text` and `thinking`. `summarise`: function from a list of messages to a model's prose. `shape`: format of the
-    messages of another library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation
-    to continue from `state_dir` after a restart. Raises `UsageError` for an invalid argument, `SessionBusy` when
-    another process has the session open, `StoreDamaged`, `StoreFull`.
+    seconds that the provider keeps a prompt cache. `clears`: kinds of content that may be cleared: `exchange` for
+    whole old replies with their thinking, calls and results; `result`, `call`, `text` and `thinking` in place.
+    `summarise`: function from a list of messages to a model's prose. `shape`: format of the messages of another
+    library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation to continue from
+    `state_dir` after a restart. Raises `UsageError` for an invalid argument, `SessionBusy` when another process has
+    the session open, `StoreDamaged`, `StoreFull`.
     """
     known = _known(model) if model else None
     window = window or (known.window_tokens if known else 0)

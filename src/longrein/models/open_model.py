@@ -10,10 +10,10 @@ from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
 from longrein.models.wire import Wire, WireTarget
 
 CLEARS: dict[str, tuple[str, ...]] = {
-    "anthropic": ("result", "call", "text", "old thinking"),
-    "openai-chat": ("result", "call", "text", "thinking"),
-    "openai-responses": ("result", "text"),
-    "gemini": ("result", "text", "old thinking"),
+    "anthropic": ("exchange", "result", "call", "text", "old thinking"),
+    "openai-chat": ("exchange", "result", "call", "text", "thinking"),
+    "openai-responses": ("exchange", "result", "call", "text"),
+    "gemini": ("exchange", "result", "text", "old thinking"),
 }
 """Kinds of items that may be cleared on a wire. The Messages API needs the signed thinking of the running turn; a
 reasoning item of the Responses API must be followed by its call; a Gemini signature belongs to one call."""

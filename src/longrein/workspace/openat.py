@@ -59,13 +59,14 @@ def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
     call = _openat2() if len(raw) <= PATH_BYTES_MAX else None
     if call is None:
         return _walk(folder, raw, flags, mode)
+    again = (-errno.EINTR, -errno.EAGAIN) if b".." in raw else (-errno.EINTR,)  # something was renamed meanwhile
     while True:
         found = call(folder, raw or b".", flags, mode)
         if found >= 0:
             return found
         if found == -errno.ELOOP:
             raise OSError(errno.ELOOP, CHANGED, path)
-        if found != -errno.EINTR:
+        if found not in again:
             raise OSError(-found, os.strerror(-found), path)
 
 

@@ -122,6 +122,22 @@ def features(text: str) -> dict[str, None]:
     return found
 
 
+ESCAPED_LINES_MIN = 3
+"""A text with fewer escaped line ends is one line."""
+
+
+def readable(text: str) -> str:
+    """Return the text of a result with its escaped line ends as line ends, where it is one long line of JSON."""
+    escaped = text.count("\\n")
+    if escaped < ESCAPED_LINES_MIN or escaped <= text.count("\n"):
+        return text
+    return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], text)
+
+
+_ESCAPED = {"n": "\n", "t": "\t", "r": "", '"': '"', "/": "/", "\\": "\\"}
+_ESCAPE = re.compile(r'\\([ntr"/\\])')
+
+
 def strings_in(value: Any) -> Iterator[str]:
     """Yield every string inside a JSON value, in order."""
     if isinstance(value, str):

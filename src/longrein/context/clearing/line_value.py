@@ -265,14 +265,12 @@ class LossPrices(msgspec.Struct, frozen=True):
     """Cost of removing a line that is needed later."""
     word: float = 2500.0
     """Cost of removing an identifier that is needed later."""
-    rent: float = 0.1
-    """Cost of one token in one request: the price of a cached token."""
-    horizon: float = 15.0
-    """Expected number of further requests."""
+    keep: float = 1.5
+    """Cost of keeping one token for the rest of the session."""
 
     def times(self, factor: float) -> "LossPrices":
         """Return the prices with every loss multiplied by `factor`."""
-        return LossPrices(self.line * factor, self.word * factor, self.rent, self.horizon)
+        return LossPrices(self.line * factor, self.word * factor, self.keep)
 
 
 class ShortForm(msgspec.Struct):
@@ -306,9 +304,9 @@ class ValueModels:
         self.words = AdditiveModel(tables["word"], WORD_CODES)
         self._enough: dict[float, Thresholds] = {}
 
-    def enough(self, rent: float, loss: float) -> Thresholds:
+    def enough(self, keep: float, loss: float) -> Thresholds:
         """Return the thresholds for a price of keeping and a cost of losing."""
-        share = rent / loss if loss > 0 else 1e9
+        share = keep / loss if loss > 0 else 1e9
         found = self._enough.get(share)
         if found is None:
             if len(self._enough) > SHARES_MAX:
@@ -336,14 +334,14 @@ def ideal_form(
         return ShortForm([], [], 0)
     index = memory.text_indexes.of(record)
     per_token = measure.per_token("result" if folded else record.piece.kind)
-    rent = price.rent * price.horizon / per_token
+    keep = price.keep / per_token
     weight = loss_weight(record.cls) * min(REGRET_MAX, 1 + REGRET_STEP * memory.regret.get(record.cls, 0.0))
-    rows = _rows_to_keep(memory, record, values.lines, values.enough(rent, price.line * weight), folded)
+    rows = _rows_to_keep(memory, record, values.lines, values.enough(keep, price.line * weight), folded)
     rows = fill_gaps(rows, rows_of(record, index))
     words: list[str] = []
     if index.places:
         kept = {name: None for row in rows for name in index.names[row]}
-        words = _words_to_keep(memory, record, values.words, values.enough(rent, price.word * weight), kept, per_token)
+        words = _words_to_keep(memory, record, values.words, values.enough(keep, price.word * weight), kept, per_token)
     return ShortForm(rows, words, body_chars(index, rows, words))
 
 

@@ -27,6 +27,7 @@ from longrein.events import marker
 LEDGER_PAIR_TOKENS_MAX = 1500  # A larger pair is not moved into a ledger
 LEDGER_SMALL_TOKENS = 400  # A result or call of this size may be folded without being trimmed first
 LEDGER_TOKENS_MAX = 2500  # Tokens of one ledger. The next run begins a new one.
+_LEFT = ("folded", "gone")  # Forms of items that left the view
 LABEL_CHARS_MAX = 60  # Characters of a label that describe the call
 
 
@@ -277,9 +278,17 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
     if record.members:
         total = record.tokens + 0.0 + sum(memory.items[n].tokens for n in record.members)
         return total if total <= LEDGER_TOKENS_MAX else None
-    total = record.tokens + call.tokens
+    total = record.tokens + _tokens_when_folded(builder, call)
     small = record.form != "full" or record.tokens <= LEDGER_SMALL_TOKENS + builder.measure.block
     return total if small and total <= LEDGER_PAIR_TOKENS_MAX else None
+
+
+def _tokens_when_folded(builder: PlanBuilder, call: ItemRecord) -> float:
+    """Return the tokens of a call, or fewer if its long arguments would be shortened on the way into a ledger."""
+    if call.tokens <= LEDGER_SMALL_TOKENS:
+        return call.tokens
+    shape = ideal_form(builder.memory, call, builder.values, builder.price, builder.measure, folded=True)
+    return min(call.tokens, shape.chars / builder.measure.result)
 
 
 def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
@@ -288,7 +297,7 @@ def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
     if host.form == "full":
         _apply_form(builder, host, best_form(builder, host), -inf)
     call = memory.items[record.partner]
-    moved = [call, record, *(memory.items[n] for n in record.members)]
+    moved = [*_rest_of_reply(memory, call), call, record, *(memory.items[n] for n in record.members)]
     builder.touch(host)
     added = 0.0
     for one in moved:
@@ -305,10 +314,35 @@ def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
     return added
 
 
+def _rest_of_reply(memory: NeedsMemory, call: ItemRecord) -> list[ItemRecord]:
+    """Return thinking and texts that leave with the last call of their reply: providers refuse thinking alone."""
+    reply = reply_of(memory, call)
+    if any(one.piece.kind == "call" and one is not call and not is_folded(one) for one in reply):
+        return []
+    kept = memory.kept
+    return [
+        one for one in reply if one.cls in (TEXT, THINKING) and one.form not in _LEFT and one.piece.handle not in kept
+    ]
+
+
+def reply_of(memory: NeedsMemory, record: ItemRecord) -> list[ItemRecord]:
+    """Return the items of the reply that `record` belongs to, in order."""
+    first = end = record.n
+    while first and _is_same_reply(memory.items[first - 1], record):
+        first -= 1
+    while end < len(memory.items) and _is_same_reply(memory.items[end], record):
+        end += 1
+    return memory.items[first:end]
+
+
+def _is_same_reply(one: ItemRecord, other: ItemRecord) -> bool:
+    return one.piece.output and one.piece.request == other.piece.request
+
+
 def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
     piece = record.piece
-    if record.form in ("folded", "gone"):
-        if builder.before[record.n].form not in ("folded", "gone"):
+    if record.form in _LEFT:
+        if builder.before[record.n].form not in _LEFT:
             yield Change(piece.handle, "folded")
         return
     text = ledger_text(builder, record) if piece.kind == "result" else trimmed_text(builder, record, record.body)

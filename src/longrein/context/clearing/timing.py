@@ -9,10 +9,12 @@ import msgspec
 from longrein.context.clearing.features import THINKING, USER, ItemRecord
 from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_too_small, tokens_saved, trim
+from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_folded, is_too_small, tokens_saved, trim
 
 IMAGE_IDLE = 8
 """Idle requests after which an image counts as unneeded; the log does not tell whether an image is used."""
+RECALL_CALL_TOKENS, RECALLED_TOKENS, RECALLED_REQUESTS = 80, 1_500, 20
+"""Tokens of a call that recalls, tokens of its result, and requests for which the result is needed then."""
 SQUEEZE_FACTORS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0)
 """Factors for losses, tried in order until the view is small enough."""
 
@@ -28,8 +30,12 @@ class Rates(msgspec.Struct, frozen=True):
 class PolicySettings(msgspec.Struct, frozen=True):
     """Parameters of the policy. The defaults were chosen on recorded sessions (`benchmarks/fit.py`)."""
 
-    line: float = 2800.0
-    word: float = 2500.0
+    line: float = 0.21
+    word: float = 0.19
+    """Cost of removing a line or identifier that is needed later, in units of a recall: one brings back several."""
+    room: float = 0.00015
+    """Least cost of keeping one token while the view is squeezed, in units of a recall: room is short then, even where
+    reading is free."""
     alpha: float = 1.6
     """Re-reading cost that must have been paid, in units of the cost of the break."""
     losses_rate: float = 0.08
@@ -44,6 +50,8 @@ class PolicySettings(msgspec.Struct, frozen=True):
     """Minimum tokens saved by shortening an item."""
     guard_results: int = 2
     """Number of newest results that are kept, with everything after them."""
+    young: int = 4
+    """Requests after its birth in which an item is not cleared to save money."""
     fold_idle: int = 3
     """Idle requests before a pair may go into a ledger."""
 
@@ -52,6 +60,8 @@ class ClearableKinds(msgspec.Struct, frozen=True):
     """Kinds of content that the provider and model allow to be cleared."""
 
     kinds: tuple[str, ...] = ("result", "call", "text", "thinking")
+    exchanges: bool = True
+    """Whether whole exchanges may leave: a reply with its thinking, calls and their results."""
     turn_thinking: bool = True
     """Whether thinking since the last user message may be cleared."""
 
@@ -65,12 +75,22 @@ class ClearingPolicy(msgspec.Struct):
     measure: SizeEstimate = SizeEstimate()
     clearable: ClearableKinds = ClearableKinds()
     nonce: str = "000000"
+    context_tokens: float = 80_000.0
+    """Tokens of the next request, which a recall sends once more."""
 
     def price(self, memory: NeedsMemory) -> LossPrices:
         """Return the present prices of losing and keeping."""
         settings = self.settings
         horizon = min(settings.horizon_max, max(settings.horizon_min, settings.horizon_share * memory.now))
-        return LossPrices(settings.line, settings.word, self.rates.read, horizon).times(self.caution(memory))
+        recall = self.recall_price()
+        price = LossPrices(settings.line * recall, settings.word * recall, self.rates.read * horizon)
+        return price.times(self.caution(memory))
+
+    def recall_price(self) -> float:
+        """Return the price of one recall: a call, the context read again, and a result that stays for a while."""
+        rates = self.rates
+        result = RECALLED_TOKENS * (rates.write + RECALLED_REQUESTS * rates.read)
+        return RECALL_CALL_TOKENS * rates.output + rates.read * self.context_tokens + result
 
     def caution(self, memory: NeedsMemory) -> float:
         """Return the factor for losses in this session, 1 to 4: higher when more was missed than usual."""
@@ -83,16 +103,25 @@ class ClearingPolicy(msgspec.Struct):
         return PlanBuilder(memory, self.values, self.price(memory), self.measure, self.nonce)
 
 
-def first_guarded(memory: NeedsMemory, policy: ClearingPolicy) -> int:
-    """Return the first position that must not change: the newest results and unsent items."""
+def first_guarded(memory: NeedsMemory, policy: ClearingPolicy, requests: int = 0) -> int:
+    """Return the first position that must not change: the newest results, young items and unsent items.
+
+    `requests`: number of requests for which a new item is young.
+    """
     newest = memory.results[-policy.settings.guard_results :]
-    first = newest[0] if len(newest) == policy.settings.guard_results else 0
-    return min(first, memory.sent)
+    first = min(newest[0] if len(newest) == policy.settings.guard_results else 0, memory.sent)
+    while requests and first and memory.items[first - 1].born > memory.now - requests:
+        first -= 1
+    return first
 
 
 def is_clearable(memory: NeedsMemory, policy: ClearingPolicy, record: ItemRecord) -> bool:
     """Return whether an item may be cleared."""
-    if record.cls == USER or record.form == "gone" or record.piece.kind not in policy.clearable.kinds:
+    if record.cls == USER or record.form == "gone":
+        return False
+    if is_folded(record):  # its lines stand in a result
+        return record.piece.handle not in memory.kept
+    if record.piece.kind not in policy.clearable.kinds:
         return False
     if (record.piece.kind == "call" and record.arguments is None) or record.piece.handle in memory.kept:
         return False
@@ -122,7 +151,7 @@ def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> No
 
 def plan_clearing(memory: NeedsMemory, policy: ClearingPolicy, *, cold: bool = False) -> Plan | None:
     """Return the changes before the next request; None when clearing does not pay."""
-    guard = first_guarded(memory, policy)
+    guard = first_guarded(memory, policy, policy.settings.young)
     refresh_gains(memory, policy, guard)
     cut = 0 if cold and memory.paying else _cut_point(memory, policy)
     if cut < 0:
@@ -180,7 +209,7 @@ def apply_forms(builder: PlanBuilder, policy: ClearingPolicy, chosen: list[int],
     """Give the chosen items their ideal forms, oldest first so that the newest copy stays; then fold runs."""
     for n in chosen:
         trim(builder, builder.memory.items[n], policy.settings.gain_min / 2)
-    if "call" in policy.clearable.kinds and "result" in policy.clearable.kinds:
+    if policy.clearable.exchanges:
         fold_runs(builder, cut, guard, policy.settings.fold_idle)
 
 
@@ -192,8 +221,10 @@ def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, l
     guard = first_guarded(memory, policy)
     target = view_tokens(memory) - excess
     builder = policy.builder(memory)
+    price = policy.price(memory)
+    price = msgspec.structs.replace(price, keep=max(price.keep, policy.settings.room * policy.recall_price()))
     for factor in [factor for factor in SQUEEZE_FACTORS if factor >= least]:
-        builder.price = policy.price(memory).times(factor)
+        builder.price = price.times(factor)
         apply_forms(
             builder, policy, [n for n in range(guard) if is_clearable(memory, policy, memory.items[n])], 0, guard
         )

@@ -1,6 +1,7 @@
 """The engine for the message list of another program: a list goes in, the list to be sent comes out. Pure."""
 
 from longrein.context.message_list.engine import (
+    CLEARS as CLEARS,
     RECALL as RECALL,
     RECALL_DESCRIPTION as RECALL_DESCRIPTION,
     RECALL_SCHEMA as RECALL_SCHEMA,

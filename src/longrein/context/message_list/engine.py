@@ -58,6 +58,10 @@ Summariser = Callable[[list[Any]], str | Awaitable[str]]
 """Function from the list to be sent, plus one message with the instruction, to a model's prose or its awaitable."""
 
 
+CLEARS = ("exchange", "result", "call", "text")
+"""What every known protocol accepts: thinking leaves only with the whole reply that it belongs to."""
+
+
 class EngineEnvironment(msgspec.Struct, frozen=True):
     """Session id, sign, clock and log of an engine, which itself uses no clock, disk or randomness."""
 
@@ -79,15 +83,15 @@ class Engine:
         *,
         price: Price | None = None,
         cache_ttl_s: float = 300.0,
-        clears: Sequence[str] = ("result",),
+        clears: Sequence[str] = CLEARS,
         summarise: Summariser | None = None,
         shape: MessageFormat = DICT_FORMAT,
         environment: EngineEnvironment | None = None,
     ) -> None:
         """Create an engine for a model with these limits.
 
-        `window`, `max_output`: tokens, as the model's page says. `clears`: kinds of content that may be cleared, of
-        `result`, `call`, `text` and `thinking`. `summarise`: asks a model for a summary; without it code writes one.
+        `window`, `max_output`: tokens, as the model's page says. `clears`: kinds of content that may be cleared, see
+        `Budget.clears`. `summarise`: asks a model for a summary; without it code writes one.
         """
         self.budget = Budget(window, max_output, price, cache_ttl_s, clears=tuple(clears))
         """Window, output reserve and prices."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.context.clearing.features import readable
 from longrein.context.message_list.intake import TakenMessage
 from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
 from longrein.context.state.request import Item
@@ -169,10 +170,13 @@ def _shown(part: AnyPart) -> str:
 def page(text: str, handle: str, lines: str) -> str:
     """Return one page of `text` under a line that names the handle, the lines and the next page.
 
-    `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. A line longer than a page is cut. Raises
+    `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. One long line of JSON is shown by the line
+    ends that it escapes. A line longer than a page is cut. Raises
     `ToolError` for any other range.
     """
     every = text.split("\n")
+    if len(every) == 1 and (lines or len(text) > PAGE_CHARS_MAX):
+        every = readable(text).split("\n")
     first, last = _range(lines, len(every))
     chosen: list[str] = []
     size = 0

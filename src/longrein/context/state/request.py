@@ -90,8 +90,9 @@ class Budget(msgspec.Struct, frozen=True):
     cache_min_tokens: int = 1024  # A shorter prefix is not cached
     accepts_prefill: bool = False
     """True if a request may end with the assistant's side; most current models refuse that."""
-    clears: tuple[str, ...] = ("result", "call", "text", "thinking")
-    """Kinds of items that may be cleared with this provider and model. `old thinking` spares the running turn."""
+    clears: tuple[str, ...] = ("exchange", "result", "call", "text", "thinking")
+    """Kinds of items that may be cleared with this provider and model. `exchange`: replies leave as a whole, with their
+    thinking, calls and results; the other kinds are shortened in place. `old thinking` spares the running turn."""
 
     @property
     def usable_tokens(self) -> int:

@@ -244,6 +244,7 @@ class State(ConversationState):
     asks: int = 0  # Number of requests of purpose turn
     breaks: int = 0  # Number of entries that changed what had been sent
     window_learned: int = 0  # Window named by an overflow error, tokens; 0 if none
+    input_learned: int = 0  # Limit of the input alone, named by an overflow error, tokens; 0 if none
     refused_raw: int = 0  # Uncalibrated estimate of the smallest request refused without a named window; 0 if none
     seq: int = 0  # Last folded entry
     at: int = 0  # Time of that entry, microseconds UTC
