@@ -151,6 +151,10 @@ class ToolOptions(msgspec.Struct, frozen=True):
             "nothing",
         ),
     ] = ()
+    web_search: Annotated[
+        bool,
+        Setting("`true` lets the provider search the web with its own tool; each search has a price", "nothing"),
+    ] = False
     schedules: Annotated[
         bool,
         Setting("`true` offers the model `CronCreate`, `CronList`, `CronDelete` in a terminal or an editor", "nothing"),

@@ -41,7 +41,7 @@ async def wait_for(harness: HookHarness, count: int = 1) -> list[dict[str, Any]]
     return told(harness)
 
 
-async def test_notification_of_an_idle_prompt(harness: HookHarness) -> None:
+async def test_A4_3_notification_of_an_idle_prompt(harness: HookHarness) -> None:
     table = harness.load(command("Notification", APPEND, "idle_prompt"))
     async with harness.session(Script(says("done")), hooks=table) as session:
         session.tell(UserMessage((Text("go"),)))
@@ -51,7 +51,7 @@ async def test_notification_of_an_idle_prompt(harness: HookHarness) -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_notifications_of_a_subagent(harness: HookHarness, background: bool) -> None:
+async def test_A4_3_notifications_of_a_subagent(harness: HookHarness, background: bool) -> None:
     kinds = builtin_kinds()
     task = call("Agent", description="x", prompt="x", subagent_type="general", run_in_background=background)
     asking = says(call("Bash", command="touch x"))
@@ -77,7 +77,7 @@ async def test_notifications_of_a_subagent(harness: HookHarness, background: boo
 
 
 @pytest.mark.parametrize("reason", ["clear", "resume", "prompt_input_exit", "other"])
-async def test_the_end_of_a_session_says_why(harness: HookHarness, reason: str) -> None:
+async def test_A4_3_the_end_of_a_session_says_why(harness: HookHarness, reason: str) -> None:
     table = harness.load(joined(command("SessionEnd", APPEND, reason), command("SessionEnd", "touch wrong", "logout")))
     async with harness.session(Script(says("done")), hooks=table) as session:
         session.tell(UserMessage((Text("go"),)))
@@ -99,7 +99,7 @@ async def test_the_end_of_a_session_says_why(harness: HookHarness, reason: str) 
         ("request", "manual", True, False),
     ],
 )
-async def test_compactions_without_a_model_are_told_too(
+async def test_A4_3_compactions_without_a_model_are_told_too(
     harness: HookHarness, reason: str, trigger: str, refused: bool, made: bool
 ) -> None:
     """A hook may refuse what the user has asked for; where the window is full, code makes it smaller all the same."""

@@ -102,7 +102,7 @@ async def test_A2_without_skills_there_is_neither_a_catalogue_nor_a_tool(place: 
         assert not now.catalogue
 
 
-async def test_A2_the_catalogue_names_skills_and_the_text_comes_when_loaded(place: Place) -> None:
+async def test_s07_the_catalogue_names_skills_and_the_text_comes_when_loaded(place: Place) -> None:
     path = place.skill("greet", "Say hello in French.")
     (path.parent / "scripts").mkdir()
     (path.parent / "scripts/a.py").write_text("x")

@@ -150,7 +150,7 @@ async def test_A6_4_an_interrupt_ends_the_turn_and_takes_back_the_question(tmp_p
         assert (await answers(client, "hello"))[-1].result == "hello"
 
 
-async def test_A6_4_requests_between_turns(tmp_path: Path) -> None:
+async def test_A6_5_A6_4_requests_between_turns(tmp_path: Path) -> None:
     async with (
         sdk_setup(tmp_path, [say("one"), say("two")]) as setup,
         sdk.ClaudeSDKClient(setup.options(permission_mode="default")) as client,
@@ -161,6 +161,8 @@ async def test_A6_4_requests_between_turns(tmp_path: Path) -> None:
         init = (await answers(client, "first"))[0]
         assert (init.subtype, init.data["permissionMode"]) == ("init", "default")
         usage = await client.get_context_usage()
+        assert sdk.types.ContextUsageResponse.__required_keys__ <= usage.keys(), "A6.5"
+        assert all(sdk.types.ContextUsageCategory.__required_keys__ <= row.keys() for row in usage["categories"])
         counted = [row["tokens"] for row in usage["categories"] if row["name"] != "Free space"]
         assert (sum(counted), usage["model"]) == (usage["totalTokens"], "anthropic/claude-sonnet-4-5")
         assert await client.get_mcp_status() == {"mcpServers": []}

@@ -115,7 +115,7 @@ async def test_A6_4_a_wrong_initialize_is_refused(request_: dict[str, Any], says
         assert lines[0]["response"].get("error", "").startswith(says)
 
 
-async def test_stdin_closed_while_a_question_is_open_denies_and_the_turn_goes_on(tmp_path: Path) -> None:
+async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_blocked(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("I may not.")]) as setup:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))
@@ -123,7 +123,10 @@ async def test_stdin_closed_while_a_question_is_open_denies_and_the_turn_goes_on
         assert host.process.stdin
         host.process.stdin.close()
         code, lines, _ = await host.end()
-        assert (code, lines[-1]["subtype"], lines[-1]["result"]) == (0, "success", "I may not.")
+        result = lines[-1]
+        assert (code, result["is_error"], result["result"]) == (3, True, "I may not.")
+        assert result["subtype"] == "error_during_execution"
+        assert result["errors"][0].startswith("blocked: Write needs permission (file_path: a.txt)")
         assert NOBODY in setup.sent()
         assert not list(setup.tree.iterdir())
 

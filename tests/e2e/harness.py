@@ -392,6 +392,11 @@ class Provider:
         """Turns that nobody asked for."""
         return [str(turn) for turn in self._server.unused()]
 
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._server.url
+
     def settings(self, wire: str, more: str = "") -> str:
         """The lines of config.toml that name this provider as `served`."""
         return f'{more}\n[providers.served]\nwire = "{wire}"\nbase_url = "{self._server.url}"\n'

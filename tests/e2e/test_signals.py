@@ -14,7 +14,7 @@ GOES_ON = "longrein: interrupted: the session is saved, `longrein -c` goes on wi
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_while_the_model_streams(number: int, code: int, cli: CliHarness) -> None:
+def test_A6_7_while_the_model_streams(number: int, code: int, cli: CliHarness) -> None:
     """The reply so far is kept, marked interrupted; the model is told so with the next prompt."""
     cli.plays(says("once upon a time there was " * 400, pace_s=0.02), says("As you wish.", expect="[interrupted"))
     going = cli.start("-p", "tell", *BYPASS)
@@ -31,7 +31,7 @@ def test_while_the_model_streams(number: int, code: int, cli: CliHarness) -> Non
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_while_a_command_runs(number: int, code: int, cli: CliHarness) -> None:
+def test_A6_7_while_a_command_runs(number: int, code: int, cli: CliHarness) -> None:
     cli.plays(calls(bash("echo begun; touch begun; sleep 97"), bash("touch begun")), says("As you wish."))
     going = cli.start("-p", "x", *BYPASS)
     wait_until((cli.project / "begun").exists)

@@ -42,7 +42,10 @@ def system(subtype: str, required: Schema, optional: Schema | None = None) -> Sc
     return line("system", {"subtype": const(subtype), **required}, optional)
 
 
-USAGE = obj(all_of("input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens", COUNT))
+USAGE = obj(
+    all_of("input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens", COUNT),
+    {"server_tool_use": obj({"web_search_requests": COUNT})},
+)
 TEXT_BLOCK = obj({"type": const("text"), "text": TEXT})
 REPLY_BLOCK = {
     "oneOf": [

@@ -203,7 +203,7 @@ FAILS = "error_during_execution"
         ([Raise(StoreFull("no room on the disk"))], 1, FAILS, "no room on the disk"),
     ],
 )
-async def test_how_a_turn_ends(last: list[Step], code: int, subtype: str, error: str) -> None:
+async def test_A6_7_how_a_turn_ends(last: list[Step], code: int, subtype: str, error: str) -> None:
     begun: list[Step] = [UserSpoke((Text("do it"),)), asked(), answered(2, call(2, 0, "Read", path="a"))]
     ran = await play([[*begun, *last]])
     result = ran.lines[-1]

@@ -138,6 +138,10 @@ def main() -> None:
         sys.exit("cannot work here")
     if MODE == "silent":
         time.sleep(3600)
+    while MODE == "no-json" and sys.stdin.readline():
+        print("not json", flush=True)
+    while MODE == "echo" and (line := sys.stdin.readline()):
+        print(line, end="", flush=True)
     if MODE == "noisy":
         print("Welcome to the server!", "loading ...", sep="\n", flush=True)
     while line := sys.stdin.readline():
@@ -176,7 +180,7 @@ def handle(request: dict[str, Any]) -> str:
         case None | "notifications/initialized" | "notifications/cancelled":
             pass
         case _:
-            if "id" in request:
+            if "id" in request and MODE != "mute":
                 send(id=request["id"], error={"code": -32601, "message": "Method not found"})
     return str(request.get("method"))
 

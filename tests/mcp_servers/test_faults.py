@@ -33,11 +33,18 @@ STARTS = (
     ("dead", {}, r"MCP server s: it has stopped \(exit code 1\): cannot work here"),
     ("silent", {"startup_timeout_sec": 0.3}, "MCP server s: it has not answered within 0.3 s"),
     ("invalid", {}, r"MCP server s: its answer is not valid: .*inputSchema.properties.text"),
-    ("version", {}, "MCP server s: .*1999-01-01"),
+    ("version", {}, "MCP server s: it speaks version 1999-01-01 of the protocol, .*: update the server"),
+    (
+        "no-json",
+        {"startup_timeout_sec": 0.5},
+        "MCP server s: it has not answered within 0.5 s; it prints lines that are no JSON, such as 'not json'",
+    ),
+    ("no-json", {}, r"MCP servers not connected yet: s \(it prints lines that are no JSON, such as 'not json'\)"),
+    ("echo", {}, "MCP server s: it repeats what it is sent: the command is no MCP server"),
 )
 
 
-@pytest.mark.parametrize(("mode", "more", "line"), STARTS, ids=[row[0] for row in STARTS])
+@pytest.mark.parametrize(("mode", "more", "line"), STARTS, ids=[f"{row[0]}-{len(row[1])}" for row in STARTS])
 def test_a_server_that_does_not_connect(cli: CliHarness, mode: str, more: dict[str, float], line: str) -> None:
     serve(cli, s=fault(mode, **more), other=fault("good"))
     cli.plays(calls(call("mcp__other__echo", text="hi")), says("done"))
@@ -45,6 +52,11 @@ def test_a_server_that_does_not_connect(cli: CliHarness, mode: str, more: dict[s
     assert (run.code, run.text) == (0, "done\n")
     assert re.search(line, run.err), run.err
     assert cli.results() == [("ok", "echo hi")]
+
+
+def test_a_server_that_ignores_methods_it_does_not_know_is_connected(cli: CliHarness) -> None:
+    serve(cli, s=fault("mute"))
+    assert one_call(cli, call("mcp__s__echo", text="hi")) == ("ok", "echo hi")
 
 
 def test_a_server_that_is_not_installed_and_one_with_an_unset_variable(cli: CliHarness) -> None:

@@ -89,7 +89,7 @@ FOREIGN_ITEMS = [
     {"type": "tool_search_call", "id": "t", "call_id": None, "arguments": {"query": "x"}, "status": "completed"},
     {"type": "tool_search_output", "id": "t", "tools": [{"name": "Read"}]},
     {"type": "custom_tool_call", "name": "patch", "input": "*** Begin", "content": "x"},
-    {"type": "web_search_call", "id": "w", "action": {"type": "search"}},
+    {"type": "web_search_call", "id": "w"},
     {"type": "of_a_later_year", "name": 3, "content": {"a": 1}, "summary": "x", "arguments": [1]},
 ]
 

@@ -2,14 +2,15 @@
 
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longrein.config.hooks import HookFile, parse_hooks
-from longrein.permissions.hooks import Hook, matches, read_answer
+from longrein.permissions.hooks import EVENTS, OTHER_EVENTS, Hook, matches, read_answer
+from longrein.tools import ASK_USER, SKILL, agent_tool, builtin_tools
 
 from .peers import AGENTS, GEMINI, KIMI, ask, needs
 
@@ -120,3 +121,39 @@ def test_A4_1_openhands_starts_the_same_commands_of_a_file(table: dict[str, Any]
     for event in table:
         if event != "Stop":  # there the matcher does not count
             assert [hook.name for hook in found if matches(hook, event, (tool,))] == theirs[event]
+
+
+def test_A4_3_every_event_of_the_sdk_is_known_by_its_name() -> None:
+    types = pytest.importorskip("claude_agent_sdk.types", reason="claude-agent-sdk is not installed: make library")
+    events = {name for one in get_args(types.HookEvent) for name in get_args(one) or (one,)}
+    assert "PreToolUse" in events
+    assert events <= set(EVENTS)
+    assert not set(EVENTS) & set(OTHER_EVENTS)
+
+
+INPUTS = [
+    ("Bash", "command description timeout run_in_background"),
+    ("Read", "file_path offset limit"),
+    ("Write", "file_path content"),
+    ("Edit", "file_path old_string new_string replace_all"),
+    ("Glob", "pattern path"),
+    ("Grep", "pattern path glob output_mode -i multiline"),
+    ("WebFetch", "url"),
+    ("Agent", "prompt description subagent_type model run_in_background"),
+    ("Task", "prompt description subagent_type model run_in_background"),
+    ("AskUserQuestion", "questions"),
+    ("ExitPlanMode", "plan"),
+    ("TodoWrite", "todos"),
+    ("Skill", "skill args"),
+    ("TaskOutput", "task_id"),
+    ("BashOutput", "task_id"),
+    ("TaskStop", "task_id"),
+    ("KillShell", "task_id"),
+]
+
+
+@pytest.mark.parametrize(("name", "inputs"), INPUTS)
+def test_A4_4_a_tool_has_the_name_and_inputs_that_scripts_look_for(name: str, inputs: str) -> None:
+    tools = [*builtin_tools(), agent_tool(()), SKILL, ASK_USER]
+    tool = next(one for one in tools if name == one.spec.name or name.lower() in one.aliases)
+    assert set(inputs.split()) <= tool.spec.schema["properties"].keys()

@@ -16,7 +16,7 @@ from longrein.tools.mcp.server_config import McpServer
 
 from .peers import AGENTS, PACKAGES, ask, needs
 
-# Names as they are here in the names of tools: single underscores, none at an end.
+# Names as they are here in the names of tools: single underscores, none at an end. The next test has others.
 NAMES = st.from_regex(r"[a-z](_?[a-z0-9-]){0,6}", fullmatch=True)
 VALUES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"), exclude_characters="${}"), max_size=12)
 TABLES = st.dictionaries(st.from_regex(r"[A-Z][A-Z_-]{0,8}[A-Z]", fullmatch=True), VALUES, max_size=3)
@@ -74,6 +74,23 @@ def test_A7_fastmcp_finds_the_same_servers_in_the_users_file(
         found = load(home, {".claude.json": {"mcpServers": user, "projects": projects, "numStartups": 3}})
         theirs = ask("fastmcp_claude", str(home / "repo"), str(home))
         assert {server.name: shape(server) for server in found} == theirs
+
+
+CLASHES = [
+    ({"a": {}, "a_": {}}, ".mcp.json: the MCP servers a and a_ are both called a here: rename the first"),
+    ({"my db": {}, "b": {}, "my__db": {}}, "my db and my__db are both called my_db here"),
+    ({"a": {}, "b_c": {}, "b-c": {}}, ""),
+]
+
+
+@pytest.mark.parametrize(("entries", "note"), CLASHES)
+def test_A7_two_names_that_are_one_here_are_told(entries: dict[str, Any], note: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {name: {"command": "x"} for name in entries}}))
+    found = load_mcp_servers(str(tmp_path), "/nowhere", {}, str(tmp_path), trusted=True, approved=True)
+    assert bool(found.notes) == bool(note)
+    assert note in " ".join(found.notes)
+    assert len(found.servers) == len(entries) - bool(note)
 
 
 PIECES = st.sampled_from(

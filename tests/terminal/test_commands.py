@@ -148,7 +148,7 @@ def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
     assert [next_mode(mode) for mode in modes] == ["acceptEdits", "plan", "auto", "default", "default", "default"]
 
 
-def test_context_adds_up() -> None:
+def test_A6_5_context_adds_up() -> None:
     assert [" ".join(plain(row).split("█")[0].split()) for row in context_lines(REPORT)] == [
         "system 1.4k 1%",
         "calls and results 3.2k 3%",

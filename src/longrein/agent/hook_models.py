@@ -105,7 +105,7 @@ class _Conversation:
             final = batch[-1]
         if isinstance(final, Reply | Failure):
             self._usage += final.usage
-            self._cost_usd += cost_usd(self._model.budget.price, final.usage)
+            self._cost_usd += cost_usd(self._model.budget.price, final.usage, self._model.wire)
             return final
         return Failure("truncated", "its stream ended without an end")
 

@@ -45,7 +45,7 @@ async def _enter_prefix(session: "Session", servers: "McpToolset") -> None:
         try:
             await asyncio.wait_for(servers.ready(), servers.options.wait_s)
         except TimeoutError:
-            late = ", ".join(servers.connecting)
+            late = ", ".join(servers.late)
             session.notice(
                 f"MCP servers not connected yet: {late}; their tools are found with ToolSearch once they are"
             )

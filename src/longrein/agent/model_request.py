@@ -160,7 +160,7 @@ def _cost(session: Session, model: Model, usage: Usage, reserved_usd: float) -> 
     """Return the price of `usage`; under a money limit without a known price, the reserve."""
     if model.budget.price is None and session.deps.limits.usd_max:
         return reserved_usd
-    return cost_usd(model.budget.price, usage)
+    return cost_usd(model.budget.price, usage, model.wire)
 
 
 def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:

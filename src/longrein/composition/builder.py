@@ -18,7 +18,7 @@ from longrein.agent.skills import SessionSkills
 from longrein.composition.additions import NOTHING_ADDED, Additions
 from longrein.composition.execution import hook_table, make_sandbox, make_spawner, open_workspaces, variables
 from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
-from longrein.composition.offer import make_offer, with_plugins
+from longrein.composition.offer import make_offer, search_note, with_plugins
 from longrein.config import (
     Plugins,
     found_note,
@@ -209,7 +209,7 @@ def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later
     """Return the lines for the user at the start, without secrets."""
     prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
     fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
-    found = (*found_notes(run_context), _found_note(run_context))
+    found = (*found_notes(run_context), _found_note(run_context), search_note(run_context, session.deps.model))
     lines = (*found, *run_context.settings.notes, *log.notes, *later, fills)
     return tuple(map(session.deps.redact, filter(None, lines)))
 

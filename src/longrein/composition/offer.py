@@ -11,7 +11,8 @@ from longrein.composition.additions import Additions
 from longrein.config import SkillFiles, describe_environment, load_instructions, load_plugins, load_subagent_types
 from longrein.context import State
 from longrein.events import PrefixSet, UsageError
-from longrein.models import Model
+from longrein.models import WEB_SEARCH, Model, can_search_web
+from longrein.permissions import Call, Rules
 from longrein.run_context import RunContext
 from longrein.tools import (
     ASK_USER,
@@ -64,7 +65,8 @@ def make_offer(
     kinds, tools, unread = _kinds_and_tools(run_context, additions, without)
     registry = tools_by_name(tools)
     mcp.attach(registry, nonce, state.prefix, state.seq)
-    prefix, told = _prefix(run_context, branch, state, tools, mcp, listed)
+    search = _may_search_web(run_context, additions)
+    prefix, told = _prefix(run_context, branch, state, tools, mcp, listed, search=search)
     return Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
 
 
@@ -105,9 +107,33 @@ def _chosen_tools(
         return named, ""
     wanted = [name.strip() for name in flag.split(",") if name.strip()]
     spelled = {name: tool.spec.name for tool in _builtin(kinds, None) for name in (*tool.aliases, tool.spec.name)}
-    missing = ", ".join(name for name in wanted if name not in spelled)
+    missing = ", ".join(name for name in wanted if name not in spelled and name != WEB_SEARCH.name)
     note = f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}" if missing else ""
     return [spelled[name] for name in wanted if name in spelled], note
+
+
+def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
+    """Return whether the user wants the provider to search the web, and no rule or flag takes the tool away.
+
+    The provider searches without asking, so that a rule that asks takes it away too.
+    """
+    settings, name, flag = run_context.settings, WEB_SEARCH.name, run_context.options.tools
+    named: Collection[str] | None = additions.builtin
+    if named is None and flag is not None and flag.strip() != "default":
+        named = [one.strip() for one in flag.split(",")]
+    if not settings.tools.web_search or (named is not None and name not in named):
+        return False
+    from longrein.permissions.verdict import judge
+
+    rules = Rules(ask=settings.permissions.ask, deny=settings.permissions.deny, base=run_context.cwd)
+    return judge(Call(name, {}, "none"), rules, "default", run_context.cwd).kind == "allow"
+
+
+def search_note(run_context: RunContext, model: Model) -> str:
+    """Return a line for the user where the search that the settings turn on does not exist; '' otherwise."""
+    if not run_context.settings.tools.web_search or can_search_web(model.wire, model.model):
+        return ""
+    return f"tools.web_search: {model.name} has no search of its own over {model.wire}; WebFetch reads single pages"
 
 
 def _kinds_and_tools(
@@ -140,7 +166,14 @@ def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[Subagen
 
 
 def _prefix(
-    run_context: RunContext, branch: str, state: State, tools: Sequence[Tool], mcp: McpToolset, skills: str
+    run_context: RunContext,
+    branch: str,
+    state: State,
+    tools: Sequence[Tool],
+    mcp: McpToolset,
+    skills: str,
+    *,
+    search: bool,
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
     context, sources, notes = _static_context(run_context, branch, state, skills)
@@ -152,7 +185,8 @@ def _prefix(
         names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
         told = offer_tools((*tools, *mcp.offered), usable_tokens, mcp.policy, search=bool(mcp.servers))
         around = (*context, mcp.instructions) if mcp.instructions else context
-        return PrefixSet(reason, *names, system, told.listed, around, sources, told.deferred)
+        hosted = (WEB_SEARCH,) if search and can_search_web(model.wire, model.model) else ()
+        return PrefixSet(reason, *names, system, (*told.listed, *hosted), around, sources, told.deferred)
 
     return prefix, notes
 

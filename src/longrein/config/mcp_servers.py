@@ -309,8 +309,13 @@ class _Folder(msgspec.Struct):
         if len(entries) > SERVERS_MAX:
             self.notes.append(f"{source}: only the first {SERVERS_MAX} of {len(entries)} MCP servers are used")
         found = []
+        names: dict[str, str] = {}
         for name, raw in list(entries.items())[:SERVERS_MAX]:
             self.notes += entry_notes(name, raw, source, scope)
+            if (used := usable_name(name)) in names:
+                both = f"{escape(names[used])} and {escape(name)}"
+                self.notes.append(f"{source}: the MCP servers {both} are both called {used} here: rename the first")
+            names[used] = name
             found.append((read_server(name, raw, self.environ, scope, source), raw))
         return found
 

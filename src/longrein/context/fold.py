@@ -383,7 +383,7 @@ def _replied(state: State, seq: int, event: Replied) -> None:
         return
     state.failure, state.failures = None, 0
     state.last_usage, state.stop = usage, event.stop
-    if "input" not in event.estimated:
+    if "input" not in event.estimated and not usage.web_searches:  # each search reads the view again
         state.gauge.calibrate(usage.context_tokens, state.asked_raw)
     if state.asked_raw >= state.refused_raw:  # a refused size was accepted after all
         state.refused_raw = 0

@@ -23,6 +23,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_write_tokens: int = 0  # Input written to the prompt cache
     output_tokens: int = 0  # Output, reasoning included
     reasoning_tokens: int = 0  # Reasoning tokens within the output
+    web_searches: int = 0  # Searches of the web that the provider ran; they have a price of their own
 
     @property
     def context_tokens(self) -> int:
@@ -36,6 +37,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             self.cache_write_tokens + other.cache_write_tokens,
             self.output_tokens + other.output_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.web_searches + other.web_searches,
         )
 
 
@@ -138,6 +140,8 @@ class ToolTraits(Record, frozen=True):
     """Argument that describes a call in one line."""
     task_argument: str = ""
     """Argument that names a background task whose end the result reports, so that no notice has to."""
+    hosted: bool = False
+    """Whether the provider runs the tool itself, within its reply."""
 
 
 class ToolSpec(Record, frozen=True):

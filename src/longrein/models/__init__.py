@@ -28,7 +28,7 @@ from longrein.models.port import (
     TextDelta,
     ThinkingDelta,
 )
-from longrein.models.wire import family, wire_call_id
+from longrein.models.wire import WEB_SEARCH, can_search_web, family, wire_call_id
 
 if TYPE_CHECKING:
     from longrein.models.scripted import Script, ScriptedModel, read_script
@@ -43,6 +43,7 @@ __getattr__ = names_at_first_use(
 __all__ = [
     "ATTEMPTS_MAX",
     "CLEARS",
+    "WEB_SEARCH",
     "CallDelta",
     "Clock",
     "Delta",
@@ -56,6 +57,7 @@ __all__ = [
     "ScriptedModel",
     "TextDelta",
     "ThinkingDelta",
+    "can_search_web",
     "cost_usd",
     "family",
     "kind_of",

@@ -16,6 +16,8 @@ from longrein.models.wire import (
     Wire,
     cached_head,
     list_chunks,
+    own_tools,
+    searches_web,
     wire_call_id,
     wire_tool_name,
 )
@@ -27,9 +29,13 @@ from longrein.models.wire_content import (
     Piece,
     TextPiece,
     arguments_object,
+    describe_search,
     encode_json,
+    read_arguments,
 )
 
+WEB_SEARCH_TOOL = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+"""The provider's search. More uses in one reply could end it with `pause_turn`."""
 API_VERSION = "2023-06-01"
 """Version of the API, sent in a header."""
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
@@ -105,7 +111,9 @@ class Anthropic(Wire):
     def _head(self, request: Request) -> bytes:
         prefix = request.prefix
         head = b'"model":%b,"stream":true' % encode_json(self.target.model)
-        tools = [encode_json(_tool(tool)) for tool in prefix.tools]
+        tools = [encode_json(_tool(tool)) for tool in own_tools(prefix)]
+        if searches_web(prefix):
+            tools.append(encode_json(WEB_SEARCH_TOOL))
         if self.target.stops:
             head += b',"stop_sequences":' + encode_json(self.target.stops)
         if prefix.system.strip():
@@ -207,11 +215,16 @@ class _Kind(msgspec.Struct, gc=False):
     type: str = ""
 
 
+class _ServerTools(msgspec.Struct, gc=False):
+    web_search_requests: int | None = None
+
+
 class _Usage(msgspec.Struct, gc=False):
     input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     output_tokens: int | None = None
+    server_tool_use: _ServerTools | None = None
 
 
 class _Message(msgspec.Struct):
@@ -245,7 +258,33 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
 _KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking": "thinking", "tool_use": "call"}
-"""Block type -> kind of part. Other types belong to the provider's own tools, such as `server_tool_use`."""
+"""Block type -> kind of part. Other types belong to the provider's own tools; of those only the search is read."""
+
+
+class _Hit(msgspec.Struct):
+    title: str | None = None
+    url: str | None = None
+
+
+class _SearchError(msgspec.Struct):
+    error_code: str | None = None
+
+
+class _Found(msgspec.Struct):
+    tool_use_id: str = ""
+    content: list[_Hit] | _SearchError = []
+
+
+_decode_found = msgspec.json.Decoder(_Found).decode
+
+
+class _Search(msgspec.Struct):
+    """A search whose result has not come yet."""
+
+    slot: PartBuilder
+    id: str
+    pieces: list[str]
+    """Its arguments as far as they were received."""
 
 
 class AnthropicStreamReader(StreamReader):
@@ -266,6 +305,7 @@ class AnthropicStreamReader(StreamReader):
         self._given: dict[int, str] = {}
         """Arguments in the start of a call, used when the call has no deltas."""
         self._id: str | None = None
+        self._searches: dict[int, _Search] = {}
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
         """Read one event or a whole message."""
@@ -316,6 +356,9 @@ class AnthropicStreamReader(StreamReader):
     def _grow(self, index: int, delta: _Part, out: list[Delta]) -> None:
         slot = self._slots[index] if index in self._slots else self._slot(index, delta)
         if slot is None:
+            if delta.partial_json and index in self._searches:
+                self._searches[index].pieces.append(delta.partial_json)
+                self.builder.size_chars += PIECE_CHARS + len(delta.partial_json)
             return
         if slot.kind == "text":
             self.grow(slot, delta.text, out)
@@ -339,9 +382,14 @@ class AnthropicStreamReader(StreamReader):
     def _open(self, index: int, raw: bytes, out: list[Delta]) -> None:
         if raw in (b"", b"null"):
             return  # the first delta shows the kind
-        kind = _KINDS.get(_decode_kind(raw).type)
+        type_ = _decode_kind(raw).type
+        kind = _KINDS.get(type_)
         if kind is None:
             self._slots[index] = None
+            if type_ == "server_tool_use":
+                self._begin_search(index, _decode_block(raw))
+            elif type_ == "web_search_tool_result":
+                self._end_search(raw, out)
             return
         block = _decode_block(raw)
         self._slots[index] = slot = self.builder.open(kind, name=(block.name or "") if kind == "call" else "")
@@ -357,6 +405,28 @@ class AnthropicStreamReader(StreamReader):
             self._think(slot, block.thinking or "", block.signature or "", out)
         else:
             self.grow(slot, block.text, out)
+
+    def _begin_search(self, index: int, block: _Block) -> None:
+        if block.name == "web_search" and block.id:
+            given = bytes(block.input).strip()
+            pieces = [given.decode()] if given not in (b"", b"{}", b"null") else []
+            self._searches[index] = _Search(self.builder.open("thinking"), block.id, pieces)
+
+    def _end_search(self, raw: bytes, out: list[Delta]) -> None:
+        """Keep a search with its result; one without a result is left out, as the provider refuses it alone."""
+        found = _decode_found(raw)
+        search = next((one for one in self._searches.values() if one.id == found.tool_use_id), None)
+        if search is None or search.slot.raw:
+            return
+        given = read_arguments("".join(search.pieces)) or {}
+        call = {"type": "server_tool_use", "id": search.id, "name": "web_search", "input": given}
+        search.slot.raw = f"{encode_json(call).decode()},{raw.decode('utf-8', 'replace')}"
+        self.builder.size_chars += len(raw)
+        failed = found.content if isinstance(found.content, _SearchError) else None
+        hits = [] if isinstance(found.content, _SearchError) else found.content
+        pages = [(hit.title or "", hit.url or "") for hit in hits]
+        problem = (failed.error_code or "unknown") if failed else ""
+        self.grow(search.slot, describe_search(str(given.get("query", "")), pages, problem), out)
 
     def _shut(self, index: int) -> None:
         slot = self._slots.get(index)
@@ -377,4 +447,6 @@ class AnthropicStreamReader(StreamReader):
             was.cache_read_tokens if usage.cache_read_input_tokens is None else usage.cache_read_input_tokens,
             was.cache_write_tokens if usage.cache_creation_input_tokens is None else usage.cache_creation_input_tokens,
             was.output_tokens if usage.output_tokens is None else usage.output_tokens,
+            web_searches=(usage.server_tool_use.web_search_requests if usage.server_tool_use else None)
+            or was.web_searches,
         )

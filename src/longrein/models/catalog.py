@@ -136,8 +136,12 @@ COUNT_SLACK_TOKENS = 1_000
 """… plus this difference, before the estimate replaces the count."""
 
 
-def cost_usd(price: Price | None, usage: Usage) -> float:
-    """US dollars for `usage`; 0 if the price is unknown."""
+WEB_SEARCH_USD = {"anthropic": 0.01, "openai-responses": 0.01, "gemini": 0.014}
+"""Wire -> list price of one search of the web in US dollars."""
+
+
+def cost_usd(price: Price | None, usage: Usage, wire: str = "") -> float:
+    """US dollars for `usage` on `wire`; 0 if the price is unknown."""
     if price is None:
         return 0.0
     total = (
@@ -146,7 +150,7 @@ def cost_usd(price: Price | None, usage: Usage) -> float:
         + usage.cache_write_tokens * price.write_usd
         + usage.output_tokens * price.output
     )
-    return total / 1e6
+    return total / 1e6 + usage.web_searches * WEB_SEARCH_USD.get(wire, 0.0)
 
 
 def settled_usage(
@@ -164,6 +168,7 @@ def settled_usage(
     settled = Usage(
         *(given if has_input else (guess.input_tokens, guess.cache_read_tokens, guess.cache_write_tokens)),
         *(made if has_output else (guess.output_tokens, guess.reasoning_tokens)),
+        told.web_searches,
     )
     sides = (("input", has_input), ("output", has_output))
     return settled, tuple(side for side, holds in sides if not holds)

@@ -7,7 +7,7 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.port import CallDelta, Delta
+from longrein.models.port import CallDelta, Delta, Failure, Reply
 from longrein.models.wire import (
     FragmentCache,
     StreamReader,
@@ -16,6 +16,8 @@ from longrein.models.wire import (
     cached_head,
     family,
     list_chunks,
+    own_tools,
+    searches_web,
     wire_call_id,
     wire_tool_name,
 )
@@ -25,6 +27,7 @@ from longrein.models.wire_content import (
     Piece,
     TextPiece,
     arguments_object,
+    describe_search,
     encode_json,
     received_json,
 )
@@ -55,6 +58,16 @@ class _Part(msgspec.Struct, rename="camel"):
     thought: bool | None = None
     function_call: _Call | None = None
     thought_signature: str | None = None
+    tool_call: msgspec.Raw = msgspec.Raw(b"")
+    tool_response: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Search(msgspec.Struct, rename="camel"):
+    """The call or the response of a tool that the provider runs."""
+
+    tool_type: str | None = None
+    id: str | None = None
+    args: dict[str, Any] | None = None
 
 
 class _Content(msgspec.Struct, rename="camel"):
@@ -94,6 +107,7 @@ class _Event(msgspec.Struct, rename="camel"):
 
 
 _decode = msgspec.json.Decoder(_Event).decode
+_decode_search = msgspec.json.Decoder(_Search).decode
 
 
 def usage_of(usage: _Usage) -> Usage:
@@ -107,6 +121,12 @@ class GeminiStreamReader(StreamReader):
     """Parser of one streamed answer."""
 
     wire = "gemini"
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self._searches: dict[str, tuple[_Search, str]] = {}
+        """Calls of the provider's own search without a response, with their parts."""
+        self._searched = 0
 
     @property
     def may_end(self) -> bool:
@@ -134,14 +154,42 @@ class GeminiStreamReader(StreamReader):
             self.fail(str(event.error.code or event.error.status or ""), text, status=event.error.code or 0)
 
     def _part(self, part: _Part, out: list[Delta]) -> None:
+        if part.tool_call or part.tool_response:
+            self._search(part, out)
+            return
         if part.function_call is not None:
             self._call(part.function_call, part.thought_signature, out)
         elif part.thought and part.text:
-            self.grow(self.builder.last("thinking"), part.text, out)
+            slots = self.builder.slots
+            after_search = bool(slots) and slots[-1].kind == "thinking" and bool(slots[-1].raw)
+            slot = self.builder.open("thinking") if after_search else self.builder.last("thinking")
+            self.grow(slot, part.text, out)
         elif part.text and not part.thought:
             self.grow(self.builder.last("text"), part.text, out)
         if part.thought_signature and part.function_call is None and not part.thought:
             self.builder.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
+
+    def _search(self, part: _Part, out: list[Delta]) -> None:
+        """Keep a search when its response comes; one without a response is left out."""
+        called = bytes(part.tool_call)
+        raw = called or bytes(part.tool_response)
+        signed = f',"thoughtSignature":{encode_json(part.thought_signature).decode()}' if part.thought_signature else ""
+        whole = f'{{"{"toolCall" if called else "toolResponse"}":{raw.decode("utf-8", "replace")}{signed}}}'
+        search = _decode_search(raw)
+        self.builder.size_chars += len(whole)
+        if called:
+            self._searches[search.id or ""] = search, whole
+        elif search.id is not None and (begun := self._searches.pop(search.id, None)) is not None:
+            queries = [str(query) for query in (begun[0].args or {}).get("queries") or ()]
+            self._searched += max(1, len(queries))
+            slot = self.builder.open("thinking")
+            slot.raw = f"{begun[1]},{whole}"
+            self.grow(slot, describe_search(", ".join(queries)), out)
+
+    def finish(self) -> Reply | Failure:
+        """See `StreamReader.finish`."""
+        self.builder.usage = msgspec.structs.replace(self.builder.usage, web_searches=self._searched)
+        return super().finish()
 
     def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
         if call.will_continue:
@@ -225,8 +273,13 @@ class Gemini(Wire):
         head = b""
         if request.prefix.system.strip():
             head += b',"systemInstruction":' + encode_json({"parts": [{"text": request.prefix.system}]})
-        if request.prefix.tools:
-            tools = [{"functionDeclarations": [_tool(tool) for tool in request.prefix.tools]}]
+        tools: list[dict[str, object]] = []
+        if own := own_tools(request.prefix):
+            tools.append({"functionDeclarations": list(map(_tool, own))})
+        if searches_web(request.prefix):
+            tools.append({"googleSearch": {}})
+            head += b',"toolConfig":{"includeServerSideToolInvocations":true}'
+        if tools:
             head += b',"tools":' + encode_json(tools)
         return head
 
@@ -237,9 +290,6 @@ class Gemini(Wire):
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
         """See `Wire.bracket`."""
         return list_chunks(_OPENING[side], fragments), b"]}"
-
-    def _thinking(self, item: Item) -> bytes:  # noqa: ARG002
-        return b""  # only the signature is sent back, on the next part
 
     def _said(self, item: Item, text: str) -> bytes:
         return encode_json({"text": text} | self._signature(item))

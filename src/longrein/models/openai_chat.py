@@ -22,6 +22,7 @@ from longrein.models.wire import (
     WireTarget,
     cached_head,
     family,
+    own_tools,
     short_call_id,
     wire_call_id,
     wire_tool_name,
@@ -407,8 +408,8 @@ class OpenAIChat(Wire):
             )
         if self.target.stops:
             fields["stop"] = self.target.stops
-        if request.prefix.tools:
-            fields["tools"] = [_tool(tool) for tool in request.prefix.tools]
+        if tools := own_tools(request.prefix):
+            fields["tools"] = list(map(_tool, tools))
         return encode_json(fields)[1:-1]
 
     def side(self, item: Item) -> str:

@@ -16,6 +16,8 @@ from longrein.models.wire import (
     cached_head,
     family,
     list_chunks,
+    own_tools,
+    searches_web,
     wire_call_id,
     wire_tool_name,
 )
@@ -26,6 +28,7 @@ from longrein.models.wire_content import (
     Piece,
     TextPiece,
     arguments_string,
+    describe_search,
     encode_json,
     received_json,
 )
@@ -42,6 +45,21 @@ class _Piece(msgspec.Struct):
     refusal: str | None = None
 
 
+class _Source(msgspec.Struct):
+    url: str | None = None
+
+
+class _Action(msgspec.Struct):
+    """What a search did: `search`, `open_page` or `find_in_page`."""
+
+    type: str = ""
+    query: str | None = None
+    queries: list[str] | None = None
+    sources: list[_Source] | None = None
+    url: str | None = None
+    pattern: str | None = None
+
+
 class _Item(msgspec.Struct):
     type: str = ""
     id: str | None = None
@@ -52,6 +70,7 @@ class _Item(msgspec.Struct):
     summary: list[_Piece] | None = None
     encrypted_content: str | None = None
     phase: str | None = None
+    action: _Action | None = None
 
 
 class _Kind(msgspec.Struct):
@@ -105,8 +124,8 @@ _decode = msgspec.json.Decoder(_Event).decode
 _decode_item = msgspec.json.Decoder(_Item).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
-_KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call"}
-"""Item type -> kind of part. Other types belong to the provider's own tools, such as `web_search_call`."""
+_KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call", "web_search_call": "thinking"}
+"""Item type -> kind of part. Other types belong to the provider's own tools."""
 _EVENT_TYPES = frozenset(
     {
         *("response.output_item.added", "response.output_item.done", "error"),
@@ -126,6 +145,12 @@ def usage_of(usage: _Usage) -> Usage:
     return Usage(max(0, (usage.input_tokens or 0) - read - written), read, written, usage.output_tokens or 0, thought)
 
 
+def _describe(action: _Action) -> str:
+    what = ", ".join(filter(None, action.queries or (action.query,)))
+    opened = " in ".join(filter(None, (action.pattern, action.url)))
+    return describe_search(what or opened, [("", source.url or "") for source in action.sources or ()])
+
+
 class ResponsesStreamReader(StreamReader):
     """Parser of one response, streamed or whole."""
 
@@ -137,6 +162,7 @@ class ResponsesStreamReader(StreamReader):
         self._slots: dict[int, PartBuilder | None] = {}
         """Open parts by output index; None for an ignored item."""
         self._summary = 0
+        self._searches = 0
 
     def feed(self, payload: bytes, out: list[Delta]) -> None:
         """Read one event."""
@@ -214,7 +240,12 @@ class ResponsesStreamReader(StreamReader):
         if kind is None or slot is None:
             return
         item = _decode_item(raw)
-        if slot.kind == "thinking":
+        if item.action is not None:
+            slot.raw = raw.decode("utf-8", "replace")
+            self.builder.size_chars += len(raw)
+            self._searches += item.action.type == "search"
+            self._whole(slot, _describe(item.action), out)
+        elif slot.kind == "thinking":
             if item.encrypted_content:
                 slot.raw = raw.decode("utf-8", "replace")
                 self.builder.size_chars += len(raw)
@@ -240,7 +271,8 @@ class ResponsesStreamReader(StreamReader):
         self.done = True
         self.builder.model = response.model or ""
         if response.usage is not None:
-            self.builder.usage = usage_of(response.usage)
+            counted = usage_of(response.usage)
+            self.builder.usage = msgspec.structs.replace(counted, web_searches=self._searches)
         reason = response.incomplete_details.reason if response.incomplete_details else None
         status = response.status or name
         if status in ("failed", "cancelled"):
@@ -258,6 +290,8 @@ class ResponsesStreamReader(StreamReader):
 
 _OPENING = b'{"type":"message","role":"user","content":['
 _KEPT_STARTS = (b'{"type":"message"', b'{"type":"function_call"')
+WEB_SEARCH_TOOL: dict[str, object] = {"type": "web_search"}
+"""The provider's search."""
 _WITHOUT_REASONING = ("gpt-4", "gpt-3", "chatgpt")
 
 
@@ -281,14 +315,18 @@ class OpenAIResponses(Wire):
     def _head(self, request: Request) -> bytes:
         fields: dict[str, object] = {"model": self.target.model, "stream": True, "store": False}
         fields["prompt_cache_key"] = request.route or request.session
+        include = ["web_search_call.action.sources"] if searches_web(request.prefix) else []
         if not family(self.target.model).startswith(_WITHOUT_REASONING):
-            fields["include"] = ["reasoning.encrypted_content"]
+            include.insert(0, "reasoning.encrypted_content")
             if self.target.effort:
                 fields["reasoning"] = {"effort": self.target.effort, "summary": "auto"}
+        if include:
+            fields["include"] = include
         if request.prefix.system.strip():
             fields["instructions"] = request.prefix.system
         if request.prefix.tools:
-            fields["tools"] = [_tool(tool) for tool in request.prefix.tools]
+            hosted = [WEB_SEARCH_TOOL] if searches_web(request.prefix) else []
+            fields["tools"] = [*map(_tool, own_tools(request.prefix)), *hosted]
         return encode_json(fields)[1:-1]
 
     def side(self, item: Item) -> str:
@@ -311,14 +349,20 @@ class OpenAIResponses(Wire):
             arguments_string(call),
         )
 
+    def _thinking(self, item: Item) -> bytes:
+        fields = self._own_fields(item)
+        if fields.get("type") != "web_search_call":
+            return super()._thinking(item)
+        # By its own id, the provider would want the reasoning before it, which may have been cleared.
+        return encode_json({**fields, "id": _own_id("ws", item)})
+
     def _piece(self, piece: Piece) -> bytes:
         return encode_json(_content(piece))
 
     def _said(self, item: Item, text: str) -> bytes:
         """Encode text as an output message with all fields, which strict servers (vLLM, gateways) require."""
         content = [{"type": "output_text", "text": text, "annotations": []}]
-        known = "msg_" + "_".join(map(str, item.key))
-        fields: dict[str, object] = {"type": "message", "id": known, "status": "completed"}
+        fields: dict[str, object] = {"type": "message", "id": _own_id("msg", item), "status": "completed"}
         fields |= {"role": "assistant", "content": content}
         fields |= {key: value for key, value in self._own_fields(item).items() if key == "phase"}
         return encode_json(fields)
@@ -329,6 +373,11 @@ class OpenAIResponses(Wire):
         if not all(isinstance(piece, TextPiece) for piece in pieces):
             output = [_content(piece) for piece in pieces]
         return encode_json({"type": "function_call_output", "call_id": wire_call_id(result.call), "output": output})
+
+
+def _own_id(kind: str, item: Item) -> str:
+    """Make an id that the provider has not given, so that it looks nothing up."""
+    return f"{kind}_" + "_".join(map(str, item.key))
 
 
 def _tool(tool: ToolSpec) -> dict[str, object]:

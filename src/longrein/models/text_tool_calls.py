@@ -13,7 +13,7 @@ import msgspec
 from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
-from longrein.models.wire import SessionCaches
+from longrein.models.wire import SessionCaches, own_tools
 from longrein.models.wire_content import TextPiece, content_pieces, exact_json, read_arguments
 
 # --- Finding calls ---------------------------------------------------------------------------------------------------
@@ -354,9 +354,10 @@ def _no_blob(blob: str) -> bytes:
 
 def with_tools_in_system(prefix: PrefixSet) -> PrefixSet:
     """Move the tools of `prefix` into its system text."""
-    if not prefix.tools:
+    tools = own_tools(prefix)
+    if not tools:
         return prefix
-    told = INTRODUCTION + "\n".join(map(_describe_tool, prefix.tools))
+    told = INTRODUCTION + "\n".join(map(_describe_tool, tools))
     return msgspec.structs.replace(prefix, system=prefix.system + told, tools=())
 
 

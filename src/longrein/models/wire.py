@@ -11,7 +11,16 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import Text, Thinking, ToolCall, ToolResult, decode_json
+from longrein.events import (
+    PrefixSet,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolTraits,
+    decode_json,
+)
 from longrein.models.failures import kind_of_error_event, limit_tokens
 from longrein.models.port import CallDelta, Delta, Failure, ReadBlob, Reply, TextDelta, ThinkingDelta
 from longrein.models.wire_content import IMAGE_SIDE_PX_MAX, PartBuilder, Piece, ReplyBuilder, content_pieces
@@ -187,6 +196,30 @@ def family(model: str) -> str:
     """
     name = model.lower().rsplit("/", 1)[-1].split(":", 1)[0].split("@", 1)[0].replace(".", "-")
     return re.sub(_DATED, "", name) or name
+
+
+# --- Tools that the provider runs ------------------------------------------------------------------------------------
+
+
+WEB_SEARCH = ToolSpec("WebSearch", "Search the web.", {"type": "object"}, ToolTraits(kind="search", hosted=True))
+"""Search by the provider; each wire that has one writes its own tool for it."""
+
+
+def can_search_web(wire: str, model: str) -> bool:
+    """Return whether the wire has a search that works beside other tools. Gemini has it since version 3."""
+    if wire == "gemini":
+        return not family(model).startswith(("gemini-1", "gemini-2", "gemma"))
+    return wire in ("anthropic", "openai-responses")
+
+
+def own_tools(prefix: PrefixSet) -> tuple[ToolSpec, ...]:
+    """Return the tools of `prefix` that longrein runs."""
+    return tuple(tool for tool in prefix.tools if tool.traits is None or not tool.traits.hosted)
+
+
+def searches_web(prefix: PrefixSet) -> bool:
+    """Return whether `prefix` offers the search by the provider."""
+    return len(own_tools(prefix)) < len(prefix.tools)
 
 
 # --- The wire interface ----------------------------------------------------------------------------------------------

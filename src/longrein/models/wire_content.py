@@ -7,6 +7,7 @@ make every later request fail.
 
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -198,6 +199,24 @@ def arguments_string(call: ToolCall) -> bytes:
     if call.arguments is not None and call.received and _decode_or_none(call.received) == call.arguments:
         return encode_json(call.received)
     return encode_json(arguments_object(call).decode())
+
+
+# --- Searches of the web ---------------------------------------------------------------------------------------------
+#
+# The provider runs them within a reply. A search and its result are one part: thinking with a text for people, whose
+# provider block holds the provider's own items. So they are kept, sent back and cleared together, and another provider
+# never gets them.
+
+
+FOUND_MAX = 10
+"""Largest number of pages that the text of a search names."""
+
+
+def describe_search(what: str, found: Sequence[tuple[str, str]] = (), problem: str = "") -> str:
+    """Describe a search for people. `what`: the words searched for; `found`: title and address of each page."""
+    failed = f" (failed: {problem})" if problem else ""
+    pages = (f"- {title}: {url}" if title else f"- {url}" for title, url in found[:FOUND_MAX])
+    return "\n".join((f"Searched the web: {what}{failed}", *pages)) + "\n"
 
 
 # --- Building a reply ------------------------------------------------------------------------------------------------

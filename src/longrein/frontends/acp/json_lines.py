@@ -57,7 +57,7 @@ class JsonLines:
     # --- the `Transport` protocol --------------------------------------------------------------------------------
 
     async def send(self, message: Message) -> None:
-        """Write a message. Raises `ConnectionError` when the editor has gone."""
+        """Write a message. Raises `ConnectionError` when the editor has gone; an answer is then dropped."""
         if "method" not in message:
             self.prompts.pop(message.get("id", ""), None)
         self._out.put(encode(message))
@@ -66,8 +66,9 @@ class JsonLines:
                 await self._out.drain()
         if self._out.write_error:
             self.on_closed()
-            raise ConnectionError("the editor has closed the connection")
-        if self._out.unwritten:
+            if "method" in message:
+                raise ConnectionError("the editor has closed the connection")
+        elif self._out.unwritten:
             asyncio.ensure_future(self._flush())  # noqa: RUF006 - ends by itself; `close` waits for the rest
 
     async def receive(self) -> Message | None:
@@ -91,10 +92,7 @@ class JsonLines:
 
     async def refuse(self, code: int, text: str) -> None:
         """Answer something that has no usable id."""
-        try:
-            await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
-        except ConnectionError:
-            return
+        await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
 
     async def _flush(self) -> None:
         async with self._sending:

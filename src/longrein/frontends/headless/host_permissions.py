@@ -31,14 +31,24 @@ class HostPermissions:
         self.forget(asked.call, child)
         fields = question_fields(asked, call, run_state.qualified_id(asked.call), run_state.label)
         self._report_state("requires_action")
-        task = asyncio.create_task(self._ask(asked, call, child, fields))
-        self._asking[child, asked.call] = task
         run_state.answered_by_host.add(asked.call)
+        self._asking[child, asked.call] = asyncio.create_task(
+            self._ask(asked, call, child, fields, run_state.answered_by_host)
+        )
 
-    async def _ask(self, asked: PermissionAsked, call: ToolCall, child: str, fields: dict[str, object]) -> None:
+    async def _ask(
+        self,
+        asked: PermissionAsked,
+        call: ToolCall,
+        child: str,
+        fields: dict[str, object],
+        answered_by_host: set[str],
+    ) -> None:
         try:
             verdict = read_verdict(await self._channel.request("can_use_tool", fields), asked, call, child)
         except ControlError as error:
+            if self._channel.is_closed:
+                answered_by_host.discard(asked.call)
             verdict = refused(asked, str(error), child)
         await self._apply(verdict)
 

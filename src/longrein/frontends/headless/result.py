@@ -152,7 +152,7 @@ def _model_usage(facts: SessionFacts, run_state: RunState) -> Line:
             "outputTokens": used.output_tokens,
             "cacheReadInputTokens": used.cache_read_tokens,
             "cacheCreationInputTokens": used.cache_write_tokens,
-            "webSearchRequests": 0,
+            "webSearchRequests": used.web_searches,
             "costUSD": cost,
             "contextWindow": window,
             "maxOutputTokens": output,

@@ -89,11 +89,13 @@ def assistant_message(session: str, asked: int, model: str, content: list[Line],
 
 def usage_line(usage: Usage) -> Line:
     """Usage in the spelling of the stream."""
+    searches = {"server_tool_use": {"web_search_requests": usage.web_searches}} if usage.web_searches else {}
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
+        **searches,
     }
 
 

@@ -5,6 +5,8 @@ import msgspec
 from longrein.models.scripted import split_text
 from longrein.testing.loopback.script import Call, Fault, Turn
 
+SEARCHES = "web_search"
+"""Flag of a request that offers the provider's search."""
 ARGUMENT_CHARS = 96
 """Length of a piece of streamed arguments, in characters."""
 
@@ -65,6 +67,12 @@ def call_id(call: Call, index: int, answer: ReplyContext, form: str) -> str:
         return ""
     index = 0 if answer.hit_by("duplicate_ids") else index
     return call.id or form.format(f"{answer.serial:012d}{index:012d}")
+
+
+def searches_of(turn: Turn, answer: ReplyContext) -> list[tuple[str, str, str]]:
+    """Return (query, address, number of 24 digits) of each search of `turn`."""
+    made = turn.searches if SEARCHES in answer.flags else ()
+    return [(query, f"https://found.test/{n}", f"{answer.serial:012d}{n:012d}") for n, query in enumerate(made)]
 
 
 def argument_pieces(turn: Turn, index: int, answer: ReplyContext) -> list[str]:

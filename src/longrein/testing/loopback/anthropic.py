@@ -10,7 +10,15 @@ from typing import Any
 import msgspec
 
 from longrein.models.scripted import split_text
-from longrein.testing.loopback.answer import CacheUsage, ReplyContext, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import (
+    SEARCHES,
+    CacheUsage,
+    ReplyContext,
+    argument_pieces,
+    call_id,
+    encode,
+    searches_of,
+)
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     Block,
@@ -46,6 +54,8 @@ _KEYS = {
     "redacted_thinking": "type data",
     "tool_use": "type id name input cache_control caller",
     "tool_result": "type tool_use_id content is_error cache_control",
+    "server_tool_use": "type id name input cache_control caller",
+    "web_search_tool_result": "type tool_use_id content cache_control caller",
 }
 _FIELDS = (
     *("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream", "stop_sequences", "thinking"),
@@ -54,7 +64,7 @@ _FIELDS = (
 )
 _ROLE_BLOCKS = {
     "user": ("text", "image", "document", "tool_result"),
-    "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
+    "assistant": (*("text", "thinking", "redacted_thinking", "tool_use"), "server_tool_use", "web_search_tool_result"),
 }
 _ERROR_TYPES = {
     401: "authentication_error",
@@ -92,7 +102,10 @@ class Anthropic(Wire):
         return convert(fields, "max_tokens", int, 0)
 
     def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
-        return frozenset({"thinking"} if b'"enabled"' in bytes(fields.get("thinking", b"")) else ())
+        thinks = {"thinking"} if b'"enabled"' in bytes(fields.get("thinking", b"")) else set()
+        return frozenset(
+            thinks | ({SEARCHES} if b'"web_search_20250305"' in bytes(fields.get("tools", b"")) else set())
+        )
 
     def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
         return [(side, read(raw)) for side in ("tools", "system") for raw in listed(fields.get(side), _TEXT)]
@@ -176,12 +189,18 @@ class Anthropic(Wire):
             raise Refused(f"{path}: `{block.kind}` blocks can only be in `{other}` messages")
         if block.kind in _THINKING and block.signature != sign(self.name, model, block.text):
             raise Refused(f"{path}: Invalid `{'signature' if block.text else 'data'}` in `{block.kind}` block")
+        if block.kind == "web_search_tool_result":
+            content = msgspec.json.decode(block.raw)["content"]
+            for hit in content if isinstance(content, list) else []:
+                if hit.get("encrypted_content") != sign(self.name, model, str(hit.get("url"))):
+                    raise Refused(f"{path}: Invalid `encrypted_content` in `search_result` block")
 
     def _check_pairs(self, messages: list[Message]) -> None:
         """Check that each call has its result at the start of the next message, and that ids are unique."""
         seen: list[str] = []
         waiting: list[str] = []
         for at, message in enumerate(messages):
+            _check_searches(at, message)
             results = [(n, block) for n, block in enumerate(message.blocks) if block.kind == "tool_result"]
             for n, block in results:
                 if block.id not in waiting:
@@ -221,6 +240,19 @@ class Anthropic(Wire):
             texts = _deltas("thinking_delta", "thinking", split_text(turn.thinking))
             texts += _deltas("signature_delta", "signature", [sign(self.name, answer.model, turn.thinking)])
             blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, texts))
+        searches = searches_of(turn, answer)
+        for query, url, number in searches:
+            id_, sealed = f"srvtoolu_{number}", sign(self.name, answer.model, url)
+            asked: dict[str, object] = {"type": "server_tool_use", "id": id_, "name": "web_search", "input": {}}
+            blocks.append((asked, _deltas("input_json_delta", "partial_json", [encode({"query": query}).decode()])))
+            hit = {
+                "type": "web_search_result",
+                "url": url,
+                "title": query,
+                "page_age": None,
+                "encrypted_content": sealed,
+            }
+            blocks.append(({"type": "web_search_tool_result", "tool_use_id": id_, "content": [hit]}, []))
         if pieces := text_pieces(turn):
             blocks.append(({"type": "text", "text": ""}, _deltas("text_delta", "text", pieces)))
         for n, call in enumerate(turn.calls):
@@ -237,9 +269,26 @@ class Anthropic(Wire):
             out += [b"%b%b}\n\n" % (lead, delta) for delta in deltas]
             out.append(_event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index))
         delta = {"stop_reason": _STOPS[stop_of(turn)], "stop_sequence": None}
-        usage = {**_input(answer.cached), "output_tokens": answer.output}
+        usage: dict[str, object] = {**_input(answer.cached), "output_tokens": answer.output}
+        if searches:
+            usage["server_tool_use"] = {"web_search_requests": len(searches), "web_fetch_requests": 0}
         out.append(_event("message_delta", encode({"type": "message_delta", "delta": delta, "usage": usage})))
         return [*out, _event("message_stop", b'{"type":"message_stop"}')]
+
+
+def _check_searches(at: int, message: Message) -> None:
+    """Check that each search of the provider has its result in the same message, and each result its search."""
+    made = [block.id for block in message.blocks if block.kind == "server_tool_use"]
+    found = [block.id for block in message.blocks if block.kind == "web_search_tool_result"]
+    for id_ in made:
+        if id_ not in found:
+            raise Refused(
+                f"messages.{at}: `web_search` tool use with id {id_} was found without a corresponding "
+                "`web_search_tool_result` block"
+            )
+    for id_ in found:
+        if id_ not in made:
+            raise Refused(f"messages.{at}: unexpected `tool_use_id` found in `web_search_tool_result` blocks: {id_}")
 
 
 # --- Blocks ----------------------------------------------------------------------------------------------------------
@@ -261,7 +310,7 @@ def _sources(fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
     """Say what is wrong with a block wherever it stands; empty for nothing."""
-    if "input_schema" in fields or block.kind == "custom":
+    if "input_schema" in fields or block.kind in ("custom", "web_search_20250305"):
         return _tool_problem(block, fields)
     known = _KEYS.get(block.kind)
     if known is None:
@@ -272,7 +321,7 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
     match block.kind:
         case "text":
             return _text_problem(fields)
-        case "tool_use":
+        case "tool_use" | "server_tool_use":
             return _call_problem(block, fields)
         case "tool_result":
             return _result_problem(block, fields)
@@ -283,6 +332,8 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
 
 
 def _tool_problem(block: Block, fields: dict[str, Any]) -> str:
+    if block.kind == "web_search_20250305":
+        return "" if block.name == "web_search" else f"{{at}}.{block.kind}.name: Input should be 'web_search'"
     if not _NAME.fullmatch(block.name):
         return "{at}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
     schema = fields.get("input_schema")

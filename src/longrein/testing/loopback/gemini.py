@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from longrein.models.scripted import split_text
-from longrein.testing.loopback.answer import ReplyContext, argument_pieces, encode
+from longrein.testing.loopback.answer import SEARCHES, ReplyContext, argument_pieces, encode, searches_of
 from longrein.testing.loopback.script import Limits, Rules, Turn, stop_of, text_pieces
 from longrein.testing.loopback.validation import (
     Block,
@@ -28,7 +28,11 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 """Accepted in place of a signature, for calls that another model made."""
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
 _MEDIA = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/heic", "image/heif")
-_DATA = ("text", "inlineData", "functionCall", "functionResponse", "fileData", "executableCode", "codeExecutionResult")
+_DATA = (
+    *("text", "inlineData", "functionCall", "functionResponse", "fileData", "executableCode", "codeExecutionResult"),
+    *("toolCall", "toolResponse"),
+)
+_SERVER_TOOLS = b'"includeServerSideToolInvocations":true'
 _FIELDS = (
     *("contents", "systemInstruction", "tools", "toolConfig", "generationConfig"),
     *("safetySettings", "cachedContent", "labels"),
@@ -77,8 +81,9 @@ class Gemini(Wire):
     def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
         return convert(fields, "generationConfig", _Config, _Config()).max_output_tokens or 0
 
-    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
-        return frozenset({"signed"} if signs_calls(model) else ())
+    def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:
+        searches = b'"googleSearch"' in bytes(fields.get("tools", b""))
+        return frozenset(({"signed"} if signs_calls(model) else set()) | ({SEARCHES} if searches else set()))
 
     def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
         return raw_blocks(fields, "systemInstruction")
@@ -93,7 +98,9 @@ class Gemini(Wire):
         inner = data if isinstance(data, dict) else {}
         block.id, block.name = str(inner.get("id") or ""), str(inner.get("name") or "")
         block.signature = fields.get("thoughtSignature")
-        if block.kind == "functionCall":
+        if block.kind in ("toolCall", "toolResponse"):
+            block.text = block.id
+        elif block.kind == "functionCall":
             block.text = _signed_text(block.name, inner.get("args") or {})
         elif block.kind == "text":
             block.text = str(data)
@@ -115,6 +122,12 @@ class Gemini(Wire):
                 f"Unable to submit request because it has a maxOutputTokens value of {limit} but the supported range "
                 f"is from 1 (inclusive) to {most + 1 if most else 2147483647} (exclusive). Update the value and try "
                 "again."
+            )
+        searches = b'"googleSearch"' in bytes(fields.get("tools", b""))
+        if searches and _SERVER_TOOLS not in bytes(fields.get("toolConfig", b"")):
+            raise Refused(
+                "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function "
+                "calling."
             )
         names = []
         for n, tool in enumerate(convert(fields, "tools", list[dict[str, Any]], [])):
@@ -145,6 +158,9 @@ class Gemini(Wire):
         """Check that the turn after calls begins with their responses, in order, and no other turn has responses."""
         please, calls = "Please ensure that function", list[Block]()
         for at, message in enumerate(messages):
+            own = [[part.id for part in message.blocks if part.kind == kind] for kind in ("toolCall", "toolResponse")]
+            if own[0] != own[1]:
+                raise Refused(f"Please ensure that each tool call of contents[{at}] has its tool response.")
             responses = [part for part in message.blocks if part.kind == "functionResponse"]
             if responses and (message.role == "model" or not calls):
                 raise Refused(f"{please} response turn comes immediately after a function call turn.")
@@ -181,6 +197,11 @@ class Gemini(Wire):
             return b"data: %b\r\n\r\n" % body
 
         out = [chunk(b'{"text":%b,"thought":true}' % encode(text)) for text in split_text(turn.thinking)]
+        for query, url, number in searches_of(turn, answer):
+            kind = {"toolType": "GOOGLE_SEARCH_WEB", "id": number}
+            signed = {"thoughtSignature": sign(self.name, answer.model, number)}
+            out.append(chunk(encode({"toolCall": {**kind, "args": {"queries": [query]}}, **signed})))
+            out.append(chunk(encode({"toolResponse": {**kind, "response": {"search_suggestions": url}}, **signed})))
         out += [chunk(b'{"text":%b}' % encode(text)) for text in text_pieces(turn)]
         reason = _STOPS[stop_of(turn)]
         for index in range(len(turn.calls)):

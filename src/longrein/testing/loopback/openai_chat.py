@@ -65,6 +65,8 @@ class OpenAI(Wire):
         """Check the names of the tools."""
         names = []
         for n, tool in enumerate(convert(fields, "tools", list[dict[str, Any]], [])):
+            if not self.function and tool.get("type") == "web_search":
+                continue
             holder = tool.get("function") if self.function else tool
             if not isinstance(holder, dict) or ("name" not in holder and not self.function):
                 lacking = f"tools[{n}].{'function' if self.function else 'name'}"

@@ -6,7 +6,14 @@ from typing import Any
 import msgspec
 
 from longrein.models.scripted import split_text
-from longrein.testing.loopback.answer import ReplyContext, argument_pieces, call_id, encode
+from longrein.testing.loopback.answer import (
+    SEARCHES,
+    ReplyContext,
+    argument_pieces,
+    call_id,
+    encode,
+    searches_of,
+)
 from longrein.testing.loopback.openai_chat import (
     EMPTY_ARRAY,
     ERROR_TYPES,
@@ -50,7 +57,8 @@ class OpenAIResponses(OpenAI):
 
     def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
         include = convert(fields, "include", list[str], [])
-        return frozenset({"sealed"} if "reasoning.encrypted_content" in include else ())
+        sealed = {"sealed"} if "reasoning.encrypted_content" in include else set()
+        return frozenset(sealed | ({SEARCHES} if b'"web_search"' in bytes(fields.get("tools", b"")) else set()))
 
     def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
         return raw_blocks(fields, "instructions")
@@ -153,6 +161,8 @@ class OpenAIResponses(OpenAI):
         if turn.thinking:
             signature = {"encrypted_content": sign(self.name, answer.model, turn.thinking)}
             stream.reasoning(turn.thinking, f"rs_{answer.serial:024d}", signature if "sealed" in answer.flags else {})
+        for query, url, number in searches_of(turn, answer):
+            stream.search(query, url, f"ws_{number}")
         if texts := text_pieces(turn):
             stream.text(texts, f"msg_{answer.serial:024d}")
         for index, call in enumerate(turn.calls):
@@ -172,7 +182,8 @@ class OpenAIResponses(OpenAI):
 
 
 def _role(block: Block) -> str:
-    return "assistant" if block.kind in ("reasoning", "function_call") else block.name or "result"
+    mine = ("reasoning", "function_call", "web_search_call")
+    return "assistant" if block.kind in mine else block.name or "result"
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
@@ -190,7 +201,10 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
             return "" if isinstance(output, str) else "Missing required parameter: '{at}.output'."
         case "reasoning":
             return "" if isinstance(fields.get("summary"), list) else "Missing required parameter: '{at}.summary'."
-    kinds = "'message', 'reasoning', 'function_call', 'function_call_output'"
+        case "web_search_call":
+            lacking = [name for name in ("id", "status", "action") if not fields.get(name)]
+            return f"Missing required parameter: '{{at}}.{lacking[0]}'." if lacking else ""
+    kinds = "'message', 'reasoning', 'web_search_call', 'function_call', 'function_call_output'"
     return f"Invalid value: '{block.kind}'. Supported values are: {kinds}."
 
 
@@ -264,6 +278,17 @@ class _EventWriter:
         self.say("response.output_text.done", **where, text=text)
         self.say("response.content_part.done", **where, part={**part, "text": text})
         self._done({**item, "status": "completed", "content": [{**part, "text": text}]})
+
+    def search(self, query: str, url: str, id_: str) -> None:
+        """Add a search of the web."""
+        item: dict[str, Any] = {"id": id_, "type": "web_search_call", "status": "in_progress"}
+        where = {"output_index": len(self.output), "item_id": id_}
+        self.say("response.output_item.added", output_index=len(self.output), item=item)
+        for step in ("in_progress", "searching", "completed"):
+            self.say(f"response.web_search_call.{step}", **where)
+        sources = [{"type": "url", "url": url}]
+        action = {"type": "search", "query": query, "queries": [query], "sources": sources}
+        self._done({**item, "status": "completed", "action": action})
 
     def call(self, item: dict[str, Any], texts: list[str]) -> None:
         """Add a function call."""

@@ -247,7 +247,8 @@ _DATED = re.compile(r"(-20\d{6}|-20\d{2}-\d{2}-\d{2}|-latest)$")
 def sign(wire: str, model: str, text: str) -> str:
     """Sign the thinking `text` of `model`. A dated name and its alias are one model."""
     signed = f"{wire}\n{_DATED.sub('', model)}\n{text}".encode("utf-8", "surrogatepass")
-    return "Er" + b64encode(blake2b(signed, key=b"the loopback provider's own hand", digest_size=48).digest()).decode()
+    digest = blake2b(signed, key=b"the loopback provider's own hand", digest_size=48).digest()
+    return b64encode(b"\x12\xb0\x02" + digest).decode()
 
 
 # --- The wire --------------------------------------------------------------------------------------------------------

@@ -47,6 +47,8 @@ BACKOFF_S = (0.2, 1.0, 4.0, 15.0, 60.0)
 """Pauses before connecting again, by the number of failures in a row. Later only a call connects again."""
 CLOSE_S = 2.0
 """Longest wait for a connection to close."""
+WRONG_VERSION = "Unsupported protocol version from the server: "
+"""Beginning of the SDK's error for a version that it does not know."""
 
 
 class McpConnection:
@@ -58,6 +60,8 @@ class McpConnection:
         self.problem = ""
         """Why it is not connected, for display."""
         self.offer = Offer()
+        self._noise: list[str] = []
+        """The first line of its output that was no JSON."""
         self._client: Client | None = None
         self._ended, self._stale, self._retry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._begun = self._known = 0
@@ -68,6 +72,11 @@ class McpConnection:
         """Whether the present connection has answered a call."""
         self._closing = False
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def noise(self) -> str:
+        """A note on output that was no JSON; '' for none."""
+        return f"it prints lines that are no JSON, such as {self._noise[0]!r}" if self._noise else ""
 
     def start(self) -> None:
         """Connect in the background."""
@@ -108,7 +117,7 @@ class McpConnection:
     async def _run(self) -> None:
         failures = 0
         while not self._is_closing():
-            self._ended, self._stale = asyncio.Event(), asyncio.Event()
+            self._ended, self._stale, self._noise = asyncio.Event(), asyncio.Event(), []
             self._answered, was, self.status = False, self.status, "connecting"
             self._begun += 1
             self._retry.clear()
@@ -162,11 +171,12 @@ class McpConnection:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(startup_s):
-                    transport = await open_transport(self.server, self._host, stack, self._ended)
+                    transport = await open_transport(self.server, self._host, stack, self._ended, self._noise)
                     client = await stack.enter_async_context(self._client_on(transport))
                     offer = await self._read_offer(client)
             except TimeoutError:
-                raise McpFailure(f"it has not answered within {startup_s:g} s") from None
+                noise = f"; {self.noise}" if self.noise else ""
+                raise McpFailure(f"it has not answered within {startup_s:g} s{noise}") from None
             self._client, self.offer, self.status, self.problem = client, offer, "connected", ""
             self._tell_outcome()
             self._host.changed(self.server.name)
@@ -396,6 +406,9 @@ def problem_of(error: BaseException) -> str:
         first = error.errors(include_url=False, include_input=False)[0]
         return f"its answer is not valid: {'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
     text = " ".join(str(error).split())[:300]
+    if text.startswith(WRONG_VERSION):
+        version = text.removeprefix(WRONG_VERSION)
+        return f"it speaks version {version} of the protocol, which longrein does not: update the server"
     if isinstance(error, McpFailure | MCPError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -166,6 +166,12 @@ class McpToolset:
             if one.name not in self._connections or self._connections[one.name].status == "connecting"
         ]
 
+    @property
+    def late(self) -> list[str]:
+        """Servers whose outcome is not known yet, with what is known of the reason."""
+        noises = {name: connection.noise for name, connection in self._connections.items()}
+        return [f"{name} ({noises[name]})" if noises.get(name) else name for name in self.connecting]
+
     async def close(self) -> None:
         """End all connections."""
         if self._opening is not None:

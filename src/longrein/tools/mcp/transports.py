@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -26,13 +27,24 @@ MESSAGE_BYTES_MAX = 16 << 20
 """Largest message of a server. Larger ones end the connection."""
 BURST_MESSAGES, BURST_PAUSE_S = 200, 0.05
 """Messages in a row after which other work gets its turn."""
+PROBE = "server/discover"
+"""The request by which the SDK finds out whether a server is stateless, before it sends `initialize`."""
+PROBE_S = 3.0
+"""Longest wait for its answer, in seconds. A server of the stateless protocol that starts slower can still connect with
+`initialize`."""
+NOISE_CHARS_MAX = 80
 CONNECT_S = 10.0
 READ_S = 300.0
 HELPER_OUTPUT_MAX = 64_000
 
 
-async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitStack, ended: asyncio.Event) -> Any:
-    """Return the SDK's transport to a server; `ended` is set when the connection is over. Raises `McpFailure`."""
+async def open_transport(
+    server: McpServer, host: ServerHost, stack: AsyncExitStack, ended: asyncio.Event, noise: list[str]
+) -> Any:
+    """Return the SDK's transport to a server; `ended` is set when the connection is over. Raises `McpFailure`.
+
+    `noise` gets the first line of the server's output that is no JSON.
+    """
     if server.transport == "sdk":
         if host.tunnel is None:
             raise CannotStart("it is inside a program, and none runs longrein")
@@ -40,7 +52,7 @@ async def open_transport(server: McpServer, host: ServerHost, stack: AsyncExitSt
     if server.transport == "stdio":
         confinement = _confinement(server, host)
         hint = f" (in the sandbox: `longrein mcp get {server.name}`)" if confinement is not None else ""
-        return _stdio(await _start(server, host, confinement, stack), ended, hint)
+        return _stdio(await _start(server, host, confinement, stack), ended, hint, noise)
     headers = dict(server.headers) | await _helper_headers(server, host)
     auth = None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
     answers = HttpAnswers()
@@ -132,28 +144,34 @@ async def _start(
 
 
 @asynccontextmanager
-async def _stdio(process: StreamProcess, ended: asyncio.Event, hint: str) -> AsyncIterator[Any]:
+async def _stdio(process: StreamProcess, ended: asyncio.Event, hint: str, noise: list[str]) -> AsyncIterator[Any]:
     """Yield the two streams of the SDK over a process; `hint` follows the reason of its end."""
     to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
     problem: list[str] = []
+    written: deque[bytes] = deque(maxlen=8)
+    is_answered = asyncio.Event()
 
     async def read() -> None:
         async with to_client:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                async for message in _messages(process, problem):
+                async for message in _messages(process, problem, written, noise):
+                    is_answered.set()
                     await to_client.send(message)
         ended.set()
 
     async def write() -> None:
         async with from_client:
             async for message in from_client:
-                data = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                data = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                written.append(data)
                 try:
-                    process.writer.write(data.encode() + b"\n")
+                    process.writer.write(data + b"\n")
                     await process.writer.drain()
                 except OSError:
                     return  # its end is noticed by the reader
+                if getattr(message.message, "method", "") == PROBE:
+                    tasks.append(asyncio.ensure_future(_refuse_probe(message.message.id, is_answered, to_client)))
 
     tasks = [asyncio.ensure_future(read()), asyncio.ensure_future(write())]
     try:
@@ -173,10 +191,23 @@ async def _stdio(process: StreamProcess, ended: asyncio.Event, hint: str) -> Asy
     raise McpFailure(problem[0])
 
 
-async def _messages(process: StreamProcess, problem: list[str]) -> AsyncIterator[SessionMessage]:
+async def _refuse_probe(request: Any, is_answered: asyncio.Event, to_client: Any) -> None:
+    """Refuse the probe in the place of a server that ignores methods that it does not know."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(is_answered.wait(), PROBE_S)
+    error = types.ErrorData(code=types.METHOD_NOT_FOUND, message="no answer")
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        if not is_answered.is_set():
+            await to_client.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request, error=error)))
+
+
+async def _messages(
+    process: StreamProcess, problem: list[str], written: Collection[bytes], noise: list[str]
+) -> AsyncIterator[SessionMessage]:
     """Yield the messages of a process until its output ends or cannot be used, for which `problem` has the reason.
 
-    Lines that do not begin like JSON are log lines of a careless server.
+    Lines that do not begin like JSON are log lines of a careless server; `noise` gets the first one.
+    `written`: the last lines that it was sent.
     """
     count = 0
     while True:
@@ -191,7 +222,12 @@ async def _messages(process: StreamProcess, problem: list[str]) -> AsyncIterator
         if count % BURST_MESSAGES == 0:
             await asyncio.sleep(BURST_PAUSE_S)
         if not line.lstrip().startswith(b"{"):
+            if line.strip() and not noise:
+                noise.append(line.decode("utf-8", "replace").strip()[:NOISE_CHARS_MAX])
             continue
+        if line.strip() in written:
+            problem.append("it repeats what it is sent: the command is no MCP server")
+            return
         try:
             message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
