@@ -33,7 +33,7 @@ from benchmarks.policy import read, sessions_in, trace_line
 from benchmarks.replay.generated import write_sessions
 
 from longrein.commands.simulate import budget_of
-from longrein.config import SHIPPED, Tables, read_weights
+from longrein.config.clearing_weights import SHIPPED, Tables, read_weights
 from longrein.context import use_tables
 from longrein.models import CLEARS
 from longrein.replay import PLAIN, PRICES, CostAccount, Rates, Recording, Row, Uses, find_uses, replay_of, total

@@ -20,7 +20,7 @@ import msgspec
 from benchmarks.replay.generated import write_sessions
 
 from longrein.commands.simulate import WORST_WIRE, budget_of
-from longrein.config import read_weights
+from longrein.config.clearing_weights import read_weights
 from longrein.context import Budget, use_tables
 from longrein.models import CLEARS
 from longrein.replay import NAMES, PRICES, Change, Recording, base_name, read_recording, replay_of

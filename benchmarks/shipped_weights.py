@@ -6,7 +6,7 @@ python -m benchmarks.shipped_weights FILE ABOUT > src/longrein/context/clearing/
 import sys
 from collections.abc import Sequence
 
-from longrein.config import Tables, read_weights
+from longrein.config.clearing_weights import Tables, read_weights
 
 COLUMNS = 16
 

@@ -136,6 +136,7 @@ LAZY_OWN = {
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",
     "longrein.context.analysis",
+    "longrein.config.clearing_weights",  # where the user names a file of weights
     "longrein.context.clear_items",
     "longrein.context.snapshot",
     "longrein.context.summary.prompt",

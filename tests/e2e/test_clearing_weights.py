@@ -1,6 +1,6 @@
 """The setting `context.weights`."""
 
-from longrein.config import SHIPPED, write_weights
+from longrein.config.clearing_weights import SHIPPED, write_weights
 from tests.e2e.harness import CliHarness, says
 
 

@@ -13,7 +13,7 @@ from benchmarks.shipped_weights import module_text
 from longrein import entry_points as app
 from longrein.cli import main as cli
 from longrein.commands.simulate import budget_of
-from longrein.config import SHIPPED, Fold, Tables, Weights, read_weights, weights_in_use, write_weights
+from longrein.config.clearing_weights import SHIPPED, Fold, Tables, Weights, read_weights, weights_in_use, write_weights
 from longrein.context import fold, render, use_tables
 from longrein.events import AnyEvent, Entry, UsageError
 from longrein.replay import POLICIES, PolicyReplay, read_recording

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from longrein.commands.simulate import recordings
-from longrein.config import write_weights
+from longrein.config.clearing_weights import write_weights
 from longrein.events import UsageError
 from longrein.frontends.stdio import say
 from longrein.run_context import RunContext

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from longrein.config import SHIPPED, Tables, Weights, read_weights
+from longrein.config.clearing_weights import SHIPPED, Tables, Weights, read_weights
 from longrein.context import Budget, Price, use_tables
 from longrein.events import UsageError, decode_entry
 from longrein.frontends.stdio import show

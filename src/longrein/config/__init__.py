@@ -1,6 +1,5 @@
 """The user's files and environment: settings in layers, trust, instructions, model choice, secrets."""
 
-from longrein.config.clearing_weights import SHIPPED, Fold, Tables, Weights, read_weights, weights_in_use, write_weights
 from longrein.config.environment import (
     config_dir,
     describe_environment,
@@ -35,8 +34,6 @@ from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_tru
 from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
 
 __all__ = [
-    "SHIPPED",
-    "Fold",
     "FoundFile",
     "Instructions",
     "LoadedHooks",
@@ -44,9 +41,7 @@ __all__ = [
     "Plugins",
     "Probe",
     "SkillFiles",
-    "Tables",
     "TrustedFolders",
-    "Weights",
     "approve_servers",
     "choose_model",
     "config_dir",
@@ -73,7 +68,6 @@ __all__ = [
     "project_root",
     "read_project_hooks",
     "read_trusted",
-    "read_weights",
     "remember_rule",
     "server_secrets",
     "shorten_home",
@@ -84,6 +78,4 @@ __all__ = [
     "trust_preview",
     "trust_unit",
     "user_file",
-    "weights_in_use",
-    "write_weights",
 ]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from longrein.config import Fold, Weights
+from longrein.config.clearing_weights import Fold, Weights
 from longrein.context.clearing.features import USER, SourceItem, call_content, features
 from longrein.context.clearing.line_value import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, word_codes
 from longrein.context.clearing.needs import NeedsMemory
