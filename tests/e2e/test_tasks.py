@@ -161,6 +161,7 @@ def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(cli: C
     going = cli.start("-p", "go", BYPASS)
     wait_until(lambda: alive("sleep\x0048.35"))
     (supervisor,) = supervisors(cli)
+    going.send(signal.SIGSTOP)  # so that it does not go on between the two kills
     os.kill(supervisor, signal.SIGKILL)
     kill(going)
     ran = cli.run("-p", "-c", "and now?", BYPASS)
