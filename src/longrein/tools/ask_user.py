@@ -36,4 +36,4 @@ async def AskUserQuestion(questions: list[UserQuestion], answers: dict[str, str]
     return Outcome.of("The user answered:\n\n" + "\n\n".join(rows))
 
 
-ASK_USER = make_tool(AskUserQuestion, access="none", user=UserAnswer("it needs an answer of yours", ("answers",)))
+ASK_USER = make_tool(AskUserQuestion, access="none", user=UserAnswer("it waits for your answer", ("answers",)))
