@@ -32,7 +32,7 @@ READS = 300
 
 @dataclass
 class RunResult:
-    """One run of one harness."""
+    """Figures of a run of one harness."""
 
     cpu_s: float
     wall_s: float

@@ -58,7 +58,7 @@ class Cell(NamedTuple):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is measured."""
+    """Windows, prices, wires and weights to measure."""
 
     windows: tuple[str, ...]
     prices: tuple[str, ...]

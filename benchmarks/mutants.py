@@ -53,7 +53,7 @@ if os.environ.get("MUTANTS_MAP"):
 
 
 class Mutant(NamedTuple):
-    """One changed place: file below `src`, lines, the text that replaces columns `start` to `end` (UTF-8 bytes)."""
+    """Changed place: file below `src`, lines, the text that replaces columns `start` to `end` (UTF-8 bytes)."""
 
     path: str
     line: int

@@ -17,7 +17,7 @@ import msgspec
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One measure."""
+    """Measure, with the benchmark module that gives its figure."""
 
     measure: str
     reach: str

@@ -26,7 +26,7 @@ ROUNDS = 5
 
 @dataclass
 class RunResult:
-    """One run of the command."""
+    """Figures of a run of the command."""
 
     cpu_s: float
     rss_mib: float

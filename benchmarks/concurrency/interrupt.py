@@ -50,10 +50,10 @@ class BusyModel:
         yield [Reply((Text("so be it"), *calls), "calls", Usage(10, output_tokens=5))]
 
     def warm(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: no connection to prepare."""
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: no connection to close."""
 
 
 async def measure_interrupts(folder: Path, rounds: int) -> list[float]:

@@ -97,7 +97,7 @@ def needle_text(n: int, random: Random, *, lines: bool = True) -> str:
 
 @dataclass
 class Needle:
-    """One text to be found again."""
+    """Text to be found again."""
 
     kind: str
     text: str
@@ -112,7 +112,7 @@ class Needle:
 
     @property
     def found(self) -> bool:
-        """Whether it came back byte for byte."""
+        """True if the text came back byte for byte."""
         return self.text in self.got
 
 

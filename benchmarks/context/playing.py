@@ -67,7 +67,7 @@ class BenchmarkModel:
     name, provider, model, wire = "test/benchmark", "test", "benchmark", "scripted"
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: no connection to close."""
 
 
 @dataclass

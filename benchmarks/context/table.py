@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One measured figure."""
+    """Measured figure and its goal."""
 
     measure: str
     got: str

@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"^\s{0,6}\d+\t")
 
 @dataclass(frozen=True)
 class Block:
-    """One message of a request, as the model sees it."""
+    """Message of a request, as the model sees it."""
 
     role: str
     """`system`, `user`, `assistant` or `tool`."""
@@ -44,7 +44,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says and calls."""
+    """Text and tool calls of the model."""
 
     text: str
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
@@ -57,7 +57,7 @@ class Answer:
 
 @dataclass
 class Tally:
-    """What a session cost its model besides tokens."""
+    """Cost of a session to its model, besides tokens."""
 
     needed: int = 0  # Lines that steps needed
     missed: int = 0  # Lines of them that were not visible when first needed

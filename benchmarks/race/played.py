@@ -1,4 +1,4 @@
-"""One session as a loop plays it: its script, tools and provider."""
+"""Session as a loop plays it: its script, tools and provider."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SESSION = "session"
 
 @dataclass
 class Played:
-    """What a policy gets to play a session, and what is read off it afterwards."""
+    """Inputs of a policy that plays a session, and the figures read off it afterwards."""
 
     setting: Setting
     users: tuple[str, ...]

@@ -30,7 +30,7 @@ MAX_OUTPUT = 4_096
 
 @dataclass
 class Request:
-    """One request as the provider billed it."""
+    """Request as the provider billed it."""
 
     kind: str
     """`step`, `repair`, `summary` or `refused`."""
@@ -39,7 +39,7 @@ class Request:
     output: int
     step: int
     changed: str = ""
-    """What broke the cache: the first message that an earlier request showed otherwise."""
+    """Cause of a broken cache: the first message that an earlier request showed otherwise."""
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class _Counted(msgspec.Struct, frozen=True):
 
 @dataclass
 class ServedSession:
-    """One session at the provider."""
+    """Session at the provider."""
 
     model: ScriptedModel
     window: int

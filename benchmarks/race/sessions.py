@@ -17,7 +17,7 @@ from benchmarks.race.sources import choose_files
 
 NEEDS = ("random", "edits", "plan")
 SHAPES = ("plain", "numbered", "json")
-"""How `read_file` shows a file."""
+"""Forms in which `read_file` shows a file."""
 PLAN = "PLAN.md"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]{4,}")
 LINE_MIN = 14
@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Step:
-    """One request: what must be visible, and what the model answers. Without calls it ends the turn."""
+    """Request: needed visible lines, and the model's answer. Without calls it ends the turn."""
 
     needs: tuple[Need, ...]
     text: str
@@ -62,7 +62,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a session varies besides its seed."""
+    """Parameters of a session, its seed included."""
 
     seed: int
     needs: str

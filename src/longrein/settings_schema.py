@@ -28,7 +28,7 @@ class Setting(msgspec.Struct, frozen=True):
     help: str
     """Meaning, as Markdown for docs/settings.md."""
     project: Literal["set", "narrow", "add", "nothing"] = "set"
-    """What the file of a trusted project may do with it."""
+    """Power of a trusted project's file over the setting."""
     key: str = ""
     """Name in its table where it is not the field's."""
     factor: int = 1

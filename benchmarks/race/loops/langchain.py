@@ -62,7 +62,7 @@ def context_editing(played: Played, _model: Any) -> list[Any]:
 
 
 def deepagents(played: Played, model: Any) -> list[Any]:
-    """What `create_deep_agent` adds: 85 % and 10 % of the window, all of the history in the summary's prompt."""
+    """Return the middleware of `create_deep_agent`: 85 % and 10 % of the window, all history for the summary."""
     backend = FilesystemBackend(root_dir=played.folder, virtual_mode=True)
     return [create_summarization_middleware(model, backend)]
 

@@ -1,4 +1,4 @@
-"""What hooks are told of, and what their answers mean: at the start, for a prompt, around a call, at an end."""
+"""Input of hooks and effect of their answers, at each point of a session."""
 
 import asyncio
 from collections.abc import Mapping

@@ -44,13 +44,13 @@ VARIABLES_BYTES_MAX = 64_000
 
 
 class HookPlace(msgspec.Struct, frozen=True):
-    """Where a handler runs."""
+    """Session, environment, time limit and confinement of a handler's run."""
 
     session: "Session"
     env: Mapping[str, str]
     limit_s: float
     confinement: Confinement | None = None
-    """How a command is confined; None where it runs as the user."""
+    """Confinement of a command; None where it runs as the user."""
 
     @property
     def clean(self) -> Callable[[str], str]:
@@ -72,13 +72,13 @@ class HookPlace(msgspec.Struct, frozen=True):
 
 
 class HookOutput(msgspec.Struct, frozen=True):
-    """What a handler gave back: exit code and output as of a command. A JSON answer is in `stdout`."""
+    """Result of a handler: exit code and output as of a command. A JSON answer is in `stdout`."""
 
     code: int = 0
     stdout: str = ""
     stderr: str = ""
     problem: str = ""
-    """Why there is no answer, for the user."""
+    """Reason for a missing answer, for the user."""
     usage: Usage = Usage()
     """Tokens of a model that was asked."""
     cost_usd: float = 0.0
@@ -218,9 +218,9 @@ class SessionHooks:
         self.began = False
         """True once the hooks of the session's start have run."""
         self.source = "resume"
-        """How the session was opened: `startup`, `resume`, `clear` or `fork`."""
+        """Way in which the session was opened: `startup`, `resume`, `clear` or `fork`."""
         self.end_reason = "other"
-        """Why the session is closed: `prompt_input_exit`, `clear`, `resume` or `other`."""
+        """Reason for closing the session: `prompt_input_exit`, `clear`, `resume` or `other`."""
         self._of_type: list[HookHandler] = []
         self._of_skills: dict[tuple[str, int], list[HookHandler]] = {}
         """(skill, entry that loaded it) -> its hooks."""
@@ -228,7 +228,7 @@ class SessionHooks:
         self._running: set[asyncio.Task[None]] = set()
         self._told_once = False
         self._variables: dict[str, str] = {}
-        """What hooks of this run have set, secrets included."""
+        """Variables that hooks of this run have set, secrets included."""
         self._files = session.deps.hook_files
         self._transcript = HookTranscript(self._files.append if self._files else None, session.state.label)
 

@@ -64,7 +64,7 @@ class Judgement(msgspec.Struct, frozen=True):
     together: bool = False
     """True if it may run in parallel with calls that it does not conflict with."""
     touches: Footprint = Footprint()
-    """What it reads and writes."""
+    """Paths and locks that the call uses."""
     question: PermissionAsked | None = None
     """The question, for `ask`."""
     hooks_first: bool = False

@@ -74,7 +74,7 @@ class Dependencies(msgspec.Struct):
     secrets: tuple[str, ...] = ()
     """Known secrets, for content too large to be scanned."""
     own_patterns: bool = False
-    """Whether `redact` also replaces what the user's own patterns match."""
+    """True if `redact` also replaces matches of the user's own patterns."""
     remember_rule: Callable[[str], None] = lambda _rule: None
     """Stores rules, one per line, in the user's settings: all or none. Raises `LongreinError`."""
     nested: Callable[[str, Collection[str]], Iterable[tuple[str, str]]] = lambda _folder, _told: ()
@@ -120,7 +120,7 @@ class Dependencies(msgspec.Struct):
     mcp: "McpToolset | None" = None
     """MCP servers, shared by all agents of a tree; None where none is configured."""
     tells_project: bool = False
-    """Whether a new session tells the model the git status and the tracked files."""
+    """True if a new session tells the model the git status and the tracked files."""
     policy: Callable[..., Decision] = decide
     """Context policy: decides before each request what to shorten."""
     goals: GoalPort | None = None

@@ -19,7 +19,7 @@ PACKAGE_CACHES = (
     ".bun",
     ".cache/pypoetry",
 )
-"""What `npx`, `uvx` and their like write below home."""
+"""Folders below home that `npx`, `uvx` and similar programs write."""
 PROJECT_FILES = ("package.json", "pyproject.toml", "node_modules", ".venv", "go.mod", ".git")
 """Names in the folder around a program that needs more of it than its own file."""
 

@@ -186,7 +186,7 @@ class FileNames:
         self._of, self._listed_s = "", 0.0
         self._paths: list[str] = []
         self._whole = True
-        """Whether the list is complete."""
+        """True if the list is complete."""
 
     async def find(self, typed: str) -> FilesFound:
         """Return files whose path holds `typed`, ignoring case, shortest first.

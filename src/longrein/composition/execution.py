@@ -1,4 +1,4 @@
-"""Where commands run: environment, workspace, supervisor, sandbox; and the hooks."""
+"""Execution of commands: environment, workspace, supervisor, sandbox; and the hooks."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

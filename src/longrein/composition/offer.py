@@ -1,4 +1,4 @@
-"""What the model is offered: tools, subagent types, skills, and the prefix of the conversation."""
+"""Offer to the model: tools, subagent types, skills, and the prefix of the conversation."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -41,7 +41,7 @@ def with_plugins(run_context: RunContext, additions: Additions) -> Additions:
 
 
 class Offer(NamedTuple):
-    """What the model is offered: the prefix of the conversation and what stands behind it."""
+    """Offer to the model: the prefix, and the tools, subagent types and skills in it."""
 
     prefix: Callable[[Model, str], PrefixSet]
     tools: dict[str, Tool]

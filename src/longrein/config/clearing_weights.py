@@ -33,7 +33,7 @@ class Weights(msgspec.Struct, frozen=True):
     tables: Tables
     folds: tuple[Fold, ...] = ()
     about: str = ""
-    """What they were fitted on, for display."""
+    """Description of the sessions that the weights were fitted on, for display."""
     format: int = FORMAT
 
     def without(self, session: str) -> Tables:

@@ -35,12 +35,12 @@ class FoundKind(msgspec.Struct, frozen=True):
     path: str
     """Below the project; below the home with `~/`."""
     what: str
-    """What the file is, for display."""
+    """Description of the file, for display."""
     use: Use
     page: str = "docs/skills.md"
     """Page of the documentation that tells more."""
     why: str = ""
-    """Why it is not used, or which part of it."""
+    """Reason why the file, or a part of it, is not used."""
     known: tuple[str, ...] = ()
     """Keys that are used of a settings file that is used in part; () where keys are not looked at."""
 
@@ -54,13 +54,13 @@ class FoundFile(msgspec.Struct, frozen=True):
     use: Use
     why: str = ""
     matters: str = ""
-    """What is ignored that the user may rely on, such as `hooks`; '' for nothing."""
+    """Ignored part that the user may rely on, such as `hooks`; '' for nothing."""
     unknown: str = ""
     """Other keys that are ignored."""
 
     @property
     def line(self) -> str:
-        """One line for `longrein doctor`."""
+        """Line for `longrein doctor`."""
         reason = f" ({self.why})" if self.why else ""
         ignored = f"; ignored in it: {self.ignored}" if self.ignored else ""
         page = f"; {self.kind.page}" if self.use == "not used" else ""
@@ -73,7 +73,7 @@ class FoundFile(msgspec.Struct, frozen=True):
 
     @property
     def is_left(self) -> bool:
-        """Whether something of it is not used, as far as it can be told."""
+        """True if some of the file is not used, as far as can be determined."""
         return self.use == "not used" or (self.use == "partly" and (not self.kind.known or bool(self.unknown)))
 
 

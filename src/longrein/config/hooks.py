@@ -41,11 +41,11 @@ class HookFile(msgspec.Struct, frozen=True):
     path: str
     shown: str
     is_own: bool
-    """Whether it is the user's own, not of a project."""
+    """True for a file of the user, False for one of a project."""
     home: str = ""
     """Home folder of the user, whose scripts own hooks may run; '' where nothing is looked for there."""
     is_head: bool = False
-    """Whether it is a skill, command or subagent type with hooks in its head."""
+    """True for a skill, command or subagent type with hooks in its head."""
 
 
 class LoadedHooks(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class LoadedHooks(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     """Lines for the user: what is not run, and why."""
     disabled: bool = False
-    """Whether the user has turned all hooks off."""
+    """True if the user has turned all hooks off."""
 
 
 # --- Files -----------------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class Instructions(NamedTuple):
     """Instruction texts, their files and notes."""
 
     texts: tuple[str, ...] = ()
-    """One text per file, headed by its path, in the order to send."""
+    """Texts of the files, each headed by its path, in the order to send."""
     sources: tuple[SourceFile, ...] = ()
     """Real path and hash of each file, in the same order."""
     notes: tuple[str, ...] = ()

@@ -292,7 +292,7 @@ def project_servers_files(cwd: str) -> list[str]:
 
 
 class _Folder(msgspec.Struct):
-    """Where to look, and what was found on the way."""
+    """Folders and environment to search for MCP servers, and notes made on the way."""
 
     cwd: str
     home: str

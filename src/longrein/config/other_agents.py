@@ -25,7 +25,7 @@ WIDENING = ("allow", "additionalDirectories", "defaultMode")
 
 
 class OtherSettings(msgspec.Struct, frozen=True):
-    """What one file of another agent brings."""
+    """Contents of one file of another agent."""
 
     values: tuple[SettingValue, ...] = ()
     """In the keys of longrein."""

@@ -32,7 +32,7 @@ from longrein.tools import own_tools
 
 
 class Found(msgspec.Struct):
-    """What another agent's files hold, in the terms of longrein."""
+    """Contents of another agent's files, in the terms of longrein."""
 
     files: list[str] = []
     """Files that were read, for display."""
@@ -45,9 +45,9 @@ class Found(msgspec.Struct):
     hooks: dict[str, list[Any]] = {}
     """Event -> groups, as in `hooks.json`."""
     left: list[str] = []
-    """What cannot be taken over, one line each."""
+    """Entries that cannot be taken over, one line each."""
     read_anyway: list[str] = []
-    """What longrein reads where it stands."""
+    """Settings, skills and commands that longrein reads in their present place."""
 
     def add(self, key: str, *texts: str) -> None:
         """Add texts to a list of settings."""
@@ -302,7 +302,7 @@ class Change(msgspec.Struct, frozen=True):
     path: str
     text: str
     lines: tuple[str, ...]
-    """What is added, for display."""
+    """Added lines, for display."""
 
 
 def planned_changes(found: Found, home: str, environ: Mapping[str, str]) -> list[Change]:

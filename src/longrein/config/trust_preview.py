@@ -50,7 +50,7 @@ class Row(msgspec.Struct, frozen=True):
     """Such as `settings`."""
     file: str
     effect: str = ""
-    """What it would do, as far as it can be told."""
+    """Effect of the file once trusted, as far as can be determined."""
 
 
 class Kind(msgspec.Struct, frozen=True):

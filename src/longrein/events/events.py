@@ -87,7 +87,7 @@ class Visibility(NamedTuple):
     shown: Literal["both", "terminal", "headless", "no"]
     """Frontends that draw it: `terminal/event_lines.py` or `view_model.py`, `headless/stream_json.py`."""
     searchable: bool
-    """Whether a search finds its text; `store/entry_content.py` says which text, and takes all of it by default."""
+    """True if a search finds its text; `store/entry_content.py` says which text, and takes all of it by default."""
     in_ledger: bool  # Whether `context/state/ledger.py` records it
 
 
@@ -133,15 +133,15 @@ class ToolTraits(Record, frozen=True):
     kind: str = ""
     """`read`, `search`, `edit`, `write`, `shell`, `agent` or `other`; '' for the kind of tools with this name."""
     quiet: bool = False
-    """Whether successful calls are left out of the ledger, because other records hold them or none needs them."""
+    """True if successful calls are left out of the ledger, because other records hold them or none needs them."""
     polls: bool = False
-    """Whether the tool queries a status, so that repeated calls with equal results are no repetition."""
+    """True if the tool queries a status, so that repeated calls with equal results are no repetition."""
     key_argument: str = ""
     """Argument that describes a call in one line."""
     task_argument: str = ""
     """Argument that names a background task whose end the result reports, so that no notice has to."""
     hosted: bool = False
-    """Whether the provider runs the tool itself, within its reply."""
+    """True if the provider runs the tool itself, within its reply."""
 
 
 class ToolSpec(Record, frozen=True):
@@ -522,7 +522,7 @@ class TaskStarted(Event, frozen=True):
     policy: str = "keep"  # `keep` or `stop`: whether it continues when longrein exits
     cwd: str = ""  # Absolute folder it runs in
     promoted: str = ""
-    """Why a foreground command continued in the background: `timeout`, `user`; empty when it started there."""
+    """Reason why a foreground command continued in the background: `timeout`, `user`; '' if it started there."""
     path: str = ""  # File of its output
     memory_bytes: int = 0  # Memory limit of its process tree; 0 for none
     cpu_s: float = 0  # CPU limit of its process tree in seconds; 0 for none

@@ -22,7 +22,7 @@ class Flag(msgspec.Struct, frozen=True):
     kind: Kind
     """Kind of its value."""
     help: str
-    """One line for the help page."""
+    """Line for the help page."""
     metavar: str = ""
     """Name of its value in the help; '' for switches."""
     choices: tuple[str, ...] = ()

@@ -134,7 +134,7 @@ def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
 
 
 def activity_text(event: AnyEvent) -> str:
-    """One-line description of an event, escaped, such as `Read src/app.py`; '' for other events."""
+    """Return an escaped line that describes an event, such as `Read src/app.py`; '' for other events."""
     match event:
         case Replied():
             return _reply(event)

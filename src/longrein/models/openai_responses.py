@@ -50,7 +50,7 @@ class _Source(msgspec.Struct):
 
 
 class _Action(msgspec.Struct):
-    """What a search did: `search`, `open_page` or `find_in_page`."""
+    """Action of a search: `search`, `open_page` or `find_in_page`."""
 
     type: str = ""
     query: str | None = None

@@ -127,7 +127,7 @@ def join_path(folder: str, path: str) -> str:
 OPEN = Word("", "open")
 ONE_OPEN = Word("", "open", single=True)
 PIPE = Word("/dev/fd/63")
-"""What Bash puts in the place of `<(…)`; the number may differ."""
+"""Path that Bash puts in the place of `<(…)`; the number may differ."""
 STREAMS = frozenset((PIPE, *(Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero"))))
 """Files that stand for nothing stored."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")

@@ -52,7 +52,7 @@ class Hook(msgspec.Struct, frozen=True):
     timeout_s: float = 0.0
     """Limit in seconds; 0 for the one of the settings."""
     in_background: bool = False
-    """Whether nothing waits for its answer."""
+    """True if longrein does not wait for the hook's answer."""
     kind: Literal["command", "http", "prompt", "agent", "mcp_tool", "callback"] = "command"
     words: tuple[str, ...] = ()
     """Program and arguments, started without a shell; () where `name` is a line for the shell."""
@@ -62,7 +62,7 @@ class Hook(msgspec.Struct, frozen=True):
     files: tuple[tuple[str, str], ...] = ()
     """Scripts inside the project that it runs: (path, hash of the content when it was read)."""
     is_own: bool = False
-    """Whether it comes from the user's own files, not from a project."""
+    """True if the hook comes from the user's own files, not from a project."""
     shown: tuple[str, ...] = ()
     """Files and folders outside the project that it needs in the sandbox: its own scripts."""
     model: str = ""
@@ -70,7 +70,7 @@ class Hook(msgspec.Struct, frozen=True):
     input: dict[str, Any] = {}
     """Arguments of an `mcp_tool` hook; texts in them may hold `${path.in.event}`."""
     once: bool = False
-    """Whether it runs once only in a session."""
+    """True if the hook runs only once in a session."""
 
 
 _EXACT = r"[\w\-, |]*"
@@ -124,13 +124,13 @@ class HookAnswer(msgspec.Struct, frozen=True):
     """`allow`, `ask`, `deny` for a call; `block` refuses a prompt, an end or a compaction, and gives feedback after a
     call; `stop` ends the turn."""
     reason: str = ""
-    """Why, for the one who is refused."""
+    """Reason for the decision, for the refused party."""
     context: str = ""
     """Text for the model."""
     message: str = ""
     """Line for the user."""
     problem: str = ""
-    """What is wrong with the hook or its answer, for the user."""
+    """Problem with the hook or its answer, for the user."""
     updated_input: dict[str, Any] | None = None
     updated_output: Any = None
 

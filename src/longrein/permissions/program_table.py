@@ -24,7 +24,7 @@ class Effect(msgspec.Struct, frozen=True):
     problem: str = ""
     """Reason why the effect is not known; '' for none."""
     lock: str = ""
-    """What calls of the same kind must not do at the same time: `git`, or the name of a package manager."""
+    """Lock that calls of the same kind share, so that they never overlap: `git`, or the name of a package manager."""
     folder: Word | None = None
     """Folder it works in instead (`git -C`, `make -C`)."""
     follows: bool = False

@@ -25,7 +25,7 @@ class Rule(msgspec.Struct, frozen=True):
     spec: str = ""
     """Text between the brackets; '' for all calls of the tool."""
     problem: str = ""
-    """Why the rule is invalid. An invalid allow rule allows nothing; an invalid deny rule denies the whole tool."""
+    """Reason for an invalid rule. An invalid allow rule allows nothing; an invalid deny rule denies the whole tool."""
 
 
 @lru_cache(maxsize=2048)

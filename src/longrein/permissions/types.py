@@ -21,9 +21,9 @@ class Touched(msgspec.Struct, frozen=True):
     real: str
     """Absolute path with all symlinks followed, as far as it exists."""
     inside: bool
-    """Whether `path` and `real` are both inside a root (compared by component)."""
+    """True if `path` and `real` are both inside a root (compared by component)."""
     writes: bool
-    """Whether the call would change it."""
+    """True if the call would change the path."""
 
 
 class PartFacts(msgspec.Struct, frozen=True):
@@ -32,9 +32,9 @@ class PartFacts(msgspec.Struct, frozen=True):
     touched: tuple[Touched, ...] = ()
     """Files and folders of the part's effect, for each folder in which it may run."""
     foreign: str = ""
-    """Why its program is not the one of the system, such as a file of the project in front on the PATH; '' if it is."""
+    """Reason why its program is not the system's, such as a file of the project in front on the PATH; '' if it is."""
     armed: str = ""
-    """What the repository itself would make git run, such as `core.fsmonitor`; '' for nothing. No rule covers that."""
+    """Repository setting that makes git run a program, such as `core.fsmonitor`; '' for none. No rule covers it."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Call(msgspec.Struct, frozen=True):
     confined: bool = False
     """True if the sandbox confines the command."""
     asks: str = ""
-    """Why the user is asked in every mode; '' where rules and mode decide."""
+    """Reason why the user is asked in every mode; '' where rules and mode decide."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     kind: Literal["allow", "ask", "deny"]
     reason: str
-    """One line for the user and, on a denial, for the model."""
+    """Line for the user and, on a denial, for the model."""
     rule: str = ""
     """Rule that decided; empty when the mode decided."""
     suggestions: tuple[str, ...] = ()

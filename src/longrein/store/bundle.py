@@ -54,7 +54,7 @@ NUMBER_MAX = 1 << 20
 
 
 class BundledSession(msgspec.Struct, frozen=True):
-    """One session in a bundle: its number in the database, its row in the list, its log."""
+    """Session in a bundle: its number in the database, its row in the list, its log."""
 
     number: int
     session: str

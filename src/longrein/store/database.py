@@ -176,7 +176,7 @@ class Write(msgspec.Struct):
     """Everything that one call writes, all or nothing."""
 
     flush: bool
-    """Whether the write must be on disk to count as done."""
+    """True if the write must be on disk to count as done."""
     rows: list[Row] = []
     """Entries; those of one session with rising keys without a gap."""
     put: Sequence[tuple[int, bytes, int]] = ()
@@ -249,7 +249,7 @@ class Database:
         self.mark = read_mark(folder) or HighWaterMark()
         """High-water mark: brought up to date by each commit, written after each flush."""
         self.is_moved = False
-        """Whether its files were found missing or replaced."""
+        """True once its files were found missing or replaced."""
         self._identities: list[tuple[str, tuple[int, int]]] = []
         self.blobs = blobs
         self._wal = -1

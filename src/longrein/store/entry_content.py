@@ -61,13 +61,13 @@ class Content(msgspec.Struct, frozen=True):
     part: AnyPart | None = None
     """An image or binary document."""
     aside: bool = False
-    """Whether only its own handle returns it."""
+    """True if only the content's own handle returns it."""
     searchable: bool = True
-    """Whether a search looks into it. Repetitions of other entries are left out."""
+    """True if a search looks into it. Repetitions of other entries are left out."""
     tool: str = ""
     """Tool of the call or result."""
     raw: bool = False
-    """Whether control characters except line ends are shown."""
+    """True if control characters except line ends are shown."""
 
 
 def contents_of(entry: Entry) -> list[Content]:

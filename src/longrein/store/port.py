@@ -40,9 +40,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     title: str
     entries: int
     open: bool
-    """Whether a process has it open."""
+    """True if a process has the session open."""
     damaged: bool = False
-    """Whether its database cannot be read. Opening the session sets the file aside and keeps the good entries."""
+    """True if its database cannot be read. Opening the session sets the file aside and keeps the good entries."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 
     hits: tuple[SearchHit, ...]
     more: bool = False
-    """Whether more matches exist than the limit allowed."""
+    """True if more matches exist than the limit allowed."""
 
 
 class Log(Protocol):
@@ -89,7 +89,7 @@ class Log(Protocol):
     snapshot: Snapshot | None
     """The last snapshot, if it fits the log; always None for a subagent."""
     was_cut: bool
-    """Whether the last entries were lost and none were written since. An act that the log does not show may have
+    """True if the last entries were lost and none were written since. An act that the log does not show may have
     happened."""
 
     def append(

@@ -8,7 +8,7 @@ from longrein.tools.registry import make_tool
 
 QUESTIONS_MAX = 4
 OPTIONS_MAX = 9
-"""One key each."""
+"""Maximum number of options, each with a key of its own."""
 
 
 class Choice(TypedDict):

@@ -44,7 +44,7 @@ class EditorTerminals(Protocol):
 
 
 class Editor(msgspec.Struct, frozen=True):
-    """What an editor offers to a session."""
+    """Services of an editor for a session."""
 
     files: EditorFiles | None = None
     terminals: EditorTerminals | None = None

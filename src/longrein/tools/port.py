@@ -31,7 +31,7 @@ class SubagentTask(msgspec.Struct, frozen=True):
     form: str = ""
     """`empty` or `fork`; '' for `empty`."""
     worktree: bool = False
-    """Whether the subagent works in its own git worktree."""
+    """True if the subagent works in its own git worktree."""
     again: str = ""
     """`a<seq>` of a finished subagent to continue with its conversation; '' for a new subagent."""
 
@@ -47,7 +47,7 @@ class SubagentReport(msgspec.Struct, frozen=True):
     text: str
     """The report, or the last text of a subagent that did not finish."""
     message: str = ""
-    """Why the subagent did not finish, or how the grant differs from the request."""
+    """Reason why the subagent did not finish, or the difference between grant and request."""
     steps: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
@@ -65,7 +65,7 @@ class SubagentType(msgspec.Struct, frozen=True):
 
     name: str
     description: str
-    """When to use it, for the model."""
+    """Cases in which to use the subagent, for the model."""
     system: str = ""
     """System text of a user's own type; '' for the text of a built-in type."""
     tools: tuple[str, ...] | None = None
@@ -81,9 +81,9 @@ class SubagentType(msgspec.Struct, frozen=True):
     spawns: tuple[str, ...] = ()
     """Types it may start itself within the granted depth; `*` for any. When empty, it has no `Agent` tool."""
     background: bool = False
-    """Whether it always runs in the background."""
+    """True if the subagent always runs in the background."""
     worktree: bool = False
-    """Whether it always gets a git worktree."""
+    """True if the subagent always gets a git worktree."""
     skills: tuple[str, ...] = ()
     """Skills whose texts it gets at its start."""
     hooks: tuple[Hook, ...] = ()
@@ -121,7 +121,7 @@ class LoadedText(msgspec.Struct, frozen=True):
     name: str
     text: str
     fork: bool = False
-    """Whether a subagent does what the text says."""
+    """True if a subagent does what the text says."""
     agent: str = ""
     """Type of that subagent, as written; '' for none."""
 
@@ -156,7 +156,7 @@ class TaskView(msgspec.Struct, frozen=True):
     code: int | None = None
     """Exit code; None while it runs and when unknown."""
     cause: str = ""
-    """Why it ended, or why it is queued."""
+    """Reason why the task ended, or why it is queued."""
     path: str = ""
     """File with the output of a running task; '' once `handle` is set."""
     handle: str = ""
@@ -177,7 +177,7 @@ class ShellCommand(msgspec.Struct, frozen=True):
     timeout_s: float
     """Limit of the foreground, or of a command that begins in the background; 0 for no limit there."""
     background: bool = False
-    """Whether it is a background task from the start."""
+    """True if the command is a background task from the start."""
     outside_sandbox: bool = False
 
 
@@ -201,7 +201,7 @@ class OutputSlice(msgspec.Struct, frozen=True):
     next_byte: int = 0
     """Value of `since` for the next slice."""
     note: str = ""
-    """Which output is missing, and why."""
+    """Missing part of the output, and the reason."""
 
 
 class TaskPort(Protocol):
@@ -251,12 +251,12 @@ class SandboxPort(Protocol):
 
     @property
     def network(self) -> str:
-        """What confined commands reach: `all`, `none`, or hosts that are allowed by the `proxy`."""
+        """Network of confined commands: `all`, `none`, or hosts that are allowed by the `proxy`."""
         ...
 
     @property
     def refused_hosts(self) -> Sequence[str]:
-        """Why hosts were refused since `begin`, also to commands that run beside this one."""
+        """Reasons for refusing hosts since `begin`, also to commands that run beside this one."""
         ...
 
     def confine(self, cwd: str) -> Confinement | None:
@@ -378,7 +378,7 @@ class FileVersion(msgspec.Struct, frozen=True):
     hash: str
     """Hash of the whole file when last seen or written."""
     whole: bool
-    """Whether the model saw the whole file."""
+    """True if the model saw the whole file."""
     blob: str = ""
     """Blob of the content; '' when not kept."""
     told: tuple[str, str] | None = None
@@ -473,7 +473,7 @@ class UserAnswer(msgspec.Struct, frozen=True):
     """The user's part in a tool."""
 
     reason: str
-    """Why the user is asked."""
+    """Reason why the user is asked."""
     arguments: tuple[str, ...] = ()
     """Parameters that only the answer gives. The model does not see them."""
 
@@ -486,13 +486,13 @@ class Tool(msgspec.Struct, frozen=True):
     run: Callable[..., Awaitable[Outcome]]
     """`run(context, **arguments)`; the arguments have been checked against the schema."""
     together: Callable[[Mapping[str, Any]], bool]
-    """Whether a call with these arguments may run in parallel with other such calls."""
+    """True if a call with these arguments may run in parallel with other such calls."""
     paths: Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
     """(path, writes) pairs that a call touches, for permission."""
     deferred: bool = False
-    """Whether `ToolSearch` may list the tool instead of the prefix; always true for names that begin with `mcp__`."""
+    """True if `ToolSearch` may list the tool instead of the prefix; always true for names that begin with `mcp__`."""
     always_listed: bool = False
-    """Whether the tool is in the prefix even where other foreign tools are deferred."""
+    """True if the tool is in the prefix even where other foreign tools are deferred."""
     rule_name: RuleName = ""
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()

@@ -271,11 +271,11 @@ class Version(msgspec.Struct):
     at: int
     """Time of the newest entry with this content, microseconds UTC."""
     how: str
-    """Whether it was read, changed or removed, and by whom."""
+    """Origin of the version: read, changed or removed, and by whom."""
     hash: str
     """Hash of the whole file; '' when the file was gone."""
     kept: bool
-    """Whether the log has the content."""
+    """True if the log has the content."""
     since: int = 0
     """Oldest of the consecutive entries with the same content."""
 

@@ -214,7 +214,7 @@ class _CharCollector:
         self.number = 1
         """Lines begun so far; after `end`, the number of lines."""
         self.more = False
-        """Whether another line follows."""
+        """True if another line follows."""
         self._ended = True
         self.show: Show = str
         self._kept: list[str] = []

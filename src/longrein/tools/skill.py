@@ -14,7 +14,7 @@ from longrein.tools.registry import make_tool
 from longrein.tools.subagent import start_subagents
 
 Style = Literal["claude", "opencode", "codex", "gemini"]
-"""Whose placeholders the text of a skill or command has."""
+"""Agents whose placeholders the text of a skill or command can have."""
 
 
 # --- What the files bring --------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ class SkillInfo(msgspec.Struct, frozen=True):
     """The path for display."""
     kind: Literal["skill", "command"] = "skill"
     style: Style = "claude"
-    """Whose placeholders the text has."""
+    """Agent whose placeholders the text has."""
     argument_hint: str = ""
     argument_names: tuple[str, ...] = ()
     allowed_tools: tuple[str, ...] = ()
@@ -40,11 +40,11 @@ class SkillInfo(msgspec.Struct, frozen=True):
     disallowed_tools: tuple[str, ...] = ()
     """Tools that are refused in that turn."""
     for_model: bool = True
-    """Whether the model may load it."""
+    """True if the model may load the skill."""
     for_user: bool = True
-    """Whether it is a command of the user."""
+    """True if the skill is a command of the user."""
     fork: bool = False
-    """Whether a subagent does what the text says."""
+    """True if a subagent does what the text says."""
     agent: str = ""
     """Type of that subagent; '' for `general`."""
     paths: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class SkillBody(msgspec.Struct, frozen=True):
     resources: tuple[str, ...] = ()
     """Files of the skill's folder, relative to it."""
     more_resources: bool = False
-    """Whether the folder holds further files."""
+    """True if the folder holds further files."""
 
 
 class SkillLibrary(Protocol):

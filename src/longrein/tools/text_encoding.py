@@ -128,7 +128,7 @@ class Style(msgspec.Struct, frozen=True):
     eol: str = "\n"
     """Most frequent line end: LF, CRLF or CR; LF when there is none."""
     mixed: bool = False
-    """Whether other line ends occur too."""
+    """True if other line ends occur too."""
 
     def encode(self, text: str) -> bytes:
         """Encode `text` with unchanged line ends. Raises UnicodeEncodeError for characters the encoding lacks."""
@@ -157,7 +157,7 @@ class Decoded(msgspec.Struct, frozen=True):
     """Whole text without the byte order mark, with its line ends. Bytes that are not UTF-8 are lone surrogates."""
     style: Style
     odd: bool = False
-    """Whether it may hold control characters or invalid bytes, which `visible` must replace."""
+    """True if `text` may hold control characters or invalid bytes, which `visible` must replace."""
 
 
 def decode(data: bytes) -> Decoded | None:

@@ -37,7 +37,7 @@ SUBAGENT_DEPTH_MAX = 16
 
 
 class Message(msgspec.Struct):
-    """What the user said."""
+    """Message of the user."""
 
     seq: int
     at: int

@@ -59,7 +59,7 @@ ReplyPart = Text | Thinking | ForeignCall
 
 
 class Transcript(msgspec.Struct):
-    """What was read from a file, and what was left out."""
+    """Contents read from a file, with counts of what was taken over and left out."""
 
     agent: str
     session: str = ""
@@ -67,9 +67,9 @@ class Transcript(msgspec.Struct):
     cwd: str = ""
     """Folder in which the other agent worked."""
     taken: Counter[str] = msgspec.field(default_factory=Counter)
-    """What was taken over: `message`, `reply`, `call`, `summary` -> number."""
+    """Items taken over: `message`, `reply`, `call`, `summary` -> number."""
     left_out: Counter[str] = msgspec.field(default_factory=Counter)
-    """What cannot be taken over -> number."""
+    """Items that cannot be taken over -> number."""
     bad_lines: int = 0
     """Lines that are no JSON object."""
 

@@ -39,7 +39,7 @@ class CommandExit(msgspec.Struct, frozen=True):
     """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `not_started` or `lost` (the parent process
     died, the command was ended, and the outcome is unknown)."""
     message: str = ""
-    """Why the command could not start, or why the outcome is unknown."""
+    """Reason why the command could not start, or why the outcome is unknown."""
     elapsed_s: float = 0.0
     """Wall time in seconds."""
     cwd: str = ""
@@ -122,7 +122,7 @@ class BackgroundOptions(msgspec.Struct, frozen=True):
     command: str
     """The command as the user knows it, for lists."""
     policy: str = "keep"
-    """When longrein is gone: `keep` lets the task run on, `stop` ends it."""
+    """Fate of the task once longrein is gone: `keep` lets it run on, `stop` ends it."""
     timeout_s: float = 0.0
     """Seconds from the command's start; 0 for no limit."""
     quota_bytes: int = 64 * 1024 * 1024
@@ -151,7 +151,7 @@ class SpooledTask(msgspec.Struct, frozen=True):
     elided_bytes: int = 0
     """Output that was not kept."""
     lost: str = ""
-    """Why output is missing for another reason than the quota, such as a full disk."""
+    """Reason why output is missing, other than the quota, such as a full disk."""
     state: str = "running"
     """`running`, `done`, `failed`, `timed_out`, `killed` or `lost`."""
     code: int | None = None

@@ -80,9 +80,9 @@ class SearchResult(msgspec.Struct, frozen=True):
     more: bool = False
     """True when the limit cut the result."""
     partial: str = ""
-    """Why the search is incomplete: `time`, `size`, `changed` (files changed meanwhile); '' when it is complete."""
+    """Reason for an incomplete search: `time`, `size`, `changed` (files changed meanwhile); '' for a complete one."""
     error: str = ""
-    """Why nothing could be searched, for the model."""
+    """Reason why nothing could be searched, for the model."""
 
 
 async def grep(workspace: Workspace, query: Query, hidden: IsHidden | None = None) -> SearchResult:

@@ -60,7 +60,7 @@ class StreamProcess:
 
     @property
     def exit(self) -> CommandExit | None:
-        """How it ended; None while it runs."""
+        """Outcome of the process; None while it runs."""
         return self._end.result() if self._end.done() and not self._end.cancelled() else None
 
     async def close(self) -> None:

@@ -272,7 +272,7 @@ class SourceItem(msgspec.Struct, frozen=True):
     status: str = "ok"
     """Status of a result: `ok failed denied interrupted not_run`."""
     images: bool = False
-    """Whether a result holds images."""
+    """True if a result holds images."""
     stated_kind: str = ""
     """Kind that the tool states; '' for the kind of tools with its name."""
 
@@ -311,7 +311,7 @@ class ItemRecord(msgspec.Struct):
     """Feature that was needed -> last request that needed it."""
     superseded: bool = False
     edited: bool = False
-    """Whether the file was changed after it was read."""
+    """True if the file was changed after it was read."""
     partner: int = -1
     """Position of the call of a result, or of the result of a call."""
     host: int = -1
@@ -331,7 +331,7 @@ class ItemRecord(msgspec.Struct):
     body: str = ""
     """Text of the shown lines and identifiers, where not all lines are shown."""
     again: bool = False
-    """Whether the item arrived already shortened, from a resumed view."""
+    """True if the item arrived already shortened, from a resumed view."""
     header: str = ""
     """Marker of an item that arrived already shortened."""
 

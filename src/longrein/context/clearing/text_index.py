@@ -47,7 +47,7 @@ class TextIndex:
         bare = without.split("\n")[1:] if numbers else texts
         self.fixed = fixed  # Rows that are always kept: 1 for a short argument, 2 for a marker or ledger label
         self.numbered = sum(map(len, bare)) < sum(map(len, texts)) and numbers * 2 > count
-        """Whether the lines are numbered. A run of kept lines shows only its first number."""
+        """True if the lines are numbered. A run of kept lines shows only its first number."""
         self.sizes = [len(line) + 1 for line in bare]  # Characters per line, with line end, without the line number
         self.keys = line_keys(text)
         first = dict(zip(reversed(self.keys), range(count - 1, -1, -1), strict=True))

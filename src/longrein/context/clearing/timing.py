@@ -61,9 +61,9 @@ class ClearableKinds(msgspec.Struct, frozen=True):
 
     kinds: tuple[str, ...] = ("result", "call", "text", "thinking")
     exchanges: bool = True
-    """Whether whole exchanges may leave: a reply with its thinking, calls and their results."""
+    """True if whole exchanges may leave: a reply with its thinking, calls and their results."""
     turn_thinking: bool = True
-    """Whether thinking since the last user message may be cleared."""
+    """True if thinking since the last user message may be cleared."""
 
 
 class ClearingPolicy(msgspec.Struct):

@@ -59,7 +59,7 @@ Summariser = Callable[[list[Any]], str | Awaitable[str]]
 
 
 CLEARS = ("exchange", "result", "call", "text")
-"""What every known protocol accepts: thinking leaves only with the whole reply that it belongs to."""
+"""Units that every known protocol lets go: thinking leaves only with the whole reply that it belongs to."""
 
 
 class EngineEnvironment(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ class Command(msgspec.Struct, frozen=True):
     summary: str
     run: Run
     argument: str = ""
-    """What stands after the name; '' for nothing."""
+    """Argument after the name; '' for nothing."""
 
 
 def _compact(facts: SessionFacts, focus: str) -> str:

@@ -57,7 +57,7 @@ class SessionFacts(msgspec.Struct, frozen=True):
     file_text: Callable[[str], str | None]
     """Present text of a file, at most 1 MB of it; None when there is none."""
     context_lines: Callable[[], Sequence[str]]
-    """What fills the context, line by line."""
+    """Report of the context's contents, line by line."""
     custom_commands: Callable[[], Sequence[CustomCommand]]
     """Skills and commands of the user's files, as they are on disk now."""
     elicit: Callable[[Elicit], None]

@@ -48,7 +48,7 @@ class JsonLines:
         self._scanned = 0
         """Bytes of the buffer without a newline."""
         self._skipping = False
-        """Whether the rest of a line that was too long is skipped."""
+        """True if the rest of a line that was too long is skipped."""
         self.prompts: dict[str | int, str] = {}
         """Id of each `session/prompt` without an answer -> its session."""
         self.on_closed: Callable[[], None] = lambda: None

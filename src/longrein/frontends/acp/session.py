@@ -1,4 +1,4 @@
-"""One session of the editor: prompts in, updates and permission questions out."""
+"""Session of the editor: prompts in, updates and permission questions out."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -55,7 +55,7 @@ class Prompt:
         self.stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """The stop reason."""
         self.begun = False
-        """Whether its message is in the log."""
+        """True once the prompt's message is in the log."""
         self.cancelled = False
 
     def end(self, stop: str | RequestError) -> None:

@@ -69,7 +69,7 @@ SILENT_CLEARING = ("micro_compact", "rent", "cold")
 
 
 class StreamFacts(msgspec.Struct, frozen=True):
-    """What updates need that is not in the events."""
+    """Facts for updates that are not in the events."""
 
     session: str
     file_text: FileText
@@ -85,7 +85,7 @@ class UpdateStream:
         """`label` and `who` (such as `a398` and `explore`) are those of a subagent: of it only calls are shown."""
         self._facts, self._label, self._who = facts, label, who
         self.replaying = False
-        """Whether entries of the past are shown again: with the user's messages, without live figures."""
+        """True while past entries are shown again: with the user's messages, without live figures."""
         self.terminals: dict[str, str] = {}
         """Call -> terminal of the editor that runs it."""
         self._cwd = "/"

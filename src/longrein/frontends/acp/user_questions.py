@@ -17,14 +17,14 @@ TITLE_CHARS_MAX = 60
 
 
 class UserQuestion(msgspec.Struct, frozen=True):
-    """One question of a call of `AskUserQuestion`."""
+    """Question of a call of `AskUserQuestion`."""
 
     text: str
     header: str
     choices: tuple[tuple[str, str], ...]
     """(label, description)"""
     many: bool
-    """Whether several choices can be taken."""
+    """True if several choices can be taken."""
 
 
 def questions_of(question: Question) -> tuple[UserQuestion, ...]:

@@ -35,7 +35,7 @@ class ControlResponse(msgspec.Struct, frozen=True):
     id: str
     response: Any = None
     error: str = ""
-    """Why the request failed; '' for a success."""
+    """Reason why the request failed; '' for a success."""
 
 
 def success_line(request: str, response: Mapping[str, Any]) -> Line:

@@ -1,4 +1,4 @@
-"""What control requests of a program report of the session: the context, the MCP servers, the settings. Pure."""
+"""Reports of the session for control requests: the context, the MCP servers, the settings. Pure."""
 
 from longrein.agent import SessionPort
 from longrein.context import Budget, report

@@ -40,9 +40,9 @@ class ControlOptions(msgspec.Struct, frozen=True):
     mcp: McpToolset | None = None
     """The MCP servers of the session; None where there are none."""
     asks_permission: bool = False
-    """Whether permission questions go to the program: `--permission-prompt-tool stdio`."""
+    """True if permission questions go to the program: `--permission-prompt-tool stdio`."""
     waits: bool = False
-    """Whether a turn that was cut is continued by the first message only, and not at once."""
+    """True if a turn that was cut is continued by the first message only, and not at once."""
     resolve_model: Callable[[str], str] = str
     """Name of a model, '' for the default -> `provider/model`. Raises `LongreinError`."""
     think: Callable[[int | None], str] | None = None
@@ -54,9 +54,9 @@ class ControlOptions(msgspec.Struct, frozen=True):
     environ: Mapping[str, str] = MappingProxyType({})
     """Variables for `${NAME}` in MCP servers of the program."""
     reports_state: bool = False
-    """Whether the program wants to know when the session is idle, by lines `session_state_changed`."""
+    """True if the program wants lines `session_state_changed` that tell when the session is idle."""
     state_for_host_only: bool = True
-    """Whether those lines are for its SDK only."""
+    """True if those lines are for the program's SDK only."""
 
 
 ELSEWHERE = "it is a service of Claude Code, which longrein has not"

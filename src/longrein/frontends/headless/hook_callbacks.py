@@ -15,7 +15,7 @@ BLOCKED = 2
 
 
 class CallbackHandler:
-    """One function of the program."""
+    """Hook handler that is a function of the program."""
 
     def __init__(self, hook: Hook, channel: ControlChannel, *, blocks_on_failure: bool) -> None:
         self.hook = hook

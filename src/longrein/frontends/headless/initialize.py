@@ -57,7 +57,7 @@ class HookCallback(msgspec.Struct, frozen=True):
     timeout_s: float = 0.0
     """0 for the default."""
     blocks_on_failure: bool = False
-    """Whether a call is denied when its callback fails."""
+    """True if a call is denied when its callback fails."""
 
 
 class Initialize(msgspec.Struct, frozen=True):
@@ -178,7 +178,7 @@ def _merged_agents(flag: str, agents: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What longrein tells the program in its answer to `initialize`."""
+    """Commands, skills and other facts in the answer to the program's `initialize`."""
 
     commands: tuple[tuple[str, str, str], ...] = ()
     """(name, description, hint for its arguments) of the skills and custom commands of the user."""
@@ -192,7 +192,7 @@ class Offer(msgspec.Struct, frozen=True):
     key_source: str = "none"
     version: str = ""
     plugins: bool = False
-    """Whether plugins were named."""
+    """True if plugins were named."""
 
     def fields(self) -> Line:
         """Return the fields of the answer."""

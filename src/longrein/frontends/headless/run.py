@@ -104,7 +104,7 @@ class _Run:
         self.work_ready = asyncio.Event()
         """Set when a message waits, or when no more will come."""
         self.streams_input = False
-        """Whether stdin is stream-json, so that each turn gets a result of its own."""
+        """True if stdin is stream-json, so that each turn gets a result of its own."""
         self.input_error: UsageError | None = None
         """Error of the first malformed line of stdin: the run continues, and its exit code is not 0."""
         self.waiting_notice: asyncio.TimerHandle | None = None

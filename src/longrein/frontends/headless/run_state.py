@@ -39,9 +39,9 @@ class DeniedCall(msgspec.Struct, frozen=True):
     agent: str = ""
     """Label of the subagent that made the call, such as `a398`; '' for the session itself."""
     by_host: bool = False
-    """Whether the program that runs longrein denied it."""
+    """True if the program that runs longrein denied the call."""
     hook_reason: str = ""
-    """Why a hook refused it; '' when none did."""
+    """Reason why a hook refused the call; '' when none did."""
 
 
 class Subagent(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class RunState:
         self.structured: Line | None = None
         """Arguments of the last call of `StructuredOutput` that was taken."""
         self.unstructured = False
-        """Whether the turn ended without the structured answer that was asked for."""
+        """True if the turn ended without the structured answer that was asked for."""
         self._answers: list[str] = []
         self._printed_chars = 0
 
@@ -244,9 +244,9 @@ class SessionFacts(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     """Files of the folder that were not read because it is not trusted."""
     sandbox: str = "none"
-    """How commands are confined: `bubblewrap`, `landlock` or `none`."""
+    """Confinement of commands: `bubblewrap`, `landlock` or `none`."""
     nested: bool = False
-    """Whether a command of another longrein started this one: its background work ends with the other."""
+    """True if a command of another longrein started this one: its background work ends with the other."""
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
@@ -261,7 +261,7 @@ class OutputOptions(msgspec.Struct, frozen=True):
     background_s: float = 600.0
     verbose: bool = False
     structured: bool = False
-    """Whether the answer must be an object given by `StructuredOutput`."""
+    """True if the answer must be an object given by `StructuredOutput`."""
     hook_events: bool = False
     """`stream-json`: whether runs of hooks are written too."""
     replay: bool = False

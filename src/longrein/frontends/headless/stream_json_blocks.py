@@ -23,7 +23,7 @@ from longrein.events import (
 )
 
 Line = dict[str, Any]
-"""One line before it is encoded."""
+"""Output line before it is encoded."""
 
 STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens", "refusal": "refusal"}
 """Stop reason -> spelling in the stream; an interrupted reply has none."""

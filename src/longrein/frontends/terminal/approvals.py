@@ -109,9 +109,9 @@ class Approval:
         """`waiting` is the number of questions that follow."""
         self.question, self.content, self.waiting = question, content, waiting
         self.ready = True
-        """Whether keys answer it now; shown by their colour."""
+        """True if keys answer the question now; shown by their colour."""
         self.explaining = False
-        """Whether the user is typing the reason of a denial."""
+        """True while the user types the reason of a denial."""
         self.form = question_form(question)
         """Answers so far, where the model asks the user."""
         self.top = 0

@@ -70,7 +70,7 @@ class CommandResult(msgspec.Struct, frozen=True):
     title: str = ""
     rows: Sequence[Line] = ()
     notice: str = ""
-    """One line, in place of the rows."""
+    """Line in place of the rows."""
     edit: str = ""
     """Text for the input."""
     message: InboxMessage | None = None
@@ -93,7 +93,7 @@ class Command(msgspec.Struct, frozen=True):
     """Function of the context and the argument. May raise `LongreinError`."""
     aliases: tuple[str, ...] = ()
     idle_only: bool = False
-    """Whether the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
+    """True if the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
     many_lines: bool = False
 
 

@@ -72,7 +72,7 @@ class Conversation:
         """A hint above the input until the next key."""
         self.last_key_s = -DRAFT_QUIET_S
         self.warned = False
-        """Whether the hint was on the screen when the last key came."""
+        """True if the hint was on the screen when the last key came."""
         self.outcome: Outcome | None = None
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""

@@ -64,13 +64,13 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     mcp: McpToolset | None = None
     """MCP servers; None where none is configured."""
     sandbox: Callable[[], str] = lambda: ""
-    """How commands are confined, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
+    """Confinement of commands, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
     is_root: bool = False
     """True if longrein runs as root."""
     choosing: bool = False
-    """Whether to open the list of sessions first (`longrein -r`)."""
+    """True if the list of sessions is opened first (`longrein -r`)."""
 
 
 END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear"}

@@ -32,7 +32,7 @@ class Figures(msgspec.Struct, frozen=True):
     background: str = ""
     """Counts of working tasks and subagents."""
     sandbox: str = ""
-    """How commands are confined."""
+    """Confinement of commands."""
 
 
 def figures(

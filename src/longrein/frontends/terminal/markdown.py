@@ -54,7 +54,7 @@ class Block(msgspec.Struct, frozen=True):
     text: str
     """Source, without a final newline."""
     gap: bool = True
-    """Whether an empty line precedes the block."""
+    """True if an empty line precedes the block."""
 
 
 class Splitter:
@@ -71,7 +71,7 @@ class Splitter:
         """Columns by which lines of the open item are indented."""
         self._opening = ("", "")
         self._joined = False
-        """Whether the next block continues one that was cut."""
+        """True if the next block continues one that was cut."""
         self._last: Kind | None = None
         self._gap = True
         self._done: list[Block] = []

@@ -96,7 +96,7 @@ class _PlainConversation:
         self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
         self.view = ViewModel(facts.file_text)
         self.interactive = interactive
-        """Whether a person types, so that prompts are printed."""
+        """True if a person types, so that prompts are printed."""
         self.stdin_ended = False
         self.exited = asyncio.Event()
         self.outcome = Outcome("exit")

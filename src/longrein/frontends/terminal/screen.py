@@ -124,7 +124,7 @@ class Screen:
         self.app.timeoutlen = 0.1
         self._drawn: Sequence[Line] = ()
         self._cleared = False
-        """Whether the rows are cleared and not drawn again yet."""
+        """True while the rows are cleared and not drawn again yet."""
 
     @property
     def size(self) -> Size:

@@ -19,7 +19,7 @@ class QuestionForm:
         self._marked: list[int] = []
         """Chosen options of the present question, where several may be."""
         self.writing = False
-        """Whether the user is typing an answer in words."""
+        """True while the user types an answer in words."""
 
     @property
     def is_done(self) -> bool:

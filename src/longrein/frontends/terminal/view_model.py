@@ -96,7 +96,7 @@ class ViewModel:
         self._group: Group = ""
         self._thought: list[str] = []
         self._in_turn = False
-        """Whether a turn is open; `/compact` alone opens none."""
+        """True while a turn is open; `/compact` alone opens none."""
         self.phase: Phase = "idle"
         self.turn_since_s = 0.0
         self.writing_call = ""
@@ -112,7 +112,7 @@ class ViewModel:
         self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
         self.live = False
-        """Whether updates happen now; False while an old log is replayed."""
+        """True if updates happen now; False while an old log is replayed."""
 
     @property
     def busy(self) -> bool:

@@ -136,7 +136,7 @@ class Turn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
     when: str = ""
     """Text that the first message of the conversation must contain."""
     searches: tuple[str, ...] = ()
-    """What the provider searches the web for before the text, if the request offers its search."""
+    """Queries that the provider searches the web for before the text, if the request offers its search."""
     usage: Count | None = None
     """Token counts that replace counted ones."""
     fault: Fault | None = None

@@ -58,7 +58,7 @@ class McpConnection:
         self.server, self._host = server, host
         self.status: Status = "connecting"
         self.problem = ""
-        """Why it is not connected, for display."""
+        """Reason why the server is not connected, for display."""
         self.offer = Offer()
         self._noise: list[str] = []
         """The first line of its output that was no JSON."""
@@ -69,7 +69,7 @@ class McpConnection:
         self._outcome = asyncio.Event()
         """Set, and replaced, when an outcome is known."""
         self._answered = False
-        """Whether the present connection has answered a call."""
+        """True once the present connection has answered a call."""
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 

@@ -1,4 +1,4 @@
-"""What a connection offers and needs; without the SDK, so that the rest of longrein can use it."""
+"""Ports of an MCP connection; without the SDK, so that the rest of longrein can use them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -68,7 +68,7 @@ class ListedResource(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a connected server offers."""
+    """Tools, prompts and other contents that a connected server offers."""
 
     tools: tuple[ListedTool, ...] = ()
     prompts: tuple[ListedPrompt, ...] = ()
@@ -86,7 +86,7 @@ StartProcess = Callable[
 
 
 class ServerHost(msgspec.Struct):
-    """What connections need of longrein."""
+    """Services of longrein that connections need."""
 
     start_process: StartProcess
     environment: Callable[[], Mapping[str, str]]
@@ -95,7 +95,7 @@ class ServerHost(msgspec.Struct):
     """Runs a command line with further variables and returns its output."""
     cwd: str
     token_folder: str
-    """Where tokens of OAuth are kept."""
+    """Folder of the OAuth tokens."""
     version: str
     confine: Callable[[McpServer, str], Confinement | None] = lambda _server, _cwd: None
     """Returns how to confine the program of a server in a folder; None for not at all. Raises `OSError`."""

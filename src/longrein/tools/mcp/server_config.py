@@ -11,8 +11,8 @@ NAME_CHARS_MAX = 64
 
 
 Sandbox = Literal["strict", "network", "off"]
-"""How a stdio server runs: as commands do; in the sandbox with the network and the paths that its entry names; as the
-user."""
+"""Confinement of a stdio server. `strict`: as for commands. `network`: in the sandbox, with the network and the paths
+that its entry names. `off`: none, as the user."""
 
 
 class OAuthOptions(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class OAuthOptions(msgspec.Struct, frozen=True):
 
 
 class McpServer(msgspec.Struct, frozen=True):
-    """One server: how to reach it, and what of it to use."""
+    """MCP server: how to reach it, and which of its tools to use."""
 
     name: str
     transport: Literal["stdio", "http", "sse", "sdk"] = "stdio"
@@ -53,13 +53,13 @@ class McpServer(msgspec.Struct, frozen=True):
     """Tools to offer; None for all."""
     without_tools: tuple[str, ...] = ()
     always_listed: bool = False
-    """Whether its tools are never deferred."""
+    """True if its tools are never deferred."""
     sandbox: Sandbox = "network"
     scope: Literal["flag", "local", "project", "user", "program"] = "user"
     source: str = ""
     """File that names it, for display."""
     problem: str = ""
-    """Why it cannot be used; '' if it can."""
+    """Reason why the server cannot be used; '' if it can."""
     disabled: bool = False
 
     @property

@@ -76,9 +76,9 @@ class McpToolset:
         self.instructions = ""
         """Text for the static context."""
         self.pinned = False
-        """Whether the prefix has its tools."""
+        """True once the prefix has the tools of the servers."""
         self._has_search = False
-        """Whether the prefix has the tools that find later ones."""
+        """True if the prefix has the tools that find later ones."""
         self.read_seq = 0
         """Entry up to which the session has searched the user's words for resources."""
         self._news: dict[str, str] = {}
@@ -92,7 +92,7 @@ class McpToolset:
         """Class of connections; None until the SDK is imported."""
         self._closing: list[asyncio.Task[None]] = []
         self.missing = ""
-        """Why no server can be used; '' if they can."""
+        """Reason why no server can be used; '' if they can."""
         host.changed, host.resource_updated = self._note_change, self._note_update
         self._updated: dict[str, None] = {}
         """`SERVER:URI` of resources that changed after they were read."""
@@ -300,7 +300,7 @@ class McpToolset:
 
     @property
     def policy(self) -> DeferralPolicy:
-        """When the tools are deferred."""
+        """Limits above which the tools are deferred."""
         return DeferralPolicy(self.options.listed_tokens_max, self.options.listed_share / 100)
 
     def pin(self) -> None:

@@ -252,16 +252,16 @@ async def _why_ended(process: StreamProcess) -> str:
 
 
 class HttpAnswers:
-    """What the last HTTP answer was: the SDK's own error does not tell."""
+    """Status of the last HTTP answer, which the SDK's own error does not tell."""
 
     def __init__(self) -> None:
         self.status = 0
         self.refusal = ""
-        """Why a host that the server named is not reached."""
+        """Reason why a host that the server named is not reached."""
 
     @property
     def problem(self) -> str:
-        """One line about a refusal; '' for none."""
+        """Line about a refusal; '' for none."""
         if self.refusal:
             return self.refusal
         if self.status in (401, 403):

@@ -31,9 +31,9 @@ class _Folder(NamedTuple):
     version: tuple[int, ...]
     """Device, inode and time of its last change."""
     seen_s: float
-    """When that change was first seen, on the monotonic clock."""
+    """Time at which that change was first seen, on the monotonic clock."""
     read_s: float
-    """When it was read last."""
+    """Time of the last read, on the monotonic clock."""
     subfolders: tuple[_Item, ...]
     """Folders to enter."""
     forbidden: tuple[_Item, ...]
@@ -47,7 +47,7 @@ class Masks(NamedTuple):
     locked: tuple[str, ...] = ()
     """Must not be changed."""
     problem: str = ""
-    """Why some of them may be missing; '' if all are there."""
+    """Reason why some of the paths may be missing; '' if all are there."""
 
 
 class MaskIndex:

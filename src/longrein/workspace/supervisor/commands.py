@@ -44,7 +44,7 @@ class Command:
         self.ending = False
         """True once it was told to end: it is over only when its whole tree is gone."""
         self.cause, self.state = "exit", "killed"
-        """Why it was told to end, and the resulting state of a task."""
+        """Reason why the command was told to end, and the resulting state of a task."""
         self.tree = Tree(mark, self.pid, NEVER)
         """Its process tree."""
 

@@ -49,7 +49,7 @@ class SpoolWriter:
         self.size_bytes = 0
         """Bytes printed, after redaction."""
         self.lost = ""
-        """Why some of it could not be written."""
+        """Reason why some of the output could not be written."""
         self.lost_bytes = 0
         self._head_bytes = 0
         self._pieces: list[tuple[int, int]] = []

@@ -66,7 +66,7 @@ HERE = "."
 
 
 Context = namedtuple("Context", "secrets nonce patterns wall_us")
-"""What the attached longrein knows: secrets, its nonce, patterns of secrets, and the time in microseconds UTC."""
+"""Data from the attached longrein: secrets, its nonce, patterns of secrets, and the time in microseconds UTC."""
 
 
 class Tasks:
