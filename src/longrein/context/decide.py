@@ -127,10 +127,10 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         if not isinstance(harder, Full):
             return harder
     cold = is_cold(state, budget, now_us)
-    if state.rewritten_seq > state.asked_seq and view > goal_tokens(state, budget):
+    if state.rewritten_seq > state.asked_seq and view > (goal := goal_tokens(state, budget)):
         from longrein.context.clear_items import squeeze
 
-        rest = squeeze(state, budget, goal_tokens(state, budget), "watermark")
+        rest = squeeze(state, budget, goal, "watermark")
         if rest is not None:  # no request since the summary, so it is one break
             return Clear(rest)
     if not must and view >= min(CLEAR_FROM_TOKENS, CLEAR_FROM_SHARE * usable):
