@@ -156,6 +156,15 @@ def goal_tokens(state: State, budget: Budget) -> int:
     return round(budget.usable_tokens - (1 - GOAL_SHARE) * max(0, room))
 
 
+def _mild_clearing(state: State, budget: Budget, view: int, reason: str) -> Cleared | None:
+    """Return the clearing that alone reaches the goal and spares what may be needed; None if there is none."""
+    from longrein.context.clear_items import squeeze
+
+    goal = goal_tokens(state, budget)
+    found = squeeze(state, budget, goal, reason, MILD_SHARE)
+    return found if found is not None and view - found.gain_tokens <= goal else None
+
+
 def _window_full(state: State, named: Budget, known: Budget, view: int) -> Decision:
     """Diagnose a full window. A size that only an earlier turn's refusal speaks against is tried again."""
     if not has_overflowed(state) and view <= named.usable_tokens:
@@ -179,9 +188,8 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     from longrein.context.clear_items import squeeze
     from longrein.context.summary.summary_text import build_digest
 
-    goal = goal_tokens(state, budget)
-    mild = squeeze(state, budget, goal, reason, MILD_SHARE)
-    if mild is not None and view - mild.gain_tokens <= goal:
+    goal, mild = goal_tokens(state, budget), _mild_clearing(state, budget, view, reason)
+    if mild is not None:
         return Clear(mild)
     swap = ready_swap(state, reason)
     if swap is not None:
@@ -231,8 +239,6 @@ def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decisi
 
 def _prepare(state: State, budget: Budget, view: int) -> Decision:
     """Request a background summary of what has been sent, unless clearing alone is enough."""
-    from longrein.context.clear_items import squeeze
-
     stale = state.summarising_seq < state.rewritten_seq  # its span was replaced meanwhile
     if state.summary is not None or (state.summarising is not None and not stale):
         return Nothing("a summary is on its way")
@@ -241,21 +247,16 @@ def _prepare(state: State, budget: Budget, view: int) -> Decision:
         return Nothing("there is no summary to be had now")
     if state.view_tokens + INSTRUCTION_TOKENS > budget.usable_tokens:
         return Nothing("a request for a summary does not fit")
-    goal = goal_tokens(state, budget)
-    mild = squeeze(state, budget, goal, "watermark", MILD_SHARE)
-    if mild is not None and view - mild.gain_tokens <= goal:
+    if _mild_clearing(state, budget, view, "watermark") is not None:
         return Nothing("clearing will do")
     return Summarise(first, last, "ahead", beside=True)
 
 
 def next_compacted(state: State, budget: Budget) -> tuple[str, ...]:
     """Return the handles that a compaction would remove now."""
-    from longrein.context.clear_items import squeeze
-
     budget = window_of(state, budget)
-    goal = goal_tokens(state, budget)
-    cleared = squeeze(state, budget, goal, "watermark", MILD_SHARE)
-    if cleared is not None and state.view_tokens - cleared.gain_tokens <= goal:
+    cleared = _mild_clearing(state, budget, state.view_tokens, "watermark")
+    if cleared is not None:
         return tuple(form.handle for form in cleared.forms)
     first, last = summary_span(state)
     return tuple(item.handle for item in state.conversation if first <= item.seqs[0] <= last)
