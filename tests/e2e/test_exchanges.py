@@ -47,5 +47,24 @@ def test_old_replies_leave_with_their_thinking_and_the_provider_accepts_it(cli: 
     assert "I compare value_3 with" not in last, "the first reply holds the ledger; the third is gone"
 
 
+@pytest.mark.parametrize("wire", MODELS)
+def test_calls_and_thinking_of_earlier_turns_are_cleared_and_the_provider_accepts_it(
+    cli: CliHarness, wire: str
+) -> None:
+    """Each reply keeps a call, so that what leaves leaves in place and not with its exchange."""
+    name, draft = MODELS[wire], "".join(f"line {n} of the draft says value_{n}\n" for n in range(150))
+    calls = (Call("Bash", {"command": f"cat > draft.txt <<END\n{draft}END"}),)
+    first = Turn(thinking="I plan the draft_outline. " * 60, text="I write it.", calls=calls)
+    with Provider(first, Turn(text="written"), *map(look, range(2 * STEPS)), Turn(text="done")) as provider:
+        limits = f'[models."served/{name}"]\nwindow = 32000\nmax_output = 6000\neffort = "medium"\n'
+        cli.config.write_text(f'model = "served/{name}"\n{limits}' + provider.settings(wire))
+        assert cli.run("-p", "Write the draft.", BYPASS).told() == (0, "written\n", "")
+        assert cli.run("-c", "-p", "Compare the lists.", BYPASS).told() == (0, "done\n", "")
+        assert provider.refused == []
+        last = provider.requests[-1].body.decode()
+    assert last.count(" of the draft says value_") < 75, "at least half of the call is gone"
+    assert last.count("I plan the draft_outline.") < 2
+
+
 def _forms(event: object) -> tuple[object, ...]:
     return event.forms if isinstance(event, Cleared) else ()

@@ -31,7 +31,7 @@ from longrein.context.state.token_estimate import (
 from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
 
 EXCHANGE = "exchange"  # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
-OLD_THINKING = "old thinking"  # In `Budget.clears`: only thinking from before the user's last message
+OLD = "old "  # In `Budget.clears` before a kind: only items from before the user's last message
 REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
 """Factors on the requested tokens, tried in turn, because the policy estimates sizes from characters alone."""
@@ -134,12 +134,13 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
         _values.append(ValueModels(TABLES))
     chars = CHARS_PER_TOKEN_CODE / state.gauge.ratio
     around = ITEM_TOKENS * state.gauge.learned.factors[BLOCKS]
-    kinds = tuple("thinking" if kind == OLD_THINKING else kind for kind in budget.clears)
+    kinds = frozenset(budget.clears)
+    old = frozenset(kind.removeprefix(OLD) for kind in kinds if kind.startswith(OLD))
     return ClearingPolicy(
         _values[0],
         rates_of(budget),
         measure=SizeEstimate(chars, chars, chars, around, around),
-        clearable=ClearableKinds(kinds, EXCHANGE in budget.clears, "thinking" in budget.clears),
+        clearable=ClearableKinds(kinds, old, EXCHANGE in kinds),
         nonce=state.nonce,
         context_tokens=float(state.view_tokens),
     )

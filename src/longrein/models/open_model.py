@@ -12,11 +12,11 @@ from longrein.models.wire import Wire, WireTarget
 CLEARS: dict[str, tuple[str, ...]] = {
     "anthropic": ("exchange", "result", "call", "text", "old thinking"),
     "openai-chat": ("exchange", "result", "call", "text", "thinking"),
-    "openai-responses": ("exchange", "result", "call", "text"),
-    "gemini": ("exchange", "result", "text", "old thinking"),
+    "openai-responses": ("exchange", "result", "call", "text", "old thinking"),
+    "gemini": ("exchange", "result", "text", "old call", "old thinking"),
 }
-"""Kinds of items that may be cleared on a wire. The Messages API needs the signed thinking of the running turn; a
-reasoning item of the Responses API must be followed by its call; a Gemini signature belongs to one call."""
+"""Kinds of items that may be cleared on a wire. The Messages API and the Responses API want the thinking of the running
+turn with its calls; a Gemini signature belongs to one call, and only those of the running turn are required."""
 
 
 def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Model:

@@ -6,7 +6,7 @@ the cost of the break; until then the prefix stays the same bytes. While the cac
 
 import msgspec
 
-from longrein.context.clearing.features import THINKING, USER, ItemRecord
+from longrein.context.clearing.features import USER, ItemRecord
 from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_folded, is_too_small, tokens_saved, trim
@@ -59,11 +59,11 @@ class PolicySettings(msgspec.Struct, frozen=True):
 class ClearableKinds(msgspec.Struct, frozen=True):
     """Kinds of content that the provider and model allow to be cleared."""
 
-    kinds: tuple[str, ...] = ("result", "call", "text", "thinking")
+    kinds: frozenset[str] = frozenset({"result", "call", "text", "thinking"})
+    old: frozenset[str] = frozenset()
+    """Kinds that may be cleared only from before the user's last message."""
     exchanges: bool = True
     """True if whole exchanges may leave: a reply with its thinking, calls and their results."""
-    turn_thinking: bool = True
-    """True if thinking since the last user message may be cleared."""
 
 
 class ClearingPolicy(msgspec.Struct):
@@ -121,13 +121,12 @@ def is_clearable(memory: NeedsMemory, policy: ClearingPolicy, record: ItemRecord
         return False
     if is_folded(record):  # its lines stand in a result
         return record.piece.handle not in memory.kept
-    if record.piece.kind not in policy.clearable.kinds:
+    kind, clearable = record.piece.kind, policy.clearable
+    if kind not in clearable.kinds and not (kind in clearable.old and record.n < memory.last_user):
         return False
-    if (record.piece.kind == "call" and record.arguments is None) or record.piece.handle in memory.kept:
+    if (kind == "call" and record.arguments is None) or record.piece.handle in memory.kept:
         return False
-    if record.piece.images and memory.now - record.last < IMAGE_IDLE:
-        return False
-    return record.cls != THINKING or policy.clearable.turn_thinking or record.n < memory.last_user
+    return not (record.piece.images and memory.now - record.last < IMAGE_IDLE)
 
 
 def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> None:

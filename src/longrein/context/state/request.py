@@ -92,7 +92,8 @@ class Budget(msgspec.Struct, frozen=True):
     """True if a request may end with the assistant's side; most current models refuse that."""
     clears: tuple[str, ...] = ("exchange", "result", "call", "text", "thinking")
     """Kinds of items that may be cleared with this provider and model. `exchange`: replies leave as a whole, with their
-    thinking, calls and results; the other kinds are shortened in place. `old thinking` spares the running turn."""
+    thinking, calls and results; the other kinds are shortened in place. `old call` and `old thinking`: only items from
+    before the user's last message."""
 
     @property
     def usable_tokens(self) -> int:

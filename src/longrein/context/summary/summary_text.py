@@ -316,6 +316,7 @@ def take_fitting(lines: Sequence[str], tokens: int, cost: Cost) -> list[str]:
 # --- Summary and digest ----------------------------------------------------------------------------------------------
 
 SHARE_MAX = 0.40  # Largest share of the usable window for the text, pins aside. A crossing leaves half of the window.
+LINES_SHARE_MAX = 0.08  # Largest share for earlier messages and records: each crossing writes them to the cache anew
 SKILLS_SHARE_MAX = 0.20  # Largest share of the usable window for the texts of loaded skills, beside `SHARE_MAX`
 SKILLS_TOKENS_MAX = 25_000  # Limit of the same in tokens
 FILES_SHARE_MAX = 0.10  # Largest share of the usable window for files put back
@@ -472,6 +473,7 @@ class _SummaryComposer:
         self.floor = cost("\n".join((*state.pins, *self.skills))) if state.pins or self.skills else 0
         frame = "\n".join((*self.head, *(f"## {n}. {heading}" for n, heading in enumerate(HEADINGS, 1)), NO_PROSE * 5))
         self.left = max(0, round((self.total + self.floor - cost(frame) - 60) * scale))
+        self.lines = round(budget.usable_tokens * LINES_SHARE_MAX)
         self.restored: tuple[str, ...] = ()
         self.ledger = ""
 
@@ -488,9 +490,16 @@ class _SummaryComposer:
         self.left = max(0, self.left - sum(map(self.cost, made)))
         return made
 
+    def take_lines(self, share: float, most: int, text: Callable[[int], list[str]]) -> list[str]:
+        """Do the same within what is left for earlier messages and records."""
+        before = self.left
+        made = self.take(share, min(most, self.lines), text)
+        self.lines = max(0, self.lines - (before - self.left))
+        return made
+
     def _records(self, share: float, lines: list[str]) -> list[str]:
         quoted = self._quoted(lines)
-        return self.take(share, LEDGER_TOKENS_MAX, lambda tokens: take_fitting(quoted, tokens, self.cost))
+        return self.take_lines(share, LEDGER_TOKENS_MAX, lambda tokens: take_fitting(quoted, tokens, self.cost))
 
     def _quoted(self, lines: Sequence[str]) -> list[str]:
         """Return each record as one line without markers: it names commands, paths and results from outside."""
@@ -500,8 +509,10 @@ class _SummaryComposer:
         """Compose the whole text; sets `ledger` and `restored`."""
         state = self.state
         words, current = self._words()
-        request = self.take(0.4, self.total, lambda tokens: [self._current(current, tokens)] if current else [])
-        user = self.take(0.45, WORDS_TOKENS_MAX, lambda tokens: message_lines(words, tokens, state.nonce, self.cost))
+        request = self.take(0.4, self.lines, lambda tokens: [self._current(current, tokens)] if current else [])
+        user = self.take_lines(
+            0.45, WORDS_TOKENS_MAX, lambda tokens: message_lines(words, tokens, state.nonce, self.cost)
+        )
         written = self._written(prose)
         pending = self._records(0.25, pending_lines(state))
         standing = self._records(0.1, status_lines(state))
