@@ -23,6 +23,9 @@ from longrein.events import Cleared, Summarized, text_of
 PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
 WATERMARK_SHARE = 0.92  # Share of the usable window at which the view must shrink
 GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
+DEEP_GOAL_SHARE = 0.30  # The same where reading is cheap: rewriting is then what costs, and deeper means less often
+CHEAP_READ = 0.05  # Price of cached input up to which reading is cheap, as a share of the input price
+DEEP_FROM_TOKENS = 48_000  # Usable tokens from which a compaction may go that deep; less would leave markers alone
 FIXED_SHARE_MIN = 0.25  # Share of the usable window from which text that never leaves does not count for the goal
 TAIL_SHARE_MAX = 0.25  # Largest share that stays verbatim after the span of a summary
 CLEAR_FROM_TOKENS = 16_000  # Smaller views are not cleared to save money: there is next to nothing to save
@@ -152,8 +155,11 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
 def goal_tokens(state: State, budget: Budget) -> int:
     """Return the size that a compaction aims at: what never leaves, and a share of the room beside it (law 6)."""
     fixed = state.gauge.scale(state.gauge.raw - sum([item.tokens for item in state.conversation]))
-    room = budget.usable_tokens if fixed <= FIXED_SHARE_MIN * budget.usable_tokens else budget.usable_tokens - fixed
-    return round(budget.usable_tokens - (1 - GOAL_SHARE) * max(0, room))
+    usable = budget.usable_tokens
+    room = usable if fixed <= FIXED_SHARE_MIN * usable else max(0, usable - fixed)
+    price = budget.price
+    cheap = price is not None and 0 < price.input and price.read_usd <= CHEAP_READ * price.input
+    return round(usable - (1 - (DEEP_GOAL_SHARE if cheap and room >= DEEP_FROM_TOKENS else GOAL_SHARE)) * room)
 
 
 def _mild_clearing(state: State, budget: Budget, view: int, reason: str) -> Cleared | None:
