@@ -158,7 +158,7 @@ def goal_tokens(state: State, budget: Budget) -> int:
     usable = budget.usable_tokens
     room = usable if fixed <= FIXED_SHARE_MIN * usable else max(0, usable - fixed)
     price = budget.price
-    cheap = price is not None and 0 < price.input and price.read_usd <= CHEAP_READ * price.input
+    cheap = price is not None and price.input > 0 and price.read_usd <= CHEAP_READ * price.input
     return round(usable - (1 - (DEEP_GOAL_SHARE if cheap and room >= DEEP_FROM_TOKENS else GOAL_SHARE)) * room)
 
 
