@@ -2,14 +2,22 @@
 
 import json
 
+import msgspec
 import pytest
 
 from longrein.context.clearing import text_index as sheets
 from longrein.context.clearing.features import EDIT_CALL, PART_READ, READ, SourceItem
-from longrein.context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines
+from longrein.context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines, fill_gaps
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.rewrite import is_too_small, tokens_saved
-from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, plan_clearing, plan_shrinking, view_tokens
+from longrein.context.clearing.rewrite import best_form, is_too_small, tokens_saved
+from longrein.context.clearing.timing import (
+    ClearableKinds,
+    ClearingPolicy,
+    PolicySettings,
+    plan_clearing,
+    plan_shrinking,
+    view_tokens,
+)
 from longrein.context.clearing.weights import TABLES
 
 POLICY = ClearingPolicy(ValueModels(TABLES), nonce="a1b2c3")
@@ -239,3 +247,55 @@ def test_only_what_is_tolerated_is_touched(kinds: tuple[str, ...]) -> None:
     assert plan is not None
     plan.take(story.worth)
     assert {h.piece.kind for h in story.worth.items if h.form != "full"} <= set(kinds)
+
+
+def new_text(count: int) -> str:
+    body = "\n".join(f"    if audit_ledger_entry(book, {n}):\n        return None\n    }}\n" for n in range(count))
+    return f"def close_ledger_entry(book: Book) -> None:\n{body}\n}}"
+
+
+@pytest.mark.parametrize(
+    ("lines_written", "idle", "settings", "is_whole"),
+    [
+        pytest.param(4, 5, {}, True, id="a recent edit"),
+        pytest.param(4, 19, {}, True, id="an edit of 19 requests ago"),
+        pytest.param(4, 20, {}, False, id="an edit of 20 requests ago"),
+        pytest.param(120, 5, {}, False, id="an edit of more than 2,000 tokens"),
+        pytest.param(4, 5, {"whole": 0}, False, id="the window forces it"),
+    ],
+)
+def test_the_new_text_of_a_recent_edit_stays_whole(
+    lines_written: int, idle: int, settings: dict[str, int], is_whole: bool
+) -> None:
+    policy = msgspec.structs.replace(POLICY, settings=PolicySettings(**settings))
+    story, old = Story(policy), "\n".join(f"was_never_mentioned_again({n})" for n in range(9))
+    written = {"file_path": "src/ledger_book.py", "old_string": old, "new_string": new_text(lines_written)}
+    edit = story.worth.items[story.held(story.step("Edit", written, "done")).partner]
+    story.worth.begin_request(edit.born + idle)
+    rows = best_form(policy.builder(story.worth), edit).rows
+    assert set(sheets.new_text_rows(edit)).issubset(rows) == is_whole
+
+
+LONG = "a line that is long enough to be valued, number {}"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "worthy", "filled"),
+    [
+        pytest.param("LLL", [0, 2], [], [0, 1, 2], id="one line"),
+        pytest.param("LLLL", [0, 3], [], [0, 3], id="two lines of no value"),
+        pytest.param("L}}L", [0, 3], [], [0, 1, 2, 3], id="two braces"),
+        pytest.param("L}L}L", [0, 4], [], [0, 4], id="a line of no value between braces"),
+        pytest.param("L}L}L", [0, 4], [2], [0, 1, 2, 3, 4], id="a line that another item shows"),
+        pytest.param("L}}}}L", [0, 5], [], [0, 5], id="four lines"),
+        pytest.param("L}}LL", [0, 3, 4], [], [0, 1, 2, 3, 4], id="a gap, then a run"),
+    ],
+)
+def test_gaps_that_are_filled(text: str, kept: list[int], worthy: list[int], filled: list[int]) -> None:
+    story = Story()
+    handle = story.step(
+        "Bash", {"command": "x"}, "\n".join(LONG.format(n) if c == "L" else c for n, c in enumerate(text))
+    )
+    index = story.worth.text_indexes.of(story.held(handle))
+    assert fill_gaps(kept, range(len(text)), index, worthy) == filled
+    assert fill_gaps(kept, kept, index, worthy) == kept, "nothing that is gone comes back"

@@ -1,6 +1,7 @@
 """C1, C2, C4, C5: the engine under a plain list of messages."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -419,6 +420,34 @@ def test_recall_gives_pages_and_says_what_it_cannot(handle: str, lines: str, beg
     engine = Engine(WINDOW, OUTPUT)
     long_list(engine, WIRES[0], 2)
     assert engine.recall(handle, lines).startswith(begins)
+
+
+LOG = json.dumps({"stdout": "".join(f"line {n} of a log\n" for n in range(1, 2001))})
+
+
+@pytest.mark.parametrize(
+    ("window", "text", "lines", "begins", "chars_max"),
+    [
+        pytest.param(
+            16_000, LOG, "", '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"stdout": "line 1 of', 4_300, id="16k"
+        ),
+        pytest.param(200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100, id="200k"),
+        pytest.param(16_000, LOG + "\n[exit code 1]", "2001-", '[r3: lines 2001-2002 of 2002]\n"}', 100, id="a note"),
+        pytest.param(
+            16_000, LOG[:100], "2-3", '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2 of a', 100, id="a range"
+        ),
+        pytest.param(16_000, LOG[:100], "", '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n', 130, id="short"),
+        pytest.param(16_000, 'print("\\n\\n")\n' * 9, "2", "[r3: lines 2-2 of 10; next:", 100, id="source code"),
+    ],
+)
+def test_a_page_fits_the_window_and_one_line_of_json_has_lines(
+    window: int, text: str, lines: str, begins: str, chars_max: int
+) -> None:
+    engine = Engine(window, window // 8)
+    engine.prepare([{"role": "user", "content": text}])
+    page = engine.recall("r3", lines)
+    assert page.startswith(begins)
+    assert len(page) <= chars_max
 
 
 def test_an_original_that_is_none_is_an_error_for_code() -> None:

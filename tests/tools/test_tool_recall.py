@@ -1,5 +1,6 @@
 """`Recall` tool: all content comes back page by page (law 4); `TodoWrite` and `Compact`."""
 
+import json
 import re
 from typing import Any
 
@@ -109,6 +110,60 @@ async def test_ranges(harness: Any) -> None:
         )
     for bad in ("4-3", "0-3", "0"):
         await recalls(harness, "r1", "[bad-range] lines count from 1 and a range goes upwards.", lines=bad)
+
+
+ONE_LINE = json.dumps(
+    {"stdout": "".join(f'line {n} of "it" \\ é\n' for n in range(1, 40)), "code": 0}, ensure_ascii=False
+)
+AS_STORED = 'split at the line ends that it escapes; as it is: lines="1:1-"'
+
+
+@pytest.mark.parametrize(
+    ("text", "page", "lines", "first", "last", "head"),
+    [
+        pytest.param(ONE_LINE, 200, "", '{"stdout": "line 1 of "it" \\ é', "line 9 of", "lines 1-9 of 40", id="first"),
+        pytest.param(ONE_LINE, 200, "38-", 'line 38 of "it" \\ é', '", "code": 0}', "lines 38-40 of 40", id="last"),
+        pytest.param(ONE_LINE, 9_000, "2-3", 'line 2 of "it" \\ é', "line 3 of", "lines 2-3 of 40", id="a range"),
+        pytest.param(
+            ONE_LINE + "\n[exit code 1]", 200, "41", "[exit code 1]", "[exit", "lines 41-41 of 41", id="a note"
+        ),
+        pytest.param("x" * 300 + "a\\nb\\nc\\nd", 99, "", "x" * 99, "x", "characters 1-99 of 301 of line 1", id="cut"),
+    ],
+)
+async def test_one_line_of_json_comes_by_its_escaped_lines(
+    harness: Any, text: str, page: int, lines: str, first: str, last: str, head: str
+) -> None:
+    for content in (Text(text), Document(harness.blobs.put_blob(text.encode()), "text/plain", len(text.encode()))):
+        harness.page_bytes = page
+        harness.add(ToolEnded("c1.0", "mcp__logs__tail", "ok", (content,)))
+        await harness.call("Recall", handle=f"r{len(harness.entries)}", lines=lines)
+        told, shown = (part.text for part in harness.last.parts)
+        assert head in told
+        assert AS_STORED in told
+        assert shown.split("\n")[0] == first
+        assert shown.split("\n")[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
+    ("text", "page", "lines"),
+    [
+        pytest.param(ONE_LINE, 9_000, "", id="it fits a page"),
+        pytest.param(ONE_LINE, 9_000, "1:1-", id="characters are asked for"),
+        pytest.param('print("a\\n\\n\\n")\n' * 5, 9_000, "1-5", id="source code"),
+    ],
+)
+async def test_what_is_no_line_of_json_comes_as_it_is(harness: Any, text: str, page: int, lines: str) -> None:
+    harness.page_bytes = page
+    harness.add(ToolEnded("c1.0", "Bash", "ok", (Text(text),)))
+    await harness.call("Recall", handle="r1", lines=lines)
+    assert harness.last.parts[1].text == text.rstrip("\n")
+
+
+async def test_a_hit_in_one_line_of_json_opens_there(harness: Any) -> None:
+    harness.add(ToolEnded("c1.0", "mcp__logs__tail", "ok", (Text(ONE_LINE.replace("line 30 of", "needle_here of")),)))
+    harness.call_id = "c9.0"
+    assert 'Recall(handle="r1", lines="20-40")' in await harness.call("Recall", query="needle_here")
+    assert "needle_here" in await harness.call("Recall", handle="r1", lines="20-40")
 
 
 async def test_one_very_long_line(harness: Any) -> None:

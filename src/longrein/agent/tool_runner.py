@@ -37,8 +37,8 @@ from longrein.tools.tool_search import is_foreign
 
 SEED_OUTPUT_BYTES = 50_000
 """Output of a command that the `seed` profiles keep."""
-PAGE_BYTES_MIN, PAGE_BYTES_MAX = 1_000, 30_000
-"""Text of one page of `Recall`: some 22 % of the window at 3 bytes a token; results together are whole up to 30 %."""
+PAGE_BYTES_MIN, PAGE_BYTES_MAX, PAGE_BYTES_PER_TOKEN = 1_000, 30_000, 0.3
+"""Text of one page of `Recall`: about a tenth of the usable window, at three bytes a token."""
 
 
 class _Versions(Mapping[str, FileVersion]):
@@ -297,7 +297,7 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
         judged=session.judged_paths.get(call, {}),
-        page_bytes=max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, usable_tokens * 2 // 3)),
+        page_bytes=max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, round(usable_tokens * PAGE_BYTES_PER_TOKEN))),
     )
 
 

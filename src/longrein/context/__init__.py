@@ -71,7 +71,13 @@ from longrein.context.truncation import births as births, births_gain as births_
 if TYPE_CHECKING:
     from longrein.context.analysis import Analysis as Analysis, analyse as analyse, analysis_lines as analysis_lines
     from longrein.context.clear_items import line_reasons as line_reasons, use_tables as use_tables
-    from longrein.context.clearing.features import call_content as call_content, features as features
+    from longrein.context.clearing.features import (
+        ESCAPED_ENDS_MAX as ESCAPED_ENDS_MAX,
+        call_content as call_content,
+        features as features,
+        is_escaped_line as is_escaped_line,
+        unescape_lines as unescape_lines,
+    )
     from longrein.context.clearing.line_value import LineReason as LineReason
     from longrein.context.message_list import Engine as Engine
     from longrein.context.snapshot import decode_state as decode_state, encode_state as encode_state
@@ -96,7 +102,7 @@ __getattr__ = names_at_first_use(
     {
         "analysis": "Analysis analyse analysis_lines",
         "clear_items": "line_reasons use_tables",
-        "clearing.features": "call_content features",
+        "clearing.features": "ESCAPED_ENDS_MAX call_content features is_escaped_line unescape_lines",
         "clearing.line_value": "LineReason",
         "message_list": "Engine",
         "snapshot": "decode_state encode_state",

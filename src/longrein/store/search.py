@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from longrein.context import is_escaped_line, unescape_lines
 from longrein.events import Entry
 from longrein.store.database import Row, entry_key, entry_seq, transaction
 from longrein.store.entry_content import Content, contents_of, encoding_of, title_of
@@ -156,8 +157,16 @@ def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[Searc
         if match is not None:
             title = title_of(entry)
             title += "" if content.title in title or "." not in handle else f", {content.title}"
-            line, shown = text.count("\n", 0, match.start) + 1, snippet(text, match)
+            line, shown = _line_number(text, match.start), snippet(text, match)
             yield SearchHit(handle, entry.seq, entry.at, title, line, match.count, shown, match.exact)
+
+
+def _line_number(text: str, at: int) -> int:
+    """Return the line of a position, as `Recall` counts the lines of the text."""
+    before = text[:at]
+    if is_escaped_line(text.count("\n"), text.count("\\n")):
+        before = unescape_lines(before)
+    return before.count("\n") + 1
 
 
 def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:

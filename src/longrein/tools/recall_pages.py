@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from longrein.context import ESCAPED_ENDS_MAX, is_escaped_line, unescape_lines
 from longrein.events import ToolError
 from longrein.store import Content, encoding_of
 from longrein.tools.port import SessionHistory
@@ -17,6 +18,7 @@ from longrein.tools.text_encoding import clean_text, counted, cut_head, size_wor
 
 PAGE_LINES_MAX = 2_000
 """Lines of one page."""
+ESCAPED_NOTE = ', split at the line ends that it escapes; as it is: lines="1:1-"'
 PICTURES = {code: 0x2400 + code for code in (*range(9), 11, 12, *range(14, 32))} | {127: 0x2421}
 """Control characters and their visible replacements; line ends are kept."""
 
@@ -61,23 +63,31 @@ def parse_range(text: str) -> PageRange:
 def read_page(past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int) -> Page:
     """Return the page of `contents` that starts at `wanted`, at most `limit_bytes` long. `name` is for messages.
 
-    Several contents follow each other, each under its title. Raises `ToolError` when the line does not exist or the
-    content is gone.
+    Several contents follow each other, each under its title. One long line of JSON is shown by the line ends that it
+    escapes; its characters are as they were stored. Raises `ToolError` when the line does not exist or the content is
+    gone.
     """
     if wanted.char:
-        return _page_of_line(past, contents, wanted, name, limit_bytes)
+        return _page_of_line(_pieces(past, contents), wanted, name, limit_bytes)
+    size_min = limit_bytes if wanted == PageRange() else 0
+    escaped = len(contents) == 1 and _is_escaped_line(past, contents[0], size_min)
     lines = _LineCollector(wanted.first, wanted.last, limit_bytes)
-    for piece, show in _pieces(past, contents):
+    for piece, show in _pieces(past, contents, escaped):
         lines.feed(piece, show)
     total = lines.end()
     if wanted.first > total:
         raise ToolError(f"[past-end] {name} has only {counted(total, 'line')}.")
     if not lines.kept:
-        return _page_of_line(past, contents, PageRange(wanted.first, wanted.first, 1, 0), name, limit_bytes)
+        start = PageRange(wanted.first, wanted.first, 1, 0)
+        page = _page_of_line(_pieces(past, contents, escaped), start, name, limit_bytes)
+        if not escaped:
+            return page
+        following = f"{wanted.first + 1}-" if wanted.first < total else ""
+        return msgspec.structs.replace(page, whole=page.whole + ESCAPED_NOTE, following=following)
     end = wanted.first + len(lines.kept) - 1
     span, following = f"{wanted.first}-{end}", f"{end + 1}-" if end < total else ""
     whole = f"lines {span} of {total}" if (wanted.first, end) != (1, total) else f"all of it: {counted(total, 'line')}"
-    return Page("\n".join(lines.kept), span, whole, following)
+    return Page("\n".join(lines.kept), span, whole + ESCAPED_NOTE * escaped, following)
 
 
 Show = Callable[[str], str]
@@ -87,14 +97,38 @@ def _control_pictures(text: str) -> str:
     return text.translate(PICTURES).removeprefix("\ufeff")
 
 
-def _pieces(past: SessionHistory, contents: list[Content]) -> Iterator[tuple[bytes, Show]]:
-    """Yield the text of `contents` in pieces, each with the function that makes its lines printable."""
+def _is_escaped_line(past: SessionHistory, content: Content, size_min: int) -> bool:
+    size = ends = escaped = 0
+    for piece in _bytes_of(past, content):
+        size, ends, escaped = size + len(piece), ends + piece.count(b"\n"), escaped + piece.count(b"\\n")
+        if ends > ESCAPED_ENDS_MAX:
+            return False
+    return size > size_min and is_escaped_line(ends, escaped)
+
+
+def _unescaped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces with their escaped line ends as line ends. An escape may be split over two pieces."""
+    rest = b""
+    for piece in pieces:
+        whole = rest + piece
+        odd = (len(whole) - len(whole.rstrip(b"\\"))) % 2
+        rest = whole[len(whole) - odd :]
+        yield unescape_lines(whole[: len(whole) - odd].decode("latin-1")).encode("latin-1")
+    yield rest
+
+
+def _pieces(past: SessionHistory, contents: list[Content], escaped: bool = False) -> Iterator[tuple[bytes, Show]]:
+    """Yield the text of `contents` in pieces, each with the function that makes its lines printable.
+
+    `escaped`: escaped line ends become line ends.
+    """
     for content in contents:
         if len(contents) > 1:
             yield f"--- {content.title} ---\n".encode(), str
         show = _display_of(content)
         piece = b""
-        for piece in _bytes_of(past, content):
+        stored = _bytes_of(past, content)
+        for piece in _unescaped(stored) if escaped else stored:
             yield piece, show
         if len(contents) > 1 and not piece.endswith(b"\n"):
             yield b"\n", show
@@ -187,12 +221,10 @@ class _LineCollector:
         self._open.clear()
 
 
-def _page_of_line(
-    past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int
-) -> Page:
+def _page_of_line(pieces: Iterable[tuple[bytes, Show]], wanted: PageRange, name: str, limit_bytes: int) -> Page:
     """Return a page of one line that is longer than a page."""
     line = _CharCollector(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
-    for piece, show in _pieces(past, contents):
+    for piece, show in pieces:
         line.feed(piece, show)
     total = line.end()
     if total < 0:

@@ -124,6 +124,8 @@ def features(text: str) -> dict[str, None]:
 
 ESCAPED_LINES_MIN = 3
 """A text with fewer escaped line ends is one line."""
+ESCAPED_ENDS_MAX = 3
+"""A text with more line ends is paged by them."""
 
 
 def readable(text: str) -> str:
@@ -131,7 +133,20 @@ def readable(text: str) -> str:
     escaped = text.count("\\n")
     if escaped < ESCAPED_LINES_MIN or escaped <= text.count("\n"):
         return text
+    return unescape_lines(text)
+
+
+def unescape_lines(text: str) -> str:
+    """Return the text with its escaped line ends, tabs and quotes as such."""
     return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], text)
+
+
+def is_escaped_line(ends: int, escaped: int) -> bool:
+    """Return whether a text with these numbers of line ends and escaped line ends is one line of JSON.
+
+    A note about the exit of a command may follow the line.
+    """
+    return ends <= ESCAPED_ENDS_MAX and escaped >= max(ESCAPED_LINES_MIN, ends + 1)
 
 
 _ESCAPED = {"n": "\n", "t": "\t", "r": "", '"': '"', "/": "/", "\\": "\\"}

@@ -15,7 +15,7 @@ import msgspec
 
 from longrein.context.clearing.features import EDIT_CALL, TEXT, WRITE_CALL, ItemRecord, parts_of
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.text_index import TextIndex, bare_line, rows_of, texts_of
+from longrein.context.clearing.text_index import TextIndex, bare_line, new_text_rows, rows_of, texts_of
 
 # --- Codes of items, lines and identifiers ---------------------------------------------------------------------------
 # A `TextIndex` holds the codes of a line that never change; the others are looked up in the memory.
@@ -160,6 +160,10 @@ SHARES_MAX = 32
 """Prices whose thresholds are cached."""
 WORDS_TOKENS_MAX = 600
 """Tokens of the identifiers that are shown alone."""
+GAP_ROWS_MAX, GAP_CHARS_MAX = 3, 40
+"""Largest gap between kept lines that may be filled, and characters of a short line."""
+WHOLE_TOKENS_MAX = 2_000
+"""Larger edits do not stay whole: keeping them costs more than reading the file again."""
 
 
 class SizeEstimate(msgspec.Struct, frozen=True):
@@ -267,10 +271,12 @@ class LossPrices(msgspec.Struct, frozen=True):
     """Cost of removing an identifier that is needed later."""
     keep: float = 1.5
     """Cost of keeping one token for the rest of the session."""
+    whole: int = 0
+    """Requests after an edit for which its new text stays whole."""
 
     def times(self, factor: float) -> "LossPrices":
         """Return the prices with every loss multiplied by `factor`."""
-        return LossPrices(self.line * factor, self.word * factor, self.keep)
+        return LossPrices(self.line * factor, self.word * factor, self.keep, self.whole)
 
 
 class ShortForm(msgspec.Struct):
@@ -317,7 +323,7 @@ class ValueModels:
 
 def loss_weight(cls: int) -> float:
     """Return the factor for losses of a class. Text that the model wrote is harder to get back."""
-    return 3.0 if cls in (EDIT_CALL, WRITE_CALL) else 1.5 if cls == TEXT else 1.0
+    return 2.0 if cls in (EDIT_CALL, WRITE_CALL) else 1.5 if cls == TEXT else 1.0
 
 
 def ideal_form(
@@ -336,8 +342,10 @@ def ideal_form(
     per_token = measure.per_token("result" if folded else record.piece.kind)
     keep = price.keep / per_token
     weight = loss_weight(record.cls) * min(REGRET_MAX, 1 + REGRET_STEP * memory.regret.get(record.cls, 0.0))
-    rows = _rows_to_keep(memory, record, values.lines, values.enough(keep, price.line * weight), folded)
-    rows = fill_gaps(rows, rows_of(record, index))
+    rows, worthy = _rows_to_keep(memory, record, values.lines, values.enough(keep, price.line * weight), folded)
+    rows = fill_gaps(rows, rows_of(record, index), index, worthy)
+    if record.cls in (EDIT_CALL, WRITE_CALL) and memory.now - record.born < price.whole:
+        rows = _with_new_text(record, rows)
     words: list[str] = []
     if index.places:
         kept = {name: None for row in rows for name in index.names[row]}
@@ -392,7 +400,8 @@ def _explanation(memory: NeedsMemory, fixed: int, key: str, codes: Sequence[int]
 
 def _rows_to_keep(
     memory: NeedsMemory, record: ItemRecord, model: AdditiveModel, enough: Thresholds, folded: bool
-) -> list[int]:
+) -> tuple[list[int], list[int]]:
+    """Return the rows to keep, and all rows whose value pays, also those that another item shows."""
     index, visible, newest, n = memory.text_indexes.of(record), memory.visible, memory.newest, record.n
     keys, sizes, rows = index.keys, index.sizes, []
     asked = index.asked if record.rows is None else []
@@ -409,7 +418,7 @@ def _rows_to_keep(
     if elsewhere:
         worthy = [row for row in worthy if newest.get(keys[row], n) == n]
         worthy += [row for row in elsewhere if _newer_odds(memory, keys[row], model) > enough[sizes[row]]]
-    return sorted(rows + [row for row in worthy if visible.get(keys[row], 0) < 2])
+    return sorted(rows + [row for row in worthy if visible.get(keys[row], 0) < 2]), worthy
 
 
 def _line_odds(
@@ -435,16 +444,35 @@ def _newer_odds(memory: NeedsMemory, key: str, model: AdditiveModel) -> float:
     return base + max(odds[codes] for _, codes in line_codes(memory, holder, index, (row,)))
 
 
-def fill_gaps(rows: list[int], alive: Collection[int]) -> list[int]:
-    """Add the missing line of each gap of one line."""
+def fill_gaps(rows: list[int], alive: Collection[int], index: TextIndex, worthy: Collection[int] = ()) -> list[int]:
+    """Add the missing line of each gap of one line, and short gaps of lines that have no value of their own.
+
+    Those are lines that are too short to be valued, such as braces, and `worthy` lines that another item shows.
+    """
     if len(rows) < 2 or rows[-1] - rows[0] < len(rows):
         return rows
     have, filled = alive if isinstance(alive, range) else set(alive), rows[:1]
+    held = set(worthy)
     for row in rows[1:]:
-        if row - filled[-1] == 2 and row - 1 in have:
-            filled.append(row - 1)
+        gap = range(filled[-1] + 1, row)
+        if 0 < len(gap) <= GAP_ROWS_MAX and all(
+            at in have and (len(gap) == 1 or at in held or _is_short(index, at)) for at in gap
+        ):
+            filled += gap
         filled.append(row)
     return filled
+
+
+def _is_short(index: TextIndex, row: int) -> bool:
+    return not index.keys[row] and index.sizes[row] <= GAP_CHARS_MAX
+
+
+def _with_new_text(record: ItemRecord, rows: list[int]) -> list[int]:
+    """Add the new text of an edit, of which a later edit needs every line: short lines and copies, too."""
+    if record.again or record.piece.tokens > WHOLE_TOKENS_MAX:
+        return rows
+    alive = None if record.rows is None else set(record.rows)
+    return sorted({*rows, *(row for row in new_text_rows(record) if alive is None or row in alive)})
 
 
 def _words_to_keep(

@@ -177,6 +177,17 @@ def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool
     return found
 
 
+def new_text_rows(record: ItemRecord) -> list[int]:
+    """Return the rows of the text that a call writes into a file, where it has several lines."""
+    rows: list[int] = []
+    end = 0
+    for key, text, _ in long_and_short(record.arguments or {}):
+        start, end = end, end + text.count("\n") + 1
+        if end - start > 1 and key != "old_string":
+            rows += range(start, end)
+    return rows
+
+
 def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
     old, new = arguments.get("old_string"), arguments.get("new_string")
     if not isinstance(old, str) or not isinstance(new, str):

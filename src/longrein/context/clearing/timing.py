@@ -52,6 +52,8 @@ class PolicySettings(msgspec.Struct, frozen=True):
     """Number of newest results that are kept, with everything after them."""
     young: int = 4
     """Requests after its birth in which an item is not cleared to save money."""
+    whole: int = 20
+    """Requests after an edit in which its new text is not cut to save money: the next edit needs it whole."""
     fold_idle: int = 3
     """Idle requests before a pair may go into a ledger."""
 
@@ -83,7 +85,7 @@ class ClearingPolicy(msgspec.Struct):
         settings = self.settings
         horizon = min(settings.horizon_max, max(settings.horizon_min, settings.horizon_share * memory.now))
         recall = self.recall_price()
-        price = LossPrices(settings.line * recall, settings.word * recall, self.rates.read * horizon)
+        price = LossPrices(settings.line * recall, settings.word * recall, self.rates.read * horizon, settings.whole)
         return price.times(self.caution(memory))
 
     def recall_price(self) -> float:
@@ -221,7 +223,7 @@ def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, l
     target = view_tokens(memory) - excess
     builder = policy.builder(memory)
     price = policy.price(memory)
-    price = msgspec.structs.replace(price, keep=max(price.keep, policy.settings.room * policy.recall_price()))
+    price = msgspec.structs.replace(price, keep=max(price.keep, policy.settings.room * policy.recall_price()), whole=0)
     for factor in [factor for factor in SQUEEZE_FACTORS if factor >= least]:
         builder.price = price.times(factor)
         apply_forms(

@@ -14,7 +14,7 @@ from longrein.context.decide import Clear, Digest, Full, Nothing, Summarise, Swa
 from longrein.context.fold import advance, fold
 from longrein.context.message_list.intake import Intake, message_digest
 from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
-from longrein.context.message_list.render import ListRenderer, OutgoingMessage, original, page
+from longrein.context.message_list.render import ListRenderer, OutgoingMessage, original, page, page_chars
 from longrein.context.state.request import Budget, Price
 from longrein.context.state.state import State
 from longrein.context.summary.prompt import prose_problem, summary_instruction
@@ -42,7 +42,7 @@ NO_SESSION = "00000000-0000-4000-8000-000000000000"
 RECALL = "Recall"  # Name of the tool that placeholders mention
 RECALL_DESCRIPTION = (
     "Bring back the original of something that was shortened, cleared or summarised in this conversation. Markers name "
-    "handles: r412, or r412.2 for its second part. You get a page of about 16,000 characters and how to get the next. "
+    "handles: r412, or r412.2 for its second part. You get a page of up to 16,000 characters and how to get the next. "
     "Use it rather than repeating a call or guessing."
 )
 RECALL_SCHEMA: Mapping[str, Any] = {
@@ -161,7 +161,7 @@ class Engine:
     def recall(self, handle: str, lines: str = "") -> str:
         """Return one page of an original, for the model. Errors are returned as text."""
         try:
-            text = page(original(self.entries, handle), handle.strip(), lines)
+            text = page(original(self.entries, handle), handle.strip(), lines, page_chars(self.budget))
         except ToolError as error:
             return str(error)
         self._append(Recalled("", handle, lines=lines, size_bytes=len(text.encode("utf-8", "replace"))))

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import readable
+from longrein.context.clearing.features import is_escaped_line, unescape_lines
 from longrein.context.message_list.intake import TakenMessage
 from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
-from longrein.context.state.request import Item
+from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
 from longrein.events import (
     AnyPart,
@@ -131,7 +131,8 @@ def _is_shown_unchanged(item: AnyPart, part: AnyPart) -> bool:
 
 # --- Originals by handle ---------------------------------------------------------------------------------------------
 
-PAGE_CHARS_MAX = 16_000  # Characters of one page
+PAGE_CHARS_MIN, PAGE_CHARS_MAX = 1_000, 16_000  # Characters of one page
+PAGE_CHARS_PER_TOKEN = 0.3  # Characters of one page per usable token: about a tenth of the window
 _RANGE = re.compile(r"\s*(?:(\d{1,9})?\s*(-)?\s*(\d{1,9})?)\s*\Z")
 
 
@@ -167,24 +168,28 @@ def _shown(part: AnyPart) -> str:
     return text_of((part,)) or f"({type(part).__name__.lower()}; it stands in the caller's list)"
 
 
-def page(text: str, handle: str, lines: str) -> str:
+def page_chars(budget: Budget) -> int:
+    """Return the characters of a page in this window."""
+    return max(PAGE_CHARS_MIN, min(PAGE_CHARS_MAX, round(budget.usable_tokens * PAGE_CHARS_PER_TOKEN)))
+
+
+def page(text: str, handle: str, lines: str, chars_max: int = PAGE_CHARS_MAX) -> str:
     """Return one page of `text` under a line that names the handle, the lines and the next page.
 
     `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. One long line of JSON is shown by the line
-    ends that it escapes. A line longer than a page is cut. Raises
-    `ToolError` for any other range.
+    ends that it escapes. A line longer than a page is cut. Raises `ToolError` for any other range.
     """
+    if (lines or len(text) > chars_max) and is_escaped_line(text.count("\n"), text.count("\\n")):
+        text = unescape_lines(text)
     every = text.split("\n")
-    if len(every) == 1 and (lines or len(text) > PAGE_CHARS_MAX):
-        every = readable(text).split("\n")
     first, last = _range(lines, len(every))
     chosen: list[str] = []
     size = 0
     for line in every[first - 1 : last]:
         size += len(line) + 1
-        if chosen and size > PAGE_CHARS_MAX:
+        if chosen and size > chars_max:
             break
-        chosen.append(line[:PAGE_CHARS_MAX])
+        chosen.append(line[:chars_max])
     end = first + len(chosen) - 1
     following = f'; next: lines="{end + 1}-"' if end < len(every) else ""
     return f"[{handle}: lines {first}-{end} of {len(every)}{following}]\n" + "\n".join(chosen)
