@@ -251,65 +251,35 @@ def piece_of(item: Item, state: State) -> SourceItem:
 # --- Encoding --------------------------------------------------------------------------------------------------------
 
 
-class KeptWorth(msgspec.Struct, array_like=True):
-    """Stored form of a `NeedsMemory`. Lines are read again from the items' texts when needed."""
-
-    items: list[ItemRecord]
-    now: int
-    sent: int
-    visible: dict[str, int]
-    newest: dict[str, int]
-    mentioned: dict[str, int]
-    times: dict[str, int]
-    spread: dict[str, int]
-    touched_at: dict[str, int]
-    dropped: dict[str, int]
-    by_handle: dict[str, int]
-    results: list[int]
-    dirty: dict[int, None]
-    wake: dict[int, list[int]]
-    regret: dict[int, float]
-    paying: dict[int, None]
-    kept: frozenset[str]
-    last_user: int
-    losses: float
-    _missed_at: dict[int, int]
-    _calls: dict[str, int]
-    _same: list[tuple[tuple[str, str], int]]
-    _reads: dict[str, list[int]]
-    _fresh: list[int]
-
-
 class _StoredMemory(msgspec.Struct, array_like=True):
     """Stored form of a `ClearingMemory`."""
 
-    worth: KeptWorth
+    worth: NeedsMemory
     known: list[int | Item]  # Positions in the view, or the item itself if it is no longer there
     plans: tuple[Plan, ...]
     recalls: int
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be a range
-_decoder = msgspec.msgpack.Decoder(_StoredMemory)
+def _stored(value: Any) -> Any:
+    """Return a range as a list, and None for the indexes, which are made again from the texts."""
+    return list(value) if isinstance(value, range) else None
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_stored)
+_decoder = msgspec.msgpack.Decoder(_StoredMemory, dec_hook=lambda kind, _: kind())
 
 
 def encode_memory(state: State, data: bytearray) -> None:
     """Append the encoded memory to `data`; nothing if there is none."""
     memo = state.worth
-    if not isinstance(memo, ClearingMemory):
-        return
-    places = {id(item): at for at, item in enumerate(state.items)}
-    values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
-    values["_same"] = list(memo.worth._same.items())
-    known = [places.get(id(item), item) for item in memo.known]
-    _encoder.encode_into(_StoredMemory(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
+    if isinstance(memo, ClearingMemory):
+        places = {id(item): at for at, item in enumerate(state.items)}
+        known = [places.get(id(item), item) for item in memo.known]
+        _encoder.encode_into(_StoredMemory(memo.worth, known, memo.plans, memo.recalls), data, -1)
 
 
 def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemory:
     """Decode the memory. Raises `msgspec.DecodeError`, `IndexError`."""
-    kept, worth = _decoder.decode(data), NeedsMemory()
-    for name in KeptWorth.__struct_fields__:
-        setattr(worth, name, getattr(kept.worth, name))
-    worth._same = dict(kept.worth._same)
-    known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
-    return ClearingMemory(worth, known, kept.plans, kept.recalls)
+    stored = _decoder.decode(data)
+    known = [state.items[item] if isinstance(item, int) else item for item in stored.known]
+    return ClearingMemory(stored.worth, known, stored.plans, stored.recalls)
