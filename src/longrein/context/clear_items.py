@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import ItemRecord, SourceItem, readable
+from longrein.context.clearing.features import SourceItem, readable
 from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
@@ -138,7 +138,7 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
     return ClearingPolicy(
         _values[0],
         rates_of(budget),
-        measure=SizeEstimate(chars, chars, chars, around, around),
+        measure=SizeEstimate(chars, around),
         clearable=ClearableKinds(kinds, EXCHANGE in budget.clears, "thinking" in budget.clears),
         nonce=state.nonce,
         context_tokens=float(state.view_tokens),

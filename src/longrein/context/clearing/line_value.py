@@ -8,6 +8,7 @@ its names were mentioned, and the kind of line. Identifiers of removed lines are
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import exp, log
 
@@ -163,27 +164,14 @@ WORDS_TOKENS_MAX = 600
 
 
 class SizeEstimate(msgspec.Struct, frozen=True):
-    """Estimate of the size of a shown text: characters per token, and tokens around a block."""
+    """Estimate of the size of a shown text."""
 
-    result: float = 2.81
-    call: float = 3.15
-    text: float = 2.5
-    block: float = 31.0
-    """Tokens around a call or result."""
-    plain: float = 4.0
-    """Tokens around a text."""
+    per_token: float = 2.9  # Characters per token
+    block: float = 31.0  # Tokens around an item
 
-    def of(self, kind: str, chars: float) -> float:
-        """Return the tokens of a block of `kind` with this many characters."""
-        if kind == "result":
-            return chars / self.result + self.block
-        if kind == "call":
-            return chars / self.call + self.block
-        return chars / self.text + self.plain
-
-    def per_token(self, kind: str) -> float:
-        """Return the characters per token of `kind`."""
-        return self.result if kind == "result" else self.call if kind == "call" else self.text
+    def of(self, chars: float) -> float:
+        """Return the tokens of an item with this many characters."""
+        return chars / self.per_token + self.block
 
 
 class AdditiveModel:
@@ -297,22 +285,17 @@ class Thresholds(dict[int, float]):
 
 
 class ValueModels:
-    """Models for lines and identifiers, with cached thresholds."""
+    """Models for lines and identifiers."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         self.lines = AdditiveModel(tables["line"], LINE_CODES)
         self.words = AdditiveModel(tables["word"], WORD_CODES)
-        self._enough: dict[float, Thresholds] = {}
 
-    def enough(self, keep: float, loss: float) -> Thresholds:
-        """Return the thresholds for a price of keeping and a cost of losing."""
-        share = keep / loss if loss > 0 else 1e9
-        found = self._enough.get(share)
-        if found is None:
-            if len(self._enough) > SHARES_MAX:
-                self._enough.clear()
-            found = self._enough[share] = Thresholds(share)
-        return found
+
+@lru_cache(maxsize=SHARES_MAX)
+def _thresholds(keep: float, loss: float) -> Thresholds:
+    """Return the thresholds for a price of keeping one character and a cost of losing."""
+    return Thresholds(keep / loss if loss > 0 else 1e9)
 
 
 def loss_weight(cls: int) -> float:
@@ -333,15 +316,16 @@ def ideal_form(
     if record.rows is not None and not record.rows and not record.words:
         return ShortForm([], [], 0)
     index = memory.text_indexes.of(record)
-    per_token = measure.per_token("result" if folded else record.piece.kind)
-    keep = price.keep / per_token
+    keep = price.keep / measure.per_token
     weight = loss_weight(record.cls) * min(REGRET_MAX, 1 + REGRET_STEP * memory.regret.get(record.cls, 0.0))
-    rows = _rows_to_keep(memory, record, values.lines, values.enough(keep, price.line * weight), folded)
+    rows = _rows_to_keep(memory, record, values.lines, _thresholds(keep, price.line * weight), folded)
     rows = fill_gaps(rows, rows_of(record, index))
     words: list[str] = []
     if index.places:
         kept = {name: None for row in rows for name in index.names[row]}
-        words = _words_to_keep(memory, record, values.words, values.enough(keep, price.word * weight), kept, per_token)
+        words = _words_to_keep(
+            memory, record, values.words, _thresholds(keep, price.word * weight), kept, measure.per_token
+        )
     return ShortForm(rows, words, body_chars(index, rows, words))
 
 

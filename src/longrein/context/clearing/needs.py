@@ -74,7 +74,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         if self.fresh and (not piece.output or self.items[self.fresh[0]].piece.request != piece.request):
             self._finish_reply()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
-        record = ItemRecord(n, piece, class_of(piece), piece.tokens, piece.request + piece.output)
+        record = ItemRecord(n, piece, class_of(piece), piece.request + piece.output, tokens=piece.tokens)
         record.arguments = arguments
         if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
             record.form, record.again, record.header = "trimmed", True, marker_line(piece)

@@ -141,13 +141,13 @@ def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> flo
     measure, kind = builder.measure, record.piece.kind
     if is_folded(record):
         line = len(label(builder.memory, record)) + 1 if kind == "result" else 0
-        return (line + shape.chars) / measure.result
+        return (line + shape.chars) / measure.per_token
     if kind == "call":
         spare = sum(len(key) + 6 + (40 if is_long else 0) for key, _, is_long in long_and_short(record.arguments or {}))
-        return measure.of("call", shape.chars * 1.06 + spare)
+        return measure.of(shape.chars * 1.06 + spare)
     if record.cls in (TEXT, THINKING) and not shape.chars:
         return 0.0
-    return measure.of(kind, len(item_marker(builder, record)) + 1 + shape.chars)
+    return measure.of(len(item_marker(builder, record)) + 1 + shape.chars)
 
 
 def is_too_small(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> bool:
@@ -183,7 +183,7 @@ def trim(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> None:
 def _apply_form(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float) -> None:
     kept = kept_text(builder, record, shape)
     text = trimmed_text(builder, record, kept)
-    tokens = builder.measure.of(record.piece.kind, len(text)) if text else 0.0
+    tokens = builder.measure.of(len(text)) if text else 0.0
     if record.tokens - tokens < gain_min:
         return
     builder.touch(record)
@@ -288,7 +288,7 @@ def _tokens_when_folded(builder: PlanBuilder, call: ItemRecord) -> float:
     if call.tokens <= LEDGER_SMALL_TOKENS:
         return call.tokens
     shape = ideal_form(builder.memory, call, builder.values, builder.price, builder.measure, folded=True)
-    return min(call.tokens, shape.chars / builder.measure.result)
+    return min(call.tokens, shape.chars / builder.measure.per_token)
 
 
 def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:

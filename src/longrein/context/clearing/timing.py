@@ -41,7 +41,6 @@ class PolicySettings(msgspec.Struct, frozen=True):
     losses_rate: float = 0.08
     """Usual number of wrong clearings per request."""
     losses_prior: float = 2.0
-    losses_power: float = 1.0
     horizon_share: float = 0.4
     horizon_min: float = 15.0
     horizon_max: float = 400.0
@@ -96,7 +95,7 @@ class ClearingPolicy(msgspec.Struct):
         """Return the factor for losses in this session, 1 to 4: higher when more was missed than usual."""
         settings = self.settings
         ratio = (memory.losses + settings.losses_prior) / (settings.losses_rate * memory.now + settings.losses_prior)
-        return float(min(4.0, max(1.0, ratio)) ** settings.losses_power)
+        return min(4.0, max(1.0, ratio))
 
     def builder(self, memory: NeedsMemory) -> PlanBuilder:
         """Return an empty plan builder at present prices."""
