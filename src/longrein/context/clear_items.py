@@ -15,10 +15,9 @@ from longrein.context.clearing.features import SourceItem, readable
 from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
-from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates
-from longrein.context.clearing.timing import plan_clearing as rent
-from longrein.context.clearing.timing import plan_shrinking as press
+from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates, plan_clearing, plan_shrinking
 from longrein.context.clearing.weights import TABLES
+from longrein.context.fold_breaks import reformed
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import (
@@ -28,7 +27,7 @@ from longrein.context.state.token_estimate import (
     arguments_text,
     estimate_part,
 )
-from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
+from longrein.events import Cleared, Form, Image, ToolCall, ToolResult, marker_sign, text_of
 
 EXCHANGE = "exchange"  # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
 OLD_THINKING = "old thinking"  # In `Budget.clears`: only thinking from before the user's last message
@@ -60,7 +59,7 @@ def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """Clear items whose clearing pays; for free while the cache is cold. None if there are none."""
     memo, policy = update_memory(state), policy_for(state, budget)
     memo.worth.kept = state.held | _skill_results(state)
-    return _cleared_event(state, memo, rent(memo.worth, policy, cold=cold), "cold" if cold else "rent")
+    return _cleared_event(state, memo, plan_clearing(memo.worth, policy, cold=cold), "cold" if cold else "rent")
 
 
 def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
@@ -73,7 +72,7 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
     excess = float(state.view_tokens - goal_tokens)
     found = None
     for more in EXCESS_FACTORS:
-        found = _cleared_event(state, memo, press(memo.worth, policy, excess * more, least), reason)
+        found = _cleared_event(state, memo, plan_shrinking(memo.worth, policy, excess * more, least), reason)
         if found is None or found.gain_tokens >= excess:
             break
     return found
@@ -109,12 +108,7 @@ def _saved(state: State, form: Form) -> int:
     item = state.items[state.index[form.handle]]
     if form.form == "folded":
         return item.tokens
-    part: AnyPart = Text(form.text)
-    if isinstance(item.part, ToolResult):
-        images = () if form.form == "placeholder" else tuple(p for p in item.part.parts if isinstance(p, Image))
-        part = ToolResult(item.part.call, item.part.name, item.part.status, (part, *images))
-    elif isinstance(item.part, ToolCall):
-        part = ToolCall(item.part.id, item.part.name, None, form.text)
+    part = reformed(item.part, form.text, images=form.form == "trimmed")
     return item.tokens - estimate_part(part) - ITEM_TOKENS
 
 

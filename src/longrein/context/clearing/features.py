@@ -310,8 +310,6 @@ class ItemRecord(DisplayState):
     last: int  # Last request that needed a feature of the item; its first request when none did
     arguments: dict[str, object] | None = None  # Parsed arguments of a call
     paths: tuple[str, ...] = ()  # Files that the item touches
-    refs: int = 0  # Number of requests that needed the item
-    referred: dict[str, int] = {}  # Feature that was needed -> last request that needed it
     superseded: bool = False
     edited: bool = False  # True if the file was changed after it was read
     partner: int = -1  # Position of the call of a result, or of the result of a call

@@ -8,7 +8,6 @@ newer item replaces it. `line_value` reads this memory to value lines, `timing` 
 import msgspec
 
 from longrein.context.clearing.features import (
-    EDIT_CALL,
     MARKER_PREFIX,
     PART_READ,
     RESULT_CLASSES,
@@ -20,7 +19,6 @@ from longrein.context.clearing.features import (
     class_of,
     features,
     is_partial_read,
-    line_key,
     marker_line,
     tool_class,
     touched_paths,
@@ -29,8 +27,6 @@ from longrein.context.clearing.text_index import TextIndexCache
 
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
 """Numbers of idle requests after which an item is valued again."""
-REGRET_REQUESTS = 20
-"""A re-read or re-run within this many requests of a clearing counts as regret."""
 
 
 class NeedsMemory(msgspec.Struct, array_like=True):
@@ -46,21 +42,15 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     visible: dict[str, int] = {}  # Feature -> number of items that show it
     newest: dict[str, int] = {}  # Feature -> position of the newest item that has it
     mentioned: dict[str, int] = {}  # Identifier -> last request in which the model or the user mentioned it
-    times: dict[str, int] = {}  # Identifier -> number of items of the model or the user that mention it
     spread: dict[str, int] = {}  # Feature -> number of items that ever had it, where there were several
     touched_at: dict[str, int] = {}  # Path -> last request in which a call touched it
-    dropped: dict[str, int] = {}  # Line that an edit removed from its file -> request of the edit
     text_indexes: TextIndexCache = msgspec.field(default_factory=TextIndexCache)
     results: list[int] = []
     dirty: dict[int, None] = {}  # Items to value again
     wake: dict[int, list[int]] = {}  # Request -> items to value again then
-    regret: dict[int, float] = {}
-    """Class -> number of regretted clearings: recalled, read again or run again soon after."""
     paying: dict[int, None] = {}  # Items that the ideal form would shorten
     kept: frozenset[str] = frozenset()  # Handles that are never shortened
     last_user: int = 0  # Position of the newest user message
-    losses: float = 0.0  # Number of wrong clearings, counted once per item and spell of use
-    missed_at: dict[int, int] = {}  # Item -> last request that missed a feature of it
     calls: dict[str, int] = {}  # Call id -> position of the call
     same: dict[tuple[str, str], int] = {}  # (tool, arguments) -> position of the last result
     reads: dict[str, list[int]] = {}  # Path -> results that show it as it is
@@ -116,18 +106,13 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         for feature in record.shown:
             if feature[0] != "\n":
                 self.mentioned[feature] = now
-                self.times[feature] = self.times.get(feature, 0) + 1
             if kind in ("text", "call") and (source := self.newest.get(feature)) is not None:
-                if self.visible[feature] == 1:  # only the new item shows it
-                    self._record_loss(source, now)
-                self._record_need(self.items[source], feature, now)
+                self._record_need(self.items[source], now)
 
-    def _record_need(self, source: ItemRecord, feature: str, now: int) -> None:
-        if source.last != now or not source.referred:
-            source.refs += 1
+    def _record_need(self, source: ItemRecord, now: int) -> None:
+        if source.last != now:
             source.last = now
             self._schedule_checks(source)
-        source.referred[feature] = now
         self.dirty[source.n] = None
         if source.host >= 0:
             self.dirty[source.host] = None
@@ -174,20 +159,6 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         if same is not None:
             self.items[same].superseded = True
             self.dirty[same] = None
-            self._record_regret(self.items[same])
-        if record.cls == EDIT_CALL:
-            self._edited_lines(record)
-
-    def _edited_lines(self, record: ItemRecord) -> None:
-        values = record.arguments or {}
-        old, new = values.get("old_string"), values.get("new_string")
-        if isinstance(old, str) and isinstance(new, str):
-            after = {line_key(line) for line in new.split("\n")}
-            for line in old.split("\n"):
-                if (key := line_key(line)) and key not in after:
-                    self.dropped[key] = record.piece.request
-            for key in after:
-                self.dropped.pop(key, None)
 
     def _add_result(self, record: ItemRecord) -> None:
         self.results.append(record.n)
@@ -222,7 +193,6 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     def _record_read(self, path: str, n: int, part: bool) -> None:
         before = self.reads.setdefault(path, [])
         for earlier in before:
-            self._record_regret(self.items[earlier])
             if not part:
                 self.items[earlier].superseded = True
                 self.dirty[earlier] = None
@@ -230,27 +200,11 @@ class NeedsMemory(msgspec.Struct, array_like=True):
             before.clear()
         before.append(n)
 
-    # --- Losses and regret -------------------------------------------------------------------------------------------
-
-    def _record_loss(self, source: int, now: int) -> None:
-        """Count the need of a feature that is no longer shown: recalled, or written anew by the model."""
-        if now - self.missed_at.get(source, -REGRET_REQUESTS) >= REGRET_REQUESTS:
-            self.losses += 1.0
-        self.missed_at[source] = now
-
-    def _record_regret(self, record: ItemRecord) -> None:
-        if record.cleared_at >= 0 and self.now - record.cleared_at <= REGRET_REQUESTS:
-            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
-            record.cleared_at = -1
-
     def record_recall(self, handle: str) -> None:
-        """Record that the model recalled a cleared item, which makes its class more expensive to clear."""
+        """Record that the model recalled a cleared item."""
         n = self.by_handle.get(handle)
         if n is not None:
-            record = self.items[n]
-            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
-            self._record_loss(n, self.now)
-            record.last, record.refs = self.now, record.refs + 1
+            self.items[n].last = self.now
             self.dirty[n] = None
 
     # --- Shown texts -------------------------------------------------------------------------------------------------

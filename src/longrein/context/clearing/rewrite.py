@@ -278,17 +278,9 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
     if record.members:
         total = record.tokens + 0.0 + sum(memory.items[n].tokens for n in record.members)
         return total if total <= LEDGER_TOKENS_MAX else None
-    total = record.tokens + _tokens_when_folded(builder, call)
+    total = record.tokens + call.tokens
     small = record.form != "full" or record.tokens <= LEDGER_SMALL_TOKENS + builder.measure.block
     return total if small and total <= LEDGER_PAIR_TOKENS_MAX else None
-
-
-def _tokens_when_folded(builder: PlanBuilder, call: ItemRecord) -> float:
-    """Return the tokens of a call, or fewer if its long arguments would be shortened on the way into a ledger."""
-    if call.tokens <= LEDGER_SMALL_TOKENS:
-        return call.tokens
-    shape = ideal_form(builder.memory, call, builder.values, builder.price, builder.measure, folded=True)
-    return min(call.tokens, shape.chars / builder.measure.per_token)
 
 
 def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
