@@ -308,7 +308,7 @@ class ItemRecord(DisplayState):
     piece: SourceItem
     cls: int  # Index into `CLASSES`
     last: int  # Last request that needed a feature of the item; its first request when none did
-    arguments: dict[str, object] | None = None  # Parsed arguments of a call
+    arguments: dict[str, Any] | None = None  # Parsed arguments of a call
     paths: tuple[str, ...] = ()  # Files that the item touches
     superseded: bool = False
     edited: bool = False  # True if the file was changed after it was read
