@@ -75,11 +75,8 @@ def _runs(text: str) -> bytes:
 
 def identifiers(text: str) -> tuple[str, ...]:
     """Return the identifiers of a text, each once, in order."""
-    found: dict[str, None] = {}
-    for run in dict.fromkeys(_runs(text).split()):
-        for name in _identifier_cache[run]:
-            found[name] = None
-    return tuple(found)
+    runs = dict.fromkeys(_runs(text).split())
+    return tuple(dict.fromkeys(name for run in runs for name in _identifier_cache[run]))
 
 
 def names_by_line(text: str) -> list[tuple[str, ...]]:
@@ -96,11 +93,7 @@ def names_by_line(text: str) -> list[tuple[str, ...]]:
 
 def line_key(line: str) -> str:
     """Return the text that equal lines share; '' when a line is too short or too long to compare."""
-    if len(line) < LINE_CHARS_MIN:
-        return ""
-    match = LINE_NUMBER.match(line)
-    line = (line[match.end() :] if match else line).strip().rstrip(",")
-    return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
+    return line_keys("\n" + line)[0]
 
 
 def line_keys(text: str) -> list[str]:

@@ -91,10 +91,10 @@ def word_codes(memory: NeedsMemory, names: Iterable[str]) -> Iterator[tuple[str,
 # --- Models ----------------------------------------------------------------------------------------------------------
 
 
-SUMS_MAX = 20_000
-"""Cached sums of weights, of item codes and of line codes."""
-SHARES_MAX = 32
-"""Prices whose thresholds are cached."""
+THRESHOLDS_MAX = 8_192
+"""Cached thresholds of prices and sizes."""
+EDIT_LOSSES = 3.0
+"""Factor for losses in edits and new files, which are harder to get back."""
 WORDS_TOKENS_MAX = 600
 """Tokens of the identifiers that are shown alone."""
 
@@ -127,8 +127,6 @@ class WeightSums(dict[tuple[int, ...], float]):
             self.terms.append((tables[term], places))
 
     def __missing__(self, codes: tuple[int, ...]) -> float:
-        if len(self) > SUMS_MAX:
-            self.clear()
         odds = self[codes] = sum(
             table[sum(codes[at] * stride for at, stride in places)] for table, places in self.terms
         )
@@ -174,18 +172,14 @@ class ShortForm(msgspec.Struct):
     """Characters of the body, with line ends and gaps."""
 
 
-class Thresholds(dict[int, float]):
-    """Mapping from characters to the log-odds above which keeping them pays. Zero characters always pay."""
+@lru_cache(maxsize=THRESHOLDS_MAX)
+def _least_odds(share: float, chars: int) -> float:
+    """Return the log-odds above which keeping so many characters pays. Zero characters always pay.
 
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.share = share
-
-    def __missing__(self, chars: int) -> float:
-        chance = self.share * chars
-        odds = log(chance / (1 - chance)) if 0 < chance < 1 else 99.0 if chance else -99.0
-        self[chars] = odds
-        return odds
+    `share`: price of keeping one character over the cost of losing.
+    """
+    chance = share * chars
+    return log(chance / (1 - chance)) if 0 < chance < 1 else 99.0 if chance else -99.0
 
 
 class ValueModels:
@@ -194,17 +188,6 @@ class ValueModels:
     def __init__(self, tables: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         self.lines = AdditiveModel(tables["line"], LINE_CODES)
         self.words = AdditiveModel(tables["word"], WORD_CODES)
-
-
-@lru_cache(maxsize=SHARES_MAX)
-def _thresholds(keep: float, loss: float) -> Thresholds:
-    """Return the thresholds for a price of keeping one character and a cost of losing."""
-    return Thresholds(keep / loss if loss > 0 else 1e9)
-
-
-def loss_weight(cls: int) -> float:
-    """Return the factor for losses of a class. Edits and new files are harder to get back."""
-    return 3.0 if cls in (EDIT_CALL, WRITE_CALL) else 1.0
 
 
 def ideal_form(
@@ -220,17 +203,18 @@ def ideal_form(
     if record.rows is not None and not record.rows and not record.words:
         return ShortForm([], [], 0)
     index = memory.text_indexes.of(record)
-    keep = price.keep / measure.per_token
-    weight = loss_weight(record.cls)
-    rows = _rows_to_keep(memory, record, values.lines, _thresholds(keep, price.line * weight), folded)
+    keep, weight = price.keep / measure.per_token, EDIT_LOSSES if record.cls in (EDIT_CALL, WRITE_CALL) else 1.0
+    rows = _rows_to_keep(memory, record, values.lines, _share(keep, price.line * weight), folded)
     rows = fill_gaps(rows, rows_of(record, index))
     words: list[str] = []
     if index.places:
         kept = {name: None for row in rows for name in index.names[row]}
-        words = _words_to_keep(
-            memory, record, values.words, _thresholds(keep, price.word * weight), kept, measure.per_token
-        )
+        words = _words_to_keep(memory, record, values.words, _share(keep, price.word * weight), kept, measure.per_token)
     return ShortForm(rows, words, body_chars(index, rows, words))
+
+
+def _share(keep: float, loss: float) -> float:
+    return keep / loss if loss > 0 else 1e9
 
 
 class LineReason(msgspec.Struct, frozen=True):
@@ -277,7 +261,7 @@ def _explanation(memory: NeedsMemory, fixed: int, key: str, codes: Sequence[int]
 
 
 def _rows_to_keep(
-    memory: NeedsMemory, record: ItemRecord, model: AdditiveModel, enough: Thresholds, folded: bool
+    memory: NeedsMemory, record: ItemRecord, model: AdditiveModel, share: float, folded: bool
 ) -> list[int]:
     index, visible = memory.text_indexes.of(record), memory.visible
     keys, sizes, rows = index.keys, index.sizes, []
@@ -289,7 +273,7 @@ def _rows_to_keep(
         asked = sorted(first.values())
     base, odds = model.of(item_codes(memory, record)), model.added
     codes = line_codes(memory, index, asked)
-    worthy = [row for row, code in zip(asked, codes, strict=True) if base + odds[code] > enough[sizes[row]]]
+    worthy = [row for row, code in zip(asked, codes, strict=True) if base + odds[code] > _least_odds(share, sizes[row])]
     return sorted(rows + [row for row in worthy if visible.get(keys[row], 0) < 2])
 
 
@@ -309,7 +293,7 @@ def _words_to_keep(
     memory: NeedsMemory,
     record: ItemRecord,
     model: AdditiveModel,
-    enough: Thresholds,
+    share: float,
     kept: Mapping[str, None],
     per_token: float,
 ) -> list[str]:
@@ -319,7 +303,7 @@ def _words_to_keep(
     base, odds = model.of(item_codes(memory, record)), model.added
     found: list[tuple[float, str]] = []
     for name, codes in word_codes(memory, names):
-        surplus = base + odds[codes] - enough[len(name) + 1]
+        surplus = base + odds[codes] - _least_odds(share, len(name) + 1)
         if surplus > 0:
             found.append((-round(surplus, 9), name))  # ties are ordered by name
     left, chosen = WORDS_TOKENS_MAX * per_token, []

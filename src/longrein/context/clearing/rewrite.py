@@ -43,7 +43,6 @@ class Plan(msgspec.Struct, frozen=True):
     """Changes that a decision proposes. They count only once the log holds them."""
 
     changes: tuple[Change, ...]
-    gain: float  # Tokens saved by each later request
     after: dict[int, DisplayState]  # Display state of each changed item
 
     def take(self, memory: NeedsMemory) -> None:
@@ -76,11 +75,10 @@ class PlanBuilder(msgspec.Struct):
             return None
         items = self.memory.items
         changes = tuple(change for n in sorted(self.changed) for change in _change(self, items[n]))
-        gain = sum(stand.tokens - items[n].tokens for n, stand in self.before.items())
         after = {n: display_state_of(items[n]) for n in self.before}
         for n, stand in self.before.items():
             self.memory.restore(n, stand)
-        return Plan(changes, gain, after)
+        return Plan(changes, after)
 
 
 # --- Shortened items -------------------------------------------------------------------------------------------------
