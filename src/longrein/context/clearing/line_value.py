@@ -22,7 +22,6 @@ from longrein.context.clearing.text_index import TextIndex, bare_line, rows_of, 
 # A `TextIndex` holds the codes of a line that never change; the others are looked up in the memory.
 # Codes are small numbers, so that models are tables.
 
-
 ITEM_CODES = {"cls": 13, "idle": 8, "state": 3, "activity": 8, "size": 6}
 LINE_CODES = {"mention": 7, "nearby": 7, "block": 7, "spread": 4, "origin": 4, "copies": 4}
 WORD_CODES = {"mention": 7, "spread": 4}
@@ -298,7 +297,8 @@ def _words_to_keep(
     per_token: float,
 ) -> list[str]:
     visible, index = memory.visible, memory.text_indexes.of(record)
-    own = index.places if record.rows is None else _remaining_names(record, index)
+    left_names = (name for row in rows_of(record, index) for name in index.names[row])
+    own = index.places if record.rows is None else dict.fromkeys((*record.words, *left_names))
     names = [name for name in own if name not in kept and visible.get(name, 0) < 2]
     base, odds = model.of(item_codes(memory, record)), model.added
     found: list[tuple[float, str]] = []
@@ -318,13 +318,6 @@ def _words_to_keep(
         covered.update(parts_of(name))
     inside = {part for name in chosen for part in parts_of(name) if part != name}
     return [name for name in chosen if name not in inside]
-
-
-def _remaining_names(record: ItemRecord, index: TextIndex) -> dict[str, None]:
-    found = dict.fromkeys(record.words)
-    for row in rows_of(record, index):
-        found.update(dict.fromkeys(index.names[row]))
-    return found
 
 
 def body_chars(index: TextIndex, rows: list[int], words: list[str]) -> int:

@@ -288,11 +288,9 @@ def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
         _apply_form(builder, host, best_form(builder, host), -inf)
     call = memory.items[record.partner]
     moved = [*_rest_of_reply(memory, call), call, record, *(memory.items[n] for n in record.members)]
-    builder.touch(host)
-    added = 0.0
-    for one in moved:
+    for one in (host, *moved):
         builder.touch(one)
-    record.members = ()
+    record.members, added = (), 0.0
     for one in moved:
         one.host = host.n
         shape = ideal_form(memory, one, builder.values, builder.price, builder.measure, folded=True)

@@ -80,8 +80,7 @@ class TextIndexCache:
         if piece.kind != "result" or record.header:
             return tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content))
         index = self.of(record)
-        found = {name: None for names in index.names if names for name in names}
-        found.update(dict.fromkeys(index.keys))
+        found = dict.fromkeys((*index.places, *index.keys))
         found.pop("", None)
         return tuple(found)
 
