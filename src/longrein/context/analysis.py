@@ -5,14 +5,14 @@ its conversation where it says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import get_args
 
 import msgspec
 
 from longrein.context.clearing.features import UNCHANGED_PREFIX
 from longrein.context.decide import next_compacted
-from longrein.context.report import MODULE_OF_KIND, Module
+from longrein.context.report import MODULE_OF_KIND, Module, scaled
 from longrein.context.state.ledger import key_argument
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
@@ -118,9 +118,8 @@ def _blocks(state: State) -> list[_Block]:
         raw.append(("system text", "system", estimate_text(state.prefix.system)))
         raw += [("tool schemas", "system", spec_tokens(tool)) for tool in state.prefix.tools]
     raw += [(item.kind, MODULE_OF_KIND[item.kind], item.tokens) for item in state.items]
-    factor = state.view_tokens / max(1, sum(size for _, _, size in raw))
-    ends = [0, *(round(end * factor) for end in accumulate(size for _, _, size in raw))]
-    return [(kind, module, end - start) for (kind, module, _), (start, end) in zip(raw, pairwise(ends), strict=True)]
+    tokens = scaled([size for _, _, size in raw], state.view_tokens)
+    return [(kind, module, size) for (kind, module, _), size in zip(raw, tokens, strict=True)]
 
 
 def _table(blocks: Iterable[tuple[str, int]]) -> tuple[Row, ...]:

@@ -11,14 +11,13 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import ItemRecord, SourceItem, readable
+from longrein.context.clearing.features import SourceItem, readable
 from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
-from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates
-from longrein.context.clearing.timing import plan_clearing as rent
-from longrein.context.clearing.timing import plan_shrinking as press
+from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates, plan_clearing, plan_shrinking
 from longrein.context.clearing.weights import TABLES
+from longrein.context.fold_breaks import reformed
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import (
@@ -28,7 +27,7 @@ from longrein.context.state.token_estimate import (
     arguments_text,
     estimate_part,
 )
-from longrein.events import AnyPart, Cleared, Form, Image, Text, ToolCall, ToolResult, marker_sign, text_of
+from longrein.events import Cleared, Form, Image, ToolCall, ToolResult, marker_sign, text_of
 
 EXCHANGE = "exchange"  # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
 OLD = "old "  # In `Budget.clears` before a kind: only items from before the user's last message
@@ -60,7 +59,7 @@ def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """Clear items whose clearing pays; for free while the cache is cold. None if there are none."""
     memo, policy = update_memory(state), policy_for(state, budget)
     memo.worth.kept = state.held | _skill_results(state)
-    return _cleared_event(state, memo, rent(memo.worth, policy, cold=cold), "cold" if cold else "rent")
+    return _cleared_event(state, memo, plan_clearing(memo.worth, policy, cold=cold), "cold" if cold else "rent")
 
 
 def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
@@ -73,7 +72,7 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
     excess = float(state.view_tokens - goal_tokens)
     found = None
     for more in EXCESS_FACTORS:
-        found = _cleared_event(state, memo, press(memo.worth, policy, excess * more, least), reason)
+        found = _cleared_event(state, memo, plan_shrinking(memo.worth, policy, excess * more, least), reason)
         if found is None or found.gain_tokens >= excess:
             break
     return found
@@ -109,12 +108,7 @@ def _saved(state: State, form: Form) -> int:
     item = state.items[state.index[form.handle]]
     if form.form == "folded":
         return item.tokens
-    part: AnyPart = Text(form.text)
-    if isinstance(item.part, ToolResult):
-        images = () if form.form == "placeholder" else tuple(p for p in item.part.parts if isinstance(p, Image))
-        part = ToolResult(item.part.call, item.part.name, item.part.status, (part, *images))
-    elif isinstance(item.part, ToolCall):
-        part = ToolCall(item.part.id, item.part.name, None, form.text)
+    part = reformed(item.part, form.text, images=form.form == "trimmed")
     return item.tokens - estimate_part(part) - ITEM_TOKENS
 
 
@@ -139,7 +133,7 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
     return ClearingPolicy(
         _values[0],
         rates_of(budget),
-        measure=SizeEstimate(chars, chars, chars, around, around),
+        measure=SizeEstimate(chars, around),
         clearable=ClearableKinds(kinds, old, EXCHANGE in kinds),
         nonce=state.nonce,
         context_tokens=float(state.view_tokens),
@@ -252,65 +246,35 @@ def piece_of(item: Item, state: State) -> SourceItem:
 # --- Encoding --------------------------------------------------------------------------------------------------------
 
 
-class KeptWorth(msgspec.Struct, array_like=True):
-    """Stored form of a `NeedsMemory`. Lines are read again from the items' texts when needed."""
-
-    items: list[ItemRecord]
-    now: int
-    sent: int
-    visible: dict[str, int]
-    newest: dict[str, int]
-    mentioned: dict[str, int]
-    times: dict[str, int]
-    spread: dict[str, int]
-    touched_at: dict[str, int]
-    dropped: dict[str, int]
-    by_handle: dict[str, int]
-    results: list[int]
-    dirty: dict[int, None]
-    wake: dict[int, list[int]]
-    regret: dict[int, float]
-    paying: dict[int, None]
-    kept: frozenset[str]
-    last_user: int
-    losses: float
-    _missed_at: dict[int, int]
-    _calls: dict[str, int]
-    _same: list[tuple[tuple[str, str], int]]
-    _reads: dict[str, list[int]]
-    _fresh: list[int]
-
-
 class _StoredMemory(msgspec.Struct, array_like=True):
     """Stored form of a `ClearingMemory`."""
 
-    worth: KeptWorth
+    worth: NeedsMemory
     known: list[int | Item]  # Positions in the view, or the item itself if it is no longer there
     plans: tuple[Plan, ...]
     recalls: int
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=list)  # the rows of an item may be a range
-_decoder = msgspec.msgpack.Decoder(_StoredMemory)
+def _stored(value: Any) -> Any:
+    """Return a range as a list, and None for the indexes, which are made again from the texts."""
+    return list(value) if isinstance(value, range) else None
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_stored)
+_decoder = msgspec.msgpack.Decoder(_StoredMemory, dec_hook=lambda kind, _: kind())
 
 
 def encode_memory(state: State, data: bytearray) -> None:
     """Append the encoded memory to `data`; nothing if there is none."""
     memo = state.worth
-    if not isinstance(memo, ClearingMemory):
-        return
-    places = {id(item): at for at, item in enumerate(state.items)}
-    values = {name: getattr(memo.worth, name) for name in KeptWorth.__struct_fields__}
-    values["_same"] = list(memo.worth._same.items())
-    known = [places.get(id(item), item) for item in memo.known]
-    _encoder.encode_into(_StoredMemory(KeptWorth(**values), known, memo.plans, memo.recalls), data, -1)
+    if isinstance(memo, ClearingMemory):
+        places = {id(item): at for at, item in enumerate(state.items)}
+        known = [places.get(id(item), item) for item in memo.known]
+        _encoder.encode_into(_StoredMemory(memo.worth, known, memo.plans, memo.recalls), data, -1)
 
 
 def decode_memory(state: State, data: bytes | memoryview) -> ClearingMemory:
     """Decode the memory. Raises `msgspec.DecodeError`, `IndexError`."""
-    kept, worth = _decoder.decode(data), NeedsMemory()
-    for name in KeptWorth.__struct_fields__:
-        setattr(worth, name, getattr(kept.worth, name))
-    worth._same = dict(kept.worth._same)
-    known = [state.items[item] if isinstance(item, int) else item for item in kept.known]
-    return ClearingMemory(worth, known, kept.plans, kept.recalls)
+    stored = _decoder.decode(data)
+    known = [state.items[item] if isinstance(item, int) else item for item in stored.known]
+    return ClearingMemory(stored.worth, known, stored.plans, stored.recalls)

@@ -55,14 +55,14 @@ def change_form(state: State, seq: int, form: Form) -> None:
         return
     old = state.items[at]
     shape: ItemForm = "trimmed" if form.form == "trimmed" else "placeholder"
-    part = _reformed(old.part, form.text, images=shape == "trimmed")
+    part = reformed(old.part, form.text, images=shape == "trimmed")
     kind: ItemKind = "text" if old.kind == "thinking" else old.kind
     tokens = estimate_part(part) + ITEM_TOKENS
     item = Item((seq, at, old.seqs[0]), kind, old.seqs, old.handle, part, shape, tokens, owner=old.owner)
     replace_item(state, at, item)
 
 
-def _reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
+def reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
     """Return `old` with other content. Changed thinking becomes plain text: a signed block is whole or gone."""
     match old:
         case ToolResult(call, name, status, parts):

@@ -66,14 +66,14 @@ def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
     """Return the blocks of the next request. `goes`: handles that the next compaction would remove."""
     taken, price = frozenset(goes), budget.price
     rows = [*_prefix_rows(state), *(row for item in state.items for row in _item_rows(state, item, price, taken))]
-    tokens = _scaled([raw for raw, _ in rows], state.view_tokens)
+    tokens = scaled([raw for raw, _ in rows], state.view_tokens)
     shown = tuple(msgspec.structs.replace(row, tokens=count) for (_, row), count in zip(rows, tokens, strict=True))
     counted, factor = state.last_usage.context_tokens, state.gauge.ratio
     note = price.note if price is not None else ""
     return Report(shown, state.view_tokens, counted, factor, budget.usable_tokens, budget.window_tokens, note)
 
 
-def _scaled(raws: list[int], total: int) -> list[int]:
+def scaled(raws: list[int], total: int) -> list[int]:
     """Scale `raws` to whole numbers that add up to `total` exactly; the largest remainders are rounded up."""
     everything = sum(raws) or 1
     exact = [raw * total / everything for raw in raws]

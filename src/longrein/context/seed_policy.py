@@ -64,7 +64,6 @@ FRAMED = "framework"  # Reason of the `Summarized` that replaces earlier turns b
 KEEP_RECENT = 3  # Exchanges shown in the system prompt: twice as many turns
 TURN_CHARS_MAX = 500  # Characters shown of each turn, a summary included
 THRESHOLD_TOKENS = 50_000  # Above this, at four characters each, everything is summarised before the next user message
-TEXT_INPUT_CHARS_MAX = 80_000  # Characters given to the summariser
 COMPACT_ANSWER = "Compression triggered. The conversation will be compacted after this answer."
 """Answer to the model's own request to compact; the focus it gave is ignored."""
 
@@ -108,7 +107,7 @@ def summary_request(turns: Sequence[TextTurn]) -> str:
     """Return the user message that requests a summary: three points, then the start of the conversation."""
     spelled = "\n".join(f"{role}: {content}" for role, content in turns)
     points = "1) what was accomplished, 2) the current state, 3) key decisions"
-    return f"Summarize this conversation for continuity. Include: {points}.\n\n{spelled[:TEXT_INPUT_CHARS_MAX]}"
+    return f"Summarize this conversation for continuity. Include: {points}.\n\n{spelled[:INPUT_CHARS_MAX]}"
 
 
 # --- The documents' message list -------------------------------------------------------------------------------------
@@ -315,8 +314,6 @@ def _whole_tail(turns: list[list[Item]], count: int) -> int:
 
 def _decide_framed(state: State, budget: Budget) -> Decision:
     """Run `auto_compact` before a user message is answered, also for requests of the model."""
-    from longrein.context.summary.summary_text import build_digest
-
     swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
         return swap
@@ -324,7 +321,7 @@ def _decide_framed(state: State, budget: Budget) -> Decision:
         first, last = _span(state, 0)
         if last < first:
             return Full(floor_diagnosis(state, budget))
-        return Digest(build_digest(state, budget, first, last, "overflow"))
+        return _digest(state, budget, first, last, "overflow")
     begin, turns = _last_message(state), past_turns(state)
     items = [item for item in state.conversation if item.seqs[0]]
     past = [item for item in items if item.seqs[0] < begin or not state.turn_open]
@@ -352,8 +349,6 @@ def estimate_units(state: State, variant: SeedVariant) -> int:
 
 
 def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
-    from longrein.context.summary.summary_text import build_digest
-
     overflow = has_overflowed(state)
     full = overflow or state.view_tokens > budget.window_tokens
     if not full and estimate_units(state, variant) <= variant.threshold:
@@ -363,7 +358,7 @@ def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
         return Full(floor_diagnosis(state, budget)) if overflow else Nothing("nothing to compact")
     gave_up = state.summary_attempts >= FAILURES_MAX
     if full and (gave_up or state.failures > OVERFLOW_RETRIES):
-        return Digest(build_digest(state, budget, first, last, "overflow"))
+        return _digest(state, budget, first, last, "overflow")
     if gave_up:
         return Nothing(f"{FAILURES_MAX} summaries in a row failed; there is no automatic one any more")
     if not overflow:
@@ -373,14 +368,18 @@ def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
 
 
 def _on_request(state: State, budget: Budget) -> Decision:
-    from longrein.context.summary.summary_text import build_digest
-
     first, last = _span(state, 0)
     if last < first:
         return Nothing("nothing to compact")
     if state.summary_attempts >= FAILURES_MAX:
-        return Digest(build_digest(state, budget, first, last, "request"))
+        return _digest(state, budget, first, last, "request")
     return Summarise(first, last, "request")
+
+
+def _digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Digest:
+    from longrein.context.summary.summary_text import build_digest
+
+    return Digest(build_digest(state, budget, first, last, reason))
 
 
 def _span(state: State, keep: int) -> tuple[int, int]:

@@ -18,13 +18,10 @@ from longrein.context.clearing.text_index import rows_of
 from longrein.replay.recording import Item, Recording
 
 LINE_TERMS = (
-    *("cls*idle", "cls*state", "activity", "refs", "size", "near", "around", "mention", "nearby", "block"),
-    *("length", "cls*place", "origin", "copies", "spread", "copies*spread", "indent"),
+    *("cls*idle", "cls*state", "activity", "size", "mention", "nearby", "block", "spread", "origin", "copies"),
+    "copies*spread",
 )
-WORD_TERMS = (
-    *("idle", "cls", "cls*state", "activity", "refs", "size"),
-    *("before", "mention", "count", "declared", "length", "spread", "times"),
-)
+WORD_TERMS = ("idle", "cls", "cls*state", "activity", "size", "mention", "spread")
 EVERY = 6
 """Requests between two samples of a session; the first is drawn from its name."""
 ITEMS_OLD_IDLE, ITEMS_OLD_SHARE = 16, 3
@@ -109,11 +106,12 @@ def _sample_now(memory: NeedsMemory, needs: dict[tuple[int, str], int], lines: l
         if held.cls == USER or (held.n + memory.now) % share:
             continue
         codes, index = item_codes(memory, held), memory.text_indexes.of(held)
-        for row, code in line_codes(memory, held, index, rows_of(held, index)):
+        rows = rows_of(held, index)
+        for row, code in zip(rows, line_codes(memory, index, rows), strict=True):
             key = index.keys[row]
             if key and memory.newest.get(key) == held.n:
                 lines.append((*codes, *code, needs.get((held.n, key), -1) >= memory.now, share))
-        for name, code in word_codes(memory, held, index, index.places):
+        for name, code in word_codes(memory, index.places):
             if memory.newest.get(name) == held.n:
                 words.append((*codes, *code, needs.get((held.n, name), -1) >= memory.now, share))
 

@@ -75,11 +75,8 @@ def _runs(text: str) -> bytes:
 
 def identifiers(text: str) -> tuple[str, ...]:
     """Return the identifiers of a text, each once, in order."""
-    found: dict[str, None] = {}
-    for run in dict.fromkeys(_runs(text).split()):
-        for name in _identifier_cache[run]:
-            found[name] = None
-    return tuple(found)
+    runs = dict.fromkeys(_runs(text).split())
+    return tuple(dict.fromkeys(name for run in runs for name in _identifier_cache[run]))
 
 
 def names_by_line(text: str) -> list[tuple[str, ...]]:
@@ -96,11 +93,7 @@ def names_by_line(text: str) -> list[tuple[str, ...]]:
 
 def line_key(line: str) -> str:
     """Return the text that equal lines share; '' when a line is too short or too long to compare."""
-    if len(line) < LINE_CHARS_MIN:
-        return ""
-    match = LINE_NUMBER.match(line)
-    line = (line[match.end() :] if match else line).strip().rstrip(",")
-    return "\n" + line if LINE_CHARS_MIN <= len(line) <= LINE_CHARS_MAX else ""
+    return line_keys("\n" + line)[0]
 
 
 def line_keys(text: str) -> list[str]:
@@ -302,53 +295,35 @@ class SourceItem(msgspec.Struct, frozen=True):
         return self.stated_kind if self.stated_kind in _TOOLS else kind_of_name(self.tool)
 
 
-class ItemRecord(msgspec.Struct):
+class DisplayState(msgspec.Struct, kw_only=True):
+    """How an item is shown, so that it can be restored."""
+
+    shown: tuple[str, ...] = ()  # Features of the text that is shown now
+    tokens: float  # Tokens of the text that is shown now
+    form: str = "full"  # `full`, `trimmed`, `folded` (in a ledger) or `gone`
+    host: int = -1  # Position of the result whose ledger holds the item; -1 outside of a ledger
+    members: tuple[int, ...] = ()  # Positions of the calls and results in the ledger of the item
+    cleared_at: int = -1  # Request before which the item was last shortened
+    rows: Sequence[int] | None = None  # Lines that are still shown; None for all
+    words: Sequence[str] = ()  # Identifiers of removed lines that are shown alone
+    body: str = ""  # Text of the shown lines and identifiers, where not all lines are shown
+
+
+class ItemRecord(DisplayState):
     """State that the policy keeps of one item. Mutable."""
 
-    n: int
-    """Position in the conversation."""
+    n: int  # Position in the conversation
     piece: SourceItem
-    cls: int
-    """Index into `CLASSES`."""
-    tokens: float
-    """Tokens of the text that is shown now."""
-    last: int
-    """Last request that needed a feature of the item; its first request when none did."""
-    shown: tuple[str, ...] = ()
-    """Features of the text that is shown now."""
-    arguments: dict[str, object] | None = None
-    """Parsed arguments of a call."""
-    paths: tuple[str, ...] = ()
-    """Files that the item touches."""
-    refs: int = 0
-    """Number of requests that needed the item."""
-    referred: dict[str, int] = {}
-    """Feature that was needed -> last request that needed it."""
+    cls: int  # Index into `CLASSES`
+    last: int  # Last request that needed a feature of the item; its first request when none did
+    arguments: dict[str, Any] | None = None  # Parsed arguments of a call
+    paths: tuple[str, ...] = ()  # Files that the item touches
     superseded: bool = False
-    edited: bool = False
-    """True if the file was changed after it was read."""
-    partner: int = -1
-    """Position of the call of a result, or of the result of a call."""
-    host: int = -1
-    """Position of the result whose ledger holds the item; -1 outside of a ledger."""
-    members: tuple[int, ...] = ()
-    """Positions of the calls and results in the ledger of the item."""
-    form: str = "full"
-    """`full`, `trimmed`, `folded` (in a ledger) or `gone`."""
-    cleared_at: int = -1
-    """Request before which the item was last shortened."""
-    gain: float = 0.0
-    """Tokens that the ideal form would save; kept by `timing`."""
-    rows: Sequence[int] | None = None
-    """Lines that are still shown; None for all."""
-    words: Sequence[str] = ()
-    """Identifiers of removed lines that are shown alone."""
-    body: str = ""
-    """Text of the shown lines and identifiers, where not all lines are shown."""
-    again: bool = False
-    """True if the item arrived already shortened, from a resumed view."""
-    header: str = ""
-    """Marker of an item that arrived already shortened."""
+    edited: bool = False  # True if the file was changed after it was read
+    partner: int = -1  # Position of the call of a result, or of the result of a call
+    gain: float = 0.0  # Tokens that the ideal form would save; kept by `timing`
+    again: bool = False  # True if the item arrived already shortened, from a resumed view
+    header: str = ""  # Marker of an item that arrived already shortened
 
     @property
     def born(self) -> int:
@@ -356,23 +331,9 @@ class ItemRecord(msgspec.Struct):
         return self.piece.request + self.piece.output
 
 
-class DisplayState(msgspec.Struct, frozen=True):
-    """Fields of an `ItemRecord` that say how it is shown, so that they can be restored."""
-
-    shown: tuple[str, ...]
-    tokens: float
-    form: str
-    host: int
-    members: tuple[int, ...]
-    cleared_at: int
-    rows: Sequence[int] | None
-    words: Sequence[str]
-    body: str
-
-
 def display_state_of(record: ItemRecord) -> DisplayState:
     """Return how an item is shown now."""
-    return DisplayState(*(getattr(record, name) for name in DisplayState.__struct_fields__))
+    return DisplayState(**{name: getattr(record, name) for name in DisplayState.__struct_fields__})
 
 
 def marker_line(piece: SourceItem) -> str:

@@ -5,8 +5,9 @@ number of items that show it now. For every item: when it was last needed, which
 newer item replaces it. `line_value` reads this memory to value lines, `timing` to choose the moment.
 """
 
+import msgspec
+
 from longrein.context.clearing.features import (
-    EDIT_CALL,
     MARKER_PREFIX,
     PART_READ,
     RESULT_CLASSES,
@@ -18,7 +19,6 @@ from longrein.context.clearing.features import (
     class_of,
     features,
     is_partial_read,
-    line_key,
     marker_line,
     tool_class,
     touched_paths,
@@ -27,68 +27,44 @@ from longrein.context.clearing.text_index import TextIndexCache
 
 IDLE_STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150)
 """Numbers of idle requests after which an item is valued again."""
-REGRET_REQUESTS = 20
-"""A re-read or re-run within this many requests of a clearing counts as regret."""
 
 
-class NeedsMemory:
+class NeedsMemory(msgspec.Struct, array_like=True):
     """Features, mentions and needs of one conversation.
 
     `add` takes items in order, `begin_request` starts a request, `mark_sent` ends it.
     """
 
-    def __init__(self) -> None:
-        self.items: list[ItemRecord] = []
-        self.by_handle: dict[str, int] = {}
-        self.now = 0
-        """Number of the request that is about to be made."""
-        self.sent = 0
-        """Number of items that the previous request carried."""
-        self.visible: dict[str, int] = {}
-        """Feature -> number of items that show it."""
-        self.newest: dict[str, int] = {}
-        """Feature -> position of the newest item that has it."""
-        self.mentioned: dict[str, int] = {}
-        """Identifier -> last request in which the model or the user mentioned it."""
-        self.times: dict[str, int] = {}
-        """Identifier -> number of items of the model or the user that mention it."""
-        self.spread: dict[str, int] = {}
-        """Feature -> number of items that ever had it, where there were several."""
-        self.touched_at: dict[str, int] = {}
-        """Path -> last request in which a call touched it."""
-        self.dropped: dict[str, int] = {}
-        """Line that an edit removed from its file -> request of the edit."""
-        self.text_indexes = TextIndexCache()
-        self.results: list[int] = []
-        self.dirty: dict[int, None] = {}
-        """Items to value again."""
-        self.wake: dict[int, list[int]] = {}
-        """Request -> items to value again then."""
-        self.regret: dict[int, float] = {}
-        """Class -> number of regretted clearings: recalled, read again or run again soon after."""
-        self.paying: dict[int, None] = {}
-        """Items that the ideal form would shorten."""
-        self.kept: frozenset[str] = frozenset()
-        """Handles that are never shortened."""
-        self.last_user = 0
-        """Position of the newest user message."""
-        self.losses = 0.0
-        """Number of wrong clearings, counted once per item and spell of use."""
-        self._missed_at: dict[int, int] = {}
-        self._calls: dict[str, int] = {}
-        self._same: dict[tuple[str, str], int] = {}
-        self._reads: dict[str, list[int]] = {}
-        self._fresh: list[int] = []
+    items: list[ItemRecord] = []
+    by_handle: dict[str, int] = {}
+    now: int = 0  # Number of the request that is about to be made
+    sent: int = 0  # Number of items that the previous request carried
+    visible: dict[str, int] = {}  # Feature -> number of items that show it
+    newest: dict[str, int] = {}  # Feature -> position of the newest item that has it
+    mentioned: dict[str, int] = {}  # Identifier -> last request in which the model or the user mentioned it
+    spread: dict[str, int] = {}  # Feature -> number of items that ever had it, where there were several
+    touched_at: dict[str, int] = {}  # Path -> last request in which a call touched it
+    text_indexes: TextIndexCache = msgspec.field(default_factory=TextIndexCache)
+    results: list[int] = []
+    dirty: dict[int, None] = {}  # Items to value again
+    wake: dict[int, list[int]] = {}  # Request -> items to value again then
+    paying: dict[int, None] = {}  # Items that the ideal form would shorten
+    kept: frozenset[str] = frozenset()  # Handles that are never shortened
+    last_user: int = 0  # Position of the newest user message
+    calls: dict[str, int] = {}  # Call id -> position of the call
+    same: dict[tuple[str, str], int] = {}  # (tool, arguments) -> position of the last result
+    reads: dict[str, list[int]] = {}  # Path -> results that show it as it is
+    fresh: list[int] = []  # Items of the reply that is arriving
 
     # --- Arriving items ----------------------------------------------------------------------------------------------
 
     def add(self, piece: SourceItem) -> ItemRecord:
         """Add the next item. A resumed view may hold items that are already shortened."""
         n = len(self.items)
-        if self._fresh and (not piece.output or self.items[self._fresh[0]].piece.request != piece.request):
+        if self.fresh and (not piece.output or self.items[self.fresh[0]].piece.request != piece.request):
             self._finish_reply()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
-        record = ItemRecord(n, piece, class_of(piece), piece.tokens, piece.request + piece.output)
+        record = ItemRecord(n, piece, class_of(piece), piece.request + piece.output, tokens=piece.tokens)
         record.arguments = arguments
         if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
             record.form, record.again, record.header = "trimmed", True, marker_line(piece)
@@ -100,7 +76,7 @@ class NeedsMemory:
             visible[feature] = visible.get(feature, 0) + 1
         self._record_mentions(record)
         if piece.output:
-            self._fresh.append(n)
+            self.fresh.append(n)
         else:
             self._record_source(record)
         if piece.kind == "call":
@@ -130,27 +106,22 @@ class NeedsMemory:
         for feature in record.shown:
             if feature[0] != "\n":
                 self.mentioned[feature] = now
-                self.times[feature] = self.times.get(feature, 0) + 1
             if kind in ("text", "call") and (source := self.newest.get(feature)) is not None:
-                if self.visible[feature] == 1:  # only the new item shows it
-                    self._record_loss(source, now)
-                self._record_need(self.items[source], feature, now)
+                self._record_need(self.items[source], now)
 
-    def _record_need(self, source: ItemRecord, feature: str, now: int) -> None:
-        if source.last != now or not source.referred:
-            source.refs += 1
+    def _record_need(self, source: ItemRecord, now: int) -> None:
+        if source.last != now:
             source.last = now
             self._schedule_checks(source)
-        source.referred[feature] = now
         self.dirty[source.n] = None
         if source.host >= 0:
             self.dirty[source.host] = None
 
     def _finish_reply(self) -> None:
         """Make a complete reply the newest source of its features."""
-        for n in self._fresh:
+        for n in self.fresh:
             self._record_source(self.items[n])
-        self._fresh.clear()
+        self.fresh.clear()
 
     def _record_source(self, record: ItemRecord) -> None:
         newest, spread, n = self.newest, self.spread, record.n
@@ -180,32 +151,18 @@ class NeedsMemory:
 
     def _add_call(self, record: ItemRecord) -> None:
         piece = record.piece
-        self._calls[piece.call] = record.n
+        self.calls[piece.call] = record.n
         record.paths = touched_paths(record.arguments)
         for path in record.paths:
             self.touched_at[path] = piece.request
-        same = self._same.get((piece.tool, piece.arguments))
+        same = self.same.get((piece.tool, piece.arguments))
         if same is not None:
             self.items[same].superseded = True
             self.dirty[same] = None
-            self._record_regret(self.items[same])
-        if record.cls == EDIT_CALL:
-            self._edited_lines(record)
-
-    def _edited_lines(self, record: ItemRecord) -> None:
-        values = record.arguments or {}
-        old, new = values.get("old_string"), values.get("new_string")
-        if isinstance(old, str) and isinstance(new, str):
-            after = {line_key(line) for line in new.split("\n")}
-            for line in old.split("\n"):
-                if (key := line_key(line)) and key not in after:
-                    self.dropped[key] = record.piece.request
-            for key in after:
-                self.dropped.pop(key, None)
 
     def _add_result(self, record: ItemRecord) -> None:
         self.results.append(record.n)
-        call = self._calls.get(record.piece.call)
+        call = self.calls.get(record.piece.call)
         if call is None:
             return
         asked = self.items[call]
@@ -217,12 +174,12 @@ class NeedsMemory:
             earlier = record.piece.content[len(UNCHANGED_PREFIX) :].partition(":")[0]
             self._record_unchanged_read(earlier, record.piece.request)
             return
-        self._same[asked.piece.tool, asked.piece.arguments] = record.n
+        self.same[asked.piece.tool, asked.piece.arguments] = record.n
         for path in asked.paths:
             if kind == "read":
                 self._record_read(path, record.n, part)
             elif kind == "edit":
-                for n in self._reads.get(path, ()):
+                for n in self.reads.get(path, ()):
                     self.items[n].edited = True
                     self.dirty[n] = None
 
@@ -234,9 +191,8 @@ class NeedsMemory:
             self.dirty[n] = None
 
     def _record_read(self, path: str, n: int, part: bool) -> None:
-        before = self._reads.setdefault(path, [])
+        before = self.reads.setdefault(path, [])
         for earlier in before:
-            self._record_regret(self.items[earlier])
             if not part:
                 self.items[earlier].superseded = True
                 self.dirty[earlier] = None
@@ -244,27 +200,11 @@ class NeedsMemory:
             before.clear()
         before.append(n)
 
-    # --- Losses and regret -------------------------------------------------------------------------------------------
-
-    def _record_loss(self, source: int, now: int) -> None:
-        """Count the need of a feature that is no longer shown: recalled, or written anew by the model."""
-        if now - self._missed_at.get(source, -REGRET_REQUESTS) >= REGRET_REQUESTS:
-            self.losses += 1.0
-        self._missed_at[source] = now
-
-    def _record_regret(self, record: ItemRecord) -> None:
-        if record.cleared_at >= 0 and self.now - record.cleared_at <= REGRET_REQUESTS:
-            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
-            record.cleared_at = -1
-
     def record_recall(self, handle: str) -> None:
-        """Record that the model recalled a cleared item, which makes its class more expensive to clear."""
+        """Record that the model recalled a cleared item."""
         n = self.by_handle.get(handle)
         if n is not None:
-            record = self.items[n]
-            self.regret[record.cls] = self.regret.get(record.cls, 0.0) + 1.0
-            self._record_loss(n, self.now)
-            record.last, record.refs = self.now, record.refs + 1
+            self.items[n].last = self.now
             self.dirty[n] = None
 
     # --- Shown texts -------------------------------------------------------------------------------------------------

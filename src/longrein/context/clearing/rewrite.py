@@ -43,7 +43,6 @@ class Plan(msgspec.Struct, frozen=True):
     """Changes that a decision proposes. They count only once the log holds them."""
 
     changes: tuple[Change, ...]
-    gain: float  # Tokens saved by each later request
     after: dict[int, DisplayState]  # Display state of each changed item
 
     def take(self, memory: NeedsMemory) -> None:
@@ -76,11 +75,10 @@ class PlanBuilder(msgspec.Struct):
             return None
         items = self.memory.items
         changes = tuple(change for n in sorted(self.changed) for change in _change(self, items[n]))
-        gain = sum(stand.tokens - items[n].tokens for n, stand in self.before.items())
         after = {n: display_state_of(items[n]) for n in self.before}
         for n, stand in self.before.items():
             self.memory.restore(n, stand)
-        return Plan(changes, gain, after)
+        return Plan(changes, after)
 
 
 # --- Shortened items -------------------------------------------------------------------------------------------------
@@ -141,13 +139,13 @@ def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> flo
     measure, kind = builder.measure, record.piece.kind
     if is_folded(record):
         line = len(label(builder.memory, record)) + 1 if kind == "result" else 0
-        return (line + shape.chars) / measure.result
+        return (line + shape.chars) / measure.per_token
     if kind == "call":
         spare = sum(len(key) + 6 + (40 if is_long else 0) for key, _, is_long in long_and_short(record.arguments or {}))
-        return measure.of("call", shape.chars * 1.06 + spare)
+        return measure.of(shape.chars * 1.06 + spare)
     if record.cls in (TEXT, THINKING) and not shape.chars:
         return 0.0
-    return measure.of(kind, len(item_marker(builder, record)) + 1 + shape.chars)
+    return measure.of(len(item_marker(builder, record)) + 1 + shape.chars)
 
 
 def is_too_small(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> bool:
@@ -183,7 +181,7 @@ def trim(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> None:
 def _apply_form(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float) -> None:
     kept = kept_text(builder, record, shape)
     text = trimmed_text(builder, record, kept)
-    tokens = builder.measure.of(record.piece.kind, len(text)) if text else 0.0
+    tokens = builder.measure.of(len(text)) if text else 0.0
     if record.tokens - tokens < gain_min:
         return
     builder.touch(record)
@@ -278,17 +276,9 @@ def _foldable(builder: PlanBuilder, record: ItemRecord, idle_min: int) -> float 
     if record.members:
         total = record.tokens + 0.0 + sum(memory.items[n].tokens for n in record.members)
         return total if total <= LEDGER_TOKENS_MAX else None
-    total = record.tokens + _tokens_when_folded(builder, call)
+    total = record.tokens + call.tokens
     small = record.form != "full" or record.tokens <= LEDGER_SMALL_TOKENS + builder.measure.block
     return total if small and total <= LEDGER_PAIR_TOKENS_MAX else None
-
-
-def _tokens_when_folded(builder: PlanBuilder, call: ItemRecord) -> float:
-    """Return the tokens of a call, or fewer if its long arguments would be shortened on the way into a ledger."""
-    if call.tokens <= LEDGER_SMALL_TOKENS:
-        return call.tokens
-    shape = ideal_form(builder.memory, call, builder.values, builder.price, builder.measure, folded=True)
-    return min(call.tokens, shape.chars / builder.measure.result)
 
 
 def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
@@ -298,11 +288,9 @@ def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
         _apply_form(builder, host, best_form(builder, host), -inf)
     call = memory.items[record.partner]
     moved = [*_rest_of_reply(memory, call), call, record, *(memory.items[n] for n in record.members)]
-    builder.touch(host)
-    added = 0.0
-    for one in moved:
+    for one in (host, *moved):
         builder.touch(one)
-    record.members = ()
+    record.members, added = (), 0.0
     for one in moved:
         one.host = host.n
         shape = ideal_form(memory, one, builder.values, builder.price, builder.measure, folded=True)

@@ -5,9 +5,8 @@ lines are valued between two requests.
 """
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -25,21 +24,13 @@ from longrein.context.clearing.features import (
 ROWS_CACHED_MAX = 12_000  # Lines of the cached indexes; about 150 bytes each
 LABEL = re.compile(r"r\d+\S* \w.*, \d+ lines$")  # A line of a ledger that names a folded call
 LONG_CHARS = 120  # Longer argument values of a call may be shortened
-_LENGTH = (30, 45, 70, 110)
-_WORD_LENGTH = (9, 13, 20, 35)
 _COUNT = (2, 3, 6)
-_DISTANCE = (1, 3, 6, 16)
-_ALONE = 5
+DEEP_BLANKS = 6  # Indentation from which a declaration is inside of another
 _NUMBERED = re.compile(r"\n[^\S\n]*\d+[→\t]")
 
 
 class TextIndex:
     """Index of the lines of one item. Codes are bytes, one per row."""
-
-    __slots__ = (
-        *("_near", "added", "asked", "fixed", "heads", "keys", "mentions", "names"),
-        *("numbered", "places", "sizes", "static", "word_static"),
-    )
 
     def __init__(self, texts: Sequence[str], fixed: bytes, origins: Mapping[str, int]) -> None:
         text, count = "\n".join(["", *texts]), len(texts)
@@ -54,48 +45,16 @@ class TextIndex:
         first.pop("", None)
         self.asked = [] if any(fixed) else sorted(first.values())
         """Rows with a key, the first of equal lines; empty when the item has fixed rows."""
-        self.added: tuple[object, object, list[float]] | None = None
-        """Cached log-odds of the rows in `asked`; kept by `line_value`."""
         self.names = names_by_line(text)[1:]
         self.places = _places(self.names)  # Identifier -> rows that hold it
         declaring = [names != () and is_declaration(line) for names, line in zip(self.names, texts, strict=True)]
-        indents = bytes([_depth(line[: len(line) - len(line.lstrip())]) if line[:1].isspace() else 0 for line in bare])
-        self.heads = _heads(indents, declaring) if self.places else [0] * count
+        self.heads = _heads(texts, declaring) if self.places else [0] * count
         """Row of the enclosing declaration of each row, from 1; 0 for none."""
         self.static = (
             bytes(origins.get(key, 0) for key in self.keys) if origins else bytes(count),
-            bytes(map(partial(bisect_right, _LENGTH), map(len, texts))),
-            _thirds(count),
             bytes(count) if len(first) + self.keys.count("") == count else _copies(self.keys),
-            indents,
         )
-        """The last five codes of `LINE_CODES`."""
-        self.word_static = {
-            name: (
-                bisect_right(_COUNT, len(rows)),
-                int(any(declaring[row] for row in rows)),
-                bisect_right(_WORD_LENGTH, len(name)),
-            )
-            for name, rows in self.places.items()
-        }
-        """Identifier -> the last three codes of `WORD_CODES`."""
-        self.mentions: tuple[tuple[int, int], tuple[bytes, bytes, bytes]] | None = None
-        """Cached recency codes of the names in each row; kept by `line_value`."""
-        self._near: tuple[int, bytes, bytes] | None = None
-
-    def near(self, referred: Collection[str]) -> tuple[bytes, bytes]:
-        """Return two codes per row: distance to the nearest line needed exactly, and needed in any way.
-
-        `referred`: features of the item that were needed so far; this only grows.
-        """
-        count = len(self.keys)
-        if not referred:
-            return bytes([_ALONE]) * count, bytes([_ALONE]) * count
-        if self._near is None or self._near[0] != len(referred):
-            exact = [row for row, key in enumerate(self.keys) if key in referred]
-            named = (row for name in referred for row in self.places.get(name, ()))
-            self._near = len(referred), _distances(exact, count), _distances([*exact, *named], count)
-        return self._near[1], self._near[2]
+        """The last two codes of `LINE_CODES`."""
 
 
 class TextIndexCache:
@@ -121,8 +80,7 @@ class TextIndexCache:
         if piece.kind != "result" or record.header:
             return tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content))
         index = self.of(record)
-        found = {name: None for names in index.names if names for name in names}
-        found.update(dict.fromkeys(index.keys))
+        found = dict.fromkeys((*index.places, *index.keys))
         found.pop("", None)
         return tuple(found)
 
@@ -189,6 +147,7 @@ def new_text_rows(record: ItemRecord) -> list[int]:
 
 
 def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
+    """Return line -> 1 if an edit removes it, 2 if it adds it, 3 if it leaves it."""
     old, new = arguments.get("old_string"), arguments.get("new_string")
     if not isinstance(old, str) or not isinstance(new, str):
         return {}
@@ -210,27 +169,20 @@ def bare_line(text: str) -> str:
     return bare_text(text)[1:]
 
 
-@lru_cache(maxsize=256)
-def _depth(blank: str) -> int:
-    """Return the indentation depth of a line that begins with `blank`, in steps, at most three."""
-    return min(3, (len(blank) + 3 * blank.count("\t") + 2) // 4)
-
-
-def _heads(indents: bytes, declaring: list[bool]) -> list[int]:
+def _heads(texts: Sequence[str], declaring: list[bool]) -> list[int]:
     head, heads = 0, []
     for row, declares_here in enumerate(declaring):
-        if declares_here and indents[row] < 2:
+        if declares_here and _is_shallow(texts[row]):
             head = row + 1
         heads.append(head)
     return heads
 
 
-def _thirds(count: int) -> bytes:
-    """Return 0 for the first tenth of the rows, 2 for the last tenth, 1 between."""
-    last = max(1, count - 1)
-    first = bisect_left(range(count), True, key=lambda row: row / last >= 0.1)
-    after = bisect_left(range(count), True, key=lambda row: row / last > 0.9)
-    return b"\0" * first + b"\1" * (after - first) + b"\2" * (count - after)
+def _is_shallow(line: str) -> bool:
+    """Return whether a line is indented by less than six blanks."""
+    bare = bare_line(line)
+    blank = bare[: len(bare) - len(bare.lstrip())]
+    return len(blank) + 3 * blank.count("\t") < DEEP_BLANKS
 
 
 def _copies(keys: list[str]) -> bytes:
@@ -246,21 +198,3 @@ def _places(names: list[tuple[str, ...]]) -> dict[str, list[int]]:
         for name in found:
             places.setdefault(name, []).append(row)
     return places
-
-
-def _distances(hits: Iterable[int], count: int) -> bytes:
-    """Return the coded distance of each row to the nearest hit: 0 is a hit, 4 far, 5 when there is no hit."""
-    rows = bytearray(count)
-    for row in hits:
-        rows[row] = 1
-    if not any(rows):
-        return bytes([_ALONE]) * count
-    last, found = -count * 2, []
-    for row, hit in enumerate(rows):
-        last = row if hit else last
-        found.append(row - last)
-    last = count * 3
-    for row in range(count - 1, -1, -1):
-        last = row if rows[row] else last
-        found[row] = bisect_right(_DISTANCE, min(found[row], last - row))
-    return bytes(found)

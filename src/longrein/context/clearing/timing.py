@@ -38,10 +38,6 @@ class PolicySettings(msgspec.Struct, frozen=True):
     reading is free."""
     alpha: float = 1.6
     """Re-reading cost that must have been paid, in units of the cost of the break."""
-    losses_rate: float = 0.08
-    """Usual number of wrong clearings per request."""
-    losses_prior: float = 2.0
-    losses_power: float = 1.0
     horizon_share: float = 0.4
     horizon_min: float = 15.0
     horizon_max: float = 400.0
@@ -85,20 +81,13 @@ class ClearingPolicy(msgspec.Struct):
         settings = self.settings
         horizon = min(settings.horizon_max, max(settings.horizon_min, settings.horizon_share * memory.now))
         recall = self.recall_price()
-        price = LossPrices(settings.line * recall, settings.word * recall, self.rates.read * horizon, settings.whole)
-        return price.times(self.caution(memory))
+        return LossPrices(settings.line * recall, settings.word * recall, self.rates.read * horizon, settings.whole)
 
     def recall_price(self) -> float:
         """Return the price of one recall: a call, the context read again, and a result that stays for a while."""
         rates = self.rates
         result = RECALLED_TOKENS * (rates.write + RECALLED_REQUESTS * rates.read)
         return RECALL_CALL_TOKENS * rates.output + rates.read * self.context_tokens + result
-
-    def caution(self, memory: NeedsMemory) -> float:
-        """Return the factor for losses in this session, 1 to 4: higher when more was missed than usual."""
-        settings = self.settings
-        ratio = (memory.losses + settings.losses_prior) / (settings.losses_rate * memory.now + settings.losses_prior)
-        return float(min(4.0, max(1.0, ratio)) ** settings.losses_power)
 
     def builder(self, memory: NeedsMemory) -> PlanBuilder:
         """Return an empty plan builder at present prices."""
