@@ -1,0 +1,79 @@
+"""The docs as a site: its list is complete, commands of the first five minutes run, tables are those of the code."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from longrein.config import load_settings
+from longrein.models.catalog_data import PROVIDERS
+from longrein.testing.loopback import Call, Turn
+from tests.e2e.harness import CliHarness, Provider
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+RUNS = re.findall(
+    r"<!-- run: (.*?) -->\n```console\n(.*?)```", (DOCS / "start.md").read_text(encoding="utf-8"), re.DOTALL
+)
+"""(turns of the model, commands with their output), in order."""
+COUNT = "for n in range(1, 11):\n    print(n)\n"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[CliHarness]:
+    harness = CliHarness(tmp_path)
+    yield harness
+    harness.clean_up()
+
+
+def turns(text: str) -> list[Turn]:
+    """`Edit count.py`: the change that the page shows; anything else is an answer."""
+    if text != "Edit count.py":
+        return [Turn(text=text)]
+    edit = {"file_path": "count.py", "old_string": "range(1, 11)", "new_string": "range(1, 21)"}
+    return [Turn(calls=(Call("Read", {"file_path": "count.py"}),)), Turn(calls=(Call("Edit", edit),))]
+
+
+def test_every_page_is_in_the_list_of_the_site_once() -> None:
+    listed = re.findall(
+        r"^ +- (?:[^:\n]+: )?(\w[\w-]*\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted([*listed, "plan.md"]) == sorted(page.name for page in DOCS.glob("*.md"))
+
+
+def test_the_commands_of_the_first_five_minutes_print_what_the_page_shows(cli: CliHarness) -> None:
+    (cli.project / "count.py").write_text(COUNT)
+    assert len(RUNS) >= 3
+    script = [turn for texts, _ in RUNS for text in texts.split("|") for turn in turns(text.strip())]
+    with Provider(*script) as provider:
+        cli.config.write_text('model = "served/claude-sonnet-4-5"\n' + provider.settings("anthropic"))
+        for command, shown in re.findall(
+            r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(block for _, block in RUNS), re.MULTILINE
+        ):
+            if command.startswith("cat "):
+                assert (cli.project / command[4:]).read_text() == shown
+                continue
+            words = re.findall(r'"([^"]*)"|(\S+)', command.removeprefix("longrein "))
+            assert cli.run(*(quoted or bare for quoted, bare in words)).told() == (0, shown, "")
+        assert (provider.refused, provider.unused) == ([], [])
+
+
+def test_the_table_of_providers_is_that_of_the_code() -> None:
+    page = (DOCS / "providers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| `([\w-]+)` \| (.*?) \|$", page, re.MULTILINE)
+    assert [(name, wire) for name, _, wire, _ in rows] == [(known[0], known[1]) for known in PROVIDERS]
+    for (name, keys, _, model), (_, _, address, variables, _, default) in zip(rows, PROVIDERS, strict=True):
+        assert all(f"`{variable}`" in keys for variable in variables), name
+        assert variables or keys.removeprefix("none: ") in address, name
+        assert model == f"`{default}`" or not default, name
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_settings_that_a_page_shows_are_settings(page: Path, tmp_path: Path) -> None:
+    for block in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        folder = tmp_path / ".config/longrein"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").write_text(block)
+        settings = load_settings(cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False)
+        assert settings.notes == (), block
