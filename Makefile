@@ -1,7 +1,7 @@
 # Targets of this project. Each creates .venv on a machine that has only Python 3.11+, git and make.
 PY := .venv/bin/python
 
-.PHONY: help test check format docs demo bench load measures race trust mutants structure clean library clients
+.PHONY: help test check format docs demo bench load measures race trust mutants structure clean library clients site
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 10
@@ -94,6 +94,16 @@ format: .venv/ready  ## format the code and fix lint
 
 docs: .venv/ready  ## write the tables of docs/settings.md
 	$(PY) -m tests.settings_page
+
+# The docs as a site. Its generator has a venv of its own, since nothing else needs it.
+.venv/site: .venv/run
+	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $@ && uv pip install --quiet --python $@/bin/python mkdocs-material==9.8.1; \
+	else python3 -m venv $@ && $@/bin/python -m pip install --quiet --disable-pip-version-check mkdocs-material==9.8.1; fi
+	@touch $@
+
+site: .venv/site  ## build the docs as a site in site/
+	@NO_MKDOCS_2_WARNING=1 .venv/site/bin/mkdocs build --quiet --strict
+	@echo "make: open site/index.html"
 
 demo: .venv/run  ## run a small real job offline, without a key; installs only what longrein needs
 	@PYTHONPATH="$(CURDIR)/src" $(PY) -m longrein demo
