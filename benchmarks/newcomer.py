@@ -66,7 +66,9 @@ class Walk:
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a program to its end and return what it printed."""
-        done = subprocess.run(words, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(
+            words, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
         if done.returncode != code:
             raise SystemExit(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout

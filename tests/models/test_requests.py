@@ -490,3 +490,16 @@ def test_one_model_serves_several_sessions_and_a_request_aside_without_mixing_th
 @given(st.text(st.sampled_from('\0\\u0a"\ufffd')))
 def test_a_NUL_is_the_only_thing_that_is_sent_as_another(text: str) -> None:
     assert json.loads(encode_json([text])) == [text.replace("\0", "\ufffd")]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_process_short_of_memory_drops_encoded_items_and_sends_the_same_bytes(wire: str) -> None:
+    """`composition` asks each model for `forget` by its name."""
+    model = open_wire_model(wire, "http://127.0.0.1:1", "test-model")
+    wanted = request(*CONVERSATION, wire=wire)
+    before, body = model.blocks(wanted), model.body(wanted)  # type: ignore[attr-defined]
+    assert model.blocks(wanted)[0] is before[0]  # type: ignore[attr-defined]
+    model.forget()  # type: ignore[attr-defined]
+    after = model.blocks(wanted)  # type: ignore[attr-defined]
+    assert (after, after[0] is before[0]) == (before, False)
+    assert model.body(wanted) == body  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ from longrein.context import State, schema_diagnosis
 from longrein.events import SCHEMA_VERSION, BudgetError, CwdSet, Opened, SessionBusy, UsageError, redactor
 from longrein.frontends.stdio import say
 from longrein.frontends.traces import wanted_signals
-from longrein.models import Model, ModelOptions, look_up, open_model
+from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
     CLOCK,
@@ -323,9 +323,7 @@ def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> li
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:
     """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the system."""
-    forget = getattr(deps.model, "forget", None)  # optional
-    if forget is not None:
-        forget()
+    forget_encoded(deps.model)
     log.reader.close()
     gc.collect()
     release_free_memory()

@@ -27,6 +27,7 @@ from longrein.models.port import (
     Reply,
     TextDelta,
     ThinkingDelta,
+    forget_encoded,
 )
 from longrein.models.wire import WEB_SEARCH, can_search_web, family, wire_call_id
 
@@ -60,6 +61,7 @@ __all__ = [
     "can_search_web",
     "cost_usd",
     "family",
+    "forget_encoded",
     "kind_of",
     "known_models",
     "known_provider",

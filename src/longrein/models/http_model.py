@@ -114,6 +114,10 @@ class HttpModel:
         if connections is not None:
             await connections.aclose()
 
+    def forget(self) -> None:
+        """Drop encoded items when memory is short; the next request encodes them again."""
+        self._caches.clear()
+
     def blocks(self, request: Request) -> list[bytes]:
         """Encoded items of `request`, one fragment each, to compare the prefixes of two requests."""
         cache = self._caches.of(request)

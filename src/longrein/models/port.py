@@ -145,3 +145,10 @@ class Clock(Protocol):
 
 ReadBlob = Callable[[str], bytes]
 """Read a blob by its hash, for images and documents."""
+
+
+def forget_encoded(model: Model) -> None:
+    """Drop the requests that a model keeps encoded, if it keeps any."""
+    forget = getattr(model, "forget", None)
+    if forget is not None:
+        forget()

@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
-from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta
+from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta, forget_encoded
 from longrein.models.wire import SessionCaches, own_tools
 from longrein.models.wire_content import TextPiece, content_pieces, exact_json, read_arguments
 
@@ -277,6 +277,11 @@ class TextToolModel:
     async def aclose(self) -> None:
         """Close idle connections."""
         await self._inner.aclose()
+
+    def forget(self) -> None:
+        """See `HttpModel.forget`."""
+        self._sessions.clear()
+        forget_encoded(self._inner)
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `Model.stream`. Text streams until the first line that may be a call."""

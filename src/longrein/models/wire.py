@@ -148,6 +148,10 @@ class SessionCaches(Generic[T]):
             del self._by_session[next(iter(self._by_session))]
         return cache
 
+    def clear(self) -> None:
+        """Drop all caches."""
+        self._by_session.clear()
+
 
 # --- Call ids, tool names and model families -------------------------------------------------------------------------
 
