@@ -58,6 +58,10 @@ class ModuleTokens(Data, frozen=True):
     results: int = 0
     reminders: int = 0
 
+    def all(self) -> list[int]:
+        """Return the tokens of each module, in the order of `MODULES`."""
+        return [getattr(self, name) for name in MODULES]
+
 
 class Break(Data, frozen=True):
     """Why the cache did not hold what had been sent before, and what that cost."""
@@ -119,7 +123,9 @@ class PolicyData(Data, frozen=True):
     """What another context policy would have cost on this session, by replay."""
 
     name: str
-    """`default` is longrein's own; `keep-all`, `summary-92` and `batch` are plain."""
+    """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
+    window. `batch` hides old results in batches, then does the same. What the session has cost is the last
+    `RequestData.total_usd`."""
     cost: float
     """In `Inspection.cost_unit`, without recalls."""
     with_recalls: float
@@ -335,8 +341,6 @@ class LeftOut(Data, frozen=True):
     """Texts above this size were shortened; 0 for none."""
     subagents: int = 0
     """Subagents whose logs were left out."""
-    unreadable: int = 0
-    """Entries that could not be read."""
 
 
 class Inspection(Data, frozen=True):

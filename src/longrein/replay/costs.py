@@ -174,6 +174,16 @@ class CostAccount:
         self._before = end
 
     @property
+    def spent(self) -> Tokens:
+        """Tokens of the requests so far, without those that bring lost items back."""
+        return msgspec.structs.replace(self._spent)
+
+    @property
+    def breaks(self) -> int:
+        """Number of requests so far that changed what the request before had sent."""
+        return self._row.breaks
+
+    @property
     def row(self) -> Row:
         """Figures of the requests so far."""
         return self.row_at(self.rates)
