@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.context import Budget
-from longrein.inspector.data import Break, Inspection, ModuleTokens, PolicyData, RequestData, SessionData
+from longrein.inspector.data import Break, Inspection, ModuleTokens, PolicyData, RequestData
 from longrein.replay import (
     NAMES,
     CostAccount,
@@ -15,7 +15,6 @@ from longrein.replay import (
     Tokens,
     Uses,
     find_uses,
-    of_entries,
     replay_of,
 )
 from longrein.replay.plain import PLAIN, Change, PlainReplay

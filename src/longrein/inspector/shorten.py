@@ -99,7 +99,8 @@ def _shorter_row(row: TranscriptRow, limit: int) -> TranscriptRow:
 
 def _shorter_diff(diff: list[DiffLine], limit: int) -> tuple[list[DiffLine], int]:
     """Return the first lines of a diff that take `limit` together, each cut to it, and the bytes left out."""
-    kept, size, lost = [], 0, 0
+    kept: list[DiffLine] = []
+    size = lost = 0
     for line in diff:
         size += encoded_size(line.text)
         if size > limit and kept:
