@@ -62,6 +62,8 @@ class AgentLog:
         self.rows = TranscriptBuilder(label)
         self.lane = LaneBuilder(label, lane_label, parent)
         self.seq = 0
+        self.is_over = False
+        """True if it has ended and all of its log was read."""
 
     def hear(self, entry: Entry) -> None:
         """Take in an entry."""
@@ -85,7 +87,8 @@ class SessionInspector:
         self._agents = {"": AgentLog("", "", "longrein", "")}
         self._children: dict[str, Child] = {}
         self._files = FileTracker()
-        self._left_out = 0
+        self._missing: set[str] = set()
+        """Subagents whose logs are not read."""
         self._branch = self._cwd = self._words = ""
 
     @property
@@ -107,13 +110,14 @@ class SessionInspector:
             agent = self._agents[session]
             new = self._logs.entries(session, agent.seq)
             if new is None:
-                self._left_out += agent.seq == 0
+                self._missing.add(session)
                 continue
             for entry in new:
                 self._hear(agent, entry)
                 count += 1
+            agent.is_over = bool(session) and self._children[session].is_over
             for child in self._children:
-                if child in self._agents and child not in seen:
+                if child in self._agents and child not in seen and not self._agents[child].is_over:
                     seen.add(child)
                     waiting.append(child)
         return count
@@ -140,7 +144,7 @@ class SessionInspector:
             [child.shown(is_open=is_open) for child in self._children.values()],
             self._files.files(),
             prices_note=budget.price.note if budget.price is not None else "",
-            left_out=LeftOut(subagents=self._left_out),
+            left_out=LeftOut(subagents=len(self._missing)),
         )
 
     # --- Entries
@@ -174,6 +178,9 @@ class SessionInspector:
         known = self._children.get(event.child)
         if known is not None:
             known.at, known.started = entry.at, event
+            if event.child in self._agents:
+                self._agents[event.child].is_over = False
+                self._agents[event.child].lane.status = ""
             return
         own = f"a{event.again or entry.seq}"
         label = f"{agent.label}.{own}" if agent.label else own
@@ -182,7 +189,7 @@ class SessionInspector:
             lane = f"{event.kind}: {event.description}".rstrip(": ")
             self._agents[event.child] = AgentLog(label, event.child, lane, agent.label or "main")
         else:
-            self._left_out += 1
+            self._missing.add(event.child)
 
     def _budget(self, prefix: PrefixSet | None) -> Budget:
         name = f"{prefix.provider}/{prefix.model}" if prefix is not None else "/"
@@ -234,7 +241,7 @@ class SessionInspector:
         return of_entries(self._state.session, self._entries), sent
 
 
-def inspect(inspector: SessionInspector) -> Inspection:
+def inspect_session(inspector: SessionInspector) -> Inspection:
     """Return the inspection of what was read, with the cost of the plain policies, fit to the size of a page."""
     found, (recording, sent) = inspector.inspection(), inspector.recording()
     scale = scale_of(inspector.budget, recording, sent)
