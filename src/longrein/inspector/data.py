@@ -316,6 +316,7 @@ class Touch(Data, frozen=True):
     kind: Literal["read", "change"]
     by: str
     """`agent`, `subagent`, `command` or `user`, or the label of the subagent or task."""
+    at_us: int = 0
     agent: str = ""
     """Log that `seq` counts in."""
 

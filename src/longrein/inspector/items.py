@@ -24,6 +24,7 @@ from longrein.events import (
 from longrein.inspector.data import ItemData, Stage
 
 BEGINS_CHARS_MAX = 60
+SHORT_AT_BIRTH = "too large to be sent whole: both ends and a handle are shown"
 REASONS = {
     "rent": "reading it again with each request cost more than bringing it back would",
     "cold": "the provider's cache had expired, so shortening it was free",
@@ -94,7 +95,7 @@ class ItemTracker:
     def _born(self, state: State, item: Item, n: int) -> Life:
         tokens = state.gauge.scale(item.tokens)
         is_short = item.form in ("trimmed", "placeholder")
-        why = "too large to be sent whole: both ends and a handle are shown" if is_short else ""
+        why = SHORT_AT_BIRTH if is_short else ""
         stage = Stage(n, item.key[0], "full", tokens, "", why)
         if is_short:
             stage = Stage(n, item.key[0], _form_of(item), tokens, text_of_item(item), why)
@@ -104,14 +105,18 @@ class ItemTracker:
         if life.item.key == item.key and life.is_shown:
             return
         tokens, seq = state.gauge.scale(item.tokens), item.key[0]
-        if item.form in ("full", "summary"):
-            restorer = next((c for c in reversed(self._changes) if isinstance(c.event, Restored | Rewound)), None)
-            why = "a rewind" if restorer and isinstance(restorer.event, Rewound) else "the compaction was undone"
-            stage = Stage(n, restorer.seq if restorer else seq, "restored", tokens, "", why)
+        is_full = item.form in ("full", "summary")
+        form: Literal["restored", "trimmed", "placeholder"]
+        form, text = ("restored", "") if is_full else (_form_of(item), text_of_item(item))
+        restorer = next((c for c in reversed(self._changes) if isinstance(c.event, Restored | Rewound)), None)
+        cleared = next((c.event for c in self._changes if c.seq == seq), None)
+        if isinstance(cleared, Cleared):
+            why = in_words(cleared.reason)
+        elif restorer is not None:
+            seq, why = restorer.seq, "a rewind" if isinstance(restorer.event, Rewound) else "a compaction was undone"
         else:
-            cleared = next((c.event for c in self._changes if c.seq == seq), None)
-            why = in_words(cleared.reason) if isinstance(cleared, Cleared) else ""
-            stage = Stage(n, seq, _form_of(item), tokens, text_of_item(item), why)
+            why = SHORT_AT_BIRTH
+        stage = Stage(n, seq, form, tokens, text, why)
         life.stages.append(stage)
         life.item, life.is_shown = item, True
         self._shown.add(item.handle)

@@ -211,7 +211,12 @@ def _modules(raws: list[int], total: int) -> ModuleTokens:
 
 
 def _cause(sent: _Sent) -> tuple[str, str, int]:
-    """Return (cause, detail, seq) of the entry that changed what was sent; empty values for none."""
+    """Return (cause, detail, seq) of the entry that changed what was sent; empty values for none.
+
+    Clearing while the cache is cold costs nothing, so it is not the cause of what was missed.
+    """
+    if all(isinstance(entry.event, Cleared) and entry.event.reason == "cold" for entry in sent.breaks):
+        return "", "", 0
     for kind, cause in CAUSES.items():
         found = [entry for entry in sent.breaks if isinstance(entry.event, kind)]
         if found:

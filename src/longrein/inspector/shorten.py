@@ -89,9 +89,9 @@ def shorter_rows(rows: Sequence[TranscriptRow], limit: int) -> list[TranscriptRo
 def _shorter_row(row: TranscriptRow, limit: int) -> TranscriptRow:
     text, lost = cut(row.text, limit)
     diff, lost_lines = _shorter_diff(row.diff, limit)
-    whole = len(row.text.encode()) if len(row.text) >= COUNTED_BYTES_MIN else 0
-    if not (lost or lost_lines or whole):
+    if not (lost or lost_lines) and len(row.text) < COUNTED_BYTES_MIN:
         return row
+    whole = len(row.text.encode()) + sum(len(line.text.encode()) + 1 for line in row.diff)
     return msgspec.structs.replace(
         row, text=text, diff=diff, bytes=whole + row.left_out, left_out=row.left_out + lost + lost_lines
     )
