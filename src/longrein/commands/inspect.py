@@ -122,7 +122,7 @@ def has_display(environ: Mapping[str, str]) -> bool:
 def _compare(place: RunContext, words: Sequence[str], out: str, *, opens: bool) -> int:
     """Write the page of two sessions, or of one as it was and under a policy, or under two policies."""
     policies = [word for word in words[1:] if word in NAMES]
-    if len(words) - len(policies) not in (1, 2) or len(words) not in (2, 3) or (policies and words[1] not in NAMES):
+    if len(words) < 2 or len(words) - 1 != (len(policies) or 1):
         raise UsageError(f"--compare takes two sessions, or a session and one or two policies: {', '.join(NAMES)}")
     with closing(_logs(place, words)) as logs:
         if policies:
