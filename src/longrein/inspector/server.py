@@ -117,6 +117,13 @@ class InspectorServer(ThreadingHTTPServer):
             return "the token is missing or wrong; open the address that longrein has shown"
         return ""
 
+    def finish(self) -> None:
+        """Tell the open pages of the end, wait shortly until they know, and stop. `serve_forever` must be running."""
+        self.page.end()
+        for _ in range(CONNECTIONS_MAX):
+            self.free.acquire(timeout=END_WAIT_S / CONNECTIONS_MAX)
+        self.shutdown()
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore a connection that broke."""
 
