@@ -200,7 +200,8 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
     inspector = read(sample)
     recording, sent = inspector.recording()
     scale = scale_of(inspector.budget, recording, sent)
-    assert [policy.name for policy in found.policies] == ["keep-all", "summary-92", "batch"]
+    assert [policy.name for policy in found.policies] == ["session", "keep-all", "summary-92", "batch"]
+    assert found.policies[0].cost == pytest.approx(found.requests[-1].total_usd)
     for policy in found.policies:
         assert len(policy.cumulative) == recording.requests
         assert policy.cumulative == sorted(policy.cumulative)
@@ -217,6 +218,9 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
         other = replayed_inspection(found, recording, name, inspector.budget, scale)
         assert (other.session.policy, len(other.requests), other.items) == (name, recording.requests, [])
         assert all(sum(r.tokens.all()) for r in other.requests)
+        breaks = [r.break_ for r in other.requests if r.break_ is not None]
+        assert breaks
+        assert all(mark.price_usd > 0 for mark in breaks)
     with pytest.raises(KeyError):
         replayed_inspection(found, recording, "unknown", inspector.budget, scale)
 

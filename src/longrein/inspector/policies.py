@@ -21,6 +21,8 @@ from longrein.replay.plain import PLAIN, Change, PlainReplay
 
 PLAIN_POLICIES = ("keep-all", *PLAIN)
 """Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or not."""
+OWN = "session"
+"""Name of the row of the session as it was."""
 SEARCHED_CHARS_MAX = 6_000_000
 """In a longer session no uses are looked for, so that the page is made in seconds: recalls are then not counted."""
 READ_SHARE, OUTPUT_SHARE = 0.1, 5.0
@@ -54,6 +56,20 @@ def replayed_policies(recording: Recording, budget: Budget, scale: Scale) -> lis
     """Replay a session under each plain policy."""
     uses = _uses(recording)
     return [_policy(name, recording, _scaled_budget(budget, scale), scale, uses) for name in PLAIN_POLICIES]
+
+
+def own_cost(requests: Sequence[RequestData], scale: Scale, window: int) -> PolicyData:
+    """Return what the session itself has cost, by the same prices. A summary is paid with the request after it."""
+    cost, cumulative = 0.0, list[float]()
+    unit = scale.cost / scale.tokens
+    for request in requests:
+        written = request.input + (request.cache_write * scale.rates.write)
+        cost += unit * (request.cache_read * scale.rates.read + written + request.output * scale.rates.output)
+        if request.purpose == "turn" and request.status == "ok":
+            cumulative.append(round(cost, 6))
+    peak = max((sum(request.tokens.all()) for request in requests), default=0)
+    misfits = sum(sum(request.tokens.all()) + request.output > window for request in requests)
+    return PolicyData(OWN, round(cost, 6), round(cost, 6), 0.0, cumulative, peak, 1.0, misfits)
 
 
 def _scaled_budget(budget: Budget, scale: Scale) -> Budget:
@@ -164,7 +180,9 @@ def _request(
     """Return request `change.t` of a replay. The tokens of a summary request are counted in the request after it."""
     usd = round(spent.cost(scale.rates) * scale.cost, 8)
     tokens = ModuleTokens(**{name: round(count * scale.tokens) for name, count in modules.items()})
-    before = sum(earlier[-1].tokens.all()) if earlier else 0
+    before, now = sum(earlier[-1].tokens.all()) if earlier else 0, sum(tokens.all())
+    missed = max(0, min(before, now) - round(spent.read * scale.tokens)) if cause else 0
+    price = missed / scale.tokens * scale.cost * (scale.rates.write - scale.rates.read)
     return RequestData(
         change.t + 1,
         0,
@@ -175,5 +193,6 @@ def _request(
         output=round(spent.output * scale.tokens),
         usd=usd,
         total_usd=round(usd + (earlier[-1].total_usd if earlier else 0.0), 8),
-        break_=Break(cause, change.reason, 0, 0.0, before, sum(tokens.all())) if cause else None,
+        missed=missed,
+        break_=Break(cause, change.reason, 0, round(price, 8), before, now) if cause else None,
     )
