@@ -124,7 +124,9 @@ class Chromium:
         page = self.pages[session] = Page(self, session)
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
             page.call(f"{domain}.enable")
-        page.call("Emulation.setDeviceMetricsOverride", width=SIZE[0], height=SIZE[1], deviceScaleFactor=1, mobile=False)
+        page.call(
+            "Emulation.setDeviceMetricsOverride", width=SIZE[0], height=SIZE[1], deviceScaleFactor=1, mobile=False
+        )
         media = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.call("Emulation.setEmulatedMedia", features=media)
         return page
