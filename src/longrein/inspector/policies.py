@@ -181,7 +181,9 @@ def _request(
     usd = round(spent.cost(scale.rates) * scale.cost, 8)
     tokens = ModuleTokens(**{name: round(count * scale.tokens) for name, count in modules.items()})
     before, now = sum(earlier[-1].tokens.all()) if earlier else 0, sum(tokens.all())
-    missed = max(0, min(before, now) - round(spent.read * scale.tokens)) if cause else 0
+    by_summary = before if change.asked_tokens else 0
+    read = max(0, round(spent.read * scale.tokens) - by_summary)
+    missed = max(0, min(before, now) - read) if cause else 0
     price = missed / scale.tokens * scale.cost * (scale.rates.write - scale.rates.read)
     return RequestData(
         change.t + 1,
