@@ -83,7 +83,9 @@ class Generator:
         tool = self.chance.choice(TOOLS)
         self.row("thinking", "assistant", "The loop may stop one item early.", item="thinking")
         self.row("text", "assistant", f"I look at it with {tool}.", item="text")
-        call = self.row("call", "assistant", '{"file_path": "src/app.py"}', item="call", tool=tool, title=f"{tool} src/app.py")
+        call = self.row(
+            "call", "assistant", '{"file_path": "src/app.py"}', item="call", tool=tool, title=f"{tool} src/app.py"
+        )
         start = self.now
         self.now += self.chance.randint(50, 4000) * 1000
         failed = self.chance.random() < 0.05
@@ -122,7 +124,9 @@ class Generator:
             if item["kind"] != "result" or len(item["stages"]) > 1:
                 continue
             if by_summary:
-                item["stages"].append({"request": number, "seq": seq, "form": "summarised", "why": "in the summarised span"})
+                item["stages"].append(
+                    {"request": number, "seq": seq, "form": "summarised", "why": "in the summarised span"}
+                )
                 item["shown"] = False
                 continue
             kept = "   1  total = total + price[1]\n[39 lines cleared; Recall brings them back]"
@@ -133,7 +137,9 @@ class Generator:
                 item["stages"].append(again | {"why": "the model asked for it"})
         if by_summary:
             self.tokens |= {"summary": 3000, "results": 4000, "calls": 900, "assistant": 500, "thinking": 0}
-            self.row("summary", "longrein", "The user wants the totals fixed. Two loops were corrected.", item="summary")
+            self.row(
+                "summary", "longrein", "The user wants the totals fixed. Two loops were corrected.", item="summary"
+            )
             return {"cause": "summarised", "detail": "watermark"}
         self.tokens["results"] //= 4
         return {"cause": "cleared", "detail": "pays"}
@@ -150,7 +156,13 @@ class Generator:
             module = {"user": "user", "thinking": "thinking", "text": "assistant", "call": "calls", "result": "results"}
             self.tokens[module.get(item, "summary")] += tokens
             stage = {"request": len(self.requests) + 1, "seq": seq, "form": "full", "tokens": tokens}
-            entry = {"handle": handle, "kind": item, "born_request": len(self.requests) + 1, "seq": seq, "tokens": tokens}
+            entry = {
+                "handle": handle,
+                "kind": item,
+                "born_request": len(self.requests) + 1,
+                "seq": seq,
+                "tokens": tokens,
+            }
             entry |= {"stages": [stage], "begins": text[:60], "shown": True, "usd": tokens * 1e-6}
             self.items.append(entry | ({"tool": tool} if tool else {}))
         self.rows.append(made)
@@ -174,28 +186,86 @@ class Generator:
         ]
 
     def lanes(self) -> list[Json]:
-        run = {"kind": "run", "start_us": START_US + 30 * SECOND, "end_us": self.now, "seq": 4, "label": "make watch", "status": "open"}
+        run = {
+            "kind": "run",
+            "start_us": START_US + 30 * SECOND,
+            "end_us": self.now,
+            "seq": 4,
+            "label": "make watch",
+            "status": "open",
+        }
         inner = [
-            {"kind": "model", "start_us": START_US + 60 * SECOND, "end_us": START_US + 75 * SECOND, "seq": 2, "label": "turn"},
-            {"kind": "tool", "start_us": START_US + 75 * SECOND, "end_us": START_US + 80 * SECOND, "seq": 4, "label": "Grep"},
+            {
+                "kind": "model",
+                "start_us": START_US + 60 * SECOND,
+                "end_us": START_US + 75 * SECOND,
+                "seq": 2,
+                "label": "turn",
+            },
+            {
+                "kind": "tool",
+                "start_us": START_US + 75 * SECOND,
+                "end_us": START_US + 80 * SECOND,
+                "seq": 4,
+                "label": "Grep",
+            },
         ]
         return [
             {"id": "main", "kind": "main", "label": "main agent", "spans": self.spans},
-            {"id": "a7", "kind": "subagent", "label": "explore: find the callers", "parent": "main", "agent": "a7", "spans": inner},
+            {
+                "id": "a7",
+                "kind": "subagent",
+                "label": "explore: find the callers",
+                "parent": "main",
+                "agent": "a7",
+                "spans": inner,
+            },
             {"id": "b3", "kind": "task", "label": "make watch", "parent": "main", "spans": [run], "status": "open"},
         ]
 
     def subagents(self) -> list[Json]:
         at = START_US + 59 * SECOND
-        for seq, kind, text in ((2, "user", "Find the callers of total()."), (4, "result", "src/cart.py:12"), (5, "text", "One caller.")):
+        for seq, kind, text in (
+            (2, "user", "Find the callers of total()."),
+            (4, "result", "src/cart.py:12"),
+            (5, "text", "One caller."),
+        ):
             author = {"user": "longrein", "result": "tool"}.get(kind, "assistant")
             self.rows.append({"seq": seq, "at_us": at, "kind": kind, "author": author, "text": text, "agent": "a7"})
         self.rows.sort(key=lambda row: row["at_us"])
-        first = {"id": "a7", "session": "s7", "kind": "explore", "description": "find the callers", "state": "done", "started_us": at}
-        first |= {"ended_us": at + 25 * SECOND, "seq": 7, "task": "Find the callers of total().", "report": "One caller: src/cart.py:12"}
-        first |= {"limit": {"usd": 0.5, "tokens": 50_000, "requests": 20}, "spent": {"usd": 0.04, "tokens": 8_200, "requests": 3, "seconds": 25}}
-        second = {"id": "a7.a2", "session": "s8", "kind": "general", "description": "check one", "state": "limit", "parent": "a7", "seq": 4}
-        second |= {"started_us": at + 5 * SECOND, "ended_us": at + 9 * SECOND, "limit": {"requests": 2}, "spent": {"requests": 2, "usd": 0.01}}
+        first = {
+            "id": "a7",
+            "session": "s7",
+            "kind": "explore",
+            "description": "find the callers",
+            "state": "done",
+            "started_us": at,
+        }
+        first |= {
+            "ended_us": at + 25 * SECOND,
+            "seq": 7,
+            "task": "Find the callers of total().",
+            "report": "One caller: src/cart.py:12",
+        }
+        first |= {
+            "limit": {"usd": 0.5, "tokens": 50_000, "requests": 20},
+            "spent": {"usd": 0.04, "tokens": 8_200, "requests": 3, "seconds": 25},
+        }
+        second = {
+            "id": "a7.a2",
+            "session": "s8",
+            "kind": "general",
+            "description": "check one",
+            "state": "limit",
+            "parent": "a7",
+            "seq": 4,
+        }
+        second |= {
+            "started_us": at + 5 * SECOND,
+            "ended_us": at + 9 * SECOND,
+            "limit": {"requests": 2},
+            "spent": {"requests": 2, "usd": 0.01},
+        }
         return [first, second | {"message": "It may make 2 requests."}]
 
     def files(self) -> list[Json]:
@@ -205,6 +275,18 @@ class Generator:
             if row["kind"] == "result" and not row.get("agent")
         ]
         changes = sum(touch["kind"] == "change" for touch in touches)
-        app = {"path": "src/app.py", "reads": len(touches) - changes, "changes": changes, "by": ["agent", "user"], "touches": touches}
-        cart = {"path": "src/cart.py", "reads": 1, "changes": 0, "by": [], "touches": [{"seq": 4, "kind": "read", "by": "a7", "agent": "a7"}]}
+        app = {
+            "path": "src/app.py",
+            "reads": len(touches) - changes,
+            "changes": changes,
+            "by": ["agent", "user"],
+            "touches": touches,
+        }
+        cart = {
+            "path": "src/cart.py",
+            "reads": 1,
+            "changes": 0,
+            "by": [],
+            "touches": [{"seq": 4, "kind": "read", "by": "a7", "agent": "a7"}],
+        }
         return [app, cart]

@@ -63,7 +63,7 @@ class RequestChart {
       });
       return toggle;
     });
-    const lines = this.options.lines.map((line) => element("span", {}, swatch(line.color, line.dash), line.label));
+    const lines = this.options.lines.map((line) => element("span", {}, swatch(line.color, true), line.label));
     this.legend.replaceChildren(...(this.options.stacks.length > 1 ? toggles : this.options.stacks.map((stack) => element("span", {}, swatch(stack.color), stack.label))), ...lines);
   }
 

@@ -27,7 +27,7 @@ class ItemView {
       activate: (index) => this.go(this.found[index]),
     });
     this.detail = element("article", { class: "detail", tabindex: -1, "aria-label": "Life of the item" });
-    this.node = element("section", { class: "tall" }, element("h2", {}, "The life of an item"),
+    this.node = element("section", {}, element("h2", {}, "The life of an item"),
       element("p", { class: "tools" }, element("label", { for: "item-search" }, "Search"), this.search,
         element("label", {}, "Which", this.which), element("label", {}, "Order", this.order), this.status),
       element("div", { class: "split" }, this.list.node, this.detail));
