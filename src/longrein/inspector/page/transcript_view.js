@@ -70,11 +70,14 @@ class TranscriptView {
 
   matches(row) {
     if (!this.pattern) return true;
-    const test = (text) => {
-      this.pattern.lastIndex = 0;
-      return this.pattern.test(text);
-    };
-    return test(row.text) || test(row.title) || row.diff.some((line) => test(line.text));
+    return this.hasWords(row.text) || this.hasWords(row.title) || row.diff.some((line) => this.hasWords(line.text));
+  }
+
+  /** True if a text has what is searched. */
+  hasWords(text) {
+    if (!this.pattern) return false;
+    this.pattern.lastIndex = 0;
+    return this.pattern.test(text);
   }
 
   onSearchKey(event) {
@@ -113,14 +116,14 @@ class TranscriptView {
       row.result_of ? element("span", {}, "of ", entryLink(row.result_of, row.agent)) : null,
     ];
     const body = element("div", { class: "body" }, row.title ? element("p", { class: "title" }, this.marked(row.title)) : null, this.diffOf(row, at), this.textOf(row, at));
-    if (row.images) body.append(element("p", { class: "hint" }, `${counted(row.images, "picture or document")} not shown here`));
+    if (row.images) body.append(element("p", { class: "hint" }, `${row.images === 1 ? "1 picture or document" : `${count(row.images)} pictures or documents`} not shown here`));
     const depth = row.agent ? row.agent.split(".").length : 0;
     return element("div", { class: `row author-${row.author} depth-${Math.min(4, depth)} ${failed ? "failed" : ""}`, "aria-label": visible(`${row.kind} by ${row.author}, ${name}`) },
       element("p", { class: "facts" }, facts), body);
   }
 
   textOf(row, at) {
-    if (!row.text || (row.diff.length && !this.open.has(at))) return null;
+    if (!row.text || (row.diff.length && !this.open.has(at) && !this.hasWords(row.text))) return null;
     const isOpen = this.open.has(at);
     const shown = isOpen ? row.text : this.excerpt(row.text);
     const parts = [textBlock("", {})];
@@ -165,6 +168,7 @@ class TranscriptView {
     if (!this.pattern) return [text];
     const parts = [];
     let end = 0;
+    this.pattern.lastIndex = 0;
     for (const match of text.matchAll(this.pattern)) {
       parts.push(text.slice(end, match.index), element("mark", {}, match[0]));
       end = match.index + match[0].length;
