@@ -14,8 +14,20 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
 ROLES = frozenset(
-    "banner main heading tablist tab tabpanel slider figure table columnheader rowheader searchbox combobox checkbox"
-    " radio button link feed article meter image status dialog".split()
+    (
+        "banner",
+        "main",
+        "heading",
+        "tablist",
+        "tab",
+        "tabpanel",
+        "slider",
+        "figure",
+        "table",
+        "columnheader",
+        "rowheader",
+    )
+    + ("searchbox", "combobox", "checkbox", "radio", "button", "link", "feed", "article", "meter", "image", "status")
 )
 """Roles in an outline: those that a reader of the page moves between."""
 
@@ -97,10 +109,17 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def outline(self) -> list[str]:
-        """Return what a screen reader finds: one `role: name` for each node with one of `ROLES`, in the page's order."""
-        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
-        named = [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes if not n.get("ignored")]
-        return [f"{role}: {name}".strip() for role, name in named if role in ROLES]
+        """Return one `role: name` for each node of the accessibility tree with one of `ROLES`, in order."""
+        nodes = {node["nodeId"]: node for node in self.call("Accessibility.getFullAXTree")["nodes"]}
+        lines: list[str] = []
+        left = [next(iter(nodes))]
+        while left:
+            node = nodes[left.pop()]
+            left += [child for child in reversed(node.get("childIds", [])) if child in nodes]
+            role = node.get("role", {}).get("value", "")
+            if not node.get("ignored") and role in ROLES:
+                lines.append(f"{role}: {node.get('name', {}).get('value', '')}".strip())
+        return lines
 
     def save_picture(self, path: Path, clip: Json | None = None) -> None:
         params: Json = {"clip": {**clip, "scale": 1}} if clip else {}

@@ -66,7 +66,10 @@ def test_page_names_no_address_that_a_browser_would_load() -> None:
 
 
 def test_texts_are_never_parsed_as_html() -> None:
-    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc|\beval\b|new Function"
+    forbidden = (
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc"
+        r"|\beval\b|new Function"
+    )
     for name in (*SCRIPTS, "uPlot.iife.min.js"):
         assert not re.findall(forbidden, (FOLDER / name).read_text()), name
 

@@ -232,14 +232,12 @@ def test_item_shows_each_stage_with_its_exact_text_and_reason(open_page: OpenPag
     item = next(item for item in data["items"] if item["stages"][-1]["form"] == "trimmed")
     row = next(row for row in data["transcript"] if row.get("handle") == item["handle"])
     page = open_page(data, f"items/{item['handle']}")
-    stages = page.run(
-        "[...document.querySelectorAll('.stages > li')].map((li) => [li.querySelector('h4').textContent, li.querySelector('pre').textContent])"
-    )
+    stages = list(zip(texts(page, ".stages h4"), texts(page, ".stages pre"), strict=True))
     first, second = item["stages"]
-    assert stages[0] == [
+    assert stages[0] == (
         f"Request {first['request']}: shown whole {grouped(first['tokens'])} tokens r{item['seq']}",
         row["text"],
-    ]
+    )
     assert stages[1][0].startswith(
         f"Request {second['request']}: shortened {grouped(first['tokens'])} → {grouped(second['tokens'])} tokens"
     )
