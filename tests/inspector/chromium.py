@@ -13,22 +13,9 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
-ROLES = frozenset(
-    (
-        "banner",
-        "main",
-        "heading",
-        "tablist",
-        "tab",
-        "tabpanel",
-        "slider",
-        "figure",
-        "table",
-        "columnheader",
-        "rowheader",
-    )
-    + ("searchbox", "combobox", "checkbox", "radio", "button", "link", "feed", "article", "meter", "image", "status")
-)
+LANDMARKS = ("banner", "main", "heading", "tablist", "tab", "tabpanel", "figure", "feed", "article", "status")
+CONTROLS = ("slider", "searchbox", "combobox", "checkbox", "radio", "button", "link", "meter", "image")
+ROLES = frozenset((*LANDMARKS, *CONTROLS, "table", "columnheader", "rowheader"))
 """Roles in an outline: those that a reader of the page moves between."""
 
 LAUNCHER = """

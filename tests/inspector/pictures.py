@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 OUTLINES = Path(__file__).parent / "outlines"
 PICTURES = ROOT / "docs" / "images"
 VIEWS = ("context", "cost", "time", "items", "transcript", "subagents", "files", "compare")
-PICTURED = ("context", "time", "items")
+PICTURED = {"context": 1100, "time": 90, "items": 1100}
+"""Pictured views, and the entries of the session in the picture."""
 PICTURE_SIZE = (1100, 640)
 ROWS_MAX = 6
 
@@ -58,8 +59,8 @@ def main() -> None:
         folder = Path(name)
         for view in VIEWS:
             (OUTLINES / f"{view}.txt").write_text(outline(browser, folder, view), encoding="utf-8")
-        for view in PICTURED:
-            page = open_view(browser, folder, view, 700)
+        for view, entries in PICTURED.items():
+            page = open_view(browser, folder, view, entries)
             width, height = PICTURE_SIZE
             page.call(
                 "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
