@@ -13,6 +13,10 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
+LANDMARKS = ("banner", "main", "heading", "tablist", "tab", "tabpanel", "figure", "feed", "article", "status")
+CONTROLS = ("slider", "searchbox", "combobox", "checkbox", "radio", "button", "link", "meter", "image")
+ROLES = frozenset((*LANDMARKS, *CONTROLS, "table", "columnheader", "rowheader"))
+"""Roles in an outline: those that a reader of the page moves between."""
 
 LAUNCHER = """
 import fcntl, os, sys
@@ -37,8 +41,9 @@ class ScriptError(Exception):
 class Page:
     """One tab of the browser. `requests` and `problems` collect what it loads and what goes wrong in it."""
 
-    def __init__(self, browser: "Chromium", session: str) -> None:
+    def __init__(self, browser: "Chromium", target: str, session: str) -> None:
         self.browser = browser
+        self.target = target
         self.session = session
         self.requests: list[str] = []
         self.problems: list[str] = []
@@ -51,6 +56,10 @@ class Page:
         """Load a page and wait until the expression is true."""
         self.call("Page.navigate", url=url)
         self.wait_until(wait_for)
+
+    def close(self) -> None:
+        del self.browser.pages[self.session]
+        self.browser.call("Target.closeTarget", targetId=self.target)
 
     def run(self, script: str) -> Any:
         """Evaluate an expression, waiting for a promise, and return its value."""
@@ -69,6 +78,10 @@ class Page:
                 if "Error" in str(error) and "context" not in str(error).lower():
                     raise
 
+    def emulate(self, feature: str, value: str) -> None:
+        """Set what a media query of the page sees."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": feature, "value": value}])
+
     def press(self, key: str, text: str = "") -> None:
         """Press a key where the focus is."""
         codes = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
@@ -83,10 +96,17 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def outline(self) -> list[str]:
-        """Return the accessibility tree: one `role: name` for each node that has a role and is not ignored."""
-        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
-        shown = [node for node in nodes if not node.get("ignored")]
-        return [f"{n.get('role', {}).get('value', '')}: {n.get('name', {}).get('value', '')}" for n in shown]
+        """Return one `role: name` for each node of the accessibility tree with one of `ROLES`, in order."""
+        nodes = {node["nodeId"]: node for node in self.call("Accessibility.getFullAXTree")["nodes"]}
+        lines: list[str] = []
+        left = [next(iter(nodes))]
+        while left:
+            node = nodes[left.pop()]
+            left += [child for child in reversed(node.get("childIds", [])) if child in nodes]
+            role = node.get("role", {}).get("value", "")
+            if not node.get("ignored") and role in ROLES:
+                lines.append(f"{role}: {node.get('name', {}).get('value', '')}".strip())
+        return lines
 
     def save_picture(self, path: Path, clip: Json | None = None) -> None:
         params: Json = {"clip": {**clip, "scale": 1}} if clip else {}
@@ -121,14 +141,14 @@ class Chromium:
     def new_page(self, *, dark: bool = False) -> Page:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self.pages[session] = Page(self, session)
+        page = self.pages[session] = Page(self, target, session)
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
             page.call(f"{domain}.enable")
         page.call(
             "Emulation.setDeviceMetricsOverride", width=SIZE[0], height=SIZE[1], deviceScaleFactor=1, mobile=False
         )
-        media = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        page.call("Emulation.setEmulatedMedia", features=media)
+        page.call("Emulation.setTimezoneOverride", timezoneId="UTC")
+        page.emulate("prefers-color-scheme", "dark" if dark else "light")
         return page
 
     def call(self, method: str, session: str = "", **params: object) -> Json:

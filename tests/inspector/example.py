@@ -9,7 +9,18 @@ START_US = 1_790_000_000_000_000
 SECOND = 1_000_000
 WINDOW = 200_000
 USABLE = 168_000
-MODULES = "system tools instructions summary user assistant thinking calls results reminders".split()
+MODULES = (
+    "system",
+    "tools",
+    "instructions",
+    "summary",
+    "user",
+    "assistant",
+    "thinking",
+    "calls",
+    "results",
+    "reminders",
+)
 TOOLS = ("Read", "Bash", "Edit", "Grep", "Write")
 DIFF = [
     {"sign": "@", "text": "src/app.py, line 10"},
@@ -22,6 +33,23 @@ DIFF = [
 def inspection(entries: int = 300, seed: int = 1, policy: str = "") -> Json:
     """Return a session with subagents, tasks, breaks, a summary and recalls."""
     return Generator(entries, random.Random(seed)).document(policy)
+
+
+def result_text(tool: str, chance: random.Random) -> str:
+    """Return what a tool would say, in 1 to 60 lines."""
+    lines = range(chance.choice((3, 12, 40)))
+    match tool:
+        case "Read":
+            return "\n".join(f"{n:>4}  total = total + price[{n}]" for n in lines)
+        case "Bash":
+            tests = [f"tests/test_cart.py::test_total_{n} {'FAILED' if n == 2 else 'PASSED'} [{n + 1}]" for n in lines]
+            return "\n".join([*tests, f"1 failed, {len(lines) - 1} passed in {chance.randint(1, 90) / 10} s"])
+        case "Grep":
+            return "\n".join(
+                f"src/{chance.choice(('cart', 'mail', 'orders'))}.py:{9 * n + 4}: total({n})" for n in lines
+            )
+        case _:
+            return "src/app.py has been changed."
 
 
 class Generator:
@@ -91,7 +119,7 @@ class Generator:
         failed = self.chance.random() < 0.05
         span = {"kind": "tool", "start_us": start, "end_us": self.now, "seq": self.seq, "label": tool}
         self.spans.append(span | ({"status": "failed"} if failed else {}))
-        lines = "\n".join(f"{n:>4}  total = total + price[{n}]" for n in range(self.chance.choice((3, 12, 40))))
+        lines = result_text(tool, self.chance)
         extra: Json = {"diff": DIFF} if tool == "Edit" else {}
         status = "failed" if failed else "ok"
         self.row("result", "tool", lines, item="result", tool=tool, result_of=call, status=status, **extra)

@@ -6,9 +6,10 @@ network except the server of a live page. The texts of a session stand in a data
 
 import base64
 import hashlib
-import html
 from functools import cache
 from importlib.resources import files
+
+import msgspec
 
 SCRIPTS = (
     "dom.js",
@@ -31,21 +32,27 @@ SCRIPTS = (
 STYLES = ("uPlot.min.css", "app.css")
 
 
-def render(data: bytes, *, live: bool = False) -> bytes:
+class _Source(msgspec.Struct):
+    """The field of an `Inspection` that decides what the page may connect to."""
+
+    live: str = ""
+
+
+def render(data: bytes) -> bytes:
     """Return the page for the JSON of an `Inspection` or a `Comparison`.
 
-    `live` allows the page to receive the server-sent events of its own server.
+    A page with `live` may connect to its own server, any other page to nothing.
     """
-    before, after = _frame(live)
+    before, after = _frame(bool(msgspec.json.decode(data, type=_Source).live))
     return before + data.replace(b"<", rb"\u003c") + after
 
 
 def content_policy(live: bool) -> str:
-    """Return the Content-Security-Policy of the page. A server sends it as a header too."""
-    network = "connect-src 'self'; " if live else ""
+    """Return the Content-Security-Policy of the page."""
+    network = "'self'" if live else "'none'"
     return (
-        f"default-src 'none'; script-src {_hash(_script())}; style-src {_hash(_style())}; {network}"
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_hash(_script())}; style-src {_hash(_style())}; "
+        f"connect-src {network}; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -54,7 +61,7 @@ def _frame(live: bool) -> tuple[bytes, bytes]:
     """Return what stands before and after the data."""
     page = _read("index.html")
     for name, text in (
-        ("POLICY", html.escape(content_policy(live))),
+        ("POLICY", content_policy(live)),
         ("STYLE", _style()),
         ("LICENCE", _read("uPlot.LICENSE").strip()),
         ("SCRIPT", _script()),
@@ -76,7 +83,8 @@ def _style() -> str:
 
 
 def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def _read(name: str) -> str:

@@ -13,6 +13,8 @@ const KEYS = [
   ["?", "this list"],
 ];
 const THEMES = { "": "system", dark: "dark", light: "light" };
+const FILLED_MIN = 320;
+const FILLED_MARGIN = 20;
 const THEME_KEY = "longrein-theme";
 
 /** Go to an entry of the transcript. */
@@ -35,6 +37,7 @@ class App {
     this.setTheme(storedTheme());
     PREFERS_DARK.addEventListener("change", () => this.redraw());
     addEventListener("hashchange", () => this.follow());
+    addEventListener("resize", () => this.fillWindow());
     byId("theme").addEventListener("click", () => this.nextTheme());
     byId("help").addEventListener("click", () => byId("keys").showModal());
     this.follow();
@@ -128,9 +131,18 @@ class App {
       panel.setAttribute("aria-labelledby", `tab-${id}`);
       panel.replaceChildren(view.node);
       this.refresh();
+      this.fillWindow();
       view.redraw();
     }
     return view;
+  }
+
+  /** Let the scrolling parts of the view end at the lower edge of the window. */
+  fillWindow() {
+    for (const part of byId("panel").querySelectorAll(".list, .detail")) {
+      const top = part.getBoundingClientRect().top + scrollY;
+      part.style.height = `${Math.max(FILLED_MIN, innerHeight - top - FILLED_MARGIN)}px`;
+    }
   }
 
   /** Draw the shown view again if its data have changed. */

@@ -27,7 +27,7 @@ class RequestChart {
     });
     this.legend = element("div", { class: "legend", role: "group", "aria-label": "Shown in the chart" });
     const hint = element("p", { class: "hint" }, "Arrow keys move, Enter opens the entry. Drag to zoom, double click to zoom out.");
-    this.node = element("figure", { class: "chart" }, element("figcaption", {}, options.label), this.legend, this.surface, this.readout, hint);
+    this.node = element("figure", { class: "chart", "aria-label": options.label }, element("figcaption", {}, options.label), this.legend, this.surface, this.readout, hint);
     this.resized = new ResizeObserver(() => this.resize());
     this.setOptions(options);
   }
@@ -63,7 +63,7 @@ class RequestChart {
       });
       return toggle;
     });
-    const lines = this.options.lines.map((line) => element("span", {}, swatch(line.color, line.dash), line.label));
+    const lines = this.options.lines.map((line) => element("span", {}, swatch(line.color, true), line.label));
     this.legend.replaceChildren(...(this.options.stacks.length > 1 ? toggles : this.options.stacks.map((stack) => element("span", {}, swatch(stack.color), stack.label))), ...lines);
   }
 

@@ -25,6 +25,8 @@ function element(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key === "on") {
       for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
+    } else if (key.startsWith("aria-") && typeof value === "boolean") {
+      made.setAttribute(key, String(value));
     } else if (value !== false && value !== null && value !== undefined) {
       made.setAttribute(key, value === true ? "" : String(value));
     }

@@ -25,12 +25,17 @@ class FileView {
   }
 
   touches(file) {
-    const link = (touch) => element("span", { class: `touch ${touch.kind}` }, `${touch.kind} by ${touch.by} `, entryLink(touch.seq, touch.agent), " ");
+    const link = (touch) => element("span", { class: `touch ${touch.kind}` }, `${touch.kind} by ${touch.by} `, entryLink(touch.seq, touch.agent));
     const [first, rest] = [file.touches.slice(0, TOUCHES_SHOWN), file.touches.slice(TOUCHES_SHOWN)];
-    return [first.map(link), rest.length ? disclosure(`${count(rest.length)} more`, () => element("div", {}, rest.map(link))) : null];
+    return [spaced(first.map(link)), rest.length ? disclosure(`${count(rest.length)} more`, () => element("div", {}, spaced(rest.map(link)))) : null];
   }
 
   redraw() {}
 
   destroy() {}
+}
+
+/** Elements with a blank after each, where a line may break. */
+function spaced(elements) {
+  return elements.map((one) => [one, " "]);
 }

@@ -10,8 +10,9 @@ function count(value) {
 /** 12345 → "12.3k" */
 function compact(value) {
   const size = Math.abs(value);
-  if (size >= 999_500) return (value / 1e6).toFixed(size >= 9.95e6 ? 0 : 1) + "M";
-  if (size >= 1000) return (value / 1e3).toFixed(size >= 99_950 ? 0 : 1) + "k";
+  const short = (scaled, digits) => scaled.toFixed(digits).replace(".0", "");
+  if (size >= 999_500) return short(value / 1e6, size >= 9.95e6 ? 0 : 1) + "M";
+  if (size >= 1000) return short(value / 1e3, size >= 99_950 ? 0 : 1) + "k";
   return String(Math.round(value));
 }
 

@@ -27,7 +27,7 @@ class ItemView {
       activate: (index) => this.go(this.found[index]),
     });
     this.detail = element("article", { class: "detail", tabindex: -1, "aria-label": "Life of the item" });
-    this.node = element("section", { class: "tall" }, element("h2", {}, "The life of an item"),
+    this.node = element("section", {}, element("h2", {}, "The life of an item"),
       element("p", { class: "tools" }, element("label", { for: "item-search" }, "Search"), this.search,
         element("label", {}, "Which", this.which), element("label", {}, "Order", this.order), this.status),
       element("div", { class: "split" }, this.list.node, this.detail));
@@ -66,7 +66,7 @@ class ItemView {
   buildRow(item) {
     const last = item.stages.at(-1);
     const now = last ? `${FORM_WORDS[last.form] ?? last.form}, ${compact(last.tokens)}` : "";
-    return element("div", { class: "item", "aria-current": item === this.item ? "true" : null, on: { click: () => this.go(item) } },
+    return element("div", { class: "item", "aria-label": visible(`${item.handle} ${item.kind} ${item.tool}`.trim()), "aria-current": item === this.item ? "true" : null, on: { click: () => this.go(item) } },
       element("p", { class: "facts" }, element("a", { href: `#items/${encodeURIComponent(item.handle)}` }, item.handle), element("span", { class: "kind" }, item.kind), item.tool,
         element("span", {}, `${compact(item.tokens)} tokens`), element("span", {}, now)),
       element("p", { class: "title" }, item.begins));

@@ -28,7 +28,7 @@ class SubagentView {
     const time = one.ended_us ? duration(one.ended_us - one.started_us) : "";
     return element("article", { class: "card", "aria-label": visible(`Subagent ${one.id}`) },
       element("h3", {}, one.id, " ", element("span", { class: `chip state-${one.state}` }, one.state), " ", one.description),
-      element("p", { class: "facts" }, element("span", {}, one.kind), element("span", {}, one.model), element("span", {}, time),
+      element("p", { class: "facts" }, [one.kind, one.model, time].filter(Boolean).map((word) => element("span", {}, word)),
         element("span", {}, "started at ", entryLink(one.seq, one.parent)), this.firstRow(one)),
       one.message ? element("p", { class: "warning" }, one.message) : null,
       element("ul", { class: "budgets" }, BUDGETS.map((budget) => this.budget(one, ...budget)).filter(Boolean)),

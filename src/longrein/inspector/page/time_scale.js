@@ -3,9 +3,9 @@
 const LONG_WAIT_US = 60e6;
 const DRAWN_WAIT_US = 10e6;
 
-/** Gaps of more than a minute in which no model, tool or task was at work. */
+/** Gaps of more than a minute in which no model and no tool was at work. A background task may run on. */
 function longWaits(spans, startUs, endUs) {
-  const busy = spans.filter((span) => span.kind !== "wait").sort((a, b) => a.start_us - b.start_us);
+  const busy = spans.filter((span) => span.kind === "model" || span.kind === "tool").sort((a, b) => a.start_us - b.start_us);
   const gaps = [];
   let until = startUs;
   for (const span of busy) {

@@ -32,7 +32,7 @@ class TimeView {
     const tools = element("p", { class: "tools" },
       element("label", { for: "short-waits" }, this.short, "Draw waits of more than a minute short"),
       button("Zoom in", () => this.zoomBy(0.5)), button("Zoom out", () => this.zoomBy(2)), button("Whole session", () => this.zoomTo(0, this.scale.length)));
-    const legend = element("div", { class: "legend" }, Object.entries(SPAN_KINDS).map(([kind, label]) => element("span", {}, swatch(kind), label)), element("span", {}, swatch("break"), "failed"));
+    const legend = element("div", { class: "legend" }, Object.entries(SPAN_KINDS).map(([kind, label]) => element("span", {}, swatch(kind), label)), element("span", {}, swatch("break"), "failed, denied or cut"));
     const hint = element("p", { class: "hint" }, "Left and right: spans of a lane. Up and down: lanes. Enter or click opens the entry. + and − zoom; drag to zoom, double click to zoom out.");
     this.node = element("section", {}, element("h2", {}, "Where the time went"), this.summary, tools, legend,
       element("div", { class: "lane-box" }, this.names, this.surface), this.readout, hint, this.tables);
@@ -167,7 +167,7 @@ class TimeView {
         context.fillStyle = color("break");
         context.fillRect(left, y, Math.min(width, 4), SPAN_HEIGHT - 3);
       }
-      if (width > 60) {
+      if (width > 60 && span.kind !== "wait") {
         context.fillStyle = color("on-span");
         context.textAlign = "left";
         const room = Math.floor(width / 6.5) - 1;

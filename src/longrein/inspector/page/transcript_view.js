@@ -28,7 +28,7 @@ class TranscriptView {
     const { leftOut } = model;
     const note = leftOut.bodies ? `${counted(leftOut.bodies, "text")} above ${bytes(leftOut.above_bytes)} shortened by ${bytes(leftOut.bytes)} in all; \`longrein export\` has them whole.` : "";
     const agents = leftOut.subagents ? `The logs of ${counted(leftOut.subagents, "subagent")} are not in this page.` : "";
-    this.node = element("section", { class: "tall" }, element("h2", {}, "Transcript"),
+    this.node = element("section", {}, element("h2", {}, "Transcript"),
       element("p", { class: "tools" }, element("label", { for: "transcript-search" }, "Search"), this.search, this.kind.node, this.agent.node, this.status),
       note || agents ? element("p", { class: "warning" }, [note, agents].filter(Boolean).join(" ")) : null, this.list.node);
     this.apply();
@@ -70,11 +70,14 @@ class TranscriptView {
 
   matches(row) {
     if (!this.pattern) return true;
-    const test = (text) => {
-      this.pattern.lastIndex = 0;
-      return this.pattern.test(text);
-    };
-    return test(row.text) || test(row.title) || row.diff.some((line) => test(line.text));
+    return this.hasWords(row.text) || this.hasWords(row.title) || row.diff.some((line) => this.hasWords(line.text));
+  }
+
+  /** True if a text has what is searched. */
+  hasWords(text) {
+    if (!this.pattern) return false;
+    this.pattern.lastIndex = 0;
+    return this.pattern.test(text);
   }
 
   onSearchKey(event) {
@@ -102,6 +105,7 @@ class TranscriptView {
     const row = this.model.transcript[at];
     const name = row.agent ? `${row.agent} r${row.seq}` : `r${row.seq}`;
     const state = row.status && row.status !== "ok" ? element("b", { class: "state" }, row.status) : null;
+    const failed = row.kind === "failure" || (row.kind === "result" && state !== null);
     const life = row.handle && !row.agent && this.model.itemOfHandle.has(row.handle)
       ? element("a", { href: `#items/${encodeURIComponent(row.handle)}` }, "life of this item") : null;
     const size = row.bytes > 2000 ? element("span", {}, bytes(row.bytes)) : null;
@@ -112,20 +116,20 @@ class TranscriptView {
       row.result_of ? element("span", {}, "of ", entryLink(row.result_of, row.agent)) : null,
     ];
     const body = element("div", { class: "body" }, row.title ? element("p", { class: "title" }, this.marked(row.title)) : null, this.diffOf(row, at), this.textOf(row, at));
-    if (row.images) body.append(element("p", { class: "hint" }, `${counted(row.images, "picture or document")} not shown here`));
+    if (row.images) body.append(element("p", { class: "hint" }, `${row.images === 1 ? "1 picture or document" : `${count(row.images)} pictures or documents`} not shown here`));
     const depth = row.agent ? row.agent.split(".").length : 0;
-    return element("div", { class: `row author-${row.author} depth-${Math.min(4, depth)} ${state ? "failed" : ""}`, "aria-label": visible(`${row.kind} by ${row.author}, ${name}`) },
+    return element("div", { class: `row author-${row.author} depth-${Math.min(4, depth)} ${failed ? "failed" : ""}`, "aria-label": visible(`${row.kind} by ${row.author}, ${name}`) },
       element("p", { class: "facts" }, facts), body);
   }
 
   textOf(row, at) {
-    if (!row.text || (row.diff.length && !this.open.has(at))) return null;
+    if (!row.text || (row.diff.length && !this.open.has(at) && !this.hasWords(row.text))) return null;
     const isOpen = this.open.has(at);
     const shown = isOpen ? row.text : this.excerpt(row.text);
     const parts = [textBlock("", {})];
     append(parts[0], [this.marked(shown)]);
     const hidden = row.text.length - shown.length;
-    if (hidden > 0 || isOpen) parts.push(this.foldButton(at, isOpen ? "Show less" : `Show all (${counted(row.text.split("\n").length, "line")})`, isOpen));
+    if (hidden > 0 || isOpen) parts.push(this.foldButton(at, isOpen ? "Show less" : `Show all (${extent(row.text)})`, isOpen));
     if (row.left_out) parts.push(element("p", { class: "hint" }, `${bytes(row.left_out)} left out in the middle`));
     return parts;
   }
@@ -164,6 +168,7 @@ class TranscriptView {
     if (!this.pattern) return [text];
     const parts = [];
     let end = 0;
+    this.pattern.lastIndex = 0;
     for (const match of text.matchAll(this.pattern)) {
       parts.push(text.slice(end, match.index), element("mark", {}, match[0]));
       end = match.index + match[0].length;
@@ -208,4 +213,10 @@ function beginning(text) {
   }
   const cut = Math.min(end < 0 ? text.length : end, FOLDED_CHARS);
   return text.length - cut < 80 && end < 0 ? text : text.slice(0, cut);
+}
+
+/** How much a text is: lines, or bytes if it is one long line. */
+function extent(text) {
+  const lines = text.split("\n").length;
+  return lines > 1 ? counted(lines, "line") : `${count(text.length)} characters`;
 }
