@@ -248,7 +248,8 @@ def test_a_browser_shows_the_session_and_what_is_added(live: Live, browser: Chro
     assert "Repair of the shop" in before
     for upto in (80, 120):
         live.grow(upto)
-    page.wait_until(f"document.body.innerText.includes('{len(live.inspector.inspection().requests)} requests')")
+    count = len(live.inspector.inspection().requests)
+    page.wait_until(f"/Requests\\s+{count}\\s/.test(document.body.innerText)")
     live.page.end()
     page.wait_until("document.querySelector('#live').textContent === 'the session has ended'")
     assert page.dialogs == []
