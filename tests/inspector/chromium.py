@@ -147,6 +147,8 @@ class Chromium:
         page.call(
             "Emulation.setDeviceMetricsOverride", width=SIZE[0], height=SIZE[1], deviceScaleFactor=1, mobile=False
         )
+        page.call("Page.bringToFront")  # a tab behind another one draws nothing
+        page.call("Emulation.setFocusEmulationEnabled", enabled=True)
         page.call("Emulation.setTimezoneOverride", timezoneId="UTC")
         page.emulate("prefers-color-scheme", "dark" if dark else "light")
         return page

@@ -199,7 +199,7 @@ class Generator:
     def policies(self) -> list[Json]:
         costs = [request["usd"] for request in self.requests]
         sums = [sum(costs[: at + 1]) for at in range(0, len(costs), max(1, len(costs) // 200))]
-        factors = (("default", 1.0, 2.1), ("keep-all", 1.6, 0), ("summary-92", 1.35, 6.4), ("batch", 1.2, 9.0))
+        factors = (("keep-all", 1.6, 0), ("summary-92", 1.35, 6.4), ("batch", 1.2, 9.0))
         return [
             {
                 "name": name,

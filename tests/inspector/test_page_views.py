@@ -136,8 +136,8 @@ def test_cost_shows_sums_and_plain_policies(open_page: OpenPage) -> None:
     assert f"Money${data['requests'][-1]['total_usd']:.2f}" in figures
     head, *rows = table(page, "Policies, replayed on this session")
     assert head[:3] == ["Policy", "Cost", "With recalls"]
-    assert [row[0] for row in rows] == ["default", "keep-all", "summary-92", "batch"]
-    assert rows[1][1] == f"${data['policies'][1]['cost']:.2f}"
+    assert [row[0] for row in rows] == ["this session", "keep-all", "summary-92", "batch"]
+    assert rows[1][1] == f"${data['policies'][0]['cost']:.2f}"
     assert rows[0][3] == ""
     assert rows[1][3].startswith("+")
 

@@ -9,8 +9,6 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 
-import msgspec
-
 SCRIPTS = (
     "dom.js",
     "format.js",
@@ -32,18 +30,12 @@ SCRIPTS = (
 STYLES = ("uPlot.min.css", "app.css")
 
 
-class _Source(msgspec.Struct):
-    """The field of an `Inspection` that decides what the page may connect to."""
-
-    live: str = ""
-
-
-def render(data: bytes) -> bytes:
+def render(data: bytes, *, live: bool = False) -> bytes:
     """Return the page for the JSON of an `Inspection` or a `Comparison`.
 
-    A page with `live` may connect to its own server, any other page to nothing.
+    A `live` page may connect to its own server for events, any other page to nothing.
     """
-    before, after = _frame(bool(msgspec.json.decode(data, type=_Source).live))
+    before, after = _frame(live)
     return before + data.replace(b"<", rb"\u003c") + after
 
 

@@ -200,6 +200,7 @@ class App {
     source.addEventListener("open", () => say("live"));
     source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "not live any more" : "connecting again …"));
     source.addEventListener("update", (event) => this.merge(JSON.parse(event.data)));
+    source.addEventListener("reload", () => location.reload());
     source.addEventListener("end", () => {
       source.close();
       say("the session has ended");

@@ -31,14 +31,9 @@ class ContextView {
     this.fit.addEventListener("change", () => this.chart.setOptions(this.chartOptions()));
     const whole = element("label", { for: "whole-window" }, this.fit, "Show the whole window");
     this.details = element("div");
-    this.node = element("section", {}, element("h2", {}, "The context over time"), this.note(), element("p", {}, whole), this.chart.node, this.details);
+    this.node = element("section", {}, element("h2", {}, "The context over time"), element("p", {}, whole), this.chart.node, this.details);
     this.chart.setOptions(this.chartOptions());
     this.fillDetails();
-  }
-
-  note() {
-    const { leftOut } = this.model;
-    return leftOut.unreadable ? element("p", { class: "warning" }, `${counted(leftOut.unreadable, "entry")} of the log could not be read.`) : null;
   }
 
   /** The window is shown from the beginning if the session has used a quarter of it. */

@@ -1,5 +1,6 @@
 // The cache and the money: read, written and missed tokens, the price of each request, and other policies on this session.
 
+const OWN_NAME = "this session";
 const POLICY_COLORS = ["series-1", "series-2", "series-3", "series-4", "series-5"];
 
 class CostView {
@@ -87,8 +88,19 @@ class CostView {
     return this.model.costUnit === "usd" ? money(value) : `${compact(value)} tokens`;
   }
 
+  /** The session itself, where its cost has the unit of the policies, and the other policies. */
+  allPolicies() {
+    const { requests, items, policies, costUnit } = this.model;
+    if (costUnit !== "usd" || !policies.length) return policies;
+    const totals = this.model.totals();
+    const recalls = items.flatMap((item) => item.stages).filter((stage) => stage.form === "recalled").length;
+    const answered = requests.filter((request) => request.purpose === "turn" && request.status === "ok");
+    const cumulative = answered.map((request) => request.total_usd);
+    return [{ name: OWN_NAME, cost: totals.usd, with_recalls: totals.usd, recalls, cumulative, peak_tokens: totals.peak, kept: null, misfits: 0 }, ...policies];
+  }
+
   policyOptions() {
-    const { policies } = this.model;
+    const policies = this.allPolicies();
     const longest = Math.max(...policies.map((policy) => policy.cumulative.length));
     const padded = (policy) => Array.from({ length: longest }, (_, at) => policy.cumulative[at] ?? null);
     return {
@@ -116,16 +128,16 @@ class CostView {
   }
 
   policyTable() {
-    const { policies } = this.model;
-    const own = policies.find((policy) => policy.name === "default");
+    const policies = this.allPolicies();
+    const own = policies.find((policy) => policy.name === OWN_NAME);
     const against = (policy) => (own?.with_recalls ? policy.with_recalls / own.with_recalls - 1 : 0);
     return sortableTable("Policies, replayed on this session", [
       { label: "Policy", value: (policy) => policy.name },
       { label: "Cost", value: (policy) => policy.cost, cell: (policy) => this.amount(policy.cost), number: true },
       { label: "With recalls", value: (policy) => policy.with_recalls, cell: (policy) => this.amount(policy.with_recalls), number: true },
-      { label: "Against default", value: against, cell: (policy) => (policy === own ? "" : `${against(policy) > 0 ? "+" : ""}${percent(against(policy))}`), number: true },
-      { label: "Recalls", value: (policy) => policy.recalls, cell: (policy) => policy.recalls.toFixed(1), number: true },
-      { label: "Still shown of what was needed", value: (policy) => policy.kept, cell: (policy) => percent(policy.kept), number: true },
+      { label: "Against this session", value: against, cell: (policy) => (policy === own || !own ? "" : `${against(policy) > 0 ? "+" : ""}${percent(against(policy))}`), number: true },
+      { label: "Recalls", value: (policy) => policy.recalls, cell: (policy) => (policy === own ? count(policy.recalls) : policy.recalls.toFixed(1)), number: true },
+      { label: "Still shown of what was needed", value: (policy) => policy.kept ?? 1, cell: (policy) => (policy.kept === null ? "" : percent(policy.kept)), number: true },
       { label: "Peak tokens", value: (policy) => policy.peak_tokens, cell: (policy) => count(policy.peak_tokens), number: true },
       { label: "Requests that do not fit", value: (policy) => policy.misfits, number: true, cell: (policy) => count(policy.misfits) },
     ], policies, "This session was not replayed under other policies.");

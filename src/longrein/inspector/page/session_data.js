@@ -47,7 +47,7 @@ class SessionModel {
     this.policies = (given.policies ?? []).map((one) => ({ peak_tokens: 0, kept: 1, misfits: 0, ...one }));
     this.costUnit = given.cost_unit ?? "usd";
     this.pricesNote = given.prices_note ?? "";
-    this.leftOut = { bodies: 0, bytes: 0, above_bytes: 0, subagents: 0, unreadable: 0, ...given.left_out };
+    this.leftOut = { bodies: 0, bytes: 0, above_bytes: 0, subagents: 0, ...given.left_out };
     this.live = given.live ?? "";
     this.requests = (given.requests ?? []).map(completeRequest);
     this.lanes = (given.lanes ?? []).map(completeLane);
