@@ -237,6 +237,22 @@ COMMANDS: Mapping[str, Command] = {
             1,
         ),
         Command(
+            "inspect",
+            "[SESSION] [FLAGS]",
+            "Show a session as a page in the browser: where its tokens, money, cache and time went, each item's life, "
+            "the transcript, subagents and files. Without SESSION the newest of this folder. The page is one file that "
+            "loads nothing; it stands beside the log.",
+            (
+                flag("--out", "file to write", "word", "FILE"),
+                flag("--no-open", "do not open a browser"),
+                flag("--live", "serve the page on 127.0.0.1 while the session grows; Ctrl-C ends it"),
+                flag("--compare", "two sessions side by side, or one and one or two policies (see longrein simulate)"),
+                STATE_DIR,
+                HELP,
+            ),
+            3,
+        ),
+        Command(
             "fit",
             "[SESSION...] --out FILE [FLAGS]",
             "Fit the weights of the clearing policy on recorded sessions (files, folders, ids); nothing leaves the "

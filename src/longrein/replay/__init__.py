@@ -1,6 +1,6 @@
 """Replay of recorded sessions under any context policy, offline: cost, and share of later needs still shown."""
 
-from longrein.replay.costs import PRICES, CostAccount, Rates, Row, as_json, as_table, total
+from longrein.replay.costs import PRICES, CostAccount, Rates, Row, Tokens, as_json, as_table, total
 from longrein.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of
 from longrein.replay.plain import PLAIN, Change, PlainReplay
 from longrein.replay.recording import Item, Recording, base_name, of_entries, read_recording
@@ -19,6 +19,7 @@ __all__ = [
     "Rates",
     "Recording",
     "Row",
+    "Tokens",
     "Uses",
     "as_json",
     "as_table",

@@ -174,6 +174,16 @@ class CostAccount:
         self._before = end
 
     @property
+    def spent(self) -> Tokens:
+        """Tokens of the requests so far, without those that bring lost items back."""
+        return msgspec.structs.replace(self._spent)
+
+    @property
+    def breaks(self) -> int:
+        """Number of requests so far that changed what the request before had sent."""
+        return self._row.breaks
+
+    @property
     def row(self) -> Row:
         """Figures of the requests so far."""
         return self.row_at(self.rates)
@@ -235,7 +245,12 @@ class CostAccount:
             prefix += summary_tokens + sum(tokens[:cut])
         prefix = 0 if t == 0 or prefix < CACHED_TOKENS_MIN else prefix
         self._size = recorded.system_tokens + summary_tokens + sum(tokens[:end])
-        output = sum(m.tokens for m in recorded.items[end:] if m.output and m.request == t)
+        output, place = 0, end
+        while place < len(recorded.items) and (recorded.items[place].request, recorded.items[place].output) == (
+            t,
+            True,
+        ):
+            output, place = output + recorded.items[place].tokens, place + 1
         self._spend(self._spent, prefix, self._size, output)
         before, self._whole_size = self._whole_size, self._whole_size or recorded.system_tokens
         self._whole_size += sum(item.tokens for item in recorded.items[self._before : end])

@@ -42,6 +42,8 @@ class PlainReplay:
         self.summary_tokens = 0
         self.shorter: set[int] = set()
         """Positions of the items that are not shown in full."""
+        self.results: list[int] = []
+        """Positions of the results so far."""
         self.end = self.before = 0
         """Number of items in this request and in the one before."""
 
@@ -56,6 +58,8 @@ class PlainReplay:
         for t in range(self.recording.requests):
             self.before = self.end
             while self.end < len(items) and (items[self.end].request, items[self.end].output) < (t, True):
+                if items[self.end].kind == "tool_result":
+                    self.results.append(self.end)
                 self.end += 1
             change = Change(t, {})
             self.policy(self, change)
@@ -86,8 +90,7 @@ def summarise_when_full(replay: PlainReplay, change: Change) -> None:
 def clear_in_batches(replay: PlainReplay, change: Change) -> None:
     """Hide old results when that saves many tokens at once; summarise when the window is nearly full all the same."""
     items = replay.recording.items
-    results = [place for place in range(replay.end) if items[place].kind == "tool_result"]
-    old = [p for p in results[:-RESULTS_KEPT] if p not in replay.shorter and items[p].tokens > RESULT_TOKENS_MIN]
+    old = [p for p in replay.results[:-RESULTS_KEPT] if p not in replay.shorter and items[p].tokens > RESULT_TOKENS_MIN]
     notes = {place: f"[{items[place].text.count(chr(10)) + 1} lines of old output were cleared]" for place in old}
     saved = sum(replay.tokens[place] - count_tokens("tool_result", note) for place, note in notes.items())
     if notes and saved >= BATCH_TOKENS_MIN:
