@@ -128,6 +128,8 @@ LAZY_OWN = {
     # needed after the first answer of the model, if at all
     "longrein.agent.background.control",
     "longrein.agent.compaction",
+    "longrein.agent.checkpoints",
+    "longrein.workspace.checkpoints",
     "longrein.agent.confinement",
     "longrein.agent.hook_models",
     "longrein.agent.permission_check",

@@ -19,6 +19,7 @@ from longrein.agent.messages import (
     Answer,
     InboxMessage,
     PendingMessage,
+    RewindPreview,
     SessionUpdate,
     StopTask,
     SubagentView,
@@ -54,6 +55,7 @@ from longrein.workspace.sandbox import MaskIndex
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.checkpoints import SessionCheckpoints
     from longrein.agent.network_questions import NetworkQuestions
     from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
@@ -149,6 +151,8 @@ class Session:
 
     network_questions: "NetworkQuestions | None" = None
     """None until a confined command is started where `sandbox.network` names hosts."""
+    checkpoints: "SessionCheckpoints | None" = None
+    """None until a call may change files."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log, self.deps, self.state = log, deps, state
@@ -447,6 +451,17 @@ class Session:
         tool = self.deps.tools.get(name)
         if self.deps.pool is not None and tool is not None and tool.access == "command":
             self.deps.pool.supervision.warm()
+        if tool is not None and tool.access == "command" and self.deps.checkpoints is not None:
+            from longrein.agent.checkpoints import open_checkpoints
+
+            if (kept := open_checkpoints(self)) is not None:
+                kept.warm()
+
+    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
+        """See `SessionPort.preview_rewind`."""
+        from longrein.agent.rewind import preview_rewind
+
+        return await preview_rewind(self, to, overwrite=overwrite, conversation=conversation)
 
     @property
     def background_tasks(self) -> "BackgroundControl | None":

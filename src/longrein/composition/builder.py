@@ -16,6 +16,7 @@ from longrein.agent import RESTORED_MODES, Dependencies, OpenSession, Session, T
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.skills import SessionSkills
 from longrein.composition.additions import NOTHING_ADDED, Additions
+from longrein.composition.checkpoints import checkpoint_opener
 from longrein.composition.execution import hook_table, make_sandbox, make_spawner, open_workspaces, variables
 from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
 from longrein.composition.offer import make_offer, search_note, with_plugins
@@ -168,6 +169,7 @@ def _around(
         task_options=settings.tasks,
         background_tasks=_open_background_tasks,
         subagents=_open_subagents,
+        checkpoints=checkpoint_opener(run_context, log, workspace),
         tells_project=settings.context.git,
     )
     deps.ease = lambda: _ease(deps, log)

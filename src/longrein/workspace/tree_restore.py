@@ -13,8 +13,8 @@ from hashlib import sha1
 import msgspec
 
 from longrein.atomic_file import write_all
-from longrein.workspace.checkpoints import TreeFile
 from longrein.workspace.openat import Folder, open_parent
+from longrein.workspace.shadow_repository import TreeFile
 from longrein.workspace.temp_files import new_temp_file
 
 CHANGED_NOW = "it was changed just now by somebody else"
@@ -107,7 +107,12 @@ def put_file(target: FileTarget, data: bytes) -> None:
 
 def _same_content(target: FileTarget) -> bool:
     now, then = target.now, target.then
-    return now is not None and then is not None and now.blob == then.blob and stat.S_IFMT(now.kind) == stat.S_IFMT(then.kind)
+    return (
+        now is not None
+        and then is not None
+        and now.blob == then.blob
+        and stat.S_IFMT(now.kind) == stat.S_IFMT(then.kind)
+    )
 
 
 def _write(folder: Folder, name: str, data: bytes, permissions: int) -> None:
