@@ -63,6 +63,7 @@ CONFIG = """[core]
 """
 ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding -diff -merge\n"
 """Above every `.gitattributes` of the tree: no content is converted."""
+REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
@@ -239,7 +240,7 @@ class ShadowRepository:
         for path in [*found.present]:
             self._sort(path, found, modes, last.umask)
         if found.gone:
-            self._feed(["update-index", "--force-remove", "-z", "--stdin"], found.gone)
+            self._feed(REMOVE, found.gone)
             for path in found.gone.keys() - found.present.keys():
                 modes.pop(path, None)
         if found.present:
@@ -264,6 +265,10 @@ class ShadowRepository:
             where = found.gone if head.endswith(b" D") else found.present
             where[os.fsdecode(raw)] = None
         found.tracked.update(found.present)
+        hidden = [path for path in found.gone if os.path.isdir(os.path.join(self.root, path))]
+        if hidden:  # git lists no files below a folder that has the name of a file in the index
+            self._feed(REMOVE, hidden)
+            untracked = self._run([*others, "--directory"])
         self._look_at_racy(found)
         found.present.update(dict.fromkeys(self._forced()))
         folders = []
