@@ -18,7 +18,7 @@ def picture(root: Path) -> dict[str, tuple[str, int, bytes]]:
     """Kind, permissions and content of everything that a rewind restores."""
     found = {}
     for at, folders, names in os.walk(os.fsencode(root)):
-        folders[:] = sorted(name for name in folders if name != b".git" and name != b"built")
+        folders[:] = sorted(name for name in folders if name not in (b".git", b"built"))
         for name in names:
             path = os.path.join(at, name)
             seen, shown = os.lstat(path), os.fsdecode(os.path.relpath(path, os.fsencode(root)))

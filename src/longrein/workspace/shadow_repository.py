@@ -1,8 +1,8 @@
 """A git repository of longrein's own that keeps copies of a work tree.
 
 The repository (`ShadowRepository`) lies in the session's folder and has an index of its own. The user's index, refs,
-history, settings, hooks and filters are not used: files are stored byte for byte. Objects that the user's repository
-has are borrowed and not stored again. Files that `.gitignore` excludes, repositories inside the tree and files above
+history, settings, hooks and filters are not used: files are stored byte for byte. Contents of the user's last commit
+are borrowed and not stored again. Files that `.gitignore` excludes, repositories inside the tree and files above
 `FILE_BYTES_MAX` are left out.
 """
 
@@ -146,8 +146,7 @@ class ShadowRepository:
         self._put("HEAD", "ref: refs/heads/none\n")
         self._put("info/attributes", ATTRIBUTES)
         self._put("info/exclude", own)
-        if objects:
-            self._put("objects/info/alternates", objects + "\n")
+        self._borrowed = objects
         self._remove_lock()
         self._load_last()
         if self._last is None:
@@ -170,7 +169,7 @@ class ShadowRepository:
         text = b""
         with suppress(OSError), open(exclude, "rb") as file:
             text = file.read(1 << 20)
-        usable = found[3] == "sha1" and "\n" not in objects and not objects.startswith('"')
+        usable = found[3] == "sha1" and ":" not in objects and not objects.startswith('"')
         return tops["GIT_WORK_TREE"], os.path.realpath(objects) if usable else "", text
 
     def _excludes_file(self) -> str:
@@ -244,7 +243,10 @@ class ShadowRepository:
             for path in found.gone.keys() - found.present.keys():
                 modes.pop(path, None)
         if found.present:
-            self._feed(["update-index", "--add", "--replace", "-z", "--stdin"], found.present)
+            borrow = self._last is None
+            self._feed(["update-index", "--add", "--replace", "-z", "--stdin"], found.present, borrow=borrow)
+            if borrow and self._borrowed:
+                self._own_unsafe()
         tree = self._write_tree() if found.gone or found.present else last.tree
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
@@ -364,9 +366,18 @@ class ShadowRepository:
         if seen.st_ctime_ns >= time.time_ns() - RACY_NS:
             self._racy[path] = seen.st_ctime_ns
 
+    def _own_unsafe(self) -> None:
+        """Copy borrowed contents that are not in the user's last commit: git may delete those."""
+        committed = self._ask_user("ls-tree", "-r", "-z", "--full-tree", "HEAD").split(b"\0")[:-1]
+        safe = {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
+        staged = self._run(["ls-files", "-s", "-z"]).split(b"\0")[:-1]
+        unsafe = {line.split(b" ", 2)[1] for line in staged} - safe
+        if unsafe:
+            self._store_pack(b"".join(blob + b"\n" for blob in unsafe), borrow=True)
+
     def _write_tree(self) -> str:
         prefix = os.path.relpath(self.root, self._top)
-        words = ["write-tree"] if prefix == "." else ["write-tree", f"--prefix={prefix}/"]
+        words = ["write-tree", "--missing-ok", *([] if prefix == "." else [f"--prefix={prefix}/"])]
         try:
             return self._run(words).decode().strip()
         except CheckpointError:
@@ -467,7 +478,7 @@ class ShadowRepository:
 
     def contents(self, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """Yield (blob, content) in the order given; None for one that no longer exists."""
-        process = self._start(["cat-file", "--batch"], plain=True, stdin=subprocess.PIPE)
+        process = self._start(["cat-file", "--batch"], plain=True, stdin=subprocess.PIPE, borrow=True)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -516,15 +527,28 @@ class ShadowRepository:
         return dropped
 
     def _pack(self) -> None:
-        self._run(["repack", "-a", "-d", "-l", "-q"], plain=True)
+        """Put what the checkpoints need into one pack, without what is borrowed, and delete the rest."""
+        folder = os.path.join(self.folder, "objects/pack")
+        words = ["rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--all", "--indexed-objects"]
+        name = self._store_pack(self._run(words, plain=True))
+        for old in os.listdir(folder):
+            if name not in old:
+                os.unlink(os.path.join(folder, old))
         self._run(["prune", "--expire=now"], plain=True)
+        self._run(["prune-packed", "-q"], plain=True)
+
+    def _store_pack(self, objects: bytes, *, borrow: bool = False) -> str:
+        """Store objects, one on a line, as a pack; return its name."""
+        words = ["pack-objects", "-q", os.path.join(self.folder, "objects/pack/pack")]
+        done = _finish(self._start(words, plain=True, stdin=subprocess.PIPE, borrow=borrow), objects)
+        return done.decode().strip()
 
     # --- git -------------------------------------------------------------------------------------------------
 
     def _start(
-        self, words: list[str], *, plain: bool = False, stdin: int = subprocess.DEVNULL
+        self, words: list[str], *, plain: bool = False, stdin: int = subprocess.DEVNULL, borrow: bool = False
     ) -> "subprocess.Popen[bytes]":
-        """Start git on the shadow repository. `plain`: without the work tree."""
+        """Start git on the shadow repository. `plain`: without the work tree. `borrow`: with the user's objects."""
         own = {
             "GIT_DIR": self.folder,
             "GIT_INDEX_FILE": self._index,
@@ -533,6 +557,8 @@ class ShadowRepository:
         }
         if not plain:
             own["GIT_WORK_TREE"] = self._top
+        if borrow and self._borrowed:
+            own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = self._borrowed
         return subprocess.Popen(
             [self._git, *words],
             cwd=self.folder if plain else self.root,
@@ -542,12 +568,12 @@ class ShadowRepository:
             stderr=subprocess.DEVNULL if words[0] == "cat-file" else subprocess.PIPE,
         )
 
-    def _run(self, words: list[str], *, plain: bool = False) -> bytes:
-        return _finish(self._start(words, plain=plain))
+    def _run(self, words: list[str], *, plain: bool = False, borrow: bool = False) -> bytes:
+        return _finish(self._start(words, plain=plain, borrow=borrow))
 
-    def _feed(self, words: list[str], paths: Iterable[str]) -> None:
+    def _feed(self, words: list[str], paths: Iterable[str], *, borrow: bool = False) -> None:
         given = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        _finish(self._start(words, stdin=subprocess.PIPE), given)
+        _finish(self._start(words, stdin=subprocess.PIPE, borrow=borrow), given)
 
 
 def usual_mode(mode: int, umask: int) -> int:
