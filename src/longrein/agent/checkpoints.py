@@ -31,25 +31,18 @@ def needs_checkpoint(session: Session, tool: Tool, arguments: Mapping[str, Any])
 
 async def before_calls(session: Session, calls: Sequence[str]) -> None:
     """Keep the work tree as it is before `calls` start."""
-    if calls and (kept := open_checkpoints(session)) is not None:
+    if calls and (kept := session.open_checkpoints()) is not None:
         await kept.keep("before", calls)
 
 
 async def after_call(session: Session, call: str) -> None:
     """Keep the work tree as a call has left it; an interrupt leaves the call's result intact."""
-    if (kept := open_checkpoints(session)) is not None:
+    if (kept := session.open_checkpoints()) is not None:
         try:
             await kept.keep("after", [call])
         except asyncio.CancelledError:
             if not session.interrupting:
                 raise
-
-
-def open_checkpoints(session: Session) -> "SessionCheckpoints | None":
-    """Return the checkpoints of a session, opened on first use; None where none are kept."""
-    if session.checkpoints is None and session.deps.checkpoints is not None and session.deps.parent_policy is None:
-        session.checkpoints = session.deps.checkpoints(session)
-    return session.checkpoints
 
 
 class SessionCheckpoints:

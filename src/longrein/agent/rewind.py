@@ -9,7 +9,6 @@ from functools import partial
 
 import msgspec
 
-from longrein.agent.checkpoints import open_checkpoints
 from longrein.agent.messages import Rewind, RewindPreview
 from longrein.agent.moves import call_ended
 from longrein.agent.rewind_plan import OldContent, RootPlan, carry_out, first_checkpoint, gaps, make_plan, printable
@@ -93,7 +92,7 @@ async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
     The present tree is kept first, and the message stays in the inbox until the caller has taken it: after a kill the
     next open carries on.
     """
-    kept, entries = open_checkpoints(session), session.entries_from(1)
+    kept, entries = session.open_checkpoints(), session.entries_from(1)
     to = step_end(entries, word.to) if word.conversation else word.to
     if kept is None or not any(
         isinstance(entry.event, FileChanged | CheckpointTaken) for entry in entries if entry.seq > to
@@ -118,7 +117,7 @@ async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
 
 async def preview_rewind(session: Session, to: int, *, overwrite: bool, conversation: bool) -> RewindPreview:
     """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
-    kept, entries = open_checkpoints(session), session.entries_from(1)
+    kept, entries = session.open_checkpoints(), session.entries_from(1)
     to = step_end(entries, to) if conversation else to
     notes, plans = _notes(session, entries, to), list[RootPlan]()
     if kept is not None and any(
@@ -231,7 +230,7 @@ def step_end(entries: list[Entry], to: int) -> int:
         elif isinstance(event, ToolEnded):
             waiting -= 1
         elif isinstance(event, Rewound):
-            waiting = 0
+            last, waiting = entry.seq, 0
         elif not waiting and isinstance(event, TurnEnded):
             last = entry.seq
         elif not waiting and isinstance(event, UserSpoke) and event.origin != "steer":

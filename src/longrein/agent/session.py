@@ -19,7 +19,6 @@ from longrein.agent.messages import (
     Answer,
     InboxMessage,
     PendingMessage,
-    RewindPreview,
     SessionUpdate,
     StopTask,
     SubagentView,
@@ -451,17 +450,14 @@ class Session:
         tool = self.deps.tools.get(name)
         if self.deps.pool is not None and tool is not None and tool.access == "command":
             self.deps.pool.supervision.warm()
-        if tool is not None and tool.access == "command" and self.deps.checkpoints is not None:
-            from longrein.agent.checkpoints import open_checkpoints
+        if tool is not None and tool.access == "command" and (kept := self.open_checkpoints()) is not None:
+            kept.warm()
 
-            if (kept := open_checkpoints(self)) is not None:
-                kept.warm()
-
-    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
-        """See `SessionPort.preview_rewind`."""
-        from longrein.agent.rewind import preview_rewind
-
-        return await preview_rewind(self, to, overwrite=overwrite, conversation=conversation)
+    def open_checkpoints(self) -> "SessionCheckpoints | None":
+        """Return the checkpoints of this session, opened on first use; None where none are kept."""
+        if self.checkpoints is None and self.deps.checkpoints is not None and self.deps.parent_policy is None:
+            self.checkpoints = self.deps.checkpoints(self)
+        return self.checkpoints
 
     @property
     def background_tasks(self) -> "BackgroundControl | None":

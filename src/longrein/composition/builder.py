@@ -99,6 +99,7 @@ async def build(
     except BaseException:
         await log.close()
         raise
+    built.deps.checkpoints = checkpoint_opener(run_context, log, built.deps.workspace)
     built.traces = _start_traces(run_context, built.session)
     return built
 
@@ -169,7 +170,6 @@ def _around(
         task_options=settings.tasks,
         background_tasks=_open_background_tasks,
         subagents=_open_subagents,
-        checkpoints=checkpoint_opener(run_context, log, workspace),
         tells_project=settings.context.git,
     )
     deps.ease = lambda: _ease(deps, log)

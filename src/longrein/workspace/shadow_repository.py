@@ -9,7 +9,6 @@ are borrowed and not stored again. Files that `.gitignore` excludes, repositorie
 import os
 import stat
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -20,7 +19,7 @@ from longrein.atomic_file import replace_file
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.git import quiet_environment, work_tree
 from longrein.workspace.temp_files import PREFIX, SUFFIX
-from longrein.workspace.walk import walk
+from longrein.workspace.walk import entries
 
 FILE_BYTES_MAX = 50 << 20
 """Larger files are left out."""
@@ -28,8 +27,6 @@ TRACKED_MAX = 200_000
 """Files of the largest git repository that is kept."""
 LOOSE_FILES_MAX, LOOSE_BYTES_MAX = 20_000, 1 << 30
 """Files and bytes of the largest folder outside git that is kept."""
-LOOSE_WALK_S = 2.0
-"""Limit of the walk that counts them, in seconds."""
 GIT_S = 60.0
 """Limit of one git command, in seconds."""
 RACY_NS = 2_000_000_000
@@ -203,19 +200,14 @@ class ShadowRepository:
                     raise CheckpointError(f"{self._top} has more than {TRACKED_MAX:,} files")
             return
         count = size_bytes = 0
-
-        def visit(path: str, is_folder: bool) -> bool:
-            nonlocal count, size_bytes
+        for path, is_folder in entries(self.root, lambda _: True):
             if not is_folder:
                 count += 1
                 with suppress(OSError):
-                    size_bytes += os.lstat(os.path.join(self.root, path)).st_size
-            return count <= LOOSE_FILES_MAX and size_bytes <= LOOSE_BYTES_MAX
-
-        whole = walk(self.root, visit, LOOSE_WALK_S, time.monotonic)
-        if not whole or count > LOOSE_FILES_MAX or size_bytes > LOOSE_BYTES_MAX:
-            most = f"{LOOSE_FILES_MAX:,} files or {LOOSE_BYTES_MAX >> 20:,} MB"
-            raise CheckpointError(f"{self.root} is no git repository and has more than {most}")
+                    size_bytes += os.lstat(path).st_size
+            if count > LOOSE_FILES_MAX or size_bytes > LOOSE_BYTES_MAX:
+                most = f"{LOOSE_FILES_MAX:,} files or {LOOSE_BYTES_MAX >> 20:,} MB"
+                raise CheckpointError(f"{self.root} is no git repository and has more than {most}")
 
     # --- keeping ---------------------------------------------------------------------------------------------
 
@@ -247,6 +239,7 @@ class ShadowRepository:
             self._feed(["update-index", "--add", "--replace", "-z", "--stdin"], found.present, borrow=borrow)
             if borrow and self._borrowed:
                 self._own_unsafe()
+        self._racy = {path: at for path, at in self._racy.items() if at >= self._written_ns() - RACY_NS}
         tree = self._write_tree() if found.gone or found.present else last.tree
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
@@ -363,8 +356,7 @@ class ShadowRepository:
         modes.pop(path, None)
         if stat.S_ISREG(seen.st_mode) and stat.S_IMODE(seen.st_mode) != usual_mode(seen.st_mode, umask):
             modes[path] = stat.S_IMODE(seen.st_mode)
-        if seen.st_ctime_ns >= time.time_ns() - RACY_NS:
-            self._racy[path] = seen.st_ctime_ns
+        self._racy[path] = seen.st_ctime_ns
 
     def _own_unsafe(self) -> None:
         """Copy borrowed contents that are not in the user's last commit: git may delete those."""
@@ -386,6 +378,10 @@ class ShadowRepository:
             raise
 
     # --- the last look, beside the index ---------------------------------------------------------------------
+
+    def _written_ns(self) -> int:
+        """Return when the index was written; 0 without one."""
+        return next(iter(self._stamp()[2:]), 0)
 
     def _stamp(self) -> list[int]:
         try:
