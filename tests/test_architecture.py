@@ -134,6 +134,7 @@ LAZY_OWN = {
     "longrein.agent.hook_models",
     "longrein.agent.permission_check",
     "longrein.agent.rewind",
+    "longrein.agent.rewind_trees",
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",

@@ -71,7 +71,7 @@ def _has_prompt_hooks(session: Session) -> bool:
 
 
 async def _restore_trees(session: Session, word: Rewind) -> "RestoredTrees | None":
-    from longrein.agent.rewind import restore_trees
+    from longrein.agent.rewind_trees import restore_trees
 
     return await restore_trees(session, word)
 

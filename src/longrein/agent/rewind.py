@@ -1,22 +1,18 @@
 """Rewind of the conversation and its files, and undoing a compaction.
 
 Files are restored only on request, and only where nobody else has changed them since. What commands changed is restored
-from checkpoints (`agent.rewind_plan`); what the log alone holds, such as edits of ignored files, from its blobs.
+from checkpoints (`agent.rewind_trees`); what the log alone holds, such as edits of ignored files, from its blobs.
 """
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable
 
 import msgspec
 
-from longrein.agent.messages import Rewind, RewindPreview
 from longrein.agent.moves import call_ended
-from longrein.agent.rewind_plan import OldContent, RootPlan, carry_out, first_checkpoint, gaps, make_plan, printable
 from longrein.agent.session import Session
 from longrein.context import OpenCall, fold, window_of
 from longrein.events import (
     AnyEvent,
-    CheckpointTaken,
     Entry,
     FileChanged,
     FilePut,
@@ -29,8 +25,6 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.workspace.checkpoints import CheckpointStore
-from longrein.workspace.shadow_repository import CheckpointError, TreeRecord
 
 PUTS_MAX = 500
 """Restored files that `Rewound` names; those that stayed, and those that the model knows, are always named."""
@@ -52,7 +46,7 @@ def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | Non
     entries = list(session.deps.history(1, session.state.seq))
     to = step_end(entries, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
-    put = _all_put(session, _put_back(session, entries, to, trees), trees) if files else ()
+    put = _all_put(session, put_back(session, entries, to, trees), trees) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
@@ -64,7 +58,7 @@ def restore_files(session: Session, to: int, trees: RestoredTrees | None = None)
 
     The model is told of the changes like of anybody else's.
     """
-    puts = _put_back(session, list(session.deps.history(1, session.state.seq)), to, trees)
+    puts = put_back(session, list(session.deps.history(1, session.state.seq)), to, trees)
     for put in _all_put(session, puts, trees):
         if not put.done:
             session.notice(f"{put.path} was not restored: {put.why}")
@@ -81,119 +75,6 @@ def _all_put(session: Session, puts: tuple[FilePut, ...], trees: RestoredTrees |
     if left > 0:
         session.notice(f"{left} more files were restored or removed; the list is shortened")
     return tuple(sorted([*puts, *important, *others[:PUTS_MAX]], key=lambda put: put.path))
-
-
-# --- Files from checkpoints ------------------------------------------------------------------------------------------
-
-
-async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
-    """Restore the work tree for a rewind; None where no checkpoint is from after that moment.
-
-    The present tree is kept first, and the message stays in the inbox until the caller has taken it: after a kill the
-    next open carries on.
-    """
-    kept, entries = session.open_checkpoints(), session.entries_from(1)
-    to = step_end(entries, word.to) if word.conversation else word.to
-    if kept is None or not any(
-        isinstance(entry.event, FileChanged | CheckpointTaken) for entry in entries if entry.seq > to
-    ):
-        return None
-    now = await kept.keep("rewind")
-    await session.commit(flush=True)
-    if not now:
-        return None
-    entries = session.entries_from(1)
-    try:
-        plans = await kept.run(partial(_plans, session, entries, to, now, word.overwrite, ""))
-        puts = await kept.run(lambda _: [put for plan in plans for put in carry_out(plan)])
-    except (CheckpointError, OSError) as error:
-        session.notice(f"what commands changed was not restored: {error}")
-        return None
-    await kept.keep("rewound")
-    await session.commit(flush=True)
-    covered = frozenset().union(*(plan.covered for plan in plans))
-    return RestoredTrees(tuple(puts), covered)
-
-
-async def preview_rewind(session: Session, to: int, *, overwrite: bool, conversation: bool) -> RewindPreview:
-    """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
-    kept, entries = session.open_checkpoints(), session.entries_from(1)
-    to = step_end(entries, to) if conversation else to
-    notes, plans = _notes(session, entries, to), list[RootPlan]()
-    if kept is not None and any(
-        isinstance(one.event, FileChanged | CheckpointTaken) for one in entries if one.seq > to
-    ):
-        name, now, problem = await kept.take()
-        try:
-            plans = await kept.run(partial(_plans, session, entries, to, now, overwrite, name)) if now else []
-        except (CheckpointError, OSError) as error:
-            problem = str(error)
-        if problem:
-            notes.append(f"what commands changed is not restored: {problem}")
-    covered = frozenset().union(*(plan.covered for plan in plans))
-    targets = [target for plan in plans for target in plan.targets]
-    puts = _put_back(session, entries, to, RestoredTrees((), covered), dry=True)
-    stays = [FilePut(printable(path), False, why) for plan in plans for path, why in plan.kept.items()]
-    return RewindPreview(
-        tuple(
-            sorted(
-                [
-                    *(printable(one.path) for one in targets if one.then),
-                    *(p.path for p in puts if p.done and not p.removed),
-                ]
-            )
-        ),
-        tuple(
-            sorted([*(printable(one.path) for one in targets if not one.then), *(p.path for p in puts if p.removed)])
-        ),
-        tuple(sorted([*stays, *(put for put in puts if not put.done)], key=lambda put: put.path)),
-        tuple(notes),
-    )
-
-
-def _notes(session: Session, entries: Iterable[Entry], to: int) -> list[str]:
-    """Return what else the user should know."""
-    later = [entry.event for entry in entries if entry.seq > to]
-    missing = {event.problem for event in later if isinstance(event, CheckpointTaken) and event.problem}
-    notes = [f"some commands ran without a checkpoint: {problem}" for problem in sorted(missing)]
-    running = [name for name, task in session.state.tasks.items() if task.ended is None]
-    if running:
-        notes.append(f"{', '.join(running)} still runs and may change files again")
-    return notes
-
-
-def _plans(
-    session: Session,
-    entries: list[Entry],
-    to: int,
-    now: Mapping[str, TreeRecord],
-    overwrite: bool,
-    present: str,
-    store: CheckpointStore,
-) -> list[RootPlan]:
-    """Plan the way back to entry `to`; `present` is the name of the checkpoint `now` where the log has none of it."""
-    seq, name = first_checkpoint(entries, to)
-    if not name:
-        seq, name = session.state.seq, present
-    roots = session.deps.workspace.roots
-    between = gaps(entries, seq)
-    older = _older_contents(session, [entry for entry in entries if entry.seq <= seq], to)
-    return make_plan(
-        store, name, {root: now[root] for root in now if root in roots}, between, older, overwrite=overwrite
-    )
-
-
-def _older_contents(session: Session, entries: list[Entry], to: int) -> dict[str, OldContent]:
-    """Return the files that the agent edited after `to`, as far as `entries` go."""
-    files = _Files(entries)
-    found = {}
-    for path, (seq, ours) in files.ours.items():
-        if seq > to and (wanted := files.at(path, to)) != ours:
-            blob = files.kept.get(wanted, "")
-            merged = files.merged.get(path, 0) > to
-            replaced = "merged" if merged else ours  # equals no hash: somebody else's change is in it
-            found[path] = OldContent(wanted, replaced, partial(session.log.read_blob, blob) if blob else None)
-    return found
 
 
 def uncompact(session: Session, seq: int) -> None:
@@ -238,7 +119,7 @@ def step_end(entries: list[Entry], to: int) -> int:
     return last
 
 
-class _Files:
+class FilesInLog:
     """Contents of files over time, as a log records them.
 
     A content is named by its hash; '' stands for no file.
@@ -287,11 +168,11 @@ class _Files:
                 pass
 
 
-def _put_back(
+def put_back(
     session: Session, entries: list[Entry], to: int, trees: RestoredTrees | None = None, *, dry: bool = False
 ) -> tuple[FilePut, ...]:
     """Restore every file that this session changed after `to` and that `trees` do not cover. `dry`: only tell."""
-    files = _Files(entries)
+    files = FilesInLog(entries)
     put = []
     for path, (seq, ours) in sorted(files.ours.items()):
         wanted = files.at(path, to)

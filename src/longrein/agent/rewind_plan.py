@@ -281,8 +281,6 @@ def carry_out(plan: RootPlan) -> list[FilePut]:
         failed |= _ignored_then(plan, others)
         others = [target for target in others if target.path not in failed]
     failed |= _restore(plan, others)
-    for folder in plan.extra_folders:
-        remove_empty_folders(folder, plan.root, plan.keep_folders)
     for folder in plan.folders:
         try:
             os.makedirs(folder, exist_ok=True)
@@ -295,6 +293,8 @@ def carry_out(plan: RootPlan) -> list[FilePut]:
 
 def _restore(plan: RootPlan, targets: list[FileTarget]) -> dict[str, str]:
     failed = remove_files([target for target in targets if target.then is None], plan.root, plan.keep_folders)
+    for folder in plan.extra_folders:
+        remove_empty_folders(folder, plan.root, plan.keep_folders)
     by_blob: dict[str, list[FileTarget]] = {}
     for target in targets:
         if target.then is not None:

@@ -61,6 +61,8 @@ CONFIG = """[core]
 ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding -diff -merge\n"
 """Above every `.gitattributes` of the tree: no content is converted."""
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
+LAST = "last.json"
+"""File of the last record, which belongs to the index."""
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
@@ -239,13 +241,14 @@ class ShadowRepository:
             self._feed(["update-index", "--add", "--replace", "-z", "--stdin"], found.present, borrow=borrow)
             if borrow and self._borrowed:
                 self._own_unsafe()
-        self._racy = {path: at for path, at in self._racy.items() if at >= self._written_ns() - RACY_NS}
         tree = self._write_tree() if found.gone or found.present else last.tree
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
         if record != self._last:
             self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
         self._last = record
         self._store_last()
+        now_ns = os.stat(os.path.join(self.folder, LAST)).st_mtime_ns
+        self._racy = {path: at for path, at in self._racy.items() if at >= now_ns - RACY_NS}
         return record
 
     def _look(self) -> _Changes:
@@ -286,13 +289,12 @@ class ShadowRepository:
 
     def _look_at_racy(self, found: _Changes) -> None:
         """Find files that changed twice within a second, which git may not see."""
-        for path, ctime_ns in self._racy.items():
+        for path, ctime_ns in list(self._racy.items()):
             if path in found.present or path in found.gone:
                 continue
             with suppress(OSError):
                 if os.lstat(os.path.join(self.root, path)).st_ctime_ns != ctime_ns:
                     found.present[path] = found.gone[path] = None  # removed and added: its stamp may be the old one
-        self._racy.clear()
 
     def _look_into(self, folders: Iterable[str], found: _Changes) -> bool:
         """Sort new folders into repositories and empty ones; return True if there are others."""
@@ -379,10 +381,6 @@ class ShadowRepository:
 
     # --- the last look, beside the index ---------------------------------------------------------------------
 
-    def _written_ns(self) -> int:
-        """Return when the index was written; 0 without one."""
-        return next(iter(self._stamp()[2:]), 0)
-
     def _stamp(self) -> list[int]:
         try:
             seen = os.stat(self._index)
@@ -391,12 +389,12 @@ class ShadowRepository:
         return [seen.st_ino, seen.st_size, seen.st_mtime_ns]
 
     def _store_last(self) -> None:
-        self._put("last.json", encode([self._stamp(), msgspec.structs.asdict(self._last or TreeRecord("", 0))]))
+        self._put(LAST, encode([self._stamp(), msgspec.structs.asdict(self._last or TreeRecord("", 0))]))
 
     def _load_last(self) -> None:
         """Read the record that belongs to the index; without it the index is built again."""
         try:
-            with open(os.path.join(self.folder, "last.json"), "rb") as file:
+            with open(os.path.join(self.folder, LAST), "rb") as file:
                 stamp, record = decode(file.read())
             if stamp and stamp == self._stamp():
                 self._last = msgspec.convert(record, TreeRecord)
