@@ -1,8 +1,8 @@
 """What a rewind leaves alone, what it tells before, and what happens when something fails in between."""
 
+import asyncio
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(tmp_path: Path) -> None:
     harness = CheckpointHarness(tmp_path)
     (harness.tree / "old").write_text("0")
-    story = turns([[], ["echo 1 > mine; echo 1 > theirs; echo 1 > old"], ["chmod 600 mine", "write mine=2"]])
+    story = turns([[], ["echo 1 > mine; echo 1 > theirs; echo 1 > old"], ["chmod 600 mine", "write edited=2"]])
     async with harness.session(Script(*story)) as session:
         await turn(session, "begin")
         await turn(session, "go on")
@@ -34,10 +34,10 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
         preview = await session.preview_rewind(began)
         names = [[Path(path).name for path in paths] for paths in (preview.restored, preview.removed)]
         assert (names, [(Path(put.path).name, put.why) for put in preview.kept]) == (
-            [["old"], ["mine"]],
+            [["old"], ["edited", "mine"]],
             [("new", "it was changed since by somebody else"), ("theirs", "it was changed since by somebody else")],
         )
-        assert (harness.tree / "mine").read_text() == "2", "a preview changes nothing"
+        assert (harness.tree / "mine").read_text() == "1\n", "a preview changes nothing"
         kept = await back(session, began)
         assert [line.split()[0] for line in kept] == ["new", "theirs"]
         assert sorted(path.name for path in harness.tree.iterdir()) == ["new", "old", "theirs"]
@@ -98,10 +98,9 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(
         assert await back(session, harness.ends()[0]) == ["large its old content was not kept: larger than 1 MB"]
         assert [path.name for path in harness.tree.iterdir()] == ["inner"]
         assert (harness.tree / "inner/file").read_text() == "1\n"
-    repository = next(
-        iter(CheckpointStore(str(harness.state / "kept"), dict(os.environ)).take([str(harness.tree)])[1].values())
-    )
-    assert repository.skipped == {"inner": "a git repository of its own"}
+    store = CheckpointStore(str(harness.state / "kept"), dict(os.environ))
+    _, records = store.take([str(harness.tree)])
+    assert records[str(harness.tree)].skipped == {"inner": "a git repository of its own"}
 
 
 async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: Path) -> None:
@@ -144,11 +143,9 @@ def test_old_checkpoints_are_dropped_when_the_space_is_used_up(tmp_path: Path) -
     tree, names = tmp_path / "tree", []
     tree.mkdir()
     store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
-    for n in range(8):
+    for _ in range(8):
         (tree / "noise").write_bytes(os.urandom(100_000))
         names.append(store.take([str(tree)])[0])
-        ref = tmp_path / "kept" / "x"
-        ref.parent.mkdir(exist_ok=True)
     assert store.shrink(350_000) > 0
     assert store.repository(str(tree)).size_bytes() <= 350_000
     assert store.load(names[-1])
@@ -213,8 +210,8 @@ async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(tmp_path:
         (harness.tree / f"f{n}").write_text(str(n))
     await harness.play(Script(*turns([[], ["rm f0; for n in 1 2 3; do echo new > f$n; done; echo 1 > g"]])), "a", "b")
     words = [sys.executable, "-c", KILLED, str(tmp_path), str(files)]
-    done = subprocess.run(words, cwd=Path(__file__).parents[2], check=False)
-    assert done.returncode == -signal.SIGKILL
+    process = await asyncio.create_subprocess_exec(*words, cwd=Path(__file__).parents[2])
+    assert await process.wait() == -signal.SIGKILL
     assert not any(isinstance(entry.event, Rewound) for entry in harness.entries())
     async with harness.session(Script(), create=False) as session:
         await session.run(once=True)
