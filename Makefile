@@ -114,9 +114,11 @@ bench: .venv/ready  ## measure longrein against a minimal Python harness
 	$(PY) -m benchmarks.sandbox
 	$(PY) -m benchmarks.hooks
 	$(PY) -m benchmarks.mcp_start
+	$(PY) -m benchmarks.checkpoints
 
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load
+	$(PY) -m tests.load.rewind_campaign 200 50
 
 measures: .venv/ready  ## measure the context engine against its targets; SESSIONS=FOLDER takes recorded sessions, SAMPLE=N of them (4)
 	$(PY) -m benchmarks.context

@@ -128,10 +128,13 @@ LAZY_OWN = {
     # needed after the first answer of the model, if at all
     "longrein.agent.background.control",
     "longrein.agent.compaction",
+    "longrein.agent.checkpoints",
+    "longrein.workspace.checkpoints",
     "longrein.agent.confinement",
     "longrein.agent.hook_models",
     "longrein.agent.permission_check",
     "longrein.agent.rewind",
+    "longrein.agent.rewind_trees",
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",

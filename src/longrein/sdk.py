@@ -14,6 +14,7 @@ from longrein.agent import (
     FromSubagent,
     OpenSession,
     Rewind,
+    RewindPreview,
     SessionUpdate,
     SubagentView,
     UserMessage,
@@ -258,10 +259,17 @@ class Session:
         await self._session.tell(Compact(focus))
         self._go()
 
-    async def rewind(self, to: int, *, files: bool = False) -> None:
-        """Go back to entry `to`; with `files`, restore files too. What came after stays in the log."""
-        await self._session.tell(Rewind(to, files))
+    async def rewind(self, to: int, *, files: bool = False, conversation: bool = True, overwrite: bool = False) -> None:
+        """Go back to entry `to`; with `files`, restore files too. What came after stays in the log.
+
+        Without `conversation` only the files go back. `overwrite`: also files that somebody else has changed since.
+        """
+        await self._session.tell(Rewind(to, files, conversation, overwrite))
         self._go()
+
+    async def preview_rewind(self, to: int, *, conversation: bool = True, overwrite: bool = False) -> RewindPreview:
+        """Return what `rewind(to, files=True)` would do to the files. Changes nothing."""
+        return await self._session.preview_rewind(to, overwrite=overwrite, conversation=conversation)
 
     async def answer(self, call: str, verdict: Literal["allow", "deny"], message: str = "", *, child: str = "") -> None:
         """Answer a `PermissionAsked`; `child` is the session of the subagent that asks (`FromSubagent.child`)."""

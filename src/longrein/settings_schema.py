@@ -142,6 +142,14 @@ class ToolOptions(msgspec.Struct, frozen=True):
     keep_bytes_max: Annotated[int, Setting("larger files are not kept for rewinds and merges when read or changed")] = (
         5 * MIB
     )
+    checkpoint_bytes_max: Annotated[
+        int,
+        Setting(
+            "MB of a session's copies of the work tree, from which `/rewind` undoes what commands changed; 0: none",
+            key="checkpoint_mb",
+            factor=MIB,
+        ),
+    ] = 512 * MIB
     web_timeout_s: Annotated[float, Setting("seconds until the page of a `WebFetch` must have come")] = 60.0
     web_bytes_max: Annotated[int, Setting("a larger page is cut")] = 5 * MIB
     web_private_hosts: Annotated[

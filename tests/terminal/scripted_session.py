@@ -20,6 +20,7 @@ from longrein.agent import (
     PendingMessage,
     ReplyDelta,
     Rewind,
+    RewindPreview,
     SessionUpdate,
     SetMode,
     SetModel,
@@ -85,6 +86,7 @@ class ScriptedSession:
         """Subagents by session."""
         self.foreground: asyncio.Event | None = None
         """Set when the running command is sent to the background."""
+        self.preview = RewindPreview()
         self._child_seq = 0
         self.left = self.cancelled = ""
         self.append(
@@ -119,6 +121,9 @@ class ScriptedSession:
             case _:
                 self._words.put_nowait(word)
         return asyncio.sleep(0)
+
+    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
+        return self.preview
 
     def interrupt(self) -> None:
         if self._task is not None:

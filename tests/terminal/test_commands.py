@@ -165,6 +165,7 @@ REWINDS = {
     "3": Rewind(2),
     "3 files": Rewind(2, True),
     "3  files": Rewind(2, True),
+    "3 all-files": Rewind(2, True, overwrite=True),
     "3 fils": None,
     "three": None,
     "": None,
@@ -182,7 +183,7 @@ async def test_a_rewind_can_be_had_with_the_files(argument: str) -> None:
     if result.choices is not None:
         assert [plain(row) for row in _choice_lines(BY_NAME["rewind"], result.choices)] == [
             "/rewind 3  first",
-            "with the word files (/rewind 3 files) files go back too, where they are as longrein wrote them",
+            "/rewind 3 files restores the files too; /rewind 3 show says which; /rewind undo takes it back",
         ]
     assert bool(result.choices) == (result.message is None)
 
@@ -249,8 +250,8 @@ def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: s
         tty.ask("first").until("You said 5").ask("second!").until("You said 7").until("idle")
         tty.ask("/rewind").until("go back to before which").until("› second!").send("\x1b[B").until("2 of 2").send("\r")
         tty.until("what goes back?").until("the conversation and the files").send(down)
-        tty.until("2 of 2" if files else "1 of 2").send("\r").until("rewound").until("› first").send("\x15")
-        assert tty.leave()[-1] == {"type": "Rewind", "to": 2, "files": files, "conversation": True}
+        tty.until("2 of 4" if files else "1 of 4").send("\r").until("rewound").until("› first").send("\x15")
+        assert tty.leave()[-1] == {"type": "Rewind", "to": 2, "files": files, "conversation": True, "overwrite": False}
 
 
 @pytest.mark.parametrize(

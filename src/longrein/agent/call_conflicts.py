@@ -116,9 +116,9 @@ def _paths(part: "Part", words: "Iterable[Word]", resolve: Resolve) -> tuple[tup
     for word in dict.fromkeys(words):
         path = glob_base(word.text) if word.kind == "glob" else word.text
         folders = ("/",) if path.startswith("/") else part.folders
-        if word.kind == "open" or not folders:
+        if word.kind == "open" or not folders or len(path) >= _PATH_LENGTH_MAX or "\n" in path:
             known = False
-        elif len(path) < _PATH_LENGTH_MAX and "\n" not in path:
+        else:
             found.update((resolve(path, folder), None) for folder in folders)
     return tuple(found), known
 

@@ -1,5 +1,7 @@
 """Steps of the main loop between moves: drain the inbox, wait, pause after a failure, switch models."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from longrein.agent.hook_events import refuse_prompt
@@ -22,6 +24,9 @@ from longrein.agent.messages import (
 from longrein.agent.model_request import retry_pause
 from longrein.agent.session import Session
 from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
+
+if TYPE_CHECKING:
+    from longrein.agent.rewind import RestoredTrees
 
 
 async def drain_inbox(session: Session) -> None:
@@ -50,13 +55,14 @@ async def drain_inbox(session: Session) -> None:
                 session.take(taken[0])
                 session.append(*instead)
                 continue
+        trees = await _restore_trees(session, taken[1]) if isinstance(taken[1], Rewind) and taken[1].files else None
         session.take(taken[0])
         if for_child(taken[1]) not in ("", session.id):  # left by another process
             session.tell(taken[1])
             continue
         if session.inbox.is_foreign(taken[0]) and isinstance(taken[1], Answer | SetMode):
             continue
-        _take(session, taken[1])
+        _take(session, taken[1], trees)
         session.append(*after)
 
 
@@ -64,16 +70,22 @@ def _has_prompt_hooks(session: Session) -> bool:
     return session.hooks.concern("UserPromptSubmit")
 
 
-def _take(session: Session, word: InboxMessage) -> None:
+async def _restore_trees(session: Session, word: Rewind) -> "RestoredTrees | None":
+    from longrein.agent.rewind_trees import restore_trees
+
+    return await restore_trees(session, word)
+
+
+def _take(session: Session, word: InboxMessage, trees: "RestoredTrees | None") -> None:
     from longrein.agent.rewind import restore_files, rewind, uncompact
 
     match word:
         case SetModel(model):
             switch_model(session, model)
         case Rewind(to, files, conversation=False):
-            restore_files(session, to)
+            restore_files(session, to, trees)
         case Rewind(to, files):
-            rewind(session, to, files=files)
+            rewind(session, to, files=files, trees=trees)
             if session.subagents is not None:
                 session.subagents.collect()
             session.wake_schedule.since = session.state.seq

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from longrein.context import PROGRAM_KINDS, State
-from longrein.events import AnyPart, Entry, PermissionAsked, TaskEnded, Text, UsageError
+from longrein.events import AnyPart, Entry, FilePut, PermissionAsked, TaskEnded, Text, UsageError
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
 
@@ -121,6 +121,8 @@ class Rewind(msgspec.Struct, frozen=True, tag=True):
     files: bool = False
     conversation: bool = True
     """False to restore only the files: the conversation stays, and the model is told of changed files."""
+    overwrite: bool = False
+    """True to restore also files that somebody else has changed since."""
 
 
 class Continue(msgspec.Struct, frozen=True, tag="GoOn"):
@@ -295,6 +297,19 @@ class SubagentView(msgspec.Struct, frozen=True):
     depth: int = 1
 
 
+class RewindPreview(msgspec.Struct, frozen=True):
+    """What a rewind with files would do now. Paths are absolute."""
+
+    restored: tuple[str, ...] = ()
+    """Files that get their old content back."""
+    removed: tuple[str, ...] = ()
+    """Files that did not exist then."""
+    kept: tuple[FilePut, ...] = ()
+    """Files that stay as they are, with the reason."""
+    notes: tuple[str, ...] = ()
+    """What else the user should know, a line each."""
+
+
 class SessionPort(Protocol):
     """Interface of one open session. All methods belong to the loop's thread.
 
@@ -319,6 +334,9 @@ class SessionPort(Protocol):
         The awaitable is done when the message is on disk; it need not be awaited. It raises `UsageError` for a command
         that cannot be used, such as one whose file runs what is not allowed.
         """
+
+    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
+        """Return what `Rewind(to, files=True)` would do to the files. Changes nothing."""
 
     def interrupt(self) -> None:
         """Stop what is running. Queued messages stay. No effect when idle."""

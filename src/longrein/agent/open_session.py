@@ -7,7 +7,7 @@ import asyncio
 
 from longrein.agent.inbox import pins_reminder
 from longrein.agent.loop import run
-from longrein.agent.messages import Answer, InboxMessage, SetMode
+from longrein.agent.messages import Answer, InboxMessage, RewindPreview, SetMode
 from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
@@ -29,6 +29,12 @@ def bypass_warning(is_root: bool) -> str:
 
 class OpenSession(Session):
     """A session that can run the main loop."""
+
+    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
+        """See `SessionPort.preview_rewind`."""
+        from longrein.agent.rewind_trees import preview_rewind
+
+        return await preview_rewind(self, to, overwrite=overwrite, conversation=conversation)
 
     async def run(self, *, once: bool) -> None:
         """Run the main loop; see `loop.run`."""

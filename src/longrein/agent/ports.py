@@ -22,6 +22,7 @@ from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.checkpoints import SessionCheckpoints
     from longrein.agent.hooks import HookTable
     from longrein.agent.session import Session
     from longrein.agent.skills import SessionSkills
@@ -119,6 +120,8 @@ class Dependencies(msgspec.Struct):
     """Files for hooks beside the log; None when there are none."""
     mcp: "McpToolset | None" = None
     """MCP servers, shared by all agents of a tree; None where none is configured."""
+    checkpoints: "Callable[[Session], SessionCheckpoints] | None" = None
+    """Opens the copies of the work tree that rewinds need; None where none are kept."""
     tells_project: bool = False
     """True if a new session tells the model the git status and the tracked files."""
     policy: Callable[..., Decision] = decide

@@ -1,9 +1,12 @@
 """Rewind of the conversation and its files, and undoing a compaction.
 
-Files are restored only on request, and only where nobody else has changed them since.
+Files are restored only on request, and only where nobody else has changed them since. What commands changed is restored
+from checkpoints (`agent.rewind_trees`); what the log alone holds, such as edits of ignored files, from its blobs.
 """
 
 from collections.abc import Iterable
+
+import msgspec
 
 from longrein.agent.moves import call_ended
 from longrein.agent.session import Session
@@ -23,27 +26,55 @@ from longrein.events import (
     UserSpoke,
 )
 
+PUTS_MAX = 500
+"""Restored files that `Rewound` names; those that stayed, and those that the model knows, are always named."""
 
-def rewind(session: Session, to: int, *, files: bool) -> None:
-    """Append `Rewound`. `to` moves back to the end of its step, so that every call has its result."""
+
+class RestoredTrees(msgspec.Struct, frozen=True):
+    """What was restored from checkpoints."""
+
+    files: tuple[FilePut, ...]
+    covered: frozenset[str]
+    """Paths for which the log's own contents are not asked."""
+
+
+def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | None = None) -> None:
+    """Append `Rewound`. `to` moves back to the end of its step, so that every call has its result.
+
+    `trees`: what `restore_trees` has restored.
+    """
     entries = list(session.deps.history(1, session.state.seq))
     to = step_end(entries, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
-    put = _put_back(session, entries, to) if files else ()
+    put = _all_put(session, put_back(session, entries, to, trees), trees) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
         session.append(session.deps.prefix(session.deps.model, "model"))
 
 
-def restore_files(session: Session, to: int) -> None:
+def restore_files(session: Session, to: int, trees: RestoredTrees | None = None) -> None:
     """Restore the files as of entry `to` and keep the conversation; tell the user which could not be restored.
 
     The model is told of the changes like of anybody else's.
     """
-    for put in _put_back(session, list(session.deps.history(1, session.state.seq)), to):
+    puts = put_back(session, list(session.deps.history(1, session.state.seq)), to, trees)
+    for put in _all_put(session, puts, trees):
         if not put.done:
             session.notice(f"{put.path} was not restored: {put.why}")
+
+
+def _all_put(session: Session, puts: tuple[FilePut, ...], trees: RestoredTrees | None) -> tuple[FilePut, ...]:
+    """Return what was restored from the log and from checkpoints, shortened where it is much."""
+    if trees is None:
+        return puts
+    known = session.state.files
+    important = [put for put in trees.files if not put.done or put.path in known]
+    others = [put for put in trees.files if put.done and put.path not in known]
+    left = len(others) - PUTS_MAX
+    if left > 0:
+        session.notice(f"{left} more files were restored or removed; the list is shortened")
+    return tuple(sorted([*puts, *important, *others[:PUTS_MAX]], key=lambda put: put.path))
 
 
 def uncompact(session: Session, seq: int) -> None:
@@ -80,7 +111,7 @@ def step_end(entries: list[Entry], to: int) -> int:
         elif isinstance(event, ToolEnded):
             waiting -= 1
         elif isinstance(event, Rewound):
-            waiting = 0
+            last, waiting = entry.seq, 0
         elif not waiting and isinstance(event, TurnEnded):
             last = entry.seq
         elif not waiting and isinstance(event, UserSpoke) and event.origin != "steer":
@@ -88,7 +119,7 @@ def step_end(entries: list[Entry], to: int) -> int:
     return last
 
 
-class _Files:
+class FilesInLog:
     """Contents of files over time, as a log records them.
 
     A content is named by its hash; '' stands for no file.
@@ -113,6 +144,10 @@ class _Files:
         replaced = (content for seq, content in self._replaced.get(path, ()) if seq > to)
         return next(known, next(replaced, ""))
 
+    def _is_known(self, path: str) -> bool:
+        """Return True for a file of which the log has contents."""
+        return path in self._past or path in self._replaced
+
     def _take(self, seq: int, event: AnyEvent) -> None:
         match event:
             case FileSeen() | FileChanged():
@@ -125,7 +160,7 @@ class _Files:
                         self.merged[event.path] = seq
                 self._past.setdefault(event.path, []).append((seq, event.hash))
             case Rewound(to, files):
-                for path in (put.path for put in files if put.done):
+                for path in (put.path for put in files if put.done and self._is_known(put.path)):
                     content = self.at(path, to)
                     self.ours[path] = (seq, content)
                     self._past.setdefault(path, []).append((seq, content))
@@ -133,22 +168,24 @@ class _Files:
                 pass
 
 
-def _put_back(session: Session, entries: list[Entry], to: int) -> tuple[FilePut, ...]:
-    """Restore every file that this session changed after `to`."""
-    files = _Files(entries)
+def put_back(
+    session: Session, entries: list[Entry], to: int, trees: RestoredTrees | None = None, *, dry: bool = False
+) -> tuple[FilePut, ...]:
+    """Restore every file that this session changed after `to` and that `trees` do not cover. `dry`: only tell."""
+    files = FilesInLog(entries)
     put = []
     for path, (seq, ours) in sorted(files.ours.items()):
         wanted = files.at(path, to)
-        if seq <= to or wanted == ours:
+        if seq <= to or wanted == ours or (trees is not None and path in trees.covered):
             continue
         if files.merged.get(path, 0) > to:
             put.append(FilePut(path, False, "somebody else's change was merged into it"))
         else:
-            put.append(_put(session, path, wanted, ours, files.kept.get(wanted, "")))
+            put.append(_put(session, path, wanted, ours, files.kept.get(wanted, ""), dry=dry))
     return tuple(put)
 
 
-def _put(session: Session, path: str, wanted: str, ours: str, blob: str) -> FilePut:
+def _put(session: Session, path: str, wanted: str, ours: str, blob: str, *, dry: bool = False) -> FilePut:
     """Replace content `ours` by `wanted`, which is stored as `blob`."""
     workspace = session.deps.workspace
     found = workspace.hash(path) or ("" if workspace.resolve(path, "/").kind == "" else "unreadable")
@@ -159,7 +196,9 @@ def _put(session: Session, path: str, wanted: str, ours: str, blob: str) -> File
     if found != ours:
         return FilePut(path, False, "it was changed since by somebody else")
     try:
-        if wanted:
+        if dry:
+            pass
+        elif wanted:
             workspace.write(path, session.log.read_blob(blob), expect=ours)
         else:
             workspace.remove(path)

@@ -54,6 +54,7 @@ from longrein.workspace.sandbox import MaskIndex
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.checkpoints import SessionCheckpoints
     from longrein.agent.network_questions import NetworkQuestions
     from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
@@ -149,6 +150,8 @@ class Session:
 
     network_questions: "NetworkQuestions | None" = None
     """None until a confined command is started where `sandbox.network` names hosts."""
+    checkpoints: "SessionCheckpoints | None" = None
+    """None until a call may change files."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log, self.deps, self.state = log, deps, state
@@ -447,6 +450,14 @@ class Session:
         tool = self.deps.tools.get(name)
         if self.deps.pool is not None and tool is not None and tool.access == "command":
             self.deps.pool.supervision.warm()
+        if tool is not None and tool.access == "command" and (kept := self.open_checkpoints()) is not None:
+            kept.warm()
+
+    def open_checkpoints(self) -> "SessionCheckpoints | None":
+        """Return the checkpoints of this session, opened on first use; None where none are kept."""
+        if self.checkpoints is None and self.deps.checkpoints is not None and self.deps.parent_policy is None:
+            self.checkpoints = self.deps.checkpoints(self)
+        return self.checkpoints
 
     @property
     def background_tasks(self) -> "BackgroundControl | None":

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from longrein.agent.checkpoints import after_call as checkpoint_after
+from longrein.agent.checkpoints import before_calls, needs_checkpoint
 from longrein.agent.confinement import SessionConfinement, accept_present, confines
 from longrein.agent.file_changes import (
     after_command,
@@ -85,6 +87,8 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     changing = [call.id for call in fresh if may_change(session, session.deps.tools[call.name], fitted[call.id])]
     if changing:
         session.append(*await unattributed_changes(session))
+    kept = [call.id for call in fresh if needs_checkpoint(session, session.deps.tools[call.name], fitted[call.id])]
+    await before_calls(session, kept)
     for call in fresh:
         arguments = fitted[call.id]
         same = arguments == call.arguments and call.id not in session.hooks.inputs
@@ -92,12 +96,14 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     await session.commit(flush=True)
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
-        await _run(session, calls[0], fitted[calls[0].id], _CallSlot(beside, changing=bool(changing)))
+        await _run(session, calls[0], fitted[calls[0].id], _CallSlot(beside, changing=bool(changing), kept=bool(kept)))
         _tell_found(session, calls)
         return
 
     async def run(call: ToolCall) -> None:
-        await _run(session, call, fitted[call.id], _CallSlot(beside, changing=call.id in changing))
+        await _run(
+            session, call, fitted[call.id], _CallSlot(beside, changing=call.id in changing, kept=call.id in kept)
+        )
         if session.state.calls:
             session.commit(flush=False)
 
@@ -140,9 +146,9 @@ class _ParallelCalls:
 class _CallSlot:
     """A call's slot among the parallel calls, and its file locks."""
 
-    def __init__(self, beside: _ParallelCalls, *, changing: bool) -> None:
-        self.changing = changing
-        """True if it runs a command that may change any file."""
+    def __init__(self, beside: _ParallelCalls, *, changing: bool, kept: bool) -> None:
+        self.changing, self.kept = changing, kept
+        """True if it runs a command that may change any file; and if checkpoints are taken around it."""
         self.beside = beside
         self._entered = False
         self._files: HeldPaths | None = None
@@ -217,6 +223,8 @@ async def _record(
         session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
         return
     changes: list[FileChanged] = []
+    if place.kept:
+        await checkpoint_after(session, call.id)
     if place.changing:
         changes = await _changed(session, arguments, place.beside.looking)
         session.append(*session.file_watcher.branch.change(session.state))

@@ -16,6 +16,7 @@ from longrein.agent import RESTORED_MODES, Dependencies, OpenSession, Session, T
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.skills import SessionSkills
 from longrein.composition.additions import NOTHING_ADDED, Additions
+from longrein.composition.checkpoints import checkpoint_opener
 from longrein.composition.execution import hook_table, make_sandbox, make_spawner, open_workspaces, variables
 from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
 from longrein.composition.offer import make_offer, search_note, with_plugins
@@ -98,6 +99,7 @@ async def build(
     except BaseException:
         await log.close()
         raise
+    built.deps.checkpoints = checkpoint_opener(run_context, log, built.deps.workspace)
     built.traces = _start_traces(run_context, built.session)
     return built
 

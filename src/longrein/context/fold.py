@@ -35,6 +35,7 @@ from longrein.context.state.view import append_item, count_prefix, make_item, re
 from longrein.events import (
     Asked,
     AskFailed,
+    CheckpointTaken,
     ChildEnded,
     ChildStarted,
     Cleared,
@@ -264,7 +265,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             _child_ended(state, event)
         case HookAnswered() as event:
             _hook_answered(state, event)
-        case GoalChanged():
+        case GoalChanged() | CheckpointTaken():
             pass
         case Rewound() | Restored():
             raise AssertionError("Rewound and Restored are folded by advance()")

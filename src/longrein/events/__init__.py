@@ -40,6 +40,7 @@ from longrein.events.events import (
     AnyEvent as AnyEvent,
     Asked as Asked,
     AskFailed as AskFailed,
+    CheckpointTaken as CheckpointTaken,
     ChildEnded as ChildEnded,
     ChildStarted as ChildStarted,
     Cleared as Cleared,

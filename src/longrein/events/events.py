@@ -587,6 +587,16 @@ class ChildEnded(Event, frozen=True):
     spawned: int = 0  # Number of subagents started below it for this task
 
 
+class CheckpointTaken(Event, frozen=True):
+    """Checkpoint: a copy of the work tree, kept so that a rewind can restore what commands changed."""
+
+    visibility = Visibility(shown="no", searchable=False, in_ledger=False)
+    when: str  # `before` or `after` the calls, `rewind` (before one) or `rewound` (after it)
+    checkpoint: str = ""  # Name of the copy in the session's folder; empty when it could not be kept
+    calls: tuple[str, ...] = ()  # Ids of the calls that start next, or have ended
+    problem: str = ""  # Why it could not be kept
+
+
 # --- Turns and rewinds -----------------------------------------------------------------------------------------------
 
 
@@ -643,6 +653,7 @@ AnyEvent = (
     | GoalChanged
     | ChildStarted
     | ChildEnded
+    | CheckpointTaken
     | Rewound
     | Interrupted
     | TurnEnded

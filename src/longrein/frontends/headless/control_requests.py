@@ -306,10 +306,13 @@ class HostRequests:
             raise ControlError(f"no message of this session has the id {wanted!r}")
         if session.busy:
             raise ControlError("files can be put back when the turn has ended; interrupt it first")
+        preview = await session.preview_rewind(seq, conversation=False)
+        changed = sorted([*preview.restored, *preview.removed])
         if not request.get("dry_run"):
             await session.tell(Rewind(seq, files=True, conversation=False))
             self._wake()
-        return {"canRewind": True}
+        kept = [{"path": put.path, "reason": put.why} for put in preview.kept]
+        return {"canRewind": True, "filesChanged": changed, "filesKept": kept}
 
     async def _stop_task(self, request: Mapping[str, Any]) -> Line:
         wanted = str(request.get("task_id") or "")

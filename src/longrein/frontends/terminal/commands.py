@@ -1,6 +1,7 @@
 """The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -36,6 +37,7 @@ from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
@@ -325,26 +327,37 @@ async def _sessions(context: CommandContext) -> CommandResult:
     return CommandResult(choices=Choices("which session?", others))
 
 
-def _rewind(context: CommandContext, argument: str) -> CommandResult:
+def _rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
     seq, _, rest = argument.partition(" ")
-    prompts = context.view.prompts
+    prompts, how = context.view.prompts, rest.strip()
     target = next((prompt for prompt in prompts if prompt.seq == _number(seq)), None)
-    if target is not None and rest.strip() in ("", "files"):
-        return CommandResult(message=Rewind(target.seq - 1, bool(rest)), edit=target.text)
+    if argument == "undo" and context.view.rewound:
+        return CommandResult(message=Rewind(context.view.rewound - 1, files=True))
+    if target is not None and how == "show":
+        return _rewind_preview(context, target.seq - 1)
+    if target is not None and how == "only-files":
+        return CommandResult(message=Rewind(target.seq - 1, files=True, conversation=False))
+    if target is not None and how in ("", "files", "all-files"):
+        word = Rewind(target.seq - 1, bool(how), overwrite=how == "all-files")
+        return CommandResult(message=word, edit=target.text)
     if not prompts:
         return notice("nothing was said yet, so there is nothing to go back to")
     rows = [Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)]
-    how = f"with the word files (/rewind {rows[0].value} files)"
-    hint = f"{how} files go back too, where they are as longrein wrote them"
-    return CommandResult(choices=Choices("go back to before which of your words?", rows, _rewind_what, hint))
+    first = rows[0].value
+    hint = f"/rewind {first} files restores the files too; /rewind {first} show says which; /rewind undo takes it back"
+    return CommandResult(
+        choices=Choices("go back to before which of your words?", rows, partial(_rewind_ways, context), hint)
+    )
 
 
-def _rewind_what(seq: str) -> CommandResult:
-    rows = [
-        Row(seq, "the conversation only", "files stay as they are"),
-        Row(f"{seq} files", "the conversation and the files", "where they are still as longrein wrote them"),
-    ]
-    return CommandResult(choices=Choices("what goes back?", rows))
+async def _rewind_preview(context: CommandContext, to: int) -> CommandResult:
+    preview = await context.session.preview_rewind(to)
+    return CommandResult("what a rewind with the files does", preview_rows(preview))
+
+
+async def _rewind_ways(context: CommandContext, seq: str) -> CommandResult:
+    preview = await context.session.preview_rewind(_number(seq) - 1)
+    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview)))
 
 
 def _compact(context: CommandContext, focus: str) -> CommandResult:
@@ -465,7 +478,9 @@ COMMANDS = (
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
     Command("resume", "[ID]", "go on with another session", _resume, idle_only=True),
-    Command("rewind", "[N [files]]", "go back to before something you said", _rewind, idle_only=True),
+    Command(
+        "rewind", "[N [files|only-files|show] | undo]", "go back to before something you said", _rewind, idle_only=True
+    ),
     Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
     Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),

@@ -111,6 +111,8 @@ class ViewModel:
         """Reason of the current retry; kept until the model answers."""
         self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
+        self.rewound = 0
+        """Entry of the last rewind; 0 for none."""
         self.live = False
         """True if updates happen now; False while an old log is replayed."""
 
@@ -224,6 +226,7 @@ class ViewModel:
                 return [*self.finish_reply(), *self.spaced("note", self._end_turn(entry.event))]
             case Rewound() as rewound:
                 self.prompts = [prompt for prompt in self.prompts if prompt.seq <= rewound.to]
+                self.rewound = entry.seq
                 return self.spaced("note", event_lines.event_lines(rewound))
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self.spaced("call", self.activity.apply(entry))

@@ -1,0 +1,106 @@
+"""Checkpoints of a session: the work tree is kept before and after each call that may change files.
+
+The copies lie in the session's folder (`workspace.checkpoints`); `CheckpointTaken` in the log says which belongs to
+which call. `agent.rewind_plan` reads them.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from longrein.agent.file_changes import may_change
+from longrein.agent.session import Session
+from longrein.events import CheckpointTaken
+from longrein.tools import Tool
+from longrein.workspace import run_in_background
+from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.shadow_repository import CheckpointError, TreeRecord
+
+T = TypeVar("T")
+
+SHRINK_EVERY = 50
+"""Checkpoints after which the space that they take is looked at."""
+
+
+def needs_checkpoint(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Return True if a call may change files in a way that the log does not record: a command or a subagent."""
+    if session.deps.checkpoints is None or session.deps.parent_policy is not None:
+        return False
+    return tool.traits.kind == "agent" or may_change(session, tool, arguments)
+
+
+async def before_calls(session: Session, calls: Sequence[str]) -> None:
+    """Keep the work tree as it is before `calls` start."""
+    if calls and (kept := session.open_checkpoints()) is not None:
+        await kept.keep("before", calls)
+
+
+async def after_call(session: Session, call: str) -> None:
+    """Keep the work tree as a call has left it; an interrupt leaves the call's result intact."""
+    if (kept := session.open_checkpoints()) is not None:
+        try:
+            await kept.keep("after", [call])
+        except asyncio.CancelledError:
+            if not session.interrupting:
+                raise
+
+
+class SessionCheckpoints:
+    """Takes and loads the checkpoints of one session. Belongs to one event loop."""
+
+    def __init__(self, session: Session, store: CheckpointStore, bytes_max: int) -> None:
+        """`bytes_max`: space that the checkpoints of the session may take."""
+        self._session, self._store, self._bytes_max = session, store, bytes_max
+        self._told: set[str] = set()
+        self._taken = 0
+        self._warming: asyncio.Future[None] | None = None
+
+    def warm(self) -> None:
+        """Look at the work tree for the first time, while the model still writes its call."""
+        if self._warming is None:
+            self._warming = run_in_background(self._warm)
+
+    def _warm(self) -> None:
+        try:
+            with self._store.lock:
+                self._store.take(self._session.deps.workspace.roots)
+        except (CheckpointError, OSError):
+            return  # told when a call needs it
+
+    async def keep(self, when: str, calls: Collection[str] = ()) -> dict[str, TreeRecord]:
+        """Keep the work tree and append `CheckpointTaken`; return the records by root, {} where it is impossible."""
+        name, records, problem = await self.take()
+        session = self._session
+        session.append(CheckpointTaken(when, name, tuple(calls), problem))
+        if problem and problem not in self._told:
+            self._told.add(problem)
+            session.notice(
+                f"a rewind cannot undo what commands change ({problem}); it restores what Edit and Write did"
+            )
+        return records
+
+    async def take(self) -> tuple[str, dict[str, TreeRecord], str]:
+        """Keep the work tree: (name of the checkpoint, records by root, why it was impossible)."""
+        roots = self._session.deps.workspace.roots
+        self._taken += 1
+        shrink = self._taken % SHRINK_EVERY == 0
+
+        def work(store: CheckpointStore) -> tuple[str, dict[str, TreeRecord]]:
+            if shrink:
+                store.shrink(self._bytes_max)
+            return store.take(roots)
+
+        try:
+            name, records = await self.run(work)
+        except (CheckpointError, OSError) as error:
+            return "", {}, str(error)
+        return name, records, ""
+
+    async def run(self, work: Callable[[CheckpointStore], T]) -> T:
+        """Do `work` with the store in a thread. Raises what it raises; a cancelled caller does not wait."""
+
+        def locked() -> T:
+            with self._store.lock:
+                return work(self._store)
+
+        return await asyncio.shield(run_in_background(locked))

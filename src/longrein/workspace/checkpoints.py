@@ -1,0 +1,70 @@
+"""The checkpoints of one session: copies of all roots, kept in the session's folder."""
+
+import os
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from threading import Lock
+
+import msgspec
+
+from longrein.atomic_file import replace_file
+from longrein.workspace.shadow_repository import CheckpointError, ShadowRepository, TreeRecord, decode, encode
+
+
+class CheckpointStore:
+    """The checkpoints of one session: `<session>/checkpoints/`. Blocking; used by one thread at a time."""
+
+    def __init__(self, folder: str, environment: Mapping[str, str], left_out: Iterable[str] = ()) -> None:
+        self.folder = folder
+        self._environment, self._left_out = environment, tuple(left_out)
+        self.lock = Lock()
+        """Held by the thread that works with the repositories."""
+        self._open: dict[str, ShadowRepository] = {}
+
+    def repository(self, root: str) -> ShadowRepository:
+        """Return the repository of a root, opened on first use. Raises `CheckpointError`, OSError."""
+        if root not in self._open:
+            name = sha256(os.fsencode(root)).hexdigest()[:16]
+            path = os.path.join(self.folder, name)
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            self._open[root] = ShadowRepository(path, root, self._environment, self._left_out)
+        return self._open[root]
+
+    def take(self, roots: Iterable[str]) -> tuple[str, dict[str, TreeRecord]]:
+        """Keep the roots as they are now: (name of the checkpoint, records). Raises `CheckpointError`, OSError."""
+        outer = [root for root in roots if not any(_is_below(root, other) for other in roots if other != root)]
+        records = {root: self.repository(root).take() for root in outer}
+        text = encode(["1", {root: msgspec.structs.asdict(record) for root, record in records.items()}])
+        name = sha256(text.encode()).hexdigest()[:24]
+        path = os.path.join(self.folder, name + ".json")
+        if not os.path.exists(path):
+            replace_file(path, [text.encode()], durable=False)
+        return name, records
+
+    def load(self, name: str) -> dict[str, TreeRecord]:
+        """Return a checkpoint by root. Raises `CheckpointError` when it is no longer kept."""
+        try:
+            with open(os.path.join(self.folder, name + ".json"), "rb") as file:
+                _, found = decode(file.read())
+            records = msgspec.convert(found, dict[str, TreeRecord])
+            missing = [root for root, record in records.items() if not self.repository(root).has(record.tree)]
+        except (OSError, ValueError, msgspec.ValidationError):
+            missing, records = [name], {}
+        if missing:
+            raise CheckpointError("the checkpoint of that moment is no longer kept")
+        return records
+
+    def shrink(self, bytes_max: int) -> int:
+        """Keep the session's checkpoints within `bytes_max`; return how many were dropped."""
+        dropped = sum(one.shrink(bytes_max // max(1, len(self._open))) for one in self._open.values())
+        for name in os.listdir(self.folder) if dropped else ():
+            if name.endswith(".json"):
+                try:
+                    self.load(name.removesuffix(".json"))
+                except CheckpointError:
+                    os.unlink(os.path.join(self.folder, name))
+        return dropped
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")

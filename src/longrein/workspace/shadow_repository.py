@@ -1,0 +1,620 @@
+"""A git repository of longrein's own that keeps copies of a work tree.
+
+The repository (`ShadowRepository`) lies in the session's folder and has an index of its own. The user's index, refs,
+history, settings, hooks and filters are not used: files are stored byte for byte. Contents of the user's last commit
+are borrowed and not stored again. Files that `.gitignore` excludes, repositories inside the tree and files above
+`FILE_BYTES_MAX` are left out.
+"""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+
+import msgspec
+
+from longrein.atomic_file import replace_file
+from longrein.workspace.files import find_program, spellings
+from longrein.workspace.git import quiet_environment, work_tree
+from longrein.workspace.temp_files import PREFIX, SUFFIX
+from longrein.workspace.walk import entries
+
+FILE_BYTES_MAX = 50 << 20
+"""Larger files are left out."""
+TRACKED_MAX = 200_000
+"""Files of the largest git repository that is kept."""
+LOOSE_FILES_MAX, LOOSE_BYTES_MAX = 20_000, 1 << 30
+"""Files and bytes of the largest folder outside git that is kept."""
+GIT_S = 60.0
+"""Limit of one git command, in seconds."""
+RACY_NS = 2_000_000_000
+"""Age of a change in nanoseconds below which a second one may have the same time stamp in whole seconds."""
+EMPTY_WALK_MAX = 5_000
+"""Entries of new folders that are searched for empty ones."""
+
+CONFIG = """[core]
+\trepositoryformatversion = 0
+\tbare = false
+\tfileMode = true
+\tsymlinks = true
+\tignoreCase = false
+\tautocrlf = false
+\tsafecrlf = false
+\tfsmonitor = false
+\thooksPath = /dev/null
+\tattributesFile = /dev/null
+\tpreloadIndex = true
+\tsplitIndex = false
+\tprotectNTFS = false
+\tprotectHFS = false
+\tfsync = none
+\tlooseCompression = 1
+[index]
+\tversion = 4
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding -diff -merge\n"
+"""Above every `.gitattributes` of the tree: no content is converted."""
+REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
+LAST = "last.json"
+"""File of the last record, which belongs to the index."""
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+
+class CheckpointError(Exception):
+    """The work tree cannot be kept; the text is for the user."""
+
+
+class TreeRecord(msgspec.Struct, frozen=True):
+    """One root at one moment. Paths are relative to the root; bytes that are not UTF-8 are `surrogateescape`."""
+
+    tree: str
+    """Git tree of all files."""
+    umask: int
+    """Permission bits that usual files do not have."""
+    modes: dict[str, int] = {}
+    """Permission bits of files with other than the usual ones."""
+    folders: tuple[str, ...] = ()
+    """Empty folders."""
+    skipped: dict[str, str] = {}
+    """Files and folders that were left out, with the reason; those that `.gitignore` excludes are not listed."""
+
+
+class TreeFile(msgspec.Struct, frozen=True):
+    """A file in a checkpoint."""
+
+    kind: int
+    """Git's mode: 0o100644, 0o100755 or 0o120000 for a symlink."""
+    blob: str
+    permissions: int
+    """Permission bits; 0 for a symlink."""
+
+
+class _Changes(msgspec.Struct):
+    """What a look at the work tree found."""
+
+    present: dict[str, None] = {}
+    """Files to be added."""
+    gone: dict[str, None] = {}
+    """Files to be removed, before others are added."""
+    tracked: dict[str, None] = {}
+    """Those of `present` that are in the index."""
+    folders: list[str] = []
+    skipped: dict[str, str] = {}
+
+
+class ShadowRepository:
+    """The repository of one root. Blocking; used by one thread at a time."""
+
+    def __init__(self, folder: str, root: str, environment: Mapping[str, str], left_out: Iterable[str] = ()) -> None:
+        """`folder`: where the repository lies. `left_out`: absolute paths that are never kept.
+
+        Raises `CheckpointError` where git is missing or the tree is too large, OSError.
+        """
+        self.folder, self.root = folder, root
+        self._environment = quiet_environment(environment)
+        git = find_program("git", self._environment.get("PATH", ""), spellings([root]))
+        if not git:
+            raise CheckpointError("git is not installed")
+        self._git = git
+        self._index = os.path.join(folder, "index")
+        self._last: TreeRecord | None = None
+        self._racy: dict[str, int] = {}
+        """Files changed at the last look -> ctime in nanoseconds; git compares whole seconds."""
+        self._user_index, self._user_stamp = "", (0, 0, 0)
+        self._open(tuple(left_out))
+
+    # --- opening ---------------------------------------------------------------------------------------------
+
+    def _open(self, left_out: tuple[str, ...]) -> None:
+        """Create what is missing, and read the user's rules of ignored files again."""
+        for name in ("objects/info", "refs/kept", "info"):
+            os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
+        top, objects, exclude = self._users_repository()
+        self._top = top or self.root
+        lines = [f"{PREFIX}*{SUFFIX}"]
+        base = self._top.rstrip("/") + "/"
+        lines += [_pattern(path[len(base) :]) for path in (*left_out, self.folder) if path.startswith(base)]
+        own = exclude.decode("utf-8", "surrogateescape") + "\n" + "\n".join(lines) + "\n"
+        self._put("config", CONFIG + self._excludes_file())
+        self._put("HEAD", "ref: refs/heads/none\n")
+        self._put("info/attributes", ATTRIBUTES)
+        self._put("info/exclude", own)
+        self._borrowed = objects
+        self._remove_lock()
+        self._load_last()
+        if self._last is None:
+            self._check_size()
+
+    def _put(self, name: str, text: str) -> None:
+        replace_file(os.path.join(self.folder, name), [text.encode("utf-8", "surrogateescape")], durable=False)
+
+    def _users_repository(self) -> tuple[str, str, bytes]:
+        """Return top folder, objects folder and `info/exclude` of the user's repository; '' outside of one."""
+        tops = work_tree(self.root)
+        if not tops:
+            return "", "", b""
+        words = ["rev-parse", "--git-path", "objects", "--git-path", "info/exclude", "--git-path", "index"]
+        found = self._ask_user(*words, "--show-object-format").decode("utf-8", "surrogateescape").split("\n")
+        if len(found) != 5:
+            return "", "", b""
+        objects, exclude, index = (os.path.join(self.root, path) for path in found[:3])
+        self._user_index = index
+        text = b""
+        with suppress(OSError), open(exclude, "rb") as file:
+            text = file.read(1 << 20)
+        usable = found[3] == "sha1" and ":" not in objects and not objects.startswith('"')
+        return tops["GIT_WORK_TREE"], os.path.realpath(objects) if usable else "", text
+
+    def _excludes_file(self) -> str:
+        """Return the setting of the user's own `core.excludesFile`; '' for the usual place."""
+        path = self._ask_user("config", "--type=path", "--get", "core.excludesFile").rstrip(b"\n")
+        if not path or b"\n" in path:
+            return ""
+        quoted = path.decode("utf-8", "surrogateescape").replace("\\", "\\\\").replace('"', '\\"')
+        return f'[core]\n\texcludesFile = "{quoted}"\n'
+
+    def _ask_user(self, *words: str) -> bytes:
+        """Ask the user's repository; b'' when it cannot answer."""
+        environment = self._environment | work_tree(self.root)
+        done = subprocess.run(
+            [self._git, "--no-optional-locks", "-c", "core.fsmonitor=false", *words],
+            cwd=self.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_S,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else b""
+
+    def _check_size(self) -> None:
+        """Raise `CheckpointError` for a tree that is too large."""
+        if self._user_index:
+            with suppress(OSError), open(self._user_index, "rb") as file:
+                head = file.read(12)
+                if int.from_bytes(head[8:12], "big") > TRACKED_MAX:
+                    raise CheckpointError(f"{self._top} has more than {TRACKED_MAX:,} files")
+            return
+        count = size_bytes = 0
+        for path, is_folder in entries(self.root, lambda _: True):
+            if not is_folder:
+                count += 1
+                with suppress(OSError):
+                    size_bytes += os.lstat(path).st_size
+            if count > LOOSE_FILES_MAX or size_bytes > LOOSE_BYTES_MAX:
+                most = f"{LOOSE_FILES_MAX:,} files or {LOOSE_BYTES_MAX >> 20:,} MB"
+                raise CheckpointError(f"{self.root} is no git repository and has more than {most}")
+
+    # --- keeping ---------------------------------------------------------------------------------------------
+
+    def take(self) -> TreeRecord:
+        """Keep the tree as it is now. Raises `CheckpointError`, OSError."""
+        for again in (True, False):
+            try:
+                record = self._take()
+            except CheckpointError:
+                if not again:
+                    raise
+                self._forget_index()  # damaged, or a file changed during the look
+            else:
+                return record
+        raise AssertionError
+
+    def _take(self) -> TreeRecord:
+        found = self._look()
+        last = self._last or TreeRecord(EMPTY_TREE, self._usual_umask(found.present))
+        modes = dict(last.modes)
+        for path in [*found.present]:
+            self._sort(path, found, modes, last.umask)
+        if found.gone:
+            self._feed(REMOVE, found.gone)
+            for path in found.gone.keys() - found.present.keys():
+                modes.pop(path, None)
+        if found.present:
+            borrow = self._last is None
+            self._feed(["update-index", "--add", "--replace", "-z", "--stdin"], found.present, borrow=borrow)
+            if borrow and self._borrowed:
+                self._own_unsafe()
+        tree = self._write_tree() if found.gone or found.present else last.tree
+        record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
+        if record != self._last:
+            self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
+        self._last = record
+        self._store_last()
+        now_ns = os.stat(os.path.join(self.folder, LAST)).st_mtime_ns
+        self._racy = {path: at for path, at in self._racy.items() if at >= now_ns - RACY_NS}
+        return record
+
+    def _look(self) -> _Changes:
+        """Compare the work tree with the index."""
+        others = ["ls-files", "-z", "-o", "--exclude-standard"]
+        beside = self._start([*others, "--directory"])
+        changed = self._run(["diff-files", "--raw", "-z", "--relative", "--no-renames"])
+        untracked = _finish(beside)
+        found = _Changes()
+        fields = changed.split(b"\0")
+        for head, raw in zip(fields[::2], fields[1::2], strict=False):
+            where = found.gone if head.endswith(b" D") else found.present
+            where[os.fsdecode(raw)] = None
+        found.tracked.update(found.present)
+        hidden = [path for path in found.gone if os.path.isdir(os.path.join(self.root, path))]
+        if hidden:  # git lists no files below a folder that has the name of a file in the index
+            self._feed(REMOVE, hidden)
+            untracked = self._run([*others, "--directory"])
+        self._look_at_racy(found)
+        found.present.update(dict.fromkeys(self._forced()))
+        folders = []
+        for raw in untracked.split(b"\0")[:-1]:
+            path = os.fsdecode(raw)
+            if path.endswith("/"):
+                folders.append(path[:-1])
+            else:
+                found.present[path] = None
+        if self._look_into(folders, found):
+            for raw in self._run(others).split(b"\0")[:-1]:
+                path = os.fsdecode(raw)
+                if not path.endswith("/"):
+                    found.present[path] = None
+                else:
+                    found.skipped[path[:-1]] = "a git repository of its own"
+        if len(found.present) > TRACKED_MAX:
+            raise CheckpointError(f"{self.root} has more than {TRACKED_MAX:,} files")
+        return found
+
+    def _look_at_racy(self, found: _Changes) -> None:
+        """Find files that changed twice within a second, which git may not see."""
+        for path, ctime_ns in list(self._racy.items()):
+            if path in found.present or path in found.gone:
+                continue
+            with suppress(OSError):
+                if os.lstat(os.path.join(self.root, path)).st_ctime_ns != ctime_ns:
+                    found.present[path] = found.gone[path] = None  # removed and added: its stamp may be the old one
+
+    def _look_into(self, folders: Iterable[str], found: _Changes) -> bool:
+        """Sort new folders into repositories and empty ones; return True if there are others."""
+        more, left = False, EMPTY_WALK_MAX
+        for folder in folders:
+            for at, below, names in os.walk(os.path.join(self.root, folder)):
+                path = os.path.relpath(at, self.root)
+                left -= 1 + len(names)
+                if left < 0:
+                    below.clear()
+                    more = True
+                elif ".git" in below or ".git" in names:
+                    found.skipped[path] = "a git repository of its own"
+                    below.clear()
+                elif not below and not names:
+                    found.folders.append(path)
+                links = [name for name in below if os.path.islink(os.path.join(at, name))]
+                more = more or bool(names or links)
+        return more
+
+    def _forced(self) -> list[str]:
+        """Return files that the user has put under version control although they are ignored; [] when known."""
+        if not self._user_index:
+            return []
+        try:
+            seen = os.stat(self._user_index)
+        except OSError:
+            return []
+        stamp = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
+        if stamp == self._user_stamp:
+            return []
+        self._user_stamp = stamp
+        listed = self._ask_user("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[:-1]
+        return [os.fsdecode(raw) for raw in listed if os.path.lexists(os.path.join(os.fsencode(self.root), raw))]
+
+    def _usual_umask(self, paths: Iterable[str]) -> int:
+        """Return the permission bits that most files do not have."""
+        seen: dict[int, int] = {}
+        for path in islice(paths, 200):
+            with suppress(OSError):
+                mode = os.lstat(os.path.join(self.root, path)).st_mode
+                if stat.S_ISREG(mode) and not mode & 0o111:
+                    seen[mode & 0o666] = seen.get(mode & 0o666, 0) + 1
+        return 0o666 & ~max(seen, key=lambda mode: seen[mode], default=0o644) | (0o111 & 0o022)
+
+    def _sort(self, path: str, found: _Changes, modes: dict[str, int], umask: int) -> None:
+        """Decide what becomes of a file that has changed, and note its permissions."""
+        full = os.path.join(self.root, path)
+        try:
+            seen = os.lstat(full)
+        except OSError:
+            seen = None
+        why = "" if seen is None else _why_not(full, seen)
+        if seen is None or why or stat.S_ISDIR(seen.st_mode):
+            del found.present[path]
+            if path in found.tracked:
+                found.gone[path] = None
+            if why:
+                found.skipped[path] = why
+            return
+        modes.pop(path, None)
+        if stat.S_ISREG(seen.st_mode) and stat.S_IMODE(seen.st_mode) != usual_mode(seen.st_mode, umask):
+            modes[path] = stat.S_IMODE(seen.st_mode)
+        self._racy[path] = seen.st_ctime_ns
+
+    def _own_unsafe(self) -> None:
+        """Copy borrowed contents that are not in the user's last commit: git may delete those."""
+        committed = self._ask_user("ls-tree", "-r", "-z", "--full-tree", "HEAD").split(b"\0")[:-1]
+        safe = {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
+        staged = self._run(["ls-files", "-s", "-z"]).split(b"\0")[:-1]
+        unsafe = {line.split(b" ", 2)[1] for line in staged} - safe
+        if unsafe:
+            self._store_pack(b"".join(blob + b"\n" for blob in unsafe), borrow=True)
+
+    def _write_tree(self) -> str:
+        prefix = os.path.relpath(self.root, self._top)
+        words = ["write-tree", "--missing-ok", *([] if prefix == "." else [f"--prefix={prefix}/"])]
+        try:
+            return self._run(words).decode().strip()
+        except CheckpointError:
+            if prefix != "." and not self._run(["ls-files", "-z"]):
+                return EMPTY_TREE
+            raise
+
+    # --- the last look, beside the index ---------------------------------------------------------------------
+
+    def _stamp(self) -> list[int]:
+        try:
+            seen = os.stat(self._index)
+        except OSError:
+            return []
+        return [seen.st_ino, seen.st_size, seen.st_mtime_ns]
+
+    def _store_last(self) -> None:
+        self._put(LAST, encode([self._stamp(), msgspec.structs.asdict(self._last or TreeRecord("", 0))]))
+
+    def _load_last(self) -> None:
+        """Read the record that belongs to the index; without it the index is built again."""
+        try:
+            with open(os.path.join(self.folder, LAST), "rb") as file:
+                stamp, record = decode(file.read())
+            if stamp and stamp == self._stamp():
+                self._last = msgspec.convert(record, TreeRecord)
+                return
+        except (OSError, ValueError, msgspec.ValidationError):
+            pass
+        self._forget_index()
+
+    def _forget_index(self) -> None:
+        self._last, self._user_stamp = None, (0, 0, 0)
+        self._racy.clear()
+        self._remove_lock()
+        with suppress(OSError):
+            os.unlink(self._index)
+
+    def _remove_lock(self) -> None:
+        """Remove the lock of a git that was killed: nobody else uses this index."""
+        with suppress(OSError):
+            os.unlink(self._index + ".lock")
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def has(self, tree: str) -> bool:
+        """Return True if a tree is still kept."""
+        return tree == EMPTY_TREE or os.path.exists(os.path.join(self.folder, "refs/kept", tree))
+
+    def files(self, record: TreeRecord) -> dict[str, TreeFile]:
+        """Return the files of a checkpoint by path. Raises `CheckpointError`."""
+        if record.tree == EMPTY_TREE:
+            return {}
+        found = {}
+        for line in self._run(["ls-tree", "-r", "-z", "--full-tree", record.tree], plain=True).split(b"\0")[:-1]:
+            head, _, raw = line.partition(b"\t")
+            mode, _, blob = head.decode().split(" ")
+            kind, path = int(mode, 8), os.fsdecode(raw)
+            usual = 0 if stat.S_ISLNK(kind) else usual_mode(kind, record.umask)
+            found[path] = TreeFile(kind, blob, record.modes.get(path, usual))
+        return found
+
+    def changed(self, one: TreeRecord, other: TreeRecord) -> dict[str, tuple[str, str]]:
+        """Return path -> (blob before, blob after) of what differs; '' for no file. Raises `CheckpointError`.
+
+        Both are equal where only the permissions differ.
+        """
+        paths = {
+            path: ("?", "?") for path in {*one.modes, *other.modes} if one.modes.get(path) != other.modes.get(path)
+        }
+        if one.tree != other.tree:
+            words = ["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", *map(self._known, (one, other))]
+            fields = self._run(words, plain=True).split(b"\0")
+            for head, raw in zip(fields[::2], fields[1::2], strict=False):
+                _, _, before, after, _ = head.decode().split(" ")
+                paths[os.fsdecode(raw)] = (before.strip("0") and before, after.strip("0") and after)
+        return paths
+
+    def store(self, data: bytes) -> str:
+        """Store a content; return its blob."""
+        return (
+            _finish(self._start(["hash-object", "-w", "--stdin"], plain=True, stdin=subprocess.PIPE), data)
+            .decode()
+            .strip()
+        )
+
+    def ignored(self, paths: Iterable[str]) -> set[str]:
+        """Return those of `paths` that the rules of ignored files exclude now."""
+        given = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        process = self._start(["check-ignore", "-z", "--stdin", "--no-index"], stdin=subprocess.PIPE)
+        output, _ = process.communicate(given, timeout=GIT_S)  # exit code 1 for none
+        return {os.fsdecode(raw) for raw in output.split(b"\0")[:-1]}
+
+    def _known(self, record: TreeRecord) -> str:
+        if record.tree == EMPTY_TREE:
+            self._feed(["hash-object", "-w", "-t", "tree", "--stdin"], ())
+        return record.tree
+
+    def contents(self, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Yield (blob, content) in the order given; None for one that no longer exists."""
+        process = self._start(["cat-file", "--batch"], plain=True, stdin=subprocess.PIPE, borrow=True)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            for blob in blobs:
+                process.stdin.write(blob.encode() + b"\n")
+                process.stdin.flush()
+                head = process.stdout.readline().split()
+                if len(head) != 3:
+                    yield blob, None
+                    continue
+                size = int(head[2])
+                data = process.stdout.read(size)
+                process.stdout.read(1)
+                yield blob, data if len(data) == size else None
+        except BrokenPipeError:
+            raise CheckpointError("git ended while it was read") from None
+        finally:
+            process.stdin.close()
+            process.stdout.close()
+            process.wait()
+
+    # --- space -----------------------------------------------------------------------------------------------
+
+    def size_bytes(self) -> int:
+        """Return the bytes of all stored objects."""
+        found = 0
+        for at, _, names in os.walk(os.path.join(self.folder, "objects")):
+            for name in names:
+                with suppress(OSError):
+                    found += os.lstat(os.path.join(at, name)).st_size
+        return found
+
+    def shrink(self, bytes_max: int) -> int:
+        """Pack the objects; drop the oldest checkpoints until the rest fits; return how many were dropped."""
+        kept, dropped = os.path.join(self.folder, "refs/kept"), 0
+        self._pack()
+        while self.size_bytes() > bytes_max:
+            names = sorted(os.listdir(kept), key=lambda name: os.stat(os.path.join(kept, name)).st_mtime_ns)
+            old = names[: (len(names) + 1) // 2 if len(names) > 1 else 0]
+            if not old:
+                break
+            for name in old:
+                os.unlink(os.path.join(kept, name))
+            dropped += len(old)
+            self._pack()
+        return dropped
+
+    def _pack(self) -> None:
+        """Put what the checkpoints need into one pack, without what is borrowed, and delete the rest."""
+        folder = os.path.join(self.folder, "objects/pack")
+        words = ["rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--all", "--indexed-objects"]
+        name = self._store_pack(self._run(words, plain=True))
+        for old in os.listdir(folder):
+            if name not in old:
+                os.unlink(os.path.join(folder, old))
+        self._run(["prune", "--expire=now"], plain=True)
+        self._run(["prune-packed", "-q"], plain=True)
+
+    def _store_pack(self, objects: bytes, *, borrow: bool = False) -> str:
+        """Store objects, one on a line, as a pack; return its name."""
+        words = ["pack-objects", "-q", os.path.join(self.folder, "objects/pack/pack")]
+        done = _finish(self._start(words, plain=True, stdin=subprocess.PIPE, borrow=borrow), objects)
+        return done.decode().strip()
+
+    # --- git -------------------------------------------------------------------------------------------------
+
+    def _start(
+        self, words: list[str], *, plain: bool = False, stdin: int = subprocess.DEVNULL, borrow: bool = False
+    ) -> "subprocess.Popen[bytes]":
+        """Start git on the shadow repository. `plain`: without the work tree. `borrow`: with the user's objects."""
+        own = {
+            "GIT_DIR": self.folder,
+            "GIT_INDEX_FILE": self._index,
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+        }
+        if not plain:
+            own["GIT_WORK_TREE"] = self._top
+        if borrow and self._borrowed:
+            own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = self._borrowed
+        return subprocess.Popen(
+            [self._git, *words],
+            cwd=self.folder if plain else self.root,
+            env=self._environment | own,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if words[0] == "cat-file" else subprocess.PIPE,
+        )
+
+    def _run(self, words: list[str], *, plain: bool = False, borrow: bool = False) -> bytes:
+        return _finish(self._start(words, plain=plain, borrow=borrow))
+
+    def _feed(self, words: list[str], paths: Iterable[str], *, borrow: bool = False) -> None:
+        given = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        _finish(self._start(words, stdin=subprocess.PIPE, borrow=borrow), given)
+
+
+def usual_mode(mode: int, umask: int) -> int:
+    """Return the permission bits of a usual file, executable or not."""
+    return (0o777 if mode & 0o100 else 0o666) & ~umask
+
+
+def _why_not(path: str, seen: os.stat_result) -> str:
+    """Return why a file is left out; '' when it is kept."""
+    if stat.S_ISREG(seen.st_mode):
+        if seen.st_size > FILE_BYTES_MAX:
+            return f"larger than {FILE_BYTES_MAX >> 20} MB"
+        return "" if os.access(path, os.R_OK) else "it cannot be read"
+    return "" if stat.S_ISLNK(seen.st_mode) or stat.S_ISDIR(seen.st_mode) else "neither a file nor a link"
+
+
+def _finish(process: "subprocess.Popen[bytes]", given: bytes | None = None) -> bytes:
+    """Wait for git and return its output. Raises `CheckpointError`."""
+    try:
+        output, errors = process.communicate(given, timeout=GIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise CheckpointError(f"git took longer than {GIT_S:.0f} s") from None
+    if process.returncode:
+        last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise CheckpointError(f"git: {last or f'exit code {process.returncode}'}")
+    return output
+
+
+def _pattern(path: str) -> str:
+    """Return the line of an exclude file for exactly this path."""
+    return "/" + "".join("\\" + char if char in "\\*?[]!# " else char for char in path)
+
+
+def encode(value: object) -> str:
+    """Return JSON; file names may have bytes that are not UTF-8, which `msgspec` refuses."""
+    import json
+
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def decode(data: bytes) -> "list[object]":
+    """Return what `encode` wrote. Raises ValueError."""
+    import json
+
+    found = json.loads(data)
+    if not isinstance(found, list) or len(found) != 2:
+        raise ValueError("not a record")
+    return found

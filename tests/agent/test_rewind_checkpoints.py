@@ -1,0 +1,220 @@
+"""What a rewind leaves alone, what it tells before, and what happens when something fails in between."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from longrein.agent.checkpoints import SessionCheckpoints
+from longrein.events import CheckpointTaken, Rewound
+from longrein.workspace import shadow_repository
+from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.shadow_repository import CheckpointError
+from tests.agent.disk_harness import Script, call, says, turn
+from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
+from tests.support.tree_operations import picture, user_git
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "old").write_text("0")
+    story = turns([[], ["echo 1 > mine; echo 1 > theirs; echo 1 > old"], ["chmod 600 mine", "write edited=2"]])
+    async with harness.session(Script(*story)) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        (harness.tree / "theirs").write_text("by the user")
+        (harness.tree / "new").write_text("by the user")
+        await turn(session, "go on")
+        began = harness.ends()[0]
+        preview = await session.preview_rewind(began)
+        names = [[Path(path).name for path in paths] for paths in (preview.restored, preview.removed)]
+        assert (names, [(Path(put.path).name, put.why) for put in preview.kept]) == (
+            [["old"], ["edited", "mine"]],
+            [("new", "it was changed since by somebody else"), ("theirs", "it was changed since by somebody else")],
+        )
+        assert (harness.tree / "mine").read_text() == "1\n", "a preview changes nothing"
+        kept = await back(session, began)
+        assert [line.split()[0] for line in kept] == ["new", "theirs"]
+        assert sorted(path.name for path in harness.tree.iterdir()) == ["new", "old", "theirs"]
+        assert (harness.tree / "old").read_text() == "0"
+        assert await back(session, began, overwrite=True) == []
+        assert [path.name for path in harness.tree.iterdir()] == ["old"]
+
+
+async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    async with harness.session(Script(*turns([[], ["mkdir -p a/b; echo 1 > a/b/c; ln -s c a/b/d"]]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        before = picture(harness.tree)
+        await back(session, harness.ends()[0])
+        assert picture(harness.tree) == {}
+        rewound = next(entry.seq for entry in harness.entries() if isinstance(entry.event, Rewound))
+        assert await back(session, rewound - 1) == []
+        assert picture(harness.tree) == before
+        await back(session, harness.ends()[0])
+        assert picture(harness.tree) == {}
+
+
+async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    bash = [call("Bash", command=text) for text in ("ls", "cat none", "git status", "echo 1 > a", "echo 2 > b")]
+    script = Script(says(*bash[:3]), says(*bash[3:]), says("done"))
+    await harness.play(script, "go on")
+    events = [entry.event for entry in harness.entries() if isinstance(entry.event, CheckpointTaken)]
+    assert [(one.when, len(one.calls)) for one in events] == [("before", 2), ("after", 1), ("after", 1)]
+    assert not any(one.problem for one in events)
+
+
+async def test_files_that_were_ignored_then_are_not_removed(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / ".gitignore").write_text("secret\n")
+    (harness.tree / "secret").write_text("key")
+    async with harness.session(Script(*turns([[], ["rm .gitignore", "echo 1 > a"]]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        kept = await back(session, harness.ends()[0])
+        assert kept == ["secret `.gitignore` excluded it then, so it may be older"]
+        assert sorted(path.name for path in harness.tree.iterdir()) == [".gitignore", "secret"]
+
+
+async def test_large_files_and_repositories_inside_are_skipped_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow_repository, "FILE_BYTES_MAX", 1 << 20)
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "inner").mkdir()
+    (harness.tree / "large").write_bytes(bytes(2 << 20))
+    user_git(harness.tree / "inner", "init", "-q")
+    (harness.tree / "inner/file").write_text("0")
+    async with harness.session(Script(*turns([[], ["rm large; echo 1 > inner/file; echo 1 > a"]]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        assert await back(session, harness.ends()[0]) == ["large its old content was not kept: larger than 1 MB"]
+        assert [path.name for path in harness.tree.iterdir()] == ["inner"]
+        assert (harness.tree / "inner/file").read_text() == "1\n"
+    store = CheckpointStore(str(harness.state / "kept"), dict(os.environ))
+    _, records = store.take([str(harness.tree)])
+    assert records[str(harness.tree)].skipped == {"inner": "a git repository of its own"}
+
+
+async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+
+    def opener(session: object) -> SessionCheckpoints:
+        return SessionCheckpoints(session, CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20)  # type: ignore[arg-type]
+
+    harness.opener = opener  # type: ignore[method-assign]
+    story = turns([[], ["echo 1 > a", "echo 2 > a", "write b=1"]])
+    async with harness.session(Script(*story)) as session:
+        said: list[str] = []
+        session.notice = said.append  # type: ignore[method-assign]
+        await turn(session, "begin")
+        await turn(session, "go on")
+        preview = await session.preview_rewind(harness.ends()[0])
+        assert preview.notes == (
+            "some commands ran without a checkpoint: git is not installed",
+            "what commands changed is not restored: git is not installed",
+        )
+        await back(session, harness.ends()[0])
+        assert sorted(path.name for path in harness.tree.iterdir()) == ["a"]
+        assert said == [
+            "a rewind cannot undo what commands change (git is not installed); it restores what Edit and Write did"
+        ]
+
+
+def test_a_folder_outside_git_that_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow_repository, "LOOSE_FILES_MAX", 3)
+    for n in range(4):
+        (tmp_path / f"f{n}").write_text("0")
+    store = CheckpointStore(str(tmp_path.parent / "kept"), dict(os.environ))
+    with pytest.raises(CheckpointError, match="is no git repository and has more than 3 files"):
+        store.take([str(tmp_path)])
+    user_git(tmp_path, "init", "-q")
+    assert store.take([str(tmp_path)])[0]
+
+
+def test_old_checkpoints_are_dropped_when_the_space_is_used_up(tmp_path: Path) -> None:
+    tree, names = tmp_path / "tree", []
+    tree.mkdir()
+    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
+    for _ in range(8):
+        (tree / "noise").write_bytes(os.urandom(100_000))
+        names.append(store.take([str(tree)])[0])
+    assert store.shrink(350_000) > 0
+    assert store.repository(str(tree)).size_bytes() <= 350_000
+    assert store.load(names[-1])
+    with pytest.raises(CheckpointError, match="no longer kept"):
+        store.load(names[0])
+
+
+def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    user_git(tree, "init", "-q")
+    for name, text in {"a": "1\r\n", ".gitattributes": "* text eol=lf filter=x ident\n", "$Id$": "$Id$"}.items():
+        (tree / name).write_bytes(text.encode())
+    hook = tree / ".git/hooks/post-index-change"
+    hook.write_text("#!/bin/sh\ntouch hooked\n")
+    hook.chmod(0o755)
+    user_git(tree, "-c", "user.name=n", "-c", "user.email=e", "commit", "--allow-empty", "-qm", "x")
+    user_git(tree, "add", "a")
+    (tree / "hooked").unlink(missing_ok=True)
+    before = {path: path.read_bytes() for path in sorted((tree / ".git").rglob("*")) if path.is_file()}
+    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
+    _, records = store.take([str(tree)])
+    assert {path: path.read_bytes() for path in sorted((tree / ".git").rglob("*")) if path.is_file()} == before
+    repository = store.repository(str(tree))
+    files = repository.files(records[str(tree)])
+    contents = dict(repository.contents(one.blob for one in files.values()))
+    assert {name: contents[one.blob] for name, one in files.items()} == {
+        "a": b"1\r\n",
+        ".gitattributes": b"* text eol=lf filter=x ident\n",
+        "$Id$": b"$Id$",
+    }
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from longrein.agent import Rewind
+from longrein.workspace import tree_restore
+from tests.agent.disk_harness import Script, turn
+from tests.agent.test_rewind_commands import CheckpointHarness
+put, left = tree_restore._write, int(sys.argv[2])
+def write(*given):
+    global left
+    left -= 1
+    if left < 0:
+        put(*given)
+        os.kill(os.getpid(), signal.SIGKILL)
+    put(*given)
+tree_restore._write = write
+async def main():
+    harness = CheckpointHarness(Path(sys.argv[1]))
+    async with harness.session(Script(), create=False) as session:
+        await turn(session, Rewind(harness.ends()[0], files=True))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("files", [0, 2])
+async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(tmp_path: Path, files: int) -> None:
+    harness = CheckpointHarness(tmp_path)
+    for n in range(4):
+        (harness.tree / f"f{n}").write_text(str(n))
+    await harness.play(Script(*turns([[], ["rm f0; for n in 1 2 3; do echo new > f$n; done; echo 1 > g"]])), "a", "b")
+    words = [sys.executable, "-c", KILLED, str(tmp_path), str(files)]
+    process = await asyncio.create_subprocess_exec(*words, cwd=Path(__file__).parents[2])
+    assert await process.wait() == -signal.SIGKILL
+    assert not any(isinstance(entry.event, Rewound) for entry in harness.entries())
+    async with harness.session(Script(), create=False) as session:
+        await session.run(once=True)
+    assert {path.name: path.read_text() for path in harness.tree.iterdir()} == {f"f{n}": str(n) for n in range(4)}
+    (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
+    assert all(put.done for put in rewound.files)

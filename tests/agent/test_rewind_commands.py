@@ -1,0 +1,88 @@
+"""A rewind restores what commands and edits changed, byte for byte, from checkpoints of the work tree."""
+
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from longrein.agent import OpenSession, Rewind, Session
+from longrein.agent.checkpoints import SessionCheckpoints
+from longrein.events import Rewound, TurnEnded
+from longrein.workspace.checkpoints import CheckpointStore
+from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
+from tests.support.tree_operations import git_state, operations, picture, start_tree, user_git
+
+pytestmark = pytest.mark.anyio
+MIB = 1 << 20
+
+
+class CheckpointHarness(DiskHarness):
+    """A session that keeps checkpoints."""
+
+    def opener(self, session: Session) -> SessionCheckpoints:
+        store = CheckpointStore(str(self.state / "kept"), dict(os.environ))
+        return SessionCheckpoints(session, store, 64 * MIB)
+
+    def deps(self, model: object, log: object, **more: object) -> object:  # type: ignore[override]
+        (self.state / "kept").mkdir(exist_ok=True)
+        return super().deps(model, log, checkpoints=self.opener, **more)  # type: ignore[arg-type]
+
+    def ends(self) -> list[int]:
+        return [entry.seq for entry in self.entries() if isinstance(entry.event, TurnEnded)]
+
+
+def turns(groups: Sequence[Sequence[str]]) -> list[object]:
+    """Script a turn for each group; each command is a step of its own."""
+    script = []
+    for group in groups:
+        script += [says(_call(command)) for command in group]
+        script.append(says("done"))
+    return script
+
+
+def _call(command: str) -> object:
+    name, _, text = command.partition("=")
+    if command.startswith("write "):
+        return call("Write", file_path=name.removeprefix("write "), content=text)
+    return call("Bash", command=command)
+
+
+async def back(session: OpenSession, to: int, **more: bool) -> list[str]:
+    """Go back with the files; return `path why` of those that stayed."""
+    await turn(session, Rewind(to, files=True, **more))
+    events = [entry.event for entry in session.entries_from(1)]  # type: ignore[attr-defined]
+    rewound = next(event for event in reversed(events) if isinstance(event, Rewound))
+    return [f"{Path(put.path).name} {put.why}" for put in rewound.files if not put.done]
+
+
+async def play_random(folder: Path, seed: int, count: int, *, git: bool) -> None:
+    """Run random commands in turns of five; go back to random ends, and forward again."""
+    rng, harness = random.Random(seed), CheckpointHarness(folder)
+    start_tree(harness.tree, git=git)
+    commands = list(operations(rng, count, git=git))
+    for n in range(3, count, 7):
+        commands[n] = f"write sub/edited{n % 2}.txt={n} by the agent"
+    groups = [commands[n : n + 5] for n in range(0, count, 5)]
+    async with harness.session(Script(*turns([[], *groups]))) as session:
+        await turn(session, "begin")
+        pictures = {harness.ends()[-1]: picture(harness.tree)}
+        for _ in groups:
+            await turn(session, "go on")
+            pictures[harness.ends()[-1]] = picture(harness.tree)
+            if git:
+                user_git(harness.tree, *rng.choice([["add", "-A"], ["commit", "-qm", "user"], ["tag", "-f", "t"]]))
+        for to in [next(iter(pictures)), *rng.choices(list(pictures), k=3)]:
+            before = git_state(harness.tree) if git else []
+            kept = await back(session, to)
+            assert not kept, (seed, to, kept)
+            assert picture(harness.tree) == pictures[to], (seed, to)
+            assert (git_state(harness.tree) if git else []) == before, seed
+
+
+@pytest.mark.parametrize(("seed", "git"), [(1, True), (2, False)])
+async def test_a_tree_is_byte_identical_after_random_commands_and_a_rewind(
+    tmp_path: Path, seed: int, git: bool
+) -> None:
+    await play_random(tmp_path, seed, 15, git=git)
