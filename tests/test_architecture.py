@@ -132,6 +132,8 @@ LAZY_OWN = {
     "longrein.agent.hook_models",
     "longrein.agent.permission_check",
     "longrein.agent.rewind",
+    "longrein.agent.status_command",  # where the user has a status line
+    "longrein.frontends.messages_zh",  # for those who read Chinese
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",

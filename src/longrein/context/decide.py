@@ -4,7 +4,7 @@ The cheapest measure comes first.
 
 1. At any size: clear items whose re-reading has cost more than rewriting what follows them; for free while the
    provider's cache is cold.
-2. At 80 % of the usable window (`Budget.prepare_share`), if clearing is not enough: prepare a summary in the background.
+2. At 80 % of the usable window (`Budget.prepare_share`), if clearing is not enough: prepare a background summary.
 3. At 92 % (`Budget.compact_share`): clear down to half, or else put the prepared summary in.
 4. When the window is full and no summary came: a digest, which needs no model.
 

@@ -32,12 +32,13 @@ from longrein.frontends import text_format
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
-from longrein.frontends.terminal import event_lines, task_rows
+from longrein.frontends.terminal import event_lines, task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
+from longrein.frontends.terminal.window import TerminalWindow
 from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
 from longrein.tools import SkillInfo
 
@@ -136,6 +137,8 @@ class CommandContext:
     def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
         self.session, self.facts, self.view = session, facts, view
         self.queued_messages = MessageQueue(session)
+        self.window: TerminalWindow | None = None
+        """None on the plain terminal and without colours."""
 
     def label(self, child: str) -> str:
         """Label of a subagent; '' when unknown."""
@@ -455,6 +458,17 @@ def context_lines(report: Report) -> list[Line]:
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
+def _theme(context: CommandContext, name: str) -> CommandResult:
+    if context.window is None:
+        return notice("colours are not used here")
+    if name not in themes.NOTES:
+        unknown = f"there is no theme {escape_line(name)}; " if name else ""
+        rows = [Row(one, one, note) for one, note in themes.NOTES.items()]
+        return CommandResult(choices=Choices(f"{unknown}which theme?", rows))
+    context.window.choose_theme(name)
+    return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
+
+
 def _help(context: CommandContext) -> CommandResult:
     return CommandResult("commands and keys", help_lines(context.facts.custom_commands()))
 
@@ -474,6 +488,7 @@ COMMANDS = (
     Command("pins", "", "what is pinned", _pins),
     Command("loop", "EVERY PROMPT", "do PROMPT now and again every 5m, 2h …, for 7 days", _loop),
     Command("schedule", "[CRON PROMPT | remove ID]", "what comes back at set times, such as 0 9 * * 1-5", _schedule),
+    Command("theme", "[NAME]", "change the colours; without NAME, choose", _theme),
     Command("cost", "", "what was used and spent", _cost),
     Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
     Command(

@@ -4,8 +4,8 @@ Methods never wait for the session: messages go to it in tasks, in the order in 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from msgspec import structs
@@ -23,7 +23,9 @@ from longrein.frontends.terminal.interface import CompleteFiles, Outcome, Termin
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown import Block, MarkdownPainter
 from longrein.frontends.terminal.screen import Screen
+from longrein.frontends.terminal.status_line import SessionTotals, StatusLine
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
+from longrein.frontends.terminal.window import Activity, TerminalWindow
 from longrein.frontends.text_format import counted, escape_line
 
 FRAME_S = 0.1
@@ -77,6 +79,18 @@ class Conversation:
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
+        self.totals = SessionTotals()
+        self.window = TerminalWindow(
+            self._write_raw, facts.options, facts.environ, mono_s, enabled=facts.colour and bool(facts.environ)
+        )
+        self.context.window = self.window if facts.colour else None
+        self.status_line = StatusLine(
+            facts.status_line,
+            facts.options,
+            lambda: self.totals.data(self.title, facts.wall_us()),
+            self.request_redraw,
+            self.notice,
+        )
         self._painter = MarkdownPainter(colour=facts.colour)
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
@@ -139,12 +153,47 @@ class Conversation:
             self.screen.commit(rows)
         else:
             self.screen.redraw()
+        self._update_surroundings()
 
     def _paint(self, piece: Piece) -> list[str]:
         width = self.screen.size.columns - 1
         if isinstance(piece, Block):
             return self._painter.paint(piece, width)
         return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
+
+    # --- Around the screen --------------------------------------------------------------------------------------------
+
+    def _write_raw(self, text: str) -> None:
+        with suppress(OSError):  # the terminal is gone
+            self.screen.app.output.write_raw(text)
+            self.screen.app.output.flush()
+
+    @property
+    def title(self) -> str:
+        """Title of the session: its first prompt; '' before it."""
+        return self.view.prompts[0].text if self.view.prompts else ""
+
+    def _update_surroundings(self) -> None:
+        """Show the present state in the window's title, its progress and the status line."""
+        view, state = self.view, self.session.state
+        question = view.questions[0].title if view.questions else ""
+        word = "waiting" if question else "working" if view.busy else ""
+        self.window.update(Activity(self.title, word, question, view.turn_since_s))
+        self.status_line.update((state.seq, state.mode, self.title))
+
+    def heard(self, answer: str) -> None:
+        """Take what the terminal tells of itself."""
+        if self.window.heard(answer):
+            self.request_redraw()
+
+    @contextmanager
+    def another_program_has_the_terminal(self) -> Iterator[None]:
+        self.window.leave()
+        try:
+            yield
+        finally:
+            self.window.enter()
+            self.request_redraw()
 
     # --- Questions and lists -----------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.theme import Theme
 
 from longrein.frontends.terminal.event_lines import plain, wrap_text
+from longrein.frontends.terminal.themes import theme_in_use
 from longrein.frontends.text_format import escape
 
 # --- Splitter of streamed markdown -----------------------------------------------------------------------------------
@@ -257,7 +258,8 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
         lexer = self.lexer_name if len(code) <= HIGHLIGHT_CHARS_MAX else "text"
-        syntax = Syntax(code, lexer, theme="ansi_dark", background_color="default", word_wrap=True, tab_size=4)
+        theme = "ansi_light" if theme_in_use() == "light" else "ansi_dark"
+        syntax = Syntax(code, lexer, theme=theme, background_color="default", word_wrap=True, tab_size=4)
         yield Padding(syntax, (0, 0, 0, 2))
 
 
