@@ -133,7 +133,7 @@ LAZY_OWN = {
     "longrein.agent.permission_check",
     "longrein.agent.rewind",
     "longrein.agent.status_command",  # where the user has a status line
-    "longrein.frontends.messages_zh",  # for those who read Chinese
+    "longrein.frontends.texts_zh",  # for those who read Chinese
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",

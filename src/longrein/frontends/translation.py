@@ -16,7 +16,7 @@ VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """Messages of one language."""
+    """Texts of one language."""
 
     texts: Mapping[str, str]
     """English text without placeholders -> its translation."""
@@ -33,9 +33,9 @@ def use_language(name: str) -> None:
     """Translate all that is drawn from now on: `en` or `zh`."""
     found = _NONE
     if name == "zh":
-        from longrein.frontends.messages_zh import MESSAGES
+        from longrein.frontends.texts_zh import TEXTS
 
-        found = _catalogue(MESSAGES)
+        found = _catalogue(TEXTS)
     _in_use[0] = found
     _looked_up.cache_clear()
 
@@ -66,11 +66,11 @@ def _filled(shown: str, match: "re.Match[str]") -> str:
     return PLACEHOLDER.sub(lambda name: match[name[1]], shown)
 
 
-def _catalogue(messages: Mapping[str, str]) -> Catalogue:
-    with_places = sorted((key for key in messages if PLACEHOLDER.search(key)), key=lambda key: -len(key))
+def _catalogue(texts: Mapping[str, str]) -> Catalogue:
+    with_places = sorted((key for key in texts if PLACEHOLDER.search(key)), key=lambda key: -len(key))
     return Catalogue(
-        {key: shown for key, shown in messages.items() if key not in with_places},
-        tuple((_pattern(key), messages[key]) for key in with_places),
+        {key: shown for key, shown in texts.items() if key not in with_places},
+        tuple((_pattern(key), texts[key]) for key in with_places),
     )
 
 

@@ -1,5 +1,5 @@
 """Chinese texts of the terminal, by the English text. Placeholders such as `{count}` stand in both."""
 
-MESSAGES = {
+TEXTS = {
     "waiting": "等待",
 }
