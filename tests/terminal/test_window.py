@@ -26,7 +26,7 @@ def open_it(project: Path, lines: str = "", arguments: str = "", **environ: str)
 
 
 def test_the_title_and_the_progress_follow_the_session_and_are_undone(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, {**ASKED, "pace_s": 0.5}), TERM_PROGRAM="ghostty") as tty:
+    with open_it(home(tmp_path, {**ASKED, "delay_s": 0.5}), TERM_PROGRAM="ghostty") as tty:
         tty.ask("mend the parser").until("yes, once")
         tty.until(lambda: b"\x1b]2;waiting \xc2\xb7 mend the parser \xc2\xb7 longrein\x1b\\" in tty.raw)
         assert b"\x1b]2;working" in tty.raw
