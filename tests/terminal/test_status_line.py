@@ -159,7 +159,7 @@ class Watched:
         self.fails, self.state = fails, ""
         self.seen: list[str] = []
         self.noticed: list[str] = []
-        self.go = asyncio.Event()
+        self.go, self.news = asyncio.Event(), asyncio.Event()
         self.line = StatusLine(
             self.command, TerminalOptions(), lambda: {"state": self.state}, lambda: None, self.noticed.append
         )
@@ -167,10 +167,12 @@ class Watched:
     async def command(self, known: Mapping[str, Any]) -> str:
         state = str(known["state"])
         self.seen.append(f"began {state}")
+        self.news.set()
         if self.fails:
             raise LongreinError("no")
         await self.go.wait()
         self.seen.append(f"ended {state}")
+        self.news.set()
         return state
 
     def update(self, state: str) -> None:
@@ -180,7 +182,8 @@ class Watched:
     async def until(self, seen: str) -> None:
         async with asyncio.timeout(HANG_S):
             while seen not in self.seen:
-                await asyncio.sleep(0.01)
+                self.news.clear()
+                await self.news.wait()
 
 
 @pytest.mark.anyio

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from heapq import nsmallest
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
 from longrein.permissions.hooks import hook_line
-from longrein.run_context import CLOCK, RunContext, discard_unused, fork, model_names
+from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
 from longrein.workspace import Workspace, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem
@@ -149,7 +150,10 @@ def _status_line(place: RunContext, built: Composition) -> "StatusCommand | None
     from longrein.agent.status_command import StatusCommand
 
     project, home = project_root(built.deps.workspace.roots[0]), home_folder(place.environ)
-    return StatusCommand(built.session, own_command(command, project, home), project, __version__)
+    effort = ""
+    with suppress(LongreinError):  # the model of a plugin
+        effort = chosen_model(place, built.deps.model.name).effort
+    return StatusCommand(built.session, own_command(command, project, home), project, __version__, effort)
 
 
 def _hooks(built: Composition) -> Sequence[tuple[str, str]]:

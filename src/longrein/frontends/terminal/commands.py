@@ -40,6 +40,7 @@ from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.terminal.window import TerminalWindow
 from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
+from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")
@@ -561,7 +562,8 @@ def help_lines(custom: Sequence[SkillInfo] = ()) -> list[Line]:
     commands = [(f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
     files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
-    return [*_two_columns(commands), *files, (), *_two_columns(KEYS)]
+    shown = [_two_columns([(name, translate(text)) for name, text in rows]) for rows in (commands, KEYS)]
+    return [*shown[0], *files, (), *shown[1]]
 
 
 SUMMARY_CELLS = 50

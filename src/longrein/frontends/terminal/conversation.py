@@ -27,6 +27,7 @@ from longrein.frontends.terminal.status_line import SessionTotals, StatusLine
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
 from longrein.frontends.text_format import counted, escape_line
+from longrein.frontends.translation import translate
 
 FRAME_S = 0.1
 QUIET_S = 0.5
@@ -114,7 +115,14 @@ class Conversation:
             self.show([EMPTY, line(("dim", f"── session {self.session.id[:8]}, {prompts} ──"))])
         self.show(pieces)
         if self.session.state.turn_open and not self.session.busy:
-            self.show([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
+            self.show(
+                [
+                    EMPTY,
+                    line(
+                        ("warn", translate("the last turn was cut off")), ("dim", translate("  Enter goes on with it"))
+                    ),
+                ]
+            )
 
     def show(self, pieces: Sequence[Piece]) -> None:
         self._outbox += pieces
@@ -349,7 +357,7 @@ class Conversation:
     # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def prompt(self) -> str:
-        return ("answer › " if self._writing_answer else "why not › ") if self.feedback else "› "
+        return f"{translate('answer' if self._writing_answer else 'why not')} › " if self.feedback else "› "
 
     @property
     def _writing_answer(self) -> bool:
@@ -357,17 +365,17 @@ class Conversation:
 
     def hint(self) -> str:
         if self.feedback:
-            return "" if self._writing_answer else "what to do instead"
+            return "" if self._writing_answer else translate("what to do instead")
         if self._panel_wanted:
             return ""
-        return "Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files"
+        return translate("Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files")
 
     def panel_lines(self, width: int, room: int) -> list[Line]:
         """Rows above the input, at most `room`."""
         waiting = [waiting for _, waiting in self.context.queued_messages.numbered()]
         labels = {message.to: self.context.label(message.to) for message in waiting if message.to}
         below = live_area.waiting_rows(waiting, labels, width)
-        below += [line(("warn", self.flash))] if self.flash else []
+        below += [line(("warn", translate(self.flash)))] if self.flash else []
         room -= len(below)
         if panel := self.chooser or self.approval:
             return [EMPTY, *panel.draw(width, room - 1), *below]

@@ -20,7 +20,11 @@ ROOM_SHARE = 6
 """The status line gets at most one row of so many of the screen."""
 CHARS_MAX = 4_000
 TOKENS = re.compile(
-    r"(\x1b\[[\d;:]*m)|\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[\d;?]*[ -/]*[@-~]|\x1b.?"
+    r"(\x1b\[[\d;:]*m)"
+    r"|\x1b\]8;[^;\x07\x1b]*;([^\x07\x1b]*)(?:\x07|\x1b\\)"
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|\x1b\[[\d;?]*[ -/]*[@-~]"
+    r"|\x1b.?"
 )
 """Colours, links; other sequences are left out."""
 LINK_END = ("[ZeroWidthEscape]", "\x1b]8;;\x1b\\")
