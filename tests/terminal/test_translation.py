@@ -16,7 +16,7 @@ from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import ASKED, home
 
 SOURCE = Path(__file__).parents[2] / "src/longrein"
-FILES = [*SOURCE.glob("frontends/**/*.py"), SOURCE / "permissions/verdict.py"]
+FILES = [*SOURCE.glob("frontends/**/*.py"), SOURCE / "permissions/verdict.py", SOURCE / "commands/interactive.py"]
 LETTERS_MIN = 2
 """Letters that a text of the code must have of its own, so that it counts as the source of a key."""
 
@@ -39,10 +39,11 @@ def sources() -> tuple[frozenset[str], tuple["re.Pattern[str]", ...]]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 constants.add(node.value.strip())
             elif isinstance(node, ast.JoinedStr):
-                parts = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
-                if sum(char.isalpha() for part in parts if part for char in str(part)) >= LETTERS_MIN:
-                    patterns.add("".join(".*?" if part is None else re.escape(str(part)) for part in parts).strip())
-    return frozenset(constants), tuple(re.compile(one.removeprefix("\\ \\ "), re.DOTALL) for one in patterns)
+                parts = [str(part.value) if isinstance(part, ast.Constant) else "" for part in node.values]
+                if sum(map(str.isalpha, "".join(parts))) >= LETTERS_MIN:
+                    parts[0], parts[-1] = parts[0].lstrip(), parts[-1].rstrip()
+                    patterns.add("".join(re.escape(part) or ".*?" for part in parts))
+    return frozenset(constants), tuple(re.compile(one, re.DOTALL) for one in patterns)
 
 
 def is_used(key: str) -> bool:

@@ -95,7 +95,7 @@ TEXTS = {
     "say what to do instead": "请说明应该怎么做",
     # events
     "mode: {mode}": "模式：{mode}",
-    "model: {model}": "模型：{model}",
+    "model: {provider}/{model}": "模型：{provider}/{model}",
     "rewound": "已回退",
     "the conversation is again as it was at entry {entry}": "对话已回到第 {entry} 条记录时的状态",
     "woken": "被唤醒",

@@ -86,7 +86,7 @@ def _cells(char: str) -> int:
         return 1
     if category(char) in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if east_asian_width(char) in "WF" else 1
+    return 2 if east_asian_width(char) in "WF" or "\U0001f1e6" <= char <= "\U0001f1ff" else 1  # these make flags
 
 
 def crop(of: Line, width: int) -> Line:
