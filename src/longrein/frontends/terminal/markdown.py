@@ -5,6 +5,7 @@ Text is escaped before and after the markdown parser.
 
 import io
 import re
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -257,10 +258,16 @@ class _Code(CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
-        lexer = self.lexer_name if len(code) <= HIGHLIGHT_CHARS_MAX else "text"
+        lexer = _lexer(self.lexer_name if len(code) <= HIGHLIGHT_CHARS_MAX else "text")
         theme = "ansi_light" if theme_in_use() == "light" else "ansi_dark"
         syntax = Syntax(code, lexer, theme=theme, background_color="default", word_wrap=True, tab_size=4)
         yield Padding(syntax, (0, 0, 0, 2))
+
+
+@lru_cache(maxsize=32)
+def _lexer(name: str) -> Any:
+    """Return the lexer of a language, which is slow to look up; `name` where there is none."""
+    return Syntax("", name, tab_size=4).lexer or name
 
 
 class _Table(TableElement):
