@@ -12,6 +12,7 @@ from longrein.agent.status_command import git_facts
 from longrein.events import LongreinError
 from longrein.frontends.terminal.status_line import LINK_END, StatusLine, styled
 from longrein.settings_schema import TerminalOptions
+from tests.e2e.harness import needs_sandbox
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home
 from tests.terminal.test_window import open_it
@@ -231,3 +232,20 @@ def test_A11_the_repository_is_read_from_its_files(tmp_path: Path, url: str, rep
     wanted = {"repo": dict(zip(("host", "owner", "name"), repo, strict=True))} if repo else {}
     assert git_facts(str(tmp_path / "main/deep/er")) == wanted
     assert git_facts(str(tmp_path / "side")) == {"git_worktree": "side", **wanted}
+
+
+@needs_sandbox
+def test_A11_the_command_runs_in_the_sandbox_as_hooks_do(tmp_path: Path) -> None:
+    project = home(tmp_path, {"text": "All done.\n"})
+    (tmp_path / "home/.ssh").mkdir()
+    (tmp_path / "home/.ssh/id_secret").touch()
+    (tmp_path / "home/secret").touch()
+    look = 'touch ~/made 2>/dev/null; echo "keys: $(ls ~/.ssh 2>/dev/null | wc -l) made: $(test -e ~/made && echo yes)"'
+    line = script(project, f"{look}; jq --version >/dev/null 2>&1; true")
+    config = tmp_path / "home/.config/longrein/config.toml"
+    config.write_text(f"{config.read_text()}\n[terminal]\n{line}\n")
+    places = {"HOME": str(tmp_path / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
+    with PseudoTerminal("", project, **places) as tty:
+        tty.until("keys: 0").ask("go").until("All done.").until("idle").settle()
+        tty.send("\x04").exits(0)
+    assert not (tmp_path / "home/made").exists()
