@@ -10,6 +10,7 @@ from longrein.frontends.terminal.terminal_input import AnswerFilter
 from longrein.frontends.terminal.window import Activity, TerminalWindow, shows_progress
 from longrein.settings_schema import TerminalOptions
 from tests.terminal.pseudo_terminal import PseudoTerminal
+from tests.terminal.test_jobs import shell
 from tests.terminal.test_real import ASKED, home
 
 SIGNALS = (b"\x1b]2;", b"\x1b[22;0t", b"\x1b[?1004h", b"\x1b]9;", b"\x1b]777;", b"\x1b]11;", b"\x07")
@@ -83,6 +84,18 @@ def test_COLORFGBG_is_taken_without_a_question(tmp_path: Path) -> None:
         tty.ask("go").until("First.").until("idle")
         assert b"\x1b]11;" not in tty.raw
         assert b"\x1b[1;38;5;25m" in tty.raw
+
+
+def test_while_it_is_stopped_the_shell_has_its_own_window(tmp_path: Path) -> None:
+    with shell(home(tmp_path, {"text": "All done.\n"})) as tty:
+        tty.ask("go").until("All done.").until("idle").until(lambda: b"]2;go \xc2\xb7 longrein" in tty.raw)
+        tty.send("\x1a").until("Stopped").until(lambda: tty.lines()[tty.screen.cursor.y] == "shell>")
+        assert tty.raw.rfind(b"\x1b[?1004l") > tty.raw.rfind(b"\x1b[?1004h")
+        assert tty.raw.rfind(b"\x1b[23;0t") > tty.raw.rfind(b"]2;go")
+        before = len(tty.raw)
+        tty.send("fg\r").until(lambda: b"]2;go" in tty.raw[before:]).until("say something")
+        assert b"\x1b[?1004h" in tty.raw[before:]
+        tty.send("\x04").until("is kept").until("shell>").send("exit\r")
 
 
 # --- By themselves ---------------------------------------------------------------------------------------------------
