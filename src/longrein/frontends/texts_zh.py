@@ -108,7 +108,35 @@ TEXTS = {
     "it is time": "时间到了",
     "context: {result}; every byte can be recalled": "上下文：{result}；每个字节都可以找回",
     "nothing was compacted: {why}": "没有压缩任何内容：{why}",
+    "stopped: {reason}": "已停止：{reason}",
+    "todo list emptied": "待办清单已清空",
+    "the model wrote no summary": "模型没有写总结",
+    # background work
+    "task {task} {state}": "任务 {task} {state}",
+    "in the background": "在后台",
+    "no background tasks; Ctrl-B sends a running command to the background": (
+        "没有后台任务；Ctrl-B 把正在运行的命令转入后台"
+    ),
+    "no subagents; the model starts them with its tool Agent": "没有子代理；模型用它的工具 Agent 启动子代理",
+    "nothing waits: all that was said has been delivered": "没有等待的消息：说过的都已送达",
+    "/queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away": (
+        "/queue NUMBER 取回一条以便修改，/queue drop NUMBER 丢弃一条"
+    ),
+    "{tasks} still runs ({names}): what becomes of it?": "{tasks} 仍在运行（{names}）：怎么处理它？",
+    "{tasks} still run ({names}): what becomes of them?": "{tasks} 仍在运行（{names}）：怎么处理它们？",
+    "session {session} is kept; `longrein -c` goes on with it{more}": (
+        "会话 {session} 已保留；`longrein -c` 可以继续{more}"
+    ),
+    "its tasks go on; `longrein tasks` lists them": "它的任务继续运行；`longrein tasks` 列出它们",
     # titles and answers of commands
+    "no hook runs here": "这里没有会运行的钩子",
+    "nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction": (
+        "没有固定任何内容；/pin TEXT 在每次压缩时逐字保留 TEXT"
+    ),
+    "nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes": (
+        "没有定时任务；/loop 30m PROMPT 现在并每 30 分钟执行 PROMPT"
+    ),
+    "nothing is scheduled": "没有定时任务",
     "commands and keys": "命令和按键",
     "background tasks": "后台任务",
     "subagents": "子代理",

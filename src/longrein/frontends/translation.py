@@ -77,5 +77,5 @@ def _catalogue(texts: Mapping[str, str]) -> Catalogue:
 def _pattern(key: str) -> "re.Pattern[str]":
     parts = PLACEHOLDER.split(key)
     return re.compile(
-        "".join(f"(?P<{part}>.+?)" if n % 2 else re.escape(part) for n, part in enumerate(parts)), re.DOTALL
+        "".join(f"(?P<{part}>.*?)" if n % 2 else re.escape(part) for n, part in enumerate(parts)), re.DOTALL
     )

@@ -396,12 +396,12 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
 
 def _hooks(context: CommandContext, _: str) -> CommandResult:
     rows = [line(f"  {escape_line(what)}  ", ("dim", escape_line(file))) for what, file in context.facts.hooks()]
-    return CommandResult("hooks", rows or [line(("dim", "  no hook runs here"))])
+    return CommandResult("hooks", rows or [line(("dim", translate("  no hook runs here")))])
 
 
 def _pins(context: CommandContext, _: str) -> CommandResult:
     rows = [line(("name", f"  {n} "), escape_line(pin)) for n, pin in enumerate(context.session.state.pins, 1)]
-    none = line(("dim", "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"))
+    none = line(("dim", translate("  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction")))
     return CommandResult("pinned", rows or [none])
 
 
@@ -420,7 +420,7 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
     if text:
         return _loop(context, text)
     rows = [line("  ", escape_line(describe(one, state))) for one in state.schedules]
-    none = line(("dim", "  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes"))
+    none = line(("dim", translate("  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes")))
     return CommandResult("scheduled in this session", rows or [none])
 
 

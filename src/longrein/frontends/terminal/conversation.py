@@ -349,9 +349,11 @@ class Conversation:
             cut = [f"a{child.seq}" for child in self.session.state.children.values() if child.ended is None]
             more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
             more += ", and with what still waits to be said" if self.session.pending else ""
-            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}\n")
+            output.write(
+                translate(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}") + "\n"
+            )
             if self.outcome.tasks == "keep":
-                output.write("its tasks go on; `longrein tasks` lists them\n")
+                output.write(translate("its tasks go on; `longrein tasks` lists them") + "\n")
         output.flush()
 
     # --- Drawing -----------------------------------------------------------------------------------------------------

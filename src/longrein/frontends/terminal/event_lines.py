@@ -331,7 +331,9 @@ def ended_turn(ended: TurnEnded) -> list[Line]:
         return []
     if ended.reason == "interrupted":
         return [line(("warn", translate("interrupted")), ("dim", translate("  say what to do instead")))]
-    return [line(("bad", f"stopped: {ended.reason}"), f"  {escape_line(ended.message)}" if ended.message else "")]
+    return [
+        line(("bad", translate(f"stopped: {ended.reason}")), f"  {escape_line(ended.message)}" if ended.message else "")
+    ]
 
 
 def retry_text(pausing: RetryPause, left_s: float) -> str:
@@ -347,7 +349,7 @@ def failed_summary(failed: AskFailed) -> list[Line]:
     if failed.kind in ("cancelled", "lost"):
         return []
     why = (failed.message or failed.kind).removeprefix("no summary: ")
-    return [line(("warn", "the model wrote no summary"), ("dim", f"  {escape_line(why)}"))]
+    return [line(("warn", translate("the model wrote no summary")), ("dim", f"  {escape_line(why)}"))]
 
 
 def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
@@ -385,13 +387,15 @@ def event_lines(event: AnyEvent) -> list[Line]:
         case TodoSet(todos=todos):
             marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
             marked = [(*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos]
-            emptied = [line(("dim", "todo list emptied"))]
+            emptied = [line(("dim", translate("todo list emptied")))]
             return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
         case GoalChanged(goal=goal):
             return [line(("dim", "goal "), goal_line(goal))]
         case SchedulesSet(schedules=schedules):
             rows = [f"{one.id} {escape_line(one.when)}: {escape_line(one.prompt)}" for one in schedules]
-            return [line(("dim", f"scheduled: {row}")) for row in rows] or [line(("dim", "nothing is scheduled"))]
+            return [line(("dim", f"scheduled: {row}")) for row in rows] or [
+                line(("dim", translate("nothing is scheduled")))
+            ]
         case Reminded(kind="compact_refused", state=why):
             return [notice_line(f"nothing was compacted: {why}")]
         case Restored(undone=undone):
