@@ -115,6 +115,7 @@ bench: .venv/ready  ## measure longrein against a minimal Python harness
 	$(PY) -m benchmarks.hooks
 	$(PY) -m benchmarks.mcp_start
 	$(PY) -m benchmarks.checkpoints
+	$(PY) -m benchmarks.terminal
 
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load

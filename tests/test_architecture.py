@@ -135,6 +135,8 @@ LAZY_OWN = {
     "longrein.agent.permission_check",
     "longrein.agent.rewind",
     "longrein.agent.rewind_trees",
+    "longrein.agent.status_command",  # where the user has a status line
+    "longrein.frontends.texts_zh",  # for those who read Chinese
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",

@@ -26,14 +26,17 @@ from longrein.config import (
 )
 from longrein.config.bounded_file import read_bounded
 from longrein.config.other_agents import OtherSettings, read_given
-from longrein.context import Budget, State
+from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
 from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, offered_models
 from longrein.permissions import escape
-from longrein.settings_schema import Settings
+from longrein.settings_schema import InstructionOptions, Settings
 from longrein.store import Reader, discard_empty, find_session, is_open, latest_session, session_info
 from longrein.workspace import end_orphans, nesting_depth
+
+PREPARE_AHEAD = 0.02
+"""Smallest distance between the thresholds of a compaction, as a share of the usable window."""
 
 
 class SystemClock:
@@ -256,7 +259,20 @@ def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
     """
     chosen = choose_model(run_context.settings, run_context.environ, offered_models, name=name)
     effort = _effort(run_context.options)
-    return msgspec.structs.replace(chosen, effort=effort) if effort else chosen
+    chosen = msgspec.structs.replace(chosen, effort=effort) if effort else chosen
+    return _with_thresholds(chosen, run_context.settings.context)
+
+
+def _with_thresholds(chosen: ModelOptions, context: InstructionOptions) -> ModelOptions:
+    """Apply the thresholds of compaction that the settings name."""
+    compact = context.compact_at / 100
+    prepare = min(context.prepare_at / 100, compact - PREPARE_AHEAD)
+    if (prepare, compact) == (PREPARE_SHARE, COMPACT_SHARE):
+        return chosen
+    known = chosen.budget or look_up(chosen.provider, chosen.model)
+    return msgspec.structs.replace(
+        chosen, budget=msgspec.structs.replace(known, prepare_share=prepare, compact_share=compact)
+    )
 
 
 def _effort(options: Options) -> str:

@@ -35,6 +35,8 @@ class Setting(msgspec.Struct, frozen=True):
     """Units of the field in one unit of the setting, such as bytes in a megabyte."""
     least: int = 0
     """Smallest number."""
+    most: int = 0
+    """Largest number; 0 for any."""
     choices: tuple[str, ...] = ()
     """Allowed texts; () for any."""
     check: Literal["", "model", "allow", "rules", "patterns", "headers"] = ""
@@ -249,6 +251,18 @@ class InstructionOptions(msgspec.Struct, frozen=True):
         "GEMINI.md",
     )
     bytes_max: Annotated[int, Setting("bytes of all instruction files together")] = 32 * 1024
+    prepare_at: Annotated[
+        int,
+        Setting(
+            "percent of the usable window at which a summary is prepared in the background; 30 or more, below "
+            "`compact_at`",
+            least=30,
+            most=90,
+        ),
+    ] = 80
+    compact_at: Annotated[
+        int, Setting("percent of the usable window at which the view must shrink; 60 to 95", least=60, most=95)
+    ] = 92
     git: Annotated[
         bool,
         Setting("a session that begins in a git repository tells the model its status, newest commits and files once"),
@@ -429,6 +443,59 @@ class TraceOptions(msgspec.Struct, frozen=True):
     content: Annotated[bool, Setting("whether messages, arguments and results are sent too", "nothing")] = False
 
 
+THEMES = ("auto", "dark", "light", "ansi", "colour-blind")
+LANGUAGES = ("en", "zh")
+
+
+class TerminalOptions(msgspec.Struct, frozen=True):
+    """Table `terminal`: the interactive terminal."""
+
+    theme: Annotated[
+        str,
+        Setting(
+            "colours: `dark`, `light`, `ansi` (the sixteen of your terminal), `colour-blind`; `auto` asks the terminal "
+            "for its background",
+            "nothing",
+            choices=THEMES,
+        ),
+    ] = "auto"
+    language: Annotated[
+        str,
+        Setting("language of hints, questions and commands: `en`, `zh`; default: that of `LANG`", choices=LANGUAGES),
+    ] = ""
+    title: Annotated[bool, Setting("the title of the window names the session and its state", "nothing")] = True
+    notify: Annotated[
+        str,
+        Setting(
+            "what calls you to a window without focus when a question waits or a long turn ends: `all`, `bell`, "
+            "`message`, `off`",
+            "nothing",
+            choices=("all", "bell", "message", "off"),
+        ),
+    ] = "all"
+    notify_after_s: Annotated[float, Setting("seconds of a turn from which its end counts for that", "nothing")] = 10.0
+    progress: Annotated[
+        str,
+        Setting(
+            "progress in the tab or task bar while a turn runs: `on`, `off`; `auto` where the terminal shows it",
+            "nothing",
+            choices=("auto", "on", "off"),
+        ),
+    ] = "auto"
+    status_line: Annotated[
+        str,
+        Setting(
+            "command whose output is shown above the last line; it gets JSON about the session. Default: "
+            "`statusLine` of `~/.claude/settings.json`",
+            "nothing",
+        ),
+    ] = ""
+    status_line_padding: Annotated[int, Setting("blanks on the left of it", "nothing")] = 0
+    status_line_refresh_s: Annotated[
+        float, Setting("seconds after which it runs again without news; 0 for never", "nothing")
+    ] = 0.0
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings, merged."""
 
@@ -488,6 +555,7 @@ class Settings(msgspec.Struct, frozen=True):
     other_agents: OtherAgentOptions = OtherAgentOptions()
     mcp: McpOptions = McpOptions()
     traces: TraceOptions = TraceOptions()
+    terminal: TerminalOptions = TerminalOptions()
     variables: tuple[tuple[str, str], ...] = ()
     """Variables that settings of other agents give to commands."""
     folders: tuple[str, ...] = ()

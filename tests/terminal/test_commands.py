@@ -48,6 +48,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "pins": ("",),
     "loop": ("5m check the build", "5m", "1x y", "", f"{HUGE}m x"),
     "schedule": ("", "0 9 * * 1-5 look", "remove s1", "remove", "61 * * * * x", "x", f"{HUGE} * * * * y"),
+    "theme": ("", "light", "\x1b"),
     "cost": ("",),
     "tasks": ("", "b1", f"b1 {HUGE}", "stop b1", "stop"),
     "agents": ("", "a1", "stop a1", "tell a1 x", "tell"),

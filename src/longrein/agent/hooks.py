@@ -399,6 +399,10 @@ class SessionHooks:
         except Exception as error:
             return HookOutput(problem=f"it failed: {type(error).__name__}: {error}")
 
+    async def run_command(self, handler: HookHandler, event: str, data: bytes, limit_s: float) -> HookOutput:
+        """Run a command of the user that is no hook under the rules of hooks; its answer decides nothing."""
+        return await self._output(handler, event, data, limit_s)
+
     # --- Commands ------------------------------------------------------------------------------------------------
 
     async def _output_of_command(self, handler: HookHandler, event: str, data: bytes, place: HookPlace) -> HookOutput:

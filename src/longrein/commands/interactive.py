@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from heapq import nsmallest
 from typing import TYPE_CHECKING
@@ -10,19 +11,20 @@ from typing import TYPE_CHECKING
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
 from longrein.composition import Additions, Composition, build
-from longrein.config import project_root
+from longrein.config import home_folder, own_command, project_root
 from longrein.context import next_compacted, report
 from longrein.events import LongreinError
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
 from longrein.permissions.hooks import hook_line
-from longrein.run_context import CLOCK, RunContext, discard_unused, fork, model_names
+from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names
 from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
 from longrein.workspace import Workspace, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem
 
 if TYPE_CHECKING:
+    from longrein.agent.status_command import StatusCommand
     from longrein.context import LineReason
 
 ASKING = Additions(asks_user=True)
@@ -134,7 +136,24 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,
+        options=place.settings.terminal,
+        environ=place.environ,
+        status_line=_status_line(place, built),
     )
+
+
+def _status_line(place: RunContext, built: Composition) -> "StatusCommand | None":
+    """Return the user's command for the status line; None without one, and where no hook runs."""
+    command = place.settings.terminal.status_line
+    if not command.strip() or place.settings.hooks.disable or built.run_context.hooks.disabled:
+        return None
+    from longrein.agent.status_command import StatusCommand
+
+    project, home = project_root(built.deps.workspace.roots[0]), home_folder(place.environ)
+    effort = ""
+    with suppress(LongreinError):  # the model of a plugin
+        effort = chosen_model(place, built.deps.model.name).effort
+    return StatusCommand(built.session, own_command(command, project, home), project, __version__, effort)
 
 
 def _hooks(built: Composition) -> Sequence[tuple[str, str]]:

@@ -15,6 +15,7 @@ from longrein.config.hooks import (
     expanded_headers,
     fingerprint,
     load_hooks,
+    own_command,
     read_project_hooks,
 )
 from longrein.config.instructions import (
@@ -64,6 +65,7 @@ __all__ = [
     "load_settings",
     "load_subagent_types",
     "nested_instructions",
+    "own_command",
     "project_file",
     "project_root",
     "read_project_hooks",

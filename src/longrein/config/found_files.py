@@ -15,7 +15,7 @@ from longrein.config.custom_commands import OPENCODE_FILES
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
 from longrein.config.instructions import project_root
-from longrein.config.other_agents import USED_KEYS
+from longrein.config.other_agents import OWN_KEYS, USED_KEYS
 from longrein.config.settings_file import shorten_home
 from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
 from longrein.config.skills import USER_FOLDERS as USER_SKILL_FOLDERS
@@ -233,8 +233,8 @@ KINDS = (
         "settings of Claude Code",
         "docs/hooks.md",
         "~/.claude/settings.json",
-        why="permissions, env, model, hooks",
-        known=(*USED_KEYS, "enabledPlugins"),
+        why="permissions, env, model, hooks, statusLine",
+        known=(*OWN_KEYS, "enabledPlugins"),
     ),
     *_rows(
         "not used",

@@ -246,6 +246,12 @@ def _scripts(words: tuple[str, ...], root: str) -> Iterator[tuple[str, str]]:
                 yield path, "unreadable"
 
 
+def own_command(command: str, root: str, home: str) -> Hook:
+    """Describe a command of the user's settings that runs as hooks do. `root`: folder of the project."""
+    scripts = tuple(_own_scripts((command,), home)) if home else ()
+    return Hook("StatusLine", command, "settings", files=tuple(_scripts((command,), root)), is_own=True, shown=scripts)
+
+
 # --- Loading ---------------------------------------------------------------------------------------------------------
 
 

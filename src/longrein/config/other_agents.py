@@ -13,6 +13,7 @@ import msgspec
 from longrein.config.hooks import HookFile, project_files, read_json_object
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import SettingValue, shorten_home
+from longrein.config.settings_keys import COUNT_MAX
 from longrein.events import UsageError
 from longrein.permissions import check_rule, escape
 
@@ -56,6 +57,8 @@ NO_SKILL_COMMANDS = "disableSkillShellExecution"
 """Key that keeps the commands in skills from running."""
 USED_KEYS = ("permissions", "env", "model", "hooks", "disableAllHooks", NO_SKILL_COMMANDS, "$schema")
 """Keys of such a file that longrein uses."""
+OWN_KEYS = (*USED_KEYS, "statusLine")
+"""The same for a file of the user."""
 
 
 def read_given(given: str, cwd: str, home: str) -> tuple[OtherSettings, dict[str, Any]]:
@@ -71,7 +74,7 @@ def read_given(given: str, cwd: str, home: str) -> tuple[OtherSettings, dict[str
         raise UsageError(problem.partition(": mend")[0])
     file = HookFile(path or f"{cwd}/{GIVEN}", GIVEN, is_own=True)
     found = _Reader(file, home).read(table, "", narrow=False)
-    unused = ", ".join(key for key in table if key not in USED_KEYS)
+    unused = ", ".join(key for key in table if key not in OWN_KEYS)
     note = (escape(f"{GIVEN}: {unused} has no effect")[:200],) if unused else ()
     return msgspec.structs.replace(found, notes=(*found.notes, *note)), table
 
@@ -119,6 +122,7 @@ class _Reader:
             return OtherSettings(tuple(values), notes=(*filter(None, (problem,)), *self._notes))
         values += self._rules(rules, "allow")
         values += self._mode(rules.get("defaultMode"))
+        values += self._status_line(table)
         variables = self._table(table, "env")
         wrong = [name for name, value in variables.items() if not isinstance(value, str) or "\0" in name + value]
         if wrong:
@@ -178,6 +182,18 @@ class _Reader:
             self._note(f"permissions.defaultMode {str(mode)[:40]!r} not used: set permission_mode in config.toml")
             return []
         return [SettingValue(("permission_mode",), mode, self._file.shown)]
+
+    def _status_line(self, table: dict[str, Any]) -> list[SettingValue]:
+        given, place = self._table(table, "statusLine"), self._file.shown
+        command = given.get("command")
+        if given.get("type", "command") != "command" or not isinstance(command, str) or not command.strip():
+            return []
+        found = [SettingValue(("terminal", "status_line"), command, place)]
+        for name, key, kind in (("padding", "padding", int), ("refreshInterval", "refresh_s", (int, float))):
+            value = given.get(name)
+            if isinstance(value, kind) and not isinstance(value, bool) and 0 <= value <= COUNT_MAX:
+                found.append(SettingValue(("terminal", f"status_line_{key}"), value, place))
+        return found
 
     def _folders(self, listed: Any) -> list[str]:
         found = []

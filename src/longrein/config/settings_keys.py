@@ -130,7 +130,9 @@ def problem_with(key: str, value: Any) -> str:
 
 def _wanted(kind: type, setting: Setting, value: Any) -> str:
     """Return what a value should be; '' where it is that."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and setting.least <= value <= COUNT_MAX
+    most = setting.most or COUNT_MAX
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and setting.least <= value <= most
+    limits = f"{setting.least} to {most}" if setting.most else f"{setting.least} or more"
     if setting.choices:
         right, wanted = value in setting.choices, f"one of {', '.join(setting.choices)}"
     elif setting.check == "model":
@@ -146,9 +148,9 @@ def _wanted(kind: type, setting: Setting, value: Any) -> str:
         right = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
         wanted = "a list of texts"
     elif kind is float:
-        right, wanted = is_number, f"a number of {setting.least} or more"
+        right, wanted = is_number, f"a number of {limits}"
     else:
-        right, wanted = is_number and isinstance(value, int), f"a whole number of {setting.least} or more"
+        right, wanted = is_number and isinstance(value, int), f"a whole number of {limits}"
     return "" if right else wanted
 
 

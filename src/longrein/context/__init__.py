@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
 from longrein.context.decide import (
-    PREPARE_SHARE as PREPARE_SHARE,
     Clear as Clear,
     Decision as Decision,
     Digest as Digest,
@@ -51,7 +50,14 @@ from longrein.context.state.ledger import FileUse as FileUse, Ledger as Ledger
 from longrein.context.state.reminder_kinds import KINDS as KINDS
 from longrein.context.state.reminder_kinds import PROGRAM_KINDS as PROGRAM_KINDS
 from longrein.context.state.repetition import PERIODS as PERIODS
-from longrein.context.state.request import Budget as Budget, Item as Item, Price as Price, Request as Request
+from longrein.context.state.request import (
+    COMPACT_SHARE as COMPACT_SHARE,
+    PREPARE_SHARE as PREPARE_SHARE,
+    Budget as Budget,
+    Item as Item,
+    Price as Price,
+    Request as Request,
+)
 from longrein.context.state.state import (
     KnownFile as KnownFile,
     OpenCall as OpenCall,

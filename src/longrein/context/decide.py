@@ -4,8 +4,8 @@ The cheapest measure comes first.
 
 1. At any size: clear items whose re-reading has cost more than rewriting what follows them; for free while the
    provider's cache is cold.
-2. At 80 % of the usable window, if clearing is not enough: prepare a summary in the background.
-3. At 92 %: clear down to half, or else put the prepared summary in.
+2. At 80 % of the usable window (`Budget.prepare_share`), if clearing is not enough: prepare a background summary.
+3. At 92 % (`Budget.compact_share`): clear down to half, or else put the prepared summary in.
 4. When the window is full and no summary came: a digest, which needs no model.
 
 Only these functions see window, price and time. Their decisions are appended, and the view follows the log alone.
@@ -20,8 +20,6 @@ from longrein.context.state.view import span_of
 from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 
-PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
-WATERMARK_SHARE = 0.92  # Share of the usable window at which the view must shrink
 GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
 DEEP_GOAL_SHARE = 0.30  # The same where reading is cheap: rewriting is then what costs, and deeper means less often
 CHEAP_READ = 0.05  # Price of cached input up to which reading is cheap, as a share of the input price
@@ -142,11 +140,11 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         paid = clear(state, budget, cold=cold)
         if paid is not None:
             return Clear(paid)
-    if not must and view < PREPARE_SHARE * usable:
+    if not must and view < budget.prepare_share * usable:
         return Nothing(f"{view} of {usable} usable tokens")
     if not must and not _is_rearmed(state, usable):
         return Nothing("too little is new since the last compaction")
-    if not (must or cold) and view < WATERMARK_SHARE * usable:
+    if not (must or cold) and view < budget.compact_share * usable:
         return _prepare(state, budget, view)
     decision = _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
     return _window_full(state, named, known, view) if isinstance(decision, Full) else decision
@@ -200,7 +198,7 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     swap = ready_swap(state, reason)
     if swap is not None:
         return _widen_swap(state, budget, swap)
-    if not must and view < WATERMARK_SHARE * budget.usable_tokens:
+    if not must and view < budget.compact_share * budget.usable_tokens:
         return Nothing("there is room yet")
     if not must:
         return _prepare(state, budget, view)
@@ -312,7 +310,7 @@ def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> b
 def _tokens_when_sent(state: State, budget: Budget) -> int:
     """Return the tokens of the view with the birth forms of new results; these are computed only if it matters."""
     view = state.view_tokens
-    if view < PREPARE_SHARE * budget.usable_tokens:
+    if view < budget.prepare_share * budget.usable_tokens:
         return view
     return view - births_gain(state, births(state, budget, roomy=True))
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from longrein.context.state.request import Budget, Item, ItemKind, Price
+from longrein.context.state.request import PREPARE_SHARE, Budget, Item, ItemKind, Price
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import arguments_text, estimate_text, spec_tokens
 from longrein.events import Image, PrefixSet, ToolCall, ToolResult, ToolSpec, text_of
@@ -55,6 +55,7 @@ class Report(msgspec.Struct, frozen=True):
     usable_tokens: int
     window_tokens: int
     note: str = ""  # Note on assumed prices
+    prepare_share: float = PREPARE_SHARE  # Share of the usable window at which a summary is prepared
 
     def modules(self) -> list[tuple[Module, int]]:
         """Return (module, tokens) of the modules with content, in their order."""
@@ -70,7 +71,16 @@ def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
     shown = tuple(msgspec.structs.replace(row, tokens=count) for (_, row), count in zip(rows, tokens, strict=True))
     counted, factor = state.last_usage.context_tokens, state.gauge.ratio
     note = price.note if price is not None else ""
-    return Report(shown, state.view_tokens, counted, factor, budget.usable_tokens, budget.window_tokens, note)
+    return Report(
+        shown,
+        state.view_tokens,
+        counted,
+        factor,
+        budget.usable_tokens,
+        budget.window_tokens,
+        note,
+        budget.prepare_share,
+    )
 
 
 def scaled(raws: list[int], total: int) -> list[int]:

@@ -80,6 +80,10 @@ class Price(msgspec.Struct, frozen=True):
         )
 
 
+PREPARE_SHARE = 0.80  # Share of the usable window at which a summary is prepared
+COMPACT_SHARE = 0.92  # Share of the usable window at which the view must shrink
+
+
 class Budget(msgspec.Struct, frozen=True):
     """Limits and prices of a model, for the policies."""
 
@@ -94,6 +98,8 @@ class Budget(msgspec.Struct, frozen=True):
     """Kinds of items that may be cleared with this provider and model. `exchange`: replies leave as a whole, with their
     thinking, calls and results; the other kinds are shortened in place. `old call` and `old thinking`: only items from
     before the user's last message."""
+    prepare_share: float = PREPARE_SHARE
+    compact_share: float = COMPACT_SHARE
 
     @property
     def usable_tokens(self) -> int:

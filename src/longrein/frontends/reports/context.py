@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from longrein.context import PREPARE_SHARE, LineReason, Report, ReportRow, State
+from longrein.context import LineReason, Report, ReportRow, State
 
 COLOURS = {
     "System prompt": "promptBorder",
@@ -32,7 +32,7 @@ def as_json(report: Report, state: State, model: str) -> str:
         "percentage": round(100 * total / most, 1) if most else 0.0,
         "model": model,
         "isAutoCompactEnabled": True,
-        "autoCompactThreshold": round(PREPARE_SHARE * most),
+        "autoCompactThreshold": round(report.prepare_share * most),
         "memoryFiles": _memory_files(report, state),
         "mcpTools": [_mcp_tool(row.name, row.tokens, loaded=True) for row in report.shown if _is_mcp_tool(row)]
         + [_mcp_tool(tool.name, 0, loaded=False) for tool in (state.prefix.deferred if state.prefix else ())],
@@ -72,7 +72,7 @@ def _categories(report: Report) -> list[dict[str, Any]]:
     for row in report.shown:
         sums[_category(row)] += row.tokens
     used = report.total_tokens
-    buffer = max(0, report.usable_tokens - round(PREPARE_SHARE * report.usable_tokens))
+    buffer = max(0, report.usable_tokens - round(report.prepare_share * report.usable_tokens))
     sums["Autocompact buffer"] = min(buffer, max(0, report.usable_tokens - used))
     sums["Free space"] = max(0, report.usable_tokens - used - sums["Autocompact buffer"])
     return [{"name": name, "tokens": sums[name], "color": colour} for name, colour in COLOURS.items() if sums[name]]

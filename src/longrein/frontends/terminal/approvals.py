@@ -8,9 +8,10 @@ import msgspec
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
 from longrein.frontends.terminal.choice_list import Row
-from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, counts, line, wrap
+from longrein.frontends.terminal.event_lines import FileText, Line, cells, change_lines, counts, line, wrap
 from longrein.frontends.terminal.user_questions import QuestionForm
 from longrein.frontends.text_format import escape, escape_line
+from longrein.frontends.translation import translate
 from longrein.permissions import unseen_note
 
 _PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",)}
@@ -147,23 +148,23 @@ class Approval:
         return [*head, *body, *([self._where(len(rows))] if folded else []), *keys]
 
     def _head(self, width: int) -> list[Line]:
-        more = f"  (and {self.waiting} more)" if self.waiting else ""
-        reason = escape_line(self.question.asked.reason)
-        return wrap(line(("warn", "? "), ("bold", f"{self.question.title}: "), reason + more), width, "  ")
+        more = translate(f"  (and {self.waiting} more)") if self.waiting else ""
+        reason = escape_line(translate(self.question.asked.reason))
+        return wrap(line(("warn", "? "), ("bold", f"{translate(self.question.title)}: "), reason + more), width, "  ")
 
     def _where(self, total: int) -> Line:
         last = min(self.top + self._shown, total)
         is_change = any(row and row[0][0] in ("add", "del") for row in self.content)
         change = f", {counts(self.content)}" if is_change else ""
         where = f"lines {self.top + 1}-{last} of {total}{change}; PgDn PgUp ↓ ↑ scroll, e prints all"
-        return line(("warn", "└ "), ("dim", where))
+        return line(("warn", "└ "), ("dim", translate(where)))
 
     def _keys(self, width: int) -> list[Line]:
         rows: list[Line] = [()]
         used = 0
         style = "you" if self.ready else "dim"
-        for choice in choices(self.question):
-            size = len(choice.label) + 7
+        for choice in [Row(one.value, translate(one.label)) for one in choices(self.question)]:
+            size = cells(choice.label) + 7
             if rows[-1] and used + size > width:
                 rows.append(())
                 used = 0

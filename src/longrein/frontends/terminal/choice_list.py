@@ -6,6 +6,7 @@ import msgspec
 
 from longrein.frontends.terminal.event_lines import Line, crop, line
 from longrein.frontends.text_format import escape_line
+from longrein.frontends.translation import translate
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -36,9 +37,15 @@ class Chooser:
         top = min(max(self.at - room // 2, 0), max(len(self.rows) - room, 0))
         shown = [self._row(n) for n in range(top, min(top + room, len(self.rows)))]
         hint = f"{self.at + 1} of {len(self.rows)}; ↑ ↓ move, Enter chooses, Esc leaves"
-        return [crop(row, width) for row in [line(("bold", self.title)), *shown, line(("dim", hint))]]
+        return [
+            crop(row, width) for row in [line(("bold", translate(self.title))), *shown, line(("dim", translate(hint)))]
+        ]
 
     def _row(self, n: int) -> Line:
         row, marked = self.rows[n], n == self.at
         label = ("bold" if marked else "", escape_line(row.label))
-        return line(("you", "› ") if marked else "  ", label, ("dim", f"  {escape_line(row.note)}" if row.note else ""))
+        return line(
+            ("you", "› ") if marked else "  ",
+            label,
+            ("dim", f"  {escape_line(translate(row.note))}" if row.note else ""),
+        )

@@ -23,6 +23,7 @@ from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.task_rows import RunningTask
 from longrein.frontends.text_format import counted, escape_line, shortened
+from longrein.frontends.translation import translate
 
 # --- Question about running tasks, also used by the plain terminal ---------------------------------------------------
 
@@ -47,7 +48,8 @@ def exit_choices(count: int) -> tuple[Row, ...]:
     """Answers to it for `count` tasks."""
     them, takes = ("it", "takes it up") if count == 1 else ("them", "takes them up")
     how = f"`longrein tasks` lists and stops {them}; `longrein -c` {takes} again"
-    return Row("stop", f"stop {them} and leave"), Row("keep", f"leave {them} running", how), Row("stay", "stay")
+    rows = Row("stop", f"stop {them} and leave"), Row("keep", f"leave {them} running", how), Row("stay", "stay")
+    return tuple(structs.replace(row, label=translate(row.label)) for row in rows)
 
 
 async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:
@@ -98,7 +100,7 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
     if result.message is not None:
         conversation.tell(result.message)
     if result.title:
-        conversation.show(conversation.view.spaced("answer", [line(("bold", result.title)), *result.rows]))
+        conversation.show(conversation.view.spaced("answer", [line(("bold", translate(result.title))), *result.rows]))
     if result.notice:
         conversation.notice(result.notice)
     if result.edit:

@@ -33,14 +33,16 @@ from longrein.frontends import text_format
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
-from longrein.frontends.terminal import event_lines, task_rows
+from longrein.frontends.terminal import event_lines, task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
+from longrein.frontends.terminal.window import TerminalWindow
 from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
+from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
 
 MODES = ("default", "acceptEdits", "plan", "auto")
@@ -138,6 +140,8 @@ class CommandContext:
     def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
         self.session, self.facts, self.view = session, facts, view
         self.queued_messages = MessageQueue(session)
+        self.window: TerminalWindow | None = None
+        """None on the plain terminal and without colours."""
 
     def label(self, child: str) -> str:
         """Label of a subagent; '' when unknown."""
@@ -405,12 +409,12 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
 
 def _hooks(context: CommandContext, _: str) -> CommandResult:
     rows = [line(f"  {escape_line(what)}  ", ("dim", escape_line(file))) for what, file in context.facts.hooks()]
-    return CommandResult("hooks", rows or [line(("dim", "  no hook runs here"))])
+    return CommandResult("hooks", rows or [line(("dim", translate("  no hook runs here")))])
 
 
 def _pins(context: CommandContext, _: str) -> CommandResult:
     rows = [line(("name", f"  {n} "), escape_line(pin)) for n, pin in enumerate(context.session.state.pins, 1)]
-    none = line(("dim", "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"))
+    none = line(("dim", translate("  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction")))
     return CommandResult("pinned", rows or [none])
 
 
@@ -429,7 +433,7 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
     if text:
         return _loop(context, text)
     rows = [line("  ", escape_line(describe(one, state))) for one in state.schedules]
-    none = line(("dim", "  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes"))
+    none = line(("dim", translate("  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes")))
     return CommandResult("scheduled in this session", rows or [none])
 
 
@@ -468,6 +472,17 @@ def context_lines(report: Report) -> list[Line]:
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
+def _theme(context: CommandContext, name: str) -> CommandResult:
+    if context.window is None:
+        return notice("colours are not used here")
+    if name not in themes.NOTES:
+        unknown = f"there is no theme {escape_line(name)}; " if name else ""
+        rows = [Row(one, one, note) for one, note in themes.NOTES.items()]
+        return CommandResult(choices=Choices(f"{unknown}which theme?", rows))
+    context.window.choose_theme(name)
+    return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
+
+
 def _help(context: CommandContext) -> CommandResult:
     return CommandResult("commands and keys", help_lines(context.facts.custom_commands()))
 
@@ -489,6 +504,7 @@ COMMANDS = (
     Command("pins", "", "what is pinned", _pins),
     Command("loop", "EVERY PROMPT", "do PROMPT now and again every 5m, 2h …, for 7 days", _loop),
     Command("schedule", "[CRON PROMPT | remove ID]", "what comes back at set times, such as 0 9 * * 1-5", _schedule),
+    Command("theme", "[NAME]", "change the colours; without NAME, choose", _theme),
     Command("cost", "", "what was used and spent", _cost),
     Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
     Command(
@@ -561,7 +577,8 @@ def help_lines(custom: Sequence[SkillInfo] = ()) -> list[Line]:
     commands = [(f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
     files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
-    return [*_two_columns(commands), *files, (), *_two_columns(KEYS)]
+    shown = [_two_columns([(name, translate(text)) for name, text in rows]) for rows in (commands, KEYS)]
+    return [*shown[0], *files, (), *shown[1]]
 
 
 SUMMARY_CELLS = 50

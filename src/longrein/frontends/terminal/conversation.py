@@ -4,8 +4,8 @@ Methods never wait for the session: messages go to it in tasks, in the order in 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 from msgspec import structs
@@ -23,8 +23,11 @@ from longrein.frontends.terminal.interface import CompleteFiles, Outcome, Termin
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown import Block, MarkdownPainter
 from longrein.frontends.terminal.screen import Screen
+from longrein.frontends.terminal.status_line import SessionTotals, StatusLine
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
+from longrein.frontends.terminal.window import Activity, TerminalWindow
 from longrein.frontends.text_format import counted, escape_line
+from longrein.frontends.translation import translate
 
 FRAME_S = 0.1
 QUIET_S = 0.5
@@ -77,6 +80,18 @@ class Conversation:
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
+        self.totals = SessionTotals()
+        self.window = TerminalWindow(
+            self._write_raw, facts.options, facts.environ, mono_s, enabled=facts.colour and bool(facts.environ)
+        )
+        self.context.window = self.window if facts.colour else None
+        self.status_line = StatusLine(
+            facts.status_line,
+            facts.options,
+            lambda: self.totals.data(self.title, facts.wall_us()),
+            self.request_redraw,
+            self.notice,
+        )
         self._painter = MarkdownPainter(colour=facts.colour)
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
@@ -100,7 +115,14 @@ class Conversation:
             self.show([EMPTY, line(("dim", f"── session {self.session.id[:8]}, {prompts} ──"))])
         self.show(pieces)
         if self.session.state.turn_open and not self.session.busy:
-            self.show([EMPTY, line(("warn", "the last turn was cut off"), ("dim", "  Enter goes on with it"))])
+            self.show(
+                [
+                    EMPTY,
+                    line(
+                        ("warn", translate("the last turn was cut off")), ("dim", translate("  Enter goes on with it"))
+                    ),
+                ]
+            )
 
     def show(self, pieces: Sequence[Piece]) -> None:
         self._outbox += pieces
@@ -139,12 +161,47 @@ class Conversation:
             self.screen.commit(rows)
         else:
             self.screen.redraw()
+        self._update_surroundings()
 
     def _paint(self, piece: Piece) -> list[str]:
         width = self.screen.size.columns - 1
         if isinstance(piece, Block):
             return self._painter.paint(piece, width)
         return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
+
+    # --- Around the screen --------------------------------------------------------------------------------------------
+
+    def _write_raw(self, text: str) -> None:
+        with suppress(OSError):  # the terminal is gone
+            self.screen.app.output.write_raw(text)
+            self.screen.app.output.flush()
+
+    @property
+    def title(self) -> str:
+        """Title of the session: its first prompt; '' before it."""
+        return self.view.prompts[0].text if self.view.prompts else ""
+
+    def _update_surroundings(self) -> None:
+        """Show the present state in the window's title, its progress and the status line."""
+        view, state = self.view, self.session.state
+        question = view.questions[0].title if view.questions else ""
+        word = "waiting" if question else "working" if view.busy else ""
+        self.window.update(Activity(self.title, word, question, view.turn_since_s))
+        self.status_line.update((state.seq, state.mode, self.title))
+
+    def heard(self, answer: str) -> None:
+        """Take what the terminal tells of itself."""
+        if self.window.heard(answer):
+            self.request_redraw()
+
+    @contextmanager
+    def another_program_has_the_terminal(self) -> Iterator[None]:
+        self.window.leave()
+        try:
+            yield
+        finally:
+            self.window.enter()
+            self.request_redraw()
 
     # --- Questions and lists -----------------------------------------------------------------------------------------
 
@@ -292,15 +349,17 @@ class Conversation:
             cut = [f"a{child.seq}" for child in self.session.state.children.values() if child.ended is None]
             more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
             more += ", and with what still waits to be said" if self.session.pending else ""
-            output.write(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}\n")
+            output.write(
+                translate(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}") + "\n"
+            )
             if self.outcome.tasks == "keep":
-                output.write("its tasks go on; `longrein tasks` lists them\n")
+                output.write(translate("its tasks go on; `longrein tasks` lists them") + "\n")
         output.flush()
 
     # --- Drawing -----------------------------------------------------------------------------------------------------
 
     def prompt(self) -> str:
-        return ("answer › " if self._writing_answer else "why not › ") if self.feedback else "› "
+        return f"{translate('answer' if self._writing_answer else 'why not')} › " if self.feedback else "› "
 
     @property
     def _writing_answer(self) -> bool:
@@ -308,17 +367,17 @@ class Conversation:
 
     def hint(self) -> str:
         if self.feedback:
-            return "" if self._writing_answer else "what to do instead"
+            return "" if self._writing_answer else translate("what to do instead")
         if self._panel_wanted:
             return ""
-        return "Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files"
+        return translate("Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files")
 
     def panel_lines(self, width: int, room: int) -> list[Line]:
         """Rows above the input, at most `room`."""
         waiting = [waiting for _, waiting in self.context.queued_messages.numbered()]
         labels = {message.to: self.context.label(message.to) for message in waiting if message.to}
         below = live_area.waiting_rows(waiting, labels, width)
-        below += [line(("warn", self.flash))] if self.flash else []
+        below += [line(("warn", translate(self.flash)))] if self.flash else []
         room -= len(below)
         if panel := self.chooser or self.approval:
             return [EMPTY, *panel.draw(width, room - 1), *below]

@@ -29,6 +29,7 @@ from longrein.events import (
 )
 from longrein.frontends.goals_command import goal_line
 from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, tokens
+from longrein.frontends.translation import translate
 
 # --- Styled lines; widths are terminal cells -------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ def _cells(char: str) -> int:
         return 1
     if category(char) in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if east_asian_width(char) in "WF" else 1
+    return 2 if east_asian_width(char) in "WF" or "\U0001f1e6" <= char <= "\U0001f1ff" else 1  # these make flags
 
 
 def crop(of: Line, width: int) -> Line:
@@ -273,7 +274,8 @@ WAKES = {
 
 def status_word(status: str) -> tuple[str, str]:
     """Word (escaped) and style of a status."""
-    return STATUS.get(status, (escape_line(status), "bad"))
+    word, style = STATUS.get(status, (escape_line(status), "bad"))
+    return translate(word), style
 
 
 def spent_usd(state: State) -> float:
@@ -320,7 +322,7 @@ def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
 
 def notice_line(text: str) -> Line:
     """Line of a notice."""
-    return line(("warn", "! "), escape_line(text))
+    return line(("warn", "! "), escape_line(translate(text)))
 
 
 def ended_turn(ended: TurnEnded) -> list[Line]:
@@ -328,8 +330,10 @@ def ended_turn(ended: TurnEnded) -> list[Line]:
     if ended.reason in ("done", "blocked"):  # the line of the denied call says it
         return []
     if ended.reason == "interrupted":
-        return [line(("warn", "interrupted"), ("dim", "  say what to do instead"))]
-    return [line(("bad", f"stopped: {ended.reason}"), f"  {escape_line(ended.message)}" if ended.message else "")]
+        return [line(("warn", translate("interrupted")), ("dim", translate("  say what to do instead")))]
+    return [
+        line(("bad", translate(f"stopped: {ended.reason}")), f"  {escape_line(ended.message)}" if ended.message else "")
+    ]
 
 
 def retry_text(pausing: RetryPause, left_s: float) -> str:
@@ -345,14 +349,16 @@ def failed_summary(failed: AskFailed) -> list[Line]:
     if failed.kind in ("cancelled", "lost"):
         return []
     why = (failed.message or failed.kind).removeprefix("no summary: ")
-    return [line(("warn", "the model wrote no summary"), ("dim", f"  {escape_line(why)}"))]
+    return [line(("warn", translate("the model wrote no summary")), ("dim", f"  {escape_line(why)}"))]
 
 
 def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
     """Lines of a permission answer; none for a single yes, as the line of the call follows."""
     if answer.verdict == "allow" and answer.scope != "once":
         where = "always" if answer.scope == "always" else "for this session"
-        return [line(("ok", f"allowed {where}"), f"  {escape_line(', '.join(answer.rule.splitlines()) or name)}")]
+        return [
+            line(("ok", translate(f"allowed {where}")), f"  {escape_line(', '.join(answer.rule.splitlines()) or name)}")
+        ]
     if answer.verdict == "deny" and answer.message and answer.by == "user":
         return [line(("bad", "no: "), escape_line(answer.message))]
     return []
@@ -368,7 +374,7 @@ def compaction_lines(event: Cleared | Summarized) -> list[Line]:
     else:
         how = "" if event.prose or event.reply else " by the records alone, without the model"
         result = f"entries {event.first} to {event.last} summarised{how}"
-    return [line(("dim", f"context: {result}; every byte can be recalled"))]
+    return [line(("dim", translate(f"context: {result}; every byte can be recalled")))]
 
 
 def event_lines(event: AnyEvent) -> list[Line]:
@@ -381,13 +387,15 @@ def event_lines(event: AnyEvent) -> list[Line]:
         case TodoSet(todos=todos):
             marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
             marked = [(*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos]
-            emptied = [line(("dim", "todo list emptied"))]
+            emptied = [line(("dim", translate("todo list emptied")))]
             return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
         case GoalChanged(goal=goal):
             return [line(("dim", "goal "), goal_line(goal))]
         case SchedulesSet(schedules=schedules):
             rows = [f"{one.id} {escape_line(one.when)}: {escape_line(one.prompt)}" for one in schedules]
-            return [line(("dim", f"scheduled: {row}")) for row in rows] or [line(("dim", "nothing is scheduled"))]
+            return [line(("dim", f"scheduled: {row}")) for row in rows] or [
+                line(("dim", translate("nothing is scheduled")))
+            ]
         case Reminded(kind="compact_refused", state=why):
             return [notice_line(f"nothing was compacted: {why}")]
         case Restored(undone=undone):
@@ -398,11 +406,16 @@ def event_lines(event: AnyEvent) -> list[Line]:
             text = f"model: {escape_line(provider)}/{escape_line(model)}"
         case _:
             return []
-    return [line(("dim", text))]
+    return [line(("dim", translate(text)))]
 
 
 def _rewound_lines(event: Rewound) -> list[Line]:
-    rows = [line(("warn", "rewound"), ("dim", f"  the conversation is again as it was at entry {event.to}"))]
+    rows = [
+        line(
+            ("warn", translate("rewound")),
+            ("dim", translate(f"  the conversation is again as it was at entry {event.to}")),
+        )
+    ]
     for put in event.files:
         back = "removed, it is new since then" if put.removed else "put back"
         result = back if put.done else f"left as it is ({escape_line(put.why)})"
@@ -414,4 +427,6 @@ def wake_line(source: str) -> Line:
     """Line of a turn that begins by a wake. `source` is the kind of the wake and its handle."""
     kind, _, handle = source.partition(" ")
     reason = WAKES.get(kind, escape_line(kind))
-    return line(("run", "woken"), ("dim", f"  {reason}" + (f" ({escape_line(handle)})" if handle else "")))
+    return line(
+        ("run", translate("woken")), ("dim", f"  {translate(reason)}" + (f" ({escape_line(handle)})" if handle else ""))
+    )

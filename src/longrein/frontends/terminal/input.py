@@ -13,6 +13,7 @@ from prompt_toolkit.history import History
 from longrein.frontends.terminal.commands import COMMANDS, summary_of
 from longrein.frontends.terminal.interface import CompleteFiles
 from longrein.frontends.text_format import escape_line
+from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
 from longrein.tools.mcp.servers import McpToolset
 
@@ -108,7 +109,7 @@ class InputCompleter(Completer):
         typed = document.text_before_cursor
         if not typed.startswith("/") or " " in typed or "\n" in typed:
             return []
-        rows = [(c.name, c.argument, c.summary) for c in COMMANDS]
+        rows = [(c.name, c.argument, translate(c.summary)) for c in COMMANDS]
         names = {name for name, _, _ in rows}
         rows += [(c.name, escape_line(c.argument_hint), summary_of(c)) for c in self._custom() if c.name not in names]
         commands = [

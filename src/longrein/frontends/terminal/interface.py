@@ -1,12 +1,13 @@
 """Data between the terminal and its caller: facts and callbacks in, an `Outcome` out."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
+from longrein.settings_schema import TerminalOptions
 from longrein.tools import GoalPort, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
 
@@ -26,6 +27,10 @@ CompleteFiles = Callable[[str], Awaitable[FilesFound]]
 
 async def _no_tail(_task: str, _lines: int) -> str:
     return ""
+
+
+StatusCommand = Callable[[Mapping[str, Any]], Awaitable[str]]
+"""Data about the session -> what the user's command for the status line prints. Raises `LongreinError`."""
 
 
 class TerminalFacts(msgspec.Struct, frozen=True):
@@ -71,6 +76,11 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """True if longrein runs as root."""
     choosing: bool = False
     """True if the list of sessions is opened first (`longrein -r`)."""
+    options: TerminalOptions = TerminalOptions()
+    environ: Mapping[str, str] = {}
+    """Variables that tell what the terminal can do."""
+    status_line: StatusCommand | None = None
+    """Command of the user that makes a status line; None without one."""
 
 
 END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear"}

@@ -11,6 +11,7 @@ from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.frontends.text_format import escape_line
+from longrein.frontends.translation import translate
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_S = 0.2
@@ -69,7 +70,7 @@ def footer_line(figures: Figures, state: str, width: int) -> Line:
         (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
         (4, figures.background, "run"),
     ]
-    shown = [part for part in parts if part[1]]
+    shown = [(rank, translate(text), style) for rank, text, style in parts if text]
     while len(shown) > 1 and sum(len(text) + 3 for _, text, _ in shown) - 3 > width:
         shown.remove(max(shown))
     spans = [span for _, text, style in shown for span in (("dim", " · "), (style, text))]
@@ -88,9 +89,12 @@ def state_line(view: ViewModel, now_s: float) -> Line:
         call.name == "Bash" and call.status == "running" and now_s - call.since_s > LONG_S
         for call in view.calls.values()
     )
-    keys = "Esc interrupts" + ", Ctrl-B backgrounds" * is_long
+    keys = translate("Esc interrupts") + translate(", Ctrl-B backgrounds") * is_long
     time = text_format.elapsed(now_s - view.turn_since_s)
-    return line(("run", f"{spin} {_phase_text(view, now_s)}"), ("dim", f"  {text_format.joined(time, keys, by='  ')}"))
+    return line(
+        ("run", f"{spin} {translate(_phase_text(view, now_s))}"),
+        ("dim", f"  {text_format.joined(time, keys, by='  ')}"),
+    )
 
 
 def _phase_text(view: ViewModel, now_s: float) -> str:
@@ -161,7 +165,7 @@ def waiting_rows(waiting: Sequence[PendingMessage], labels: dict[str, str], widt
         for message in waiting
         if message.to or message.how in ("queued", "steer")
     ]
-    hint = "↑ takes the last one back" + ("; /queue lists all" if len(rows) > 1 else "")
+    hint = translate("↑ takes the last one back") + (translate("; /queue lists all") if len(rows) > 1 else "")
     return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", hint))] if rows else [])]
 
 

@@ -5,6 +5,7 @@ Text is escaped before and after the markdown parser.
 
 import io
 import re
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from rich.table import Table
 from rich.theme import Theme
 
 from longrein.frontends.terminal.event_lines import plain, wrap_text
+from longrein.frontends.terminal.themes import theme_in_use
 from longrein.frontends.text_format import escape
 
 # --- Splitter of streamed markdown -----------------------------------------------------------------------------------
@@ -256,9 +258,16 @@ class _Code(CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
-        lexer = self.lexer_name if len(code) <= HIGHLIGHT_CHARS_MAX else "text"
-        syntax = Syntax(code, lexer, theme="ansi_dark", background_color="default", word_wrap=True, tab_size=4)
+        lexer = _lexer(self.lexer_name if len(code) <= HIGHLIGHT_CHARS_MAX else "text")
+        theme = "ansi_light" if theme_in_use() == "light" else "ansi_dark"
+        syntax = Syntax(code, lexer, theme=theme, background_color="default", word_wrap=True, tab_size=4)
         yield Padding(syntax, (0, 0, 0, 2))
+
+
+@lru_cache(maxsize=32)
+def _lexer(name: str) -> Any:
+    """Return the lexer of a language, which is slow to look up; `name` where there is none."""
+    return Syntax("", name, tab_size=4).lexer or name
 
 
 class _Table(TableElement):
@@ -276,14 +285,18 @@ class _Table(TableElement):
 
 
 class _Prose(Markdown):
-    """Markdown in which HTML is plain text, so that nothing is hidden."""
+    """Markdown in which HTML is plain text, so that nothing is hidden. One object draws one block after the other."""
 
     elements = Markdown.elements | {"heading_open": _Heading, "fence": _Code, "code_block": _Code, "table_open": _Table}
 
-    def __init__(self, parser: Any, text: str) -> None:
-        super().__init__("", hyperlinks=False)
-        self.markup = text
-        self.parsed = parser.parse(text)
+    def __init__(self, parser: Any) -> None:
+        super().__init__("", hyperlinks=False)  # it makes and runs a parser of its own, which costs a third of a block
+        self._parser = parser
+
+    def of(self, text: str) -> "_Prose":
+        """Hold `text` from now on."""
+        self.markup, self.parsed = text, self._parser.parse(text)
+        return self
 
 
 class MarkdownPainter:
@@ -292,7 +305,8 @@ class MarkdownPainter:
     def __init__(self, *, colour: bool) -> None:
         from markdown_it import MarkdownIt
 
-        self._parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
+        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
+        self._prose = _Prose(parser)
         self._colours = ColorSystem.STANDARD if colour else None
         self._console = Console(
             file=io.StringIO(),
@@ -309,7 +323,7 @@ class MarkdownPainter:
     def paint(self, block: Block, width: int) -> list[str]:
         """ANSI lines of `block`, each at most `width` columns, without the gap above."""
         options = self._console.options.update(width=max(min(width, WIDTH_MAX), 8), height=None)
-        prose = _Prose(self._parser, escape(block.text))
+        prose = self._prose.of(escape(block.text))
         rows = [self._row(row) for row in self._console.render_lines(prose, options, pad=False)]
         while rows and not rows[0]:
             del rows[0]

@@ -30,7 +30,9 @@ from longrein.frontends.terminal.interface import CompleteFiles, Outcome, Termin
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, enter_raw_mode, suspend
 from longrein.frontends.terminal.plain import run_plain
 from longrein.frontends.terminal.screen import Screen, ScreenContent
+from longrein.frontends.terminal.terminal_input import TerminalInput
 from longrein.frontends.terminal.view_model import Piece
+from longrein.frontends.translation import language_of, use_language
 
 REPLAYED_PROMPTS = 3
 """Newest prompts of a resumed session that are shown again with what followed."""
@@ -53,6 +55,8 @@ async def run_terminal(
     always restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises `LongreinError` (such as
     `StoreFull`) after that. Needs the main thread.
     """
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    use_language((facts.options.language or language_of(facts.environ)) if encoding == "utf8" else "en")
     with _settings_kept():
         try:
             if plain or not _can_redraw():
@@ -76,9 +80,18 @@ def _open_screen(
 ) -> Conversation:
     conversation = Conversation(session, facts, complete_files, history, mono_s)
     output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
-    content = ScreenContent(conversation.prompt, conversation.hint, conversation.panel_lines, conversation.footer)
+    content = ScreenContent(
+        conversation.prompt,
+        conversation.hint,
+        conversation.panel_lines,
+        conversation.footer,
+        conversation.status_line.rows,
+    )
+    keys_from = TerminalInput(
+        conversation.heard, conversation.window.pressed, conversation.another_program_has_the_terminal
+    )
     keys, panel_keys = bind_keys(conversation), bind_panel_keys(conversation)
-    screen = Screen(content, conversation.buffer, keys, panel_keys, output, colour=facts.colour)
+    screen = Screen(content, conversation.buffer, keys, panel_keys, output, colour=facts.colour, keys_from=keys_from)
     screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
     conversation.screen = screen
     return conversation
@@ -96,6 +109,7 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
     raw = ExitStack()
     raw.enter_context(conversation.screen.app.input.raw_mode())
     _take_early_keys(conversation)
+    conversation.window.enter()
     conversation.print_header()
 
     def begin() -> None:  # before keys that were typed early
@@ -115,6 +129,8 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
         finally:
             conversation.leave(Outcome("exit"))
             await asyncio.wait([app], timeout=2)
+            conversation.window.leave()
+            conversation.status_line.close()
             raw.close()
             left = conversation.outcome or Outcome("exit")
             # ends the loop before the cancel, which a tool may take for an interrupt
@@ -174,6 +190,7 @@ async def _listen(conversation: Conversation) -> None:
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
     conversation.view.live = start == 0
     async for heard in conversation.session.follow(conversation.view.resume(conversation.session.state)):
+        conversation.totals.observe(heard, conversation.view)
         pieces = conversation.view.apply(heard, conversation.mono_s())
         if conversation.view.live:
             conversation.show(pieces)

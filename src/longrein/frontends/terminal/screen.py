@@ -4,6 +4,7 @@ The scrollback is never drawn again, so a redraw costs the same in a session of 
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 from prompt_toolkit.application import Application
@@ -11,10 +12,12 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import (
     BufferControl,
     CompletionsMenu,
+    ConditionalContainer,
     Dimension,
     FormattedTextControl,
     HSplit,
@@ -23,26 +26,37 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.output import ColorDepth, Output
-from prompt_toolkit.styles import Style
+from prompt_toolkit.styles import DynamicStyle, Style
 
 from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop
+from longrein.frontends.terminal.status_line import LINK_END, holds_link
 
 INPUT_ROWS_MAX = 10
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that know it draw all between at once; others ignore it."""
 
-STYLE = Style.from_dict(
-    {
-        **{word: style for word, (_, style) in STYLES.items() if style},
-        "completion-menu": "bg:default default",
-        "completion-menu.completion": "bg:default default",
-        "completion-menu.completion.current": "bg:default ansicyan bold noreverse",
-        "completion-menu.meta.completion": "bg:default ansibrightblack",
-        "completion-menu.meta.completion.current": "bg:default ansibrightblack",
-        "scrollbar.background": "bg:default",
-        "scrollbar.button": "bg:ansibrightblack",
-    }
-)
+
+@lru_cache(maxsize=8)
+def _style(words: tuple[tuple[str, str], ...]) -> Style:
+    """Return the style of prompt_toolkit for a theme: (style word, its style)."""
+    known = dict(words)
+    you, dim = known["you"], known["dim"]
+    return Style.from_dict(
+        {
+            **known,
+            "completion-menu": "bg:default default",
+            "completion-menu.completion": "bg:default default",
+            "completion-menu.completion.current": f"bg:default {you} noreverse",
+            "completion-menu.meta.completion": f"bg:default {dim}",
+            "completion-menu.meta.completion.current": f"bg:default {dim}",
+            "scrollbar.background": "bg:default",
+            "scrollbar.button": "bg:ansibrightblack",
+        }
+    )
+
+
+STYLE = DynamicStyle(lambda: _style(tuple((word, style) for word, (_, style) in STYLES.items() if style)))
+"""Style of the theme in use."""
 
 
 class ScreenContent(msgspec.Struct, frozen=True):
@@ -54,6 +68,8 @@ class ScreenContent(msgspec.Struct, frozen=True):
     panel_lines: Callable[[int, int], Sequence[Line]]
     """(width, room) -> at most `room` rows above the input."""
     footer: Callable[[int], Line]
+    status: Callable[[int, int], list[StyleAndTextTuples]] = lambda _width, _rows: []
+    """(width, rows of the screen) -> rows of the status line above the footer."""
 
 
 class _App(Application[None]):
@@ -91,6 +107,7 @@ class Screen:
         output: Output,
         *,
         colour: bool,
+        keys_from: Input | None = None,
     ) -> None:
         self._content, self._buffer = content, buffer
         self._panel = Window(
@@ -110,14 +127,20 @@ class Screen:
         )
         menu = CompletionsMenu(max_height=8, scroll_offset=1)
         footer = Window(FormattedTextControl(self._draw_below), height=1, dont_extend_height=True)
+        self._status: list[StyleAndTextTuples] = []
+        status = ConditionalContainer(
+            Window(FormattedTextControl(self._draw_status), height=lambda: len(self._status), dont_extend_height=True),
+            Condition(lambda: bool(self._status)),
+        )
         self.app: Application[None] = _App(
-            Layout(HSplit([self._panel, self._input, menu, footer]), focused_element=self._input),
+            Layout(HSplit([self._panel, self._input, menu, status, footer]), focused_element=self._input),
             key_bindings=keys,
             style=STYLE,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
             before_render=self._before_render,
             after_render=self._after_render,
             output=output,
+            input=keys_from,
             erase_when_done=True,
         )
         self.app.ttimeoutlen = 0.05
@@ -157,13 +180,15 @@ class Screen:
     def _before_render(self, app: Application[None]) -> None:
         """Compute the rows once for each redraw; clear the old ones when there are fewer now."""
         size = self.size
-        room = max(size.rows - min(self._buffer.document.line_count, INPUT_ROWS_MAX) - 3, 1)
+        before, self._status = self._status, self._content.status(size.columns - 1, size.rows)
+        links = before != self._status and any(map(holds_link, [*before, *self._status]))
+        room = max(size.rows - min(self._buffer.document.line_count, INPUT_ROWS_MAX) - 3 - len(self._status), 1)
         self._drawn = [crop(row, size.columns - 1) for row in self._content.panel_lines(size.columns - 1, room)][-room:]
         last = app.renderer.last_rendered_screen
         if last is None or not app.is_running:
             return
         wanted = app.layout.container.preferred_height(size.columns, size.rows).preferred
-        if wanted < last.height:
+        if wanted < last.height or links:  # a link is whole only if all of its row is drawn
             self._clear()
 
     def _clear(self) -> None:
@@ -183,7 +208,11 @@ class Screen:
         return drawn[1:]
 
     def _draw_below(self) -> StyleAndTextTuples:
-        return _fragments(self._content.footer(self.size.columns - 1))
+        ends = [LINK_END] if any(map(holds_link, self._status)) else []
+        return [*ends, *_fragments(self._content.footer(self.size.columns - 1))]
+
+    def _draw_status(self) -> StyleAndTextTuples:
+        return [span for row in self._status for span in [("", "\n"), *row]][1:]
 
     def _line_prefix(self, number: int, wraps: int) -> StyleAndTextTuples:
         prompt = self._content.prompt()

@@ -31,6 +31,7 @@ from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
 from longrein.frontends.text_format import activity_text, escape, escape_line, first_line, joined, key_argument
+from longrein.frontends.translation import translate
 from longrein.tools import TaskView
 
 COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 8, 60
@@ -78,7 +79,9 @@ def started_task(event: TaskStarted, *, waited: bool) -> Line:
         details = f"{_PROMOTED.get(event.promoted, 'goes on')} in the background"
     elif waited:
         details = "began: its turn has come"
-    return line(NO_WRAP, (style, f"task {escape_line(event.task)} {details}"), f"  {first_line(event.command)}")
+    return line(
+        NO_WRAP, (style, translate(f"task {escape_line(event.task)} {details}")), f"  {first_line(event.command)}"
+    )
 
 
 def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
@@ -87,7 +90,7 @@ def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
     details = _task_facts(event, event.elapsed_ms / 1000)
     head = line(
         NO_WRAP,
-        (style, f"task {escape_line(event.task)} {word}"),
+        (style, translate(f"task {escape_line(event.task)} {word}")),
         ("dim", f"  {details}" if details else ""),
         f"  {first_line(started.command)}" if started else "",
     )
@@ -112,7 +115,7 @@ def started_child(event: ChildStarted, label: str) -> list[Line]:
         NO_WRAP,
         ("run", f"{escape_line(label)} {escape_line(event.kind)} {details}"),
         f"  {first_line(event.description)}",
-        ("dim", "  in the background" if event.background else ""),
+        ("dim", translate("  in the background") if event.background else ""),
     )
     return [head, line(("dim", f"  {escape_line(event.note)}"))] if event.note else [head]
 
@@ -190,7 +193,7 @@ def counts(tasks: int, agents: int) -> str:
 def task_list(views: Sequence[TaskView]) -> list[Line]:
     """A line for each task."""
     rows = [task_line(view) for view in views]
-    return rows or [line(("dim", "  no background tasks; Ctrl-B sends a running command to the background"))]
+    return rows or [line(("dim", translate("  no background tasks; Ctrl-B sends a running command to the background")))]
 
 
 def task_line(view: TaskView) -> Line:
@@ -209,7 +212,7 @@ def task_line(view: TaskView) -> Line:
 def agent_list(views: Sequence[SubagentView]) -> list[Line]:
     """A line for each subagent, followed by its own subagents."""
     rows = indented(map(agent_line, views))
-    return rows or [line(("dim", "  no subagents; the model starts them with its tool Agent"))]
+    return rows or [line(("dim", translate("  no subagents; the model starts them with its tool Agent")))]
 
 
 def agent_page(view: SubagentView, task: str, report: str, acts: Sequence[str]) -> list[Line]:
@@ -245,8 +248,11 @@ def queue_list(numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[s
         if n
     ]
     if not rows:
-        return [line(("dim", "  nothing waits: all that was said has been delivered"))]
-    return [*rows, line(("dim", "  /queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away"))]
+        return [line(("dim", translate("  nothing waits: all that was said has been delivered")))]
+    return [
+        *rows,
+        line(("dim", translate("  /queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away"))),
+    ]
 
 
 # --- State -----------------------------------------------------------------------------------------------------------

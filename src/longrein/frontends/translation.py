@@ -1,0 +1,81 @@
+"""Texts of the terminal in the user's language. The catalogues are keyed by the English text.
+
+`translate` is called where a text is about to be drawn, never on what a model, a file or a command says. A key may hold
+placeholders: `{count} queued` stands for `3 queued`.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
+VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
+"""Variables that name the language, the strongest first."""
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """Texts of one language."""
+
+    texts: Mapping[str, str]
+    """English text without placeholders -> its translation."""
+    patterns: tuple[tuple["re.Pattern[str]", str], ...]
+    """(pattern of the English text, translation with placeholders), the longest text first."""
+
+
+_NONE = Catalogue({}, ())
+_in_use: list[Catalogue] = [_NONE]
+"""The catalogue in use; one language for the process, as there is one terminal."""
+
+
+def use_language(name: str) -> None:
+    """Translate all that is drawn from now on: `en` or `zh`."""
+    found = _NONE
+    if name == "zh":
+        from longrein.frontends.texts_zh import TEXTS
+
+        found = _catalogue(TEXTS)
+    _in_use[0] = found
+    _looked_up.cache_clear()
+
+
+def language_of(environ: Mapping[str, str]) -> str:
+    """Return the language that the environment names, `zh` or `en`."""
+    named = next((environ[name] for name in VARIABLES if environ.get(name)), "")
+    return "zh" if named.lower().startswith("zh") else "en"
+
+
+def translate(text: str) -> str:
+    """Return `text` in the language in use; as it is where the catalogue lacks it. Blanks around it are kept."""
+    return _looked_up(text) if _in_use[0].texts and not text.isspace() else text
+
+
+@lru_cache(maxsize=4_096)
+def _looked_up(text: str) -> str:
+    catalogue, bare = _in_use[0], text.strip()
+    found = catalogue.texts.get(bare)
+    if found is None:
+        found = next(
+            (_filled(shown, match) for pattern, shown in catalogue.patterns if (match := pattern.fullmatch(bare))), bare
+        )
+    return text.replace(bare, found, 1) if bare else text
+
+
+def _filled(shown: str, match: "re.Match[str]") -> str:
+    return PLACEHOLDER.sub(lambda name: match[name[1]], shown)
+
+
+def _catalogue(texts: Mapping[str, str]) -> Catalogue:
+    with_places = sorted((key for key in texts if PLACEHOLDER.search(key)), key=lambda key: -len(key))
+    return Catalogue(
+        {key: shown for key, shown in texts.items() if key not in with_places},
+        tuple((_pattern(key), texts[key]) for key in with_places),
+    )
+
+
+def _pattern(key: str) -> "re.Pattern[str]":
+    parts = PLACEHOLDER.split(key)
+    return re.compile(
+        "".join(f"(?P<{part}>.*?)" if n % 2 else re.escape(part) for n, part in enumerate(parts)), re.DOTALL
+    )

@@ -1,0 +1,64 @@
+"""Thresholds of the compaction as settings: they are part of the budget, so the fold does not know them."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, Nothing, decide
+from longrein.events import SettingsError
+from longrein.frontends.argv import Options
+from longrein.run_context import PREPARE_AHEAD, named_budget, read_run_context
+from tests.context.log_builder import LogBuilder
+
+SMALL = Budget(20_000, 2_000)
+"""A window without prices: nothing is cleared to save money."""
+
+
+def conversation(share: float) -> LogBuilder:
+    """A conversation of turns that fills about `share` of the usable window of `SMALL`."""
+    log = LogBuilder()
+    while log.state.view_tokens < share * SMALL.usable_tokens:
+        log.user(f"question {log.seq}: what of the {log.seq * 7}th part?")
+        log.says(" ".join(f"answer{log.seq}word{n}" for n in range(60)))
+    log.user("and now?")
+    return log
+
+
+@pytest.mark.parametrize("compact", [0.60, 0.75, COMPACT_SHARE])
+def test_the_view_shrinks_from_the_named_share_on(compact: float) -> None:
+    budget = msgspec.structs.replace(SMALL, prepare_share=compact - PREPARE_AHEAD, compact_share=compact)
+    below, above = conversation(compact - 0.06), conversation(compact + 0.01)
+    assert isinstance(decide(below.state, budget), Nothing)
+    assert not isinstance(decide(above.state, budget), Nothing)
+
+
+def budget_of(folder: Path, lines: str, patch: pytest.MonkeyPatch) -> Budget:
+    config = folder / ".config/longrein/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'model = "anthropic/claude-sonnet-4-5"\n[context]\n{lines}\n')
+    for name, value in (("HOME", str(folder)), ("ANTHROPIC_API_KEY", "k"), ("LONGREIN_STATE_DIR", f"{folder}/s")):
+        patch.setenv(name, value)
+    patch.delenv("XDG_CONFIG_HOME", raising=False)
+    return named_budget(read_run_context(Options(), folder=str(folder)), "anthropic/claude-sonnet-4-5")
+
+
+@pytest.mark.parametrize(
+    ("lines", "shares"),
+    [
+        ("", (PREPARE_SHARE, COMPACT_SHARE)),
+        ("prepare_at = 50\ncompact_at = 70", (0.5, 0.7)),
+        ("compact_at = 60", (0.6 - PREPARE_AHEAD, 0.6)),  # the one stays below the other
+    ],
+)
+def test_the_settings_become_part_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, shares: tuple[float, float]
+) -> None:
+    budget = budget_of(tmp_path, lines, monkeypatch)
+    assert (budget.prepare_share, budget.compact_share) == pytest.approx(shares)
+
+
+@pytest.mark.parametrize("line", ["compact_at = 99", "compact_at = 20", "prepare_at = 3"])
+def test_a_share_beyond_the_safe_limits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    with pytest.raises(SettingsError, match=r"config\.toml:3: context\.\w+ must be a whole number of \d+ to \d+, not"):
+        budget_of(tmp_path, line, monkeypatch)
