@@ -21,6 +21,7 @@ from longrein.events import (
     Rewound,
     SchedulesSet,
     Summarized,
+    TitleSet,
     TodoSet,
     ToolEnded,
     TurnEnded,
@@ -392,6 +393,8 @@ def event_lines(event: AnyEvent) -> list[Line]:
             return [notice_line(f"nothing was compacted: {why}")]
         case Restored(undone=undone):
             text = f"context: the compaction r{undone} is undone; what it put away is shown again"
+        case TitleSet(title=title):
+            text = f"title: {escape_line(title)}"
         case ModeSet(mode=mode):
             text = f"mode: {escape_line(mode)}"
         case PrefixSet(reason="model", provider=provider, model=model):

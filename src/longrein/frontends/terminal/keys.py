@@ -257,7 +257,9 @@ def _next_mode(conversation: Conversation) -> None:
     if conversation.buffer.complete_state:
         conversation.buffer.complete_previous()
     else:
-        conversation.tell(SetMode(next_mode(conversation.session.state.mode)))
+        mode = next_mode(conversation.session.state.mode)
+        conversation.view.silent_modes.add(mode)
+        conversation.tell(SetMode(mode))
 
 
 def _complete(conversation: Conversation) -> None:

@@ -26,6 +26,7 @@ from longrein.events import (
     ChildStarted,
     Entry,
     Interrupted,
+    ModeSet,
     PermissionAnswered,
     PermissionAsked,
     PrefixSet,
@@ -111,6 +112,8 @@ class ViewModel:
         """Reason of the current retry; kept until the model answers."""
         self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
+        self.silent_modes: set[str] = set()
+        """Modes chosen with a key: the footer shows them, so no line is printed."""
         self.live = False
         """True if updates happen now; False while an old log is replayed."""
 
@@ -227,6 +230,9 @@ class ViewModel:
                 return self.spaced("note", event_lines.event_lines(rewound))
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self.spaced("call", self.activity.apply(entry))
+            case ModeSet(mode=mode) if mode in self.silent_modes:
+                self.silent_modes.discard(mode)
+                return []
             case PrefixSet() as prefix:
                 specs = (*prefix.tools, *prefix.deferred)
                 self._key_arguments |= {spec.name: spec.traits.key_argument for spec in specs if spec.traits}
