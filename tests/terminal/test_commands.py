@@ -9,12 +9,10 @@ import pytest
 from longrein.agent import Rewind
 from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.command_actions import run_command
+from longrein.frontends.terminal.command_types import Command, CommandContext, CommandResult
 from longrein.frontends.terminal.commands import (
     BY_NAME,
     COMMANDS,
-    Command,
-    CommandContext,
-    CommandResult,
     context_lines,
     help_lines,
     next_mode,

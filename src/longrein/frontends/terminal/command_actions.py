@@ -9,15 +9,8 @@ from msgspec import structs
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.frontends.terminal.choice_list import Row
-from longrein.frontends.terminal.commands import (
-    NOTHING_RUNS,
-    TOO_LATE,
-    Command,
-    CommandResult,
-    MaybeAwaitable,
-    ParsedCommand,
-    unknown_command_text,
-)
+from longrein.frontends.terminal.command_types import Command, CommandResult, MaybeAwaitable
+from longrein.frontends.terminal.commands import NOTHING_RUNS, TOO_LATE, ParsedCommand, unknown_command_text
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.interface import Outcome

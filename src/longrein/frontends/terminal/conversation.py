@@ -16,7 +16,7 @@ from longrein.events import LongreinError, Text
 from longrein.frontends.terminal import event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
-from longrein.frontends.terminal.commands import CommandContext
+from longrein.frontends.terminal.command_types import CommandContext
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts

@@ -21,7 +21,7 @@ from longrein.frontends.terminal.approvals import (
     question_form,
     rule_lines,
 )
-from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult
+from longrein.frontends.terminal.command_types import Choices, Command, CommandContext, CommandResult
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown import Block

@@ -20,6 +20,7 @@ from longrein.agent import (
 )
 from longrein.context import State
 from longrein.events import (
+    AnyEvent,
     Asked,
     AskFailed,
     ChildEnded,
@@ -230,13 +231,17 @@ class ViewModel:
                 return self.spaced("note", event_lines.event_lines(rewound))
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self.spaced("call", self.activity.apply(entry))
-            case ModeSet(mode=mode) if mode in self.silent_modes:
-                self.silent_modes.discard(mode)
-                return []
             case PrefixSet() as prefix:
                 specs = (*prefix.tools, *prefix.deferred)
                 self._key_arguments |= {spec.name: spec.traits.key_argument for spec in specs if spec.traits}
-        return self.spaced("note", event_lines.event_lines(entry.event))
+        return self.spaced("note", self._lines_of(entry.event))
+
+    def _lines_of(self, event: AnyEvent) -> list[Line]:
+        """Lines of an event that is drawn alone; none for a mode that a key has set."""
+        if isinstance(event, ModeSet) and event.mode in self.silent_modes:
+            self.silent_modes.discard(event.mode)
+            return []
+        return event_lines.event_lines(event)
 
     def _user_spoke(self, seq: int, spoke: UserSpoke) -> list[Piece]:
         """Begin a turn with a message, or add a steering message to the open turn."""
