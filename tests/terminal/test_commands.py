@@ -56,6 +56,22 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "stop": ("", "b1"),
     "background": ("",),
     "exit": ("",),
+    "rename": ("", "a title", "a  title"),
+    "fork": ("",),
+    "export": ("", "x.md"),
+    "copy": ("", "0", HUGE),
+    "add-dir": ("", "/tmp", "\x1b"),
+    "effort": ("", "high"),
+    "status": ("",),
+    "config": ("", "model", "edit", "\x1b"),
+    "doctor": ("",),
+    "diff": ("", "x", "git", "git --output=x", "\x1b"),
+    "todos": ("",),
+    "permissions": ("", "remove", "remove 1", f"remove {HUGE}", "x"),
+    "memory": ("", "1", HUGE),
+    "skills": ("",),
+    "init": ("", "briefly"),
+    "review": ("", "HEAD~1"),
 }
 FACTS = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))
 

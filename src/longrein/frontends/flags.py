@@ -381,6 +381,14 @@ COMMANDS: Mapping[str, Command] = {
             (flag("--unmerged", "remove it even with commits that were not merged"), JSON, STATE_DIR, HELP),
             2,
         ),
+        Command(
+            "watch",
+            "[SESSION] [FLAGS]",
+            "Follow a session that another process has open, read-only; without SESSION the newest open one of this "
+            "folder. Ctrl-C ends. The process that works in it is not disturbed.",
+            (STATE_DIR, HELP),
+            1,
+        ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
         Command(
             "acp",

@@ -23,6 +23,10 @@ class Choices(msgspec.Struct, frozen=True):
     """Called with the value of a row; None: run the same command with the value as its argument."""
     hint: str = ""
     """Text under the rows on the plain terminal."""
+    search: bool = False
+    """True if typing narrows the list."""
+    preview: "Callable[[str], Awaitable[Sequence[str]]] | None" = None
+    """Value of a row -> lines about it, shown below the list."""
 
 
 class CommandResult(msgspec.Struct, frozen=True):
@@ -34,9 +38,12 @@ class CommandResult(msgspec.Struct, frozen=True):
     """Line in place of the rows."""
     edit: str = ""
     """Text for the input."""
+    edit_file: str = ""
+    """File to open in the user's editor."""
     message: InboxMessage | None = None
     """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
+    """A list to choose from."""
     outcome: Outcome | None = None
 
 
@@ -113,7 +120,7 @@ def notice(text: str, *, edit: str = "") -> CommandResult:
     return CommandResult(notice=text, edit=edit)
 
 
-def leave(kind: Literal["exit", "switch", "new"], session: str = "") -> CommandResult:
+def leave(kind: Literal["exit", "switch", "new", "watch", "copy"], session: str = "") -> CommandResult:
     return CommandResult(outcome=Outcome(kind, session))
 
 

@@ -42,6 +42,9 @@ from longrein.frontends.terminal.command_types import (
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
 from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
+from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
+from longrein.frontends.terminal.session_commands import SESSION_COMMANDS
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
 from longrein.tools import SkillInfo
@@ -209,18 +212,6 @@ def _clear(_: CommandContext, __: str) -> CommandResult:
     return _leave("new")
 
 
-def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
-    return _leave("switch", session) if session else _sessions(context)
-
-
-async def _sessions(context: CommandContext) -> CommandResult:
-    rows = await context.facts.sessions() if context.facts.sessions is not None else ()
-    others = [row for row in rows if row.value != context.session.id]
-    if not others:
-        return notice("there is no other session of this folder")
-    return CommandResult(choices=Choices("which session?", others))
-
-
 def _rewind(context: CommandContext, argument: str) -> CommandResult:
     seq, _, rest = argument.partition(" ")
     prompts = context.view.prompts
@@ -316,7 +307,7 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
     return CommandResult("scheduled in this session", rows or [none])
 
 
-def _cost(context: CommandContext, _: str) -> CommandResult:
+async def _cost(context: CommandContext, _: str) -> CommandResult:
     state = context.session.state
     used = state.usage
     share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
@@ -328,7 +319,9 @@ def _cost(context: CommandContext, _: str) -> CommandResult:
         ("output", text_format.tokens(used.output_tokens)),
         ("spent", text_format.money(event_lines.spent_usd(state))),
     )
-    return CommandResult("what this session used", [line(("dim", f"  {name:<20}"), value) for name, value in rows])
+    by_model = [line("  ", escape_line(row.line)) for row in await context.facts.commands.costs()]
+    lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
+    return CommandResult("what this session used", [*lines, *by_model])
 
 
 def context_lines(report: Report) -> list[Line]:
@@ -360,7 +353,6 @@ COMMANDS = (
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
-    Command("resume", "[ID]", "go on with another session", _resume, idle_only=True),
     Command("rewind", "[N [files]]", "go back to before something you said", _rewind, idle_only=True),
     Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
     Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True),
@@ -386,6 +378,9 @@ COMMANDS = (
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
+    *SESSION_COMMANDS,
+    *REPORT_COMMANDS,
+    *PROMPT_COMMANDS,
 )
 BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
