@@ -18,6 +18,7 @@ EDIT: dict[str, Any] = {
     ],
 }
 DONE: dict[str, Any] = {"text": "It adds now.\n"}
+MORE: dict[str, Any] = {"text": "And more.\n"}
 BYPASS = "--permission-mode bypassPermissions"
 
 
@@ -41,13 +42,13 @@ def test_commands_show_the_session(tmp_path: Path) -> None:
     in_git(project)
     (project / "AGENTS.md").write_text("Be kind.\n")
     with open_it(project, BYPASS + " --trust") as tty:
-        tty.resize(60, 110)
+        tty.resize(110, 60)
         idle(tty.ask("/diff").until("this session changed no files with its tools; git, against the last commit"))
         idle(tty.ask("mend it").until("It adds now."))
         idle(tty.ask("/diff").until("1 file changed by this session, +1 -1").until("+     return a + b"))
         idle(tty.ask("/diff git").until("git diff").until("+++ b/calc.py"))
         idle(tty.ask("/diff nope").until("this session changed no file with nope in its name"))
-        idle(tty.ask("/status").until("mock/small").until("mode           bypassPermissions"))
+        idle(tty.ask("/status").until("mock/small").until("mode          bypassPermissions"))
         idle(tty.ask("/memory").until("instruction files: 1 read").until("AGENTS.md  9 B, read"))
         idle(tty.ask("/config").until('model = "mock/small"').until("config.toml:1"))
         idle(tty.ask("/doctor").until("what longrein finds here").until("python"))
@@ -69,7 +70,7 @@ def test_a_title_is_given_kept_and_listed(tmp_path: Path) -> None:
 
 
 def test_export_copy_and_fork(tmp_path: Path) -> None:
-    project = home(tmp_path, DONE, DONE)
+    project = home(tmp_path, DONE, MORE)
     with open_it(project) as tty:
         idle(tty.ask("/export").until("nothing was said yet, so there is nothing to export"))
         idle(tty.ask("/fork").until("nothing was said yet, so there is nothing to fork"))
@@ -80,7 +81,7 @@ def test_export_copy_and_fork(tmp_path: Path) -> None:
         idle(tty.ask("/export told.exe").until("give it one of the endings .html"))
         idle(tty.ask("/copy").until("copied by the terminal: 1 line, 12 characters"))
         tty.ask("/fork").until("── session")
-        idle(tty.ask("more").until("It adds now."))
+        idle(tty.ask("more").until("And more."))
     assert "It adds now." in (project / "told.md").read_text()
     first, second = list_sessions(str(tmp_path / "state"))
     assert first.entries != second.entries
@@ -91,19 +92,19 @@ def test_permissions_are_listed_and_removed(tmp_path: Path) -> None:
     config = tmp_path / "home/.config/longrein/config.toml"
     rules = '[permissions]\nallow = ["Bash(git status)", "Read"] # mine\ndeny = ["WebFetch"]\n'
     config.write_text(config.read_text() + rules)
-    with open_it(project, "--allowed-tools 'Edit'") as tty:
+    with open_it(project, "--allowed-tools Edit") as tty:
         tty.ask("/permissions").until("4 rules above mode default").until("1 deny  WebFetch").until("config.toml:")
         idle(tty).ask("/permissions remove 2").until("removed: allow Bash(git status)").until("3 left")
         idle(tty).ask("/permissions remove 9").until("say which rule to remove by its number (1 to 3)")
-        idle(tty).ask("/permissions remove 3").until("Edit comes from").until("remove it there")
+        idle(tty).ask("/permissions remove 3").until("Edit comes from --allowed-tools: remove it there")
     assert 'allow = ["Read"] # mine\ndeny = ["WebFetch"]\n' in config.read_text()
 
 
 def test_init_and_review_are_prompts_shown_as_typed(tmp_path: Path) -> None:
-    project = home(tmp_path, DONE, DONE)
+    project = home(tmp_path, DONE, MORE)
     with open_it(project) as tty:
         idle(tty.ask("/init briefly").until("It adds now."))
-        idle(tty.ask("/review HEAD~1").until("It adds now."))
+        idle(tty.ask("/review HEAD~1").until("And more."))
         assert "› /init briefly" in tty.everything()
         assert not any("Write the file AGENTS.md" in row for row in tty.everything())
     init, review = [event for event in entries(project) if isinstance(event, UserSpoke)]

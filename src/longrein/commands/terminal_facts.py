@@ -104,7 +104,8 @@ def _rules(place: RunContext, built: Composition) -> Sequence[RuleRow]:
         known = getattr(built.deps.rules, kind)
         session = built.session.approvals.rules if kind == "allow" else ()
         for rule in dict.fromkeys((*known, *session)):
-            elsewhere = place.settings.origin.get(f"permissions.{kind}", "the command line")
+            origins = place.settings.origin.get(f"permissions.{kind}", "").split(", ")
+            elsewhere = joined(*(one for one in origins if one not in own.values())) or "the command line"
             where = own.get((kind, rule)) or ("this session" if rule in session else elsewhere)
             rows.append(RuleRow(kind, rule, where, (kind, rule) in own or rule in session))
     return rows

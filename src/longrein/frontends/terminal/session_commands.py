@@ -118,7 +118,7 @@ SESSION_COMMANDS = (
     Command("resume", "[ID]", "go on with another session, or watch it", _resume, ("sessions",), idle_only=True),
     Command("rename", "[TITLE]", "give the session a title", _rename),
     Command("fork", "", "go on in a copy; this session stays as it is", _fork, ("branch",), idle_only=True),
-    Command("export", "[FILE]", "write the session to FILE: .md, .html, .json or .jsonl", _export),
+    Command("export", "[FILE]", "write the session to FILE: .md .html .json .jsonl", _export),
     Command("copy", "[N]", "copy the last answer, or the N-th last one", _copy),
     Command("add-dir", "[FOLDER]", "let longrein work in FOLDER, too", _add_dir, idle_only=True),
     Command("effort", "[LEVEL]", "how much the model thinks", _effort),
