@@ -85,8 +85,14 @@ class RunContext(msgspec.Struct, frozen=True):
         return _uses(self.options, source)
 
 
-def read_run_context(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> RunContext:
-    """Read settings and folders for `folder`, the current one by default.
+def read_run_context(
+    options: Options,
+    environ: Mapping[str, str] | None = None,
+    *,
+    folder: str = "",
+    trusted: TrustedFolders | None = None,
+) -> RunContext:
+    """Read settings and folders for `folder`, the current one by default. `trusted`: in place of the stored ones.
 
     Raises `SettingsError` and `UsageError`.
     """
@@ -102,7 +108,8 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
     options = _with_files(options)
     plugins = tuple(_folder(written, "--plugin-dir") for written in options.plugin_dirs)
     options = msgspec.structs.replace(options, plugin_dirs=plugins) if plugins else options
-    trusted = read_trusted(state) if _uses(options, "project") else TrustedFolders()
+    known = read_trusted(state) if trusted is None else trusted
+    trusted = known if _uses(options, "project") else TrustedFolders()
     if options.trust:
         trusted = trusted.with_folder(cwd, home)
     is_trusted = trusted.cover(cwd)

@@ -128,6 +128,7 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             "maybe",
             "ID",
         ),
+        flag("-w --worktree", "work in the git worktree NAME of this repository, made if missing", "maybe", "NAME"),
         flag("--fork-session", "with -c or -r: go on in a copy"),
         flag("--session-id", "the id a new session is to have", "word", "UUID"),
         flag("--resume-session-at", "with -c or -r: go back to the message with this id first", "word", "UUID"),
@@ -492,7 +493,7 @@ RESERVED: Mapping[str, str] = {
 
 NOT_YET = frozenset(
     (
-        *("--agent", "-w", "--worktree", "--output-last-message", "--output-schema"),
+        *("--agent", "--output-last-message", "--output-schema"),
         *("--ephemeral", "--skip-git-repo-check", "-i"),
     )
 )
