@@ -13,6 +13,7 @@ from longrein.frontends.terminal import Outcome, Row
 from longrein.frontends.text_format import age, counted, joined
 from longrein.run_context import CLOCK, RunContext, fork
 from longrein.store import Reader, SessionInfo, find_session, list_sessions, session_info
+from longrein.store.threads import run_in_thread
 
 ROWS_MAX = 100
 """Sessions shown by `/resume`."""
@@ -30,7 +31,7 @@ async def session_rows(place: RunContext) -> list[Row]:
             Row(info.session, info.title, _note(place, info, now), ONE_SHOT if info.one_shot else "") for info in infos
         ]
 
-    return await asyncio.to_thread(read)
+    return await asyncio.wrap_future(run_in_thread(read, "sessions"))
 
 
 def _note(place: RunContext, info: SessionInfo, now: int) -> str:

@@ -10,14 +10,17 @@ import msgspec
 
 from longrein import __version__
 from longrein.composition import Composition
-from longrein.config import forget_rule, own_rules, shorten_home, user_file
+from longrein.config import shorten_home, user_file
+from longrein.config.rule_removal import forget_rule, own_rules
 from longrein.events import FileChanged, FileSeen, LongreinError, Replied, Text, UsageError
 from longrein.frontends.reports.cost import CostRow, cost_rows
 from longrein.frontends.terminal.command_facts import ChangedFile, CommandFacts, MemoryFile, RuleRow
 from longrein.frontends.text_format import joined, money, size, tokens
-from longrein.run_context import RunContext, chosen_model, fork
+from longrein.models import open_model
+from longrein.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.settings_schema import EFFORTS
-from longrein.store import HistoryReader, Reader, is_open
+from longrein.store import HistoryReader, Reader, find_session, is_open
+from longrein.store.threads import run_in_thread
 
 KINDS = ("deny", "ask", "allow")
 TEXT_BYTES_MAX = 1_000_000
@@ -28,6 +31,7 @@ def command_facts(place: RunContext, built: Composition) -> CommandFacts:
     """Return the callbacks of the slash commands for one open session."""
     efforts = EffortChoice(place, built)
     return CommandFacts(
+        environ=place.environ,
         status=lambda: _status(place, built, efforts),
         settings=lambda: _settings(place, built),
         settings_file=user_file(place.environ, place.home),
@@ -93,7 +97,7 @@ def _value(place: RunContext, key: str) -> str:
 async def _doctor(place: RunContext) -> Sequence[str]:
     from longrein.commands.doctor import doctor_lines
 
-    return await asyncio.to_thread(doctor_lines, place)
+    return await asyncio.wrap_future(run_in_thread(lambda: doctor_lines(place), "doctor"))
 
 
 def _rules(place: RunContext, built: Composition) -> Sequence[RuleRow]:
@@ -158,9 +162,6 @@ class EffortChoice:
 
     def change(self, level: str) -> str:
         """Open models with `level` from now on; return the present one. Raises `LongreinError`."""
-        from longrein.models import open_model
-        from longrein.run_context import CLOCK
-
         deps, place, log = self._built.deps, self._place, self._built.log
         chosen_model(place, deps.model.name)  # raises for one that a plugin opens
         deps.open_model = lambda name: open_model(
@@ -253,7 +254,7 @@ async def _export(place: RunContext, built: Composition, path: str) -> str:
     from longrein.commands.sessions import export_file
 
     target = os.path.join(built.session.state.cwd, os.path.expanduser(path or f"longrein-{built.session.id[:8]}.md"))
-    await asyncio.to_thread(export_file, place.state_dir, built.session.id, target)
+    await asyncio.wrap_future(run_in_thread(lambda: export_file(place.state_dir, built.session.id, target), "export"))
     entries, written = built.session.state.seq, os.path.getsize(target)
     return f"written to {shorten_home(target, place.home)}: {entries} entries, {size(written)}"
 
@@ -266,8 +267,6 @@ def _folder(built: Composition, written: str) -> str:
 
 
 def _is_open(place: RunContext, session: str) -> bool:
-    from longrein.store import find_session
-
     return is_open(place.state_dir, find_session(place.state_dir, session))
 
 
@@ -278,4 +277,4 @@ async def _preview(place: RunContext, session: str) -> Sequence[str]:
         with closing(Reader(place.state_dir, session)) as reader:
             return preview_lines(reader)
 
-    return await asyncio.to_thread(read)
+    return await asyncio.wrap_future(run_in_thread(read, "preview"))

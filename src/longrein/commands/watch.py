@@ -6,6 +6,9 @@ from contextlib import closing
 
 from longrein.events import SessionUnknown
 from longrein.frontends.stdio import say
+from longrein.frontends.terminal.event_lines import line
+from longrein.frontends.terminal.watch import WATCHING
+from longrein.frontends.terminal.watch import watch as follow
 from longrein.frontends.text_format import escape_line
 from longrein.run_context import RunContext
 from longrein.store import Reader, find_session, is_open, list_sessions, session_info
@@ -29,10 +32,6 @@ def _open_here(place: RunContext) -> str:
 
 async def watch_session(place: RunContext, session: str) -> None:
     """Show a session until it is closed or the user presses Ctrl-C, and say how to go on with it."""
-    from longrein.frontends.terminal.event_lines import line
-    from longrein.frontends.terminal.watch import WATCHING
-    from longrein.frontends.terminal.watch import watch as follow
-
     info = session_info(place.state_dir, session)
     title = f" {escape_line(info.title)}" if info is not None and info.title else ""
     head = line(("bold", f"session {session[:8]}"), f"{title}  ", ("dim", f"{WATCHING}"))

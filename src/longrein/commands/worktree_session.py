@@ -1,7 +1,6 @@
 """`longrein -w NAME`: work in a git worktree of the folder's repository."""
 
 import os
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -10,7 +9,7 @@ from longrein.events import UsageError
 from longrein.frontends.question import ask
 from longrein.frontends.stdio import say
 from longrein.frontends.text_format import counted
-from longrein.run_context import RunContext, read_run_context
+from longrein.run_context import RunContext, new_nonce, read_run_context
 from longrein.store import latest_session
 from longrein.workspace import (
     PlainSpawner,
@@ -43,7 +42,7 @@ async def run_in_worktree(place: RunContext, run: Callable[[RunContext], Awaitab
 
 def worktree_name(place: RunContext) -> str:
     """Return the name that the options give, else a new one."""
-    return place.options.worktree or f"w-{uuid.uuid4().hex[:6]}"
+    return place.options.worktree or f"w-{new_nonce()[:6]}"
 
 
 async def _enter(place: RunContext, space: Workspace) -> Worktree:

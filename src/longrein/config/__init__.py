@@ -26,7 +26,6 @@ from longrein.config.instructions import (
 from longrein.config.mcp_servers import McpServers, approve_servers, load_mcp_servers, server_secrets
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.plugins import Plugins, load_plugins
-from longrein.config.rule_removal import forget_rule, own_rules
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
@@ -51,7 +50,6 @@ __all__ = [
     "environment",
     "expanded_headers",
     "fingerprint",
-    "forget_rule",
     "found_files",
     "found_note",
     "full_model_name",
@@ -66,7 +64,6 @@ __all__ = [
     "load_settings",
     "load_subagent_types",
     "nested_instructions",
-    "own_rules",
     "project_file",
     "project_root",
     "read_project_hooks",

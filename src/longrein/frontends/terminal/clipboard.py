@@ -1,13 +1,16 @@
 """Copy text to the clipboard: by the terminal (OSC 52), else by a program."""
 
+import asyncio
 import base64
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from subprocess import DEVNULL, TimeoutExpired, run
 
 from longrein.events import UsageError
+from longrein.store.threads import run_in_thread
 
 OSC52_BYTES_MAX = 74_000
 """Longest text that terminals take by OSC 52."""
@@ -62,12 +65,10 @@ async def copy(text: str, environ: Mapping[str, str], fd: int = 1) -> str:
 
 async def _fed(words: Sequence[str], data: bytes) -> bool:
     """Run a program with `data` as stdin; True when it took it."""
-    import asyncio
-    from subprocess import DEVNULL, TimeoutExpired, run
+
+    def feed() -> int:
+        return run(words, input=data, stdout=DEVNULL, stderr=DEVNULL, timeout=PROGRAM_S, check=False).returncode
 
     with suppress(OSError, TimeoutExpired):
-        done = await asyncio.to_thread(
-            run, words, input=data, stdout=DEVNULL, stderr=DEVNULL, timeout=PROGRAM_S, check=False
-        )
-        return done.returncode == 0
+        return await asyncio.wrap_future(run_in_thread(feed, "clipboard")) == 0
     return False

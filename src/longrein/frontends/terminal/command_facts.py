@@ -1,6 +1,6 @@
 """What the slash commands about the session, its settings and its files need from the terminal's caller."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -69,6 +69,8 @@ async def _no_preview(_: str) -> Sequence[str]:
 class CommandFacts(msgspec.Struct, frozen=True):
     """Callbacks of the slash commands. The defaults know nothing."""
 
+    environ: Mapping[str, str] = {}
+    """Variables of the environment."""
     status: Callable[[], Sequence[tuple[str, str]]] = tuple
     """(what, how it is) for `/status`."""
     settings: Callable[[], Sequence[tuple[str, str, str]]] = tuple

@@ -121,6 +121,7 @@ def notice(text: str, *, edit: str = "") -> CommandResult:
 
 
 def leave(kind: Literal["exit", "switch", "new", "watch", "copy"], session: str = "") -> CommandResult:
+    """Result that leaves the session."""
     return CommandResult(outcome=Outcome(kind, session))
 
 

@@ -52,6 +52,7 @@ class Conversation:
     ) -> None:
         self.session, self.facts, self.mono_s = session, facts, mono_s
         self.view = ViewModel(facts.file_text)
+        self.view.tokens_now = lambda: session.state.view_tokens
         self.context = CommandContext(session, facts, self.view)
         self.pastes = Pastes()
         self.buffer = Buffer(

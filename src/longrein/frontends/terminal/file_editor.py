@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from subprocess import call
 
 from prompt_toolkit.application import run_in_terminal
 
@@ -12,12 +13,11 @@ DEFAULT_EDITOR = "vi"
 
 async def open_in_editor(conversation: Conversation, path: str) -> None:
     """Run `$VISUAL`, `$EDITOR` or vi on `path`; the session goes on meanwhile. A failure becomes a notice."""
-    words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or DEFAULT_EDITOR)
+    environ = conversation.facts.commands.environ
+    words = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or DEFAULT_EDITOR)
     failed: list[str] = []
 
     def run() -> None:
-        from subprocess import call
-
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             call([*words, path])

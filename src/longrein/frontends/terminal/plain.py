@@ -95,6 +95,7 @@ class _PlainConversation:
     ) -> None:
         self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
         self.view = ViewModel(facts.file_text)
+        self.view.tokens_now = lambda: session.state.view_tokens
         self.interactive = interactive
         """True if a person types, so that prompts are printed."""
         self.stdin_ended = False

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from longrein.events import LongreinError
+from longrein.events import LongreinError, TodoSet
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.command_facts import ChangedFile, MemoryFile, RuleRow
 from longrein.frontends.terminal.command_types import Command, CommandContext, CommandResult, notice, number
@@ -59,8 +59,6 @@ def _todos(context: CommandContext, _: str) -> CommandResult:
     todos = context.session.state.todos
     if not todos:
         return notice("the todo list is empty; the model keeps one for work of several steps")
-    from longrein.events import TodoSet
-
     done = sum(todo.status == "completed" for todo in todos)
     return CommandResult(f"todo list, {done} of {len(todos)} done", event_lines.event_lines(TodoSet(todos)))
 

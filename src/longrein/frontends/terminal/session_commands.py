@@ -30,7 +30,6 @@ def _rename(context: CommandContext, title: str) -> CommandResult:
 
 
 async def _copy(context: CommandContext, wanted: str) -> CommandResult:
-    from longrein.config import environment
     from longrein.frontends.terminal.clipboard import copy
 
     nth = number(wanted) if wanted else 1
@@ -39,7 +38,7 @@ async def _copy(context: CommandContext, wanted: str) -> CommandResult:
     text = await context.facts.commands.answer(nth) if context.facts.commands.answer is not None else ""
     if not text:
         return notice(f"there is no answer {nth} to copy" if nth > 1 else "there is no answer to copy yet")
-    how = await copy(text, environment())
+    how = await copy(text, context.facts.commands.environ)
     return notice(f"copied {how}: {counted(text.count(chr(10)) + 1, 'line')}, {len(text):,} characters")
 
 

@@ -3,7 +3,7 @@
 Finished pieces are returned once, to be printed; everything else can be drawn at any time. Knows no terminal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +25,7 @@ from longrein.events import (
     AskFailed,
     ChildEnded,
     ChildStarted,
+    Cleared,
     Entry,
     Interrupted,
     ModeSet,
@@ -33,7 +34,9 @@ from longrein.events import (
     PrefixSet,
     Reminded,
     Replied,
+    Restored,
     Rewound,
+    Summarized,
     TaskEnded,
     TaskStarted,
     Text,
@@ -113,6 +116,12 @@ class ViewModel:
         """Reason of the current retry; kept until the model answers."""
         self.pause_until_s = 0.0
         self.prompts: list[Prompt] = []
+        self.tokens_now: Callable[[], int] | None = None
+        """Size of the context now; None where nobody tells it."""
+        self._last_tokens = 0
+        """Size of the last request, or after the last compaction."""
+        self._summary_usd = 0.0
+        """Money of summary requests since the last compaction."""
         self.silent_modes: set[str] = set()
         """Modes chosen with a key: the footer shows them, so no line is printed."""
         self.live = False
@@ -241,6 +250,10 @@ class ViewModel:
         if isinstance(event, ModeSet) and event.mode in self.silent_modes:
             self.silent_modes.discard(event.mode)
             return []
+        if isinstance(event, Cleared | Summarized | Restored) and self.live and self.tokens_now is not None:
+            before, self._last_tokens = self._last_tokens, self.tokens_now()
+            usd, self._summary_usd = self._summary_usd, 0.0
+            return event_lines.compaction_lines(event, before, self._last_tokens, usd)
         return event_lines.event_lines(event)
 
     def _user_spoke(self, seq: int, spoke: UserSpoke) -> list[Piece]:
@@ -274,6 +287,7 @@ class ViewModel:
                 return self._begin_request(entry.seq, asked)
             case Replied() as reply:
                 if self._purposes.pop(reply.asked, "turn") == "summary":
+                    self._summary_usd += reply.cost_usd
                     return self._end_summary([])
                 self._end_retries()
                 return self._replied(reply)
@@ -290,6 +304,8 @@ class ViewModel:
 
     def _begin_request(self, seq: int, asked: Asked) -> list[Piece]:
         self._purposes[seq] = asked.purpose
+        if asked.purpose == "turn" or not self._last_tokens:
+            self._last_tokens = asked.estimate_tokens
         is_turn = asked.purpose == "turn"
         self._in_turn = self._in_turn or is_turn
         self.steps += is_turn
