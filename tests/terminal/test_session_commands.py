@@ -183,3 +183,21 @@ def test_a_one_shot_run_that_is_opened_in_the_terminal_is_a_session_like_any_oth
         idle(tty)
         idle(tty.ask("/rename").until("the title is: once only"))
     assert [(info.one_shot, info.title) for info in list_sessions(state)] == [(False, "once only")]
+
+
+def test_a_session_that_is_open_elsewhere_is_watched_or_copied(tmp_path: Path) -> None:
+    project = home(tmp_path, DONE, MORE)
+    with open_it(project) as other:
+        idle(other.ask("alpha beta").until("It adds now."))
+        with open_it(project) as tty:
+            idle(tty.ask("mine").until("It adds now."))
+            tty.ask("/resume").until("› alpha beta").until("open elsewhere").send("\r").until("watch it")
+            tty.send("\r").until("alpha beta  watching, read-only").until("idle · watching, read-only; Ctrl-C ends")
+            idle(other.ask("more of it").until("And more."))
+            tty.until("› more of it").until("And more.").until("turn ended").send("\x03")
+            idle(tty.until("── session"))  # back in its own session
+            assert "› mine" in tty.lines()
+            tty.ask("/resume").until("open elsewhere").send("\r").until("watch it").send("\x1b[B\r")
+            tty.until("2 prompts ──").until("And more.")
+            idle(tty)
+    assert len(list_sessions(str(tmp_path / "state"))) == 3

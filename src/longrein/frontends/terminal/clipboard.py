@@ -58,16 +58,18 @@ async def copy(text: str, environ: Mapping[str, str], fd: int = 1) -> str:
         os.write(fd, osc52(text).encode())
         return "by the terminal"
     for words in known:
-        if await _fed(words, data):
+        if await _fed(words, data, environ):
             return f"by {words[0]}"
     raise UsageError("no clipboard is here: the terminal takes none, and there is no xclip, wl-copy, xsel or pbcopy")
 
 
-async def _fed(words: Sequence[str], data: bytes) -> bool:
+async def _fed(words: Sequence[str], data: bytes, environ: Mapping[str, str]) -> bool:
     """Run a program with `data` as stdin; True when it took it."""
 
     def feed() -> int:
-        return run(words, input=data, stdout=DEVNULL, stderr=DEVNULL, timeout=PROGRAM_S, check=False).returncode
+        return run(
+            words, input=data, env=dict(environ), stdout=DEVNULL, stderr=DEVNULL, timeout=PROGRAM_S, check=False
+        ).returncode
 
     with suppress(OSError, TimeoutExpired):
         return await asyncio.wrap_future(run_in_thread(feed, "clipboard")) == 0
