@@ -167,6 +167,10 @@ LAZY_OWN = {
         for name in ("control_reports", "hook_callbacks", "host_permissions", "initialize", "input")
     ),
     *(f"longrein.frontends.headless.{name}" for name in ("mcp_tunnel", "stream_json", "structured_retries")),
+    # of slash commands of the terminal, when they are typed
+    *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
+    "longrein.frontends.reports.session_preview",
+    "longrein.frontends.terminal.clipboard",
 }
 """Modules of longrein that a function may import."""
 

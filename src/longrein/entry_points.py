@@ -23,6 +23,7 @@ from longrein.frontends.stdio import read_lines, say
 from longrein.models import open_model
 from longrein.run_context import (
     CLOCK,
+    RunContext,
     budget_of,
     chosen_model,
     discard_unused,
@@ -39,10 +40,14 @@ if TYPE_CHECKING:
 
 def run_print(options: Options) -> int:
     """Run headless once; return the exit code."""
-    return _leave(_print(options))
+    if options.worktree is None:
+        return _leave(_print(options))
+    place = read_run_context(options)
+    return _leave(_command("worktree_session").run_in_worktree(place, lambda inner: _print(options, inner)))
 
 
-async def _print(options: Options) -> int:
+async def _print(options: Options, place: RunContext | None = None) -> int:
+    """Run headless; `place` is the run context where it is not that of the current folder."""
     out, given, lines = BufferedOutput(1), None, None
     channel = ControlChannel(lambda line: out.put(encode(line)))
     if options.input_format == "stream-json":
@@ -52,7 +57,7 @@ async def _print(options: Options) -> int:
         if stopped:
             return 128 + stopped
     try:
-        built = await _opened(options, given, channel)
+        built = await _opened(options, given, channel, place)
     except LongreinError as error:
         if given is not None:  # else the program would wait for the answer
             out.put(encode(error_line(given.id, str(error))))
@@ -81,7 +86,9 @@ async def _print(options: Options) -> int:
         await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
 
 
-async def _opened(options: Options, given: "Initialize | None", channel: ControlChannel) -> Composition:
+async def _opened(
+    options: Options, given: "Initialize | None", channel: ControlChannel, place: RunContext | None
+) -> Composition:
     """Open the session, with what a program adds by `initialize` and flags."""
     more = Additions()
     if options.input_format == "stream-json":
@@ -91,7 +98,8 @@ async def _opened(options: Options, given: "Initialize | None", channel: Control
         tools=(structured_output_tool(options.json_schema),) if options.json_schema else (),
         asks_user=options.permission_prompt_tool == "stdio",
     )
-    built = await build(read_run_context(options), additions=more)
+    known = place.trusted if place is not None else None
+    built = await build(read_run_context(options, trusted=known), additions=more)
     try:
         if options.resume_session_at:
             await built.session.tell(Rewind(resume_point(built, options.resume_session_at)))
@@ -261,7 +269,12 @@ def _leave(work: Coroutine[Any, Any, int]) -> int:
 def run_interactive(options: Options) -> int:
     """Run the terminal, session after session, until the user leaves."""
     place = _command("trust").trusted_run_context(options)
-    return _leave(_command("interactive").run_interactive(place)) if place else 0
+    if place is None:
+        return 0
+    run = _command("interactive").run_interactive
+    if options.worktree is None:
+        return _leave(run(place))
+    return _leave(_command("worktree_session").run_in_worktree(place, run))
 
 
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:

@@ -29,6 +29,7 @@ from longrein.config.other_agents import OtherSettings, read_given
 from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
+from longrein.frontends.text_format import age
 from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, offered_models
 from longrein.permissions import escape
 from longrein.settings_schema import InstructionOptions, Settings
@@ -87,8 +88,14 @@ class RunContext(msgspec.Struct, frozen=True):
         return _uses(self.options, source)
 
 
-def read_run_context(options: Options, environ: Mapping[str, str] | None = None, *, folder: str = "") -> RunContext:
-    """Read settings and folders for `folder`, the current one by default.
+def read_run_context(
+    options: Options,
+    environ: Mapping[str, str] | None = None,
+    *,
+    folder: str = "",
+    trusted: TrustedFolders | None = None,
+) -> RunContext:
+    """Read settings and folders for `folder`, the current one by default. `trusted`: in place of the stored ones.
 
     Raises `SettingsError` and `UsageError`.
     """
@@ -104,7 +111,8 @@ def read_run_context(options: Options, environ: Mapping[str, str] | None = None,
     options = _with_files(options)
     plugins = tuple(_folder(written, "--plugin-dir") for written in options.plugin_dirs)
     options = msgspec.structs.replace(options, plugin_dirs=plugins) if plugins else options
-    trusted = read_trusted(state) if _uses(options, "project") else TrustedFolders()
+    known = read_trusted(state) if trusted is None else trusted
+    trusted = known if _uses(options, "project") else TrustedFolders()
     if options.trust:
         trusted = trusted.with_folder(cwd, home)
     is_trusted = trusted.cover(cwd)
@@ -352,17 +360,26 @@ def _newest(run_context: RunContext, busy: Sequence[str]) -> tuple[str, str]:
 
     One that is open elsewhere can only be copied, so the newest that is not open is taken.
     """
-    newest = latest_session(run_context.state_dir, run_context.cwd)
+    once = run_context.options.print  # the terminal goes on with a one-shot run only when there is nothing else
+    newest = latest_session(run_context.state_dir, run_context.cwd, one_shot=once)
     if not newest:
         raise SessionUnknown(f"there is no session of {run_context.cwd} to go on with; start one without -c")
     if run_context.options.fork_session or not (busy or is_open(run_context.state_dir, newest)):
-        return newest, ""
-    free = latest_session(run_context.state_dir, run_context.cwd, closed=True)
+        return newest, "" if once else f"going on with {_named(run_context, newest)}"
+    free = latest_session(run_context.state_dir, run_context.cwd, closed=True, one_shot=once)
     if not free or free in busy:
         return newest, ""  # opening it reports which process holds it
-    info = session_info(run_context.state_dir, free)
-    title = info.title if info else ""
-    return free, f"session {newest} is open in another process; going on with {free} ({title or 'nothing was said'})"
+    watched = "" if once else f" (`longrein watch {newest[:8]}` shows it)"
+    return free, f"session {newest} is open in another process{watched}; going on with {_named(run_context, free)}"
+
+
+def _named(run_context: RunContext, session: str) -> str:
+    """Return the id of a session, its title and its age."""
+    info = session_info(run_context.state_dir, session)
+    if info is None:
+        return session
+    past = "" if run_context.options.print else f", {age(CLOCK.wall_us() - info.updated_at)}"
+    return f"{session} ({info.title or 'nothing was said'}{past})"
 
 
 async def fork(run_context: RunContext, source: str, session: str = "") -> str:
@@ -375,7 +392,8 @@ async def fork(run_context: RunContext, source: str, session: str = "") -> str:
     if first is None or not isinstance(first.event, Opened):
         raise SessionUnknown(f"session {source} holds nothing to fork")
     target = session or str(uuid.uuid4())
-    opened = msgspec.structs.replace(first.event, session=target, parent=Parent(source, last))
+    copied = first.event.one_shot and run_context.options.print
+    opened = msgspec.structs.replace(first.event, session=target, parent=Parent(source, last), one_shot=copied)
     await fork_log(run_context.state_dir, source, last, Entry(1, first.at, opened))
     return target
 

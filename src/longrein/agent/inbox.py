@@ -24,6 +24,7 @@ from longrein.agent.messages import (
     Rewind,
     SetMode,
     SetModel,
+    SetTitle,
     StopChild,
     StopTask,
     Uncompact,
@@ -40,6 +41,7 @@ from longrein.events import (
     PermissionAnswered,
     PinsSet,
     Reminded,
+    TitleSet,
     UsageError,
     UserSpoke,
     marker,
@@ -186,6 +188,9 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
             return (PermissionAnswered(call, verdict, by, scope, rule, message, word.arguments),) if waits else ()
         case SetMode(mode):
             return (ModeSet(mode),) if mode != state.mode else ()
+        case SetTitle(title):
+            line = " ".join(title.split())
+            return (TitleSet(line),) if line and line != state.title else ()
         case Compact(focus):
             return (Reminded("compact", "", "user", focus),)
         case Pin(text):

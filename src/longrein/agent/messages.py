@@ -31,7 +31,7 @@ class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     to: str = ""
     """Session of the subagent that the message is for; '' for this session."""
     skill: str = ""
-    """Skill or command whose text is the second part; set by `Session.tell`, never by a frontend."""
+    """Skill or command whose text is the second part. `Session.tell` sets it; a frontend for a prompt of its own."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
@@ -69,6 +69,12 @@ class SetMode(msgspec.Struct, frozen=True, tag=True):
     """Change the permission mode."""
 
     mode: str
+
+
+class SetTitle(msgspec.Struct, frozen=True, tag=True):
+    """Give the session a title."""
+
+    title: str
 
 
 class SetModel(msgspec.Struct, frozen=True, tag=True):
@@ -170,6 +176,7 @@ InboxMessage = (
     UserMessage
     | Answer
     | SetMode
+    | SetTitle
     | SetModel
     | Compact
     | Uncompact

@@ -22,13 +22,27 @@ from longrein.workspace.sandbox.rungs import find_rung
 
 def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
-    findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place)]
-    findings += [*_hooks(place), *_found(place), *_plugins(place), *_settings(place)]
-    show("".join(f"{_mark(well, what)}  {what:<14} {told}\n" for well, what, told in findings))
+    findings = _findings(place)
+    show("".join(f"{row}\n" for row in finding_lines(findings)))
     return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model", "plugin")) else 1
 
 
 Finding = tuple[bool, str, str]
+
+
+def doctor_lines(place: RunContext) -> list[str]:
+    """Return the lines of `longrein doctor`, for `/doctor`."""
+    return finding_lines(_findings(place))
+
+
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """Return a line for each finding."""
+    return [f"{_mark(well, what)}  {what:<14} {told}" for well, what, told in findings]
+
+
+def _findings(place: RunContext) -> list[Finding]:
+    findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place)]
+    return [*findings, *_hooks(place), *_found(place), *_plugins(place), *_settings(place)]
 
 
 def _mark(well: bool, what: str) -> str:

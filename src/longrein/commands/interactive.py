@@ -4,22 +4,23 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
+from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
+from longrein.commands.terminal_facts import command_facts
 from longrein.composition import Additions, Composition, build
 from longrein.config import home_folder, own_command, project_root
 from longrein.context import next_compacted, report
 from longrein.events import LongreinError
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
-from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
+from longrein.frontends.terminal import FilesFound, Outcome, TerminalFacts, run_terminal
 from longrein.permissions.hooks import hook_line
-from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names
-from longrein.store import USER, Goals, HistoryReader, SessionInfo, list_sessions, project_key
+from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, model_names
+from longrein.store import USER, Goals, HistoryReader, project_key
 from longrein.workspace import Workspace, spooled_tasks, stop_background_task
 from longrein.workspace.sandbox import network_problem
 
@@ -36,8 +37,6 @@ FILES_KEPT_S = 10.0
 """Seconds that a list of files is reused while the user types."""
 FILES_SHOWN_MAX = 50
 """Files offered at once."""
-ROWS_MAX = 30
-"""Sessions shown by `/resume`."""
 
 
 async def run_interactive(place: RunContext) -> int:
@@ -46,6 +45,7 @@ async def run_interactive(place: RunContext) -> int:
     built = await build(place, additions=ASKING)
     prompt, choosing = options.prompt, options.resume == ""
     while True:
+        adopt_one_shot(place, built)
         outcome = await _run_session(place, built, prompt, choosing=choosing)
         await built.finish()
         left = built.session
@@ -53,13 +53,14 @@ async def run_interactive(place: RunContext) -> int:
             await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
             return outcome.code
         try:
-            copied = choosing and options.fork_session and outcome.kind == "switch"
-            session = await fork(place, outcome.session) if copied else outcome.session
-            built = await build(place, session, fresh=outcome.kind == "new", additions=ASKING)
+            place = with_folder(place, outcome.folder)
+            session, fresh = await next_session(place, left, outcome, copies=choosing and options.fork_session)
+            built = await build(place, session, fresh=fresh, additions=ASKING)
             if outcome.kind == "new":
                 built.session.hooks.source = "clear"
             prompt, choosing = "", False
-            await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
+            if built.session.id != left.id:
+                await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
         except LongreinError as error:
             say(str(error))
             built, prompt = await build(place, built.session.id, additions=ASKING), ""
@@ -121,7 +122,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         ),
         reasons=lambda handle: _reasons(built, handle),
         analysis=lambda: _analysis(built),
-        sessions=lambda: _sessions(place),
+        sessions=lambda: session_rows(place),
         models=lambda: model_names(place, deps.model.name),
         file_text=lambda path: _file_text(built, path),
         wall_us=CLOCK.wall_us,
@@ -132,6 +133,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         ),
         hooks=lambda: _hooks(built),
         mcp=deps.mcp,
+        commands=command_facts(place, built),
         sandbox=lambda: _sandbox(built),
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
@@ -174,16 +176,6 @@ def _sandbox(built: Composition) -> str:
 async def _task_tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
     archive = HistoryReader(place.state_dir, built.session.id)
     return await archive.reading(lambda past: output_tail(past, built.log.folder, task, lines))
-
-
-async def _sessions(place: RunContext) -> Sequence[Row]:
-    """Return the sessions of this folder that have a title."""
-    infos = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title]
-    return [Row(info.session, info.title or "(nothing said yet)", _when(info)) for info in infos[:ROWS_MAX]]
-
-
-def _when(info: SessionInfo) -> str:
-    return datetime.fromtimestamp(info.updated_at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _file_text(built: Composition, path: str) -> str | None:

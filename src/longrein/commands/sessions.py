@@ -65,6 +65,25 @@ PAGES: Mapping[str, Callable[[Conversation], bytes]] = {"html": as_html, "markdo
 """Format -> the function that writes it."""
 
 
+ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".json": "atif", ".jsonl": ""}
+"""Ending of a file -> the format of `PAGES` that it gets; '' for the entries of the log."""
+
+
+def export_file(state_dir: str, session: str, path: str) -> None:
+    """Write a session to the new file `path`, in the format of its ending. Raises `UsageError`, `LongreinError`."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in ENDINGS:
+        raise UsageError(f"{path}: give it one of the endings {', '.join(ENDINGS)}")
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already: name another file")
+    with closing(Reader(state_dir, session)) as reader:
+        if page := ENDINGS[ending]:
+            text = PAGES[page](read_conversation(reader))
+            _export(lambda file: file.write(text), path)
+        else:
+            _export(lambda file: export_jsonl(reader, file), path)
+
+
 def _export_whole(place: RunContext, session: str, form: str, output: str) -> int:
     if form:
         raise UsageError("--whole has a format of its own: leave out --format")

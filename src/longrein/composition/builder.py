@@ -351,7 +351,8 @@ def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened
     if state.session == session:
         return None, state.nonce
     nonce, profile = uuid.uuid4().hex[:8], run_context.settings.profile
-    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile), nonce
+    one_shot = run_context.options.print
+    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile, one_shot=one_shot), nonce
 
 
 def _goals(run_context: RunContext, session: str, root: str, redact: Callable[[str], str]) -> Goals:

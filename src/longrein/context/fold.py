@@ -65,6 +65,7 @@ from longrein.events import (
     TaskStarted,
     Text,
     Thinking,
+    TitleSet,
     TodoSet,
     ToolCall,
     ToolEnded,
@@ -236,6 +237,8 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
             state.mode = mode
         case CwdSet(cwd):
             state.cwd = cwd
+        case TitleSet(title):
+            state.title = title
         case PinsSet(pins):
             state.pins = pins
         case SchedulesSet(schedules):

@@ -74,6 +74,7 @@ from longrein.events.events import (
     Summarized as Summarized,
     TaskEnded as TaskEnded,
     TaskStarted as TaskStarted,
+    TitleSet as TitleSet,
     Todo as Todo,
     TodoSet as TodoSet,
     ToolEnded as ToolEnded,

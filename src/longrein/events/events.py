@@ -222,6 +222,7 @@ class Opened(Event, frozen=True):
     kind: str = ""  # Type of a subagent; empty for a session of the user
     label: str = ""  # Label of a subagent on the screen and in task ids, such as `a398`
     branch: str = ""  # Git branch at the start; empty for none
+    one_shot: bool = False  # True for a run of `longrein -p`, which lists show apart
 
 
 class PrefixSet(Event, frozen=True):
@@ -434,6 +435,13 @@ class CwdSet(Event, frozen=True):
     cwd: str  # Absolute folder
 
 
+class TitleSet(Event, frozen=True):
+    """New title of the session, given by the user."""
+
+    visibility = Visibility(shown="terminal", searchable=True, in_ledger=False)
+    title: str  # One line
+
+
 class PinsSet(Event, frozen=True):
     """New list of pinned constraints."""
 
@@ -642,6 +650,7 @@ AnyEvent = (
     | TodoSet
     | ModeSet
     | CwdSet
+    | TitleSet
     | PinsSet
     | SchedulesSet
     | Cleared

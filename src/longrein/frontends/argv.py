@@ -257,6 +257,8 @@ class Options(msgspec.Struct, frozen=True):
     background: str = ""
     continue_newest: bool = False
     resume: str | None = None
+    worktree: str | None = None
+    """Name of the git worktree to work in; '' for a new name, None for none."""
     fork_session: bool = False
     session_id: str = ""
     model: str = ""

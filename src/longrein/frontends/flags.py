@@ -128,6 +128,7 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             "maybe",
             "ID",
         ),
+        flag("-w --worktree", "work in the git worktree NAME of this repository, made if missing", "maybe", "NAME"),
         flag("--fork-session", "with -c or -r: go on in a copy"),
         flag("--session-id", "the id a new session is to have", "word", "UUID"),
         flag("--resume-session-at", "with -c or -r: go back to the message with this id first", "word", "UUID"),
@@ -397,6 +398,14 @@ COMMANDS: Mapping[str, Command] = {
             (flag("--unmerged", "remove it even with commits that were not merged"), JSON, STATE_DIR, HELP),
             2,
         ),
+        Command(
+            "watch",
+            "[SESSION] [FLAGS]",
+            "Follow a session that another process has open, read-only; without SESSION the newest open one of this "
+            "folder. Ctrl-C ends. The process that works in it is not disturbed.",
+            (STATE_DIR, HELP),
+            1,
+        ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
         Command(
             "acp",
@@ -500,7 +509,7 @@ RESERVED: Mapping[str, str] = {
 
 NOT_YET = frozenset(
     (
-        *("--agent", "-w", "--worktree", "--output-last-message", "--output-schema"),
+        *("--agent", "--output-last-message", "--output-schema"),
         *("--ephemeral", "--skip-git-repo-check", "-i"),
     )
 )

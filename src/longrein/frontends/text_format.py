@@ -32,6 +32,17 @@ def live_elapsed(seconds: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} m" if whole < 3_600 else elapsed(whole)
 
 
+def age(us: int) -> str:
+    """How long ago: `just now`, `5 m ago`, `3 h ago`, `2 days ago`, `5 weeks ago`."""
+    minutes = max(us, 0) // 60_000_000
+    if minutes < 60:
+        return f"{minutes} m ago" if minutes else "just now"
+    hours, days = minutes // 60, minutes // 1_440
+    if days < 14:
+        return f"{counted(days, 'day')} ago" if days else f"{hours} h ago"
+    return f"{days // 7} weeks ago"
+
+
 def counted(count: int, word: str) -> str:
     """A count with its noun: `1 prompt`, `3 prompts`, `2 entries`."""
     if count == 1:

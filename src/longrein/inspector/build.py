@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from longrein.context import Budget, State, advance, line_reasons, next_compacted, report
-from longrein.context.decide import PREPARE_SHARE, WATERMARK_SHARE
 from longrein.events import ChildEnded, ChildStarted, Entry, Opened, PrefixSet, UserSpoke, text_of
 from longrein.frontends.text_format import shortened
 from longrein.inspector.activity import Child, FileTracker
@@ -135,7 +134,7 @@ class SessionInspector:
             self._session(now_us, is_open=is_open),
             budget.window_tokens,
             usable,
-            [round(PREPARE_SHARE * usable), round(WATERMARK_SHARE * usable)],
+            [round(budget.prepare_share * usable), round(budget.compact_share * usable)],
             self._requests.requests(),
             [],
             [lane for agent in self._agents.values() for lane in agent.lane.lanes(now_us)],

@@ -187,6 +187,8 @@ class Write(msgspec.Struct):
     """Inbox files that the messages in `put` were read from."""
     about: list[tuple[int, str, int, str, str]] = []
     """Rows of `sessions` that changed: (number, session, created in microseconds UTC, cwd, title)."""
+    one_shot: bool | None = None
+    """Whether the root session is a one-shot run; None when the entries do not say."""
 
 
 def is_main_file_lost(path: str) -> bool:
@@ -348,6 +350,7 @@ class Database:
             for number, _, created, cwd, title in write.about:
                 if number == ROOT:
                     mark.created, mark.cwd, mark.title = created, cwd, title
+            mark.one_shot = mark.one_shot if write.one_shot is None else write.one_shot
             for message, _, _ in write.put:
                 mark.message = max(mark.message, message)
 

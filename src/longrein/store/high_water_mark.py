@@ -29,6 +29,8 @@ class HighWaterMark(msgspec.Struct):
     """Time when the session was first opened, microseconds UTC."""
     cwd: str = ""
     title: str = ""
+    one_shot: bool = False
+    """True for a run of `longrein -p` without a title of its own."""
     updated: int = 0
     """Time of the last entry of the root session, microseconds UTC; 0 when unknown."""
     entries: dict[int, int] = {}

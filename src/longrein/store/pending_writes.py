@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from longrein.events import SCHEMA_VERSION, AnyEvent, Entry, Opened, UserSpoke, encode_event, text_of
-from longrein.store.database import Write, entry_key
+from longrein.events import SCHEMA_VERSION, AnyEvent, Entry, Opened, TitleSet, UserSpoke, encode_event, text_of
+from longrein.store.database import ROOT, Write, entry_key
 
 TITLE_CHARS_MAX = 80
 NO_WORDS_TITLE = "(no words)"
@@ -29,6 +29,8 @@ class SessionRows:
         for entry in entries:
             body = encode_event(entry.event)
             write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, 0, body))
+            if self.number == ROOT and isinstance(entry.event, Opened | TitleSet):
+                write.one_shot = isinstance(entry.event, Opened) and entry.event.one_shot
             about = updated_about(self.about, entry.at, entry.event)
             if about is not self.about:
                 self.about, self.is_listed = about, False
@@ -53,8 +55,13 @@ class SessionRows:
 
 
 def updated_about(about: About, at: int, event: AnyEvent) -> About:
-    """Take time, cwd and title from the first entries: from `event` of time `at`, if `about` has no title yet."""
+    """Take time, cwd and title from the first entries: from `event` of time `at`, if `about` has no title yet.
+
+    A title that the user gives replaces the one of the first words.
+    """
     created, cwd, title = about
+    if isinstance(event, TitleSet):
+        return created, cwd, _one_line(event.title)
     if title in ("", NO_WORDS_TITLE):
         match event:
             case Opened():
@@ -68,5 +75,9 @@ def updated_about(about: About, at: int, event: AnyEvent) -> About:
 
 def _title(event: UserSpoke) -> str:
     """Return the first words of the user's message on one line; a fixed title for a message without text."""
-    words = " ".join(text_of(event.typed)[: 4 * TITLE_CHARS_MAX].split()) or NO_WORDS_TITLE
+    return _one_line(text_of(event.typed)) or NO_WORDS_TITLE
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text[: 4 * TITLE_CHARS_MAX].split())
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"

@@ -43,6 +43,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """True if a process has the session open."""
     damaged: bool = False
     """True if its database cannot be read. Opening the session sets the file aside and keeps the good entries."""
+    one_shot: bool = False
+    """True for a run of `longrein -p` that nobody has given a title or opened in the terminal."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):

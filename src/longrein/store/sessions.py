@@ -35,17 +35,18 @@ def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
     return _newest(state_dir, lambda _: True, limit)
 
 
-def latest_session(state_dir: str, cwd: str, *, closed: bool = False) -> str:
+def latest_session(state_dir: str, cwd: str, *, closed: bool = False, one_shot: bool = True) -> str:
     """Return the id of the session that was started in `cwd` and written last; '' when there is none.
 
-    `closed`: only sessions that no process has open. A session without a user message is chosen only when there is no
-    other.
+    `closed`: only sessions that no process has open. Without `one_shot`, a one-shot run is chosen only when there is no
+    other session. A session without a user message is chosen only when there is no other.
     """
 
     def here(info: SessionInfo) -> bool:
         return info.cwd == cwd and not (closed and info.open)
 
-    spoken = _newest(state_dir, lambda info: here(info) and bool(info.title), 1)
+    kept = [] if one_shot else _newest(state_dir, lambda info: here(info) and bool(info.title) and not info.one_shot, 1)
+    spoken = kept or _newest(state_dir, lambda info: here(info) and bool(info.title), 1)
     found = spoken or _newest(state_dir, here, 1)
     return found[0].session if found else ""
 
@@ -105,12 +106,13 @@ def _info(state_dir: str, session: str, folder: str, written_ns: int, size_bytes
     try:
         created, cwd, title = reader.about()
         entries, updated = reader.tail()
+        one_shot = _is_one_shot(reader)
     except SessionError:
         return _info_of_damaged(session, folder)
     finally:
         reader.close()
     if entries:
-        return SessionInfo(session, folder, created, updated, cwd, title, entries, is_held(folder))
+        return SessionInfo(session, folder, created, updated, cwd, title, entries, is_held(folder), one_shot=one_shot)
     mark = read_mark(folder)  # every entry may be lost
     return None if mark is None else _info_from_mark(session, folder, mark)
 
@@ -119,7 +121,14 @@ def _info_from_mark(session: str, folder: str, mark: HighWaterMark) -> SessionIn
     entries = mark.entries.get(ROOT, 0)
     if not entries:
         return None
-    return SessionInfo(session, folder, mark.created, mark.updated, mark.cwd, mark.title, entries, is_held(folder))
+    about = (mark.created, mark.updated, mark.cwd, mark.title)
+    return SessionInfo(session, folder, *about, entries, is_held(folder), one_shot=mark.one_shot)
+
+
+def _is_one_shot(reader: Reader) -> bool:
+    opened = reader.opening_entry()
+    ran_once = opened is not None and isinstance(opened.event, Opened) and opened.event.one_shot
+    return ran_once and next(reader.of_kind("TitleSet"), None) is None
 
 
 def _info_of_damaged(session: str, folder: str) -> SessionInfo:

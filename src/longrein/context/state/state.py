@@ -206,6 +206,7 @@ class State(ConversationState):
     profile: str = "default"
     mode: str = "default"
     pins: tuple[str, ...] = ()
+    title: str = ""  # Title that the user has given; empty for none
     schedules: tuple[Schedule, ...] = ()  # Prompts that come back at set times
     fired: dict[str, int] = {}  # Schedule -> when it fired last, microseconds UTC
     last_schedule: int = 0  # Number of the newest schedule that ever was

@@ -11,6 +11,7 @@ from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
 NO_PROMPT = "(nothing was said)"
+ONE_SHOT = b"-- one-shot runs (longrein -p) --\n"
 
 
 def as_json(infos: Sequence[SessionInfo]) -> bytes:
@@ -19,14 +20,19 @@ def as_json(infos: Sequence[SessionInfo]) -> bytes:
 
 
 def as_table(infos: Sequence[SessionInfo]) -> bytes:
-    """A line per session, newest first: id, time of the last entry, entries, folder, first words.
+    """A line per session, newest first: id, time of the last entry, entries, folder, title.
 
-    Sessions without a prompt come last.
+    Sessions without a prompt come last, and after a heading the one-shot runs.
     """
     if not infos:
         return b'no sessions yet: start one with longrein, or longrein -p "..."\n'
-    rows = map(_row, sorted(infos, key=lambda info: not info.title))
-    return table([("session", "last entry", "entries", "folder", "first words"), *rows])
+    infos = sorted(infos, key=lambda info: (info.one_shot, not info.title))
+    lines = table([("session", "last entry", "entries", "folder", "title"), *map(_row, infos)]).splitlines(
+        keepends=True
+    )
+    kept = sum(not info.one_shot for info in infos)
+    apart = [ONE_SHOT] if 0 < kept < len(infos) else []
+    return b"".join([*lines[: kept + 1], *apart, *lines[kept + 1 :]])
 
 
 def _row(info: SessionInfo) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ class Row(msgspec.Struct, frozen=True):
     label: str
     note: str = ""
     """Dim text after the label."""
+    group: str = ""
+    """Heading above the first row of a group, in lists that can be searched."""
 
 
 class Chooser:

@@ -1,6 +1,6 @@
 """Effects of commands on the conversation, and leaving while background tasks run."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Literal
 
@@ -9,18 +9,13 @@ from msgspec import structs
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
 from longrein.frontends.terminal.choice_list import Row
-from longrein.frontends.terminal.commands import (
-    NOTHING_RUNS,
-    TOO_LATE,
-    Command,
-    CommandResult,
-    MaybeAwaitable,
-    ParsedCommand,
-    unknown_command_text,
-)
+from longrein.frontends.terminal.command_types import Command, CommandResult, MaybeAwaitable
+from longrein.frontends.terminal.commands import NOTHING_RUNS, TOO_LATE, ParsedCommand, unknown_command_text
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
+from longrein.frontends.terminal.file_editor import open_in_editor
 from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.search_list import make_searchable
 from longrein.frontends.terminal.task_rows import RunningTask
 from longrein.frontends.text_format import counted, escape_line, shortened
 from longrein.frontends.translation import translate
@@ -79,10 +74,16 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
         conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
     else:
         argument = conversation.pastes.expand(typed.argument)
-        _handle_result(conversation, command, command.run(conversation.context, argument))
+        _run(conversation, command, lambda: command.run(conversation.context, argument))
 
 
-def _handle_result(conversation: Conversation, command: Command, result: MaybeAwaitable) -> None:
+def _run(conversation: Conversation, command: Command, run: Callable[[], MaybeAwaitable]) -> None:
+    """Run a command or the choice from its list; a `LongreinError` becomes a notice."""
+    try:
+        result = run()
+    except LongreinError as error:
+        conversation.notice(str(error))
+        return
     if isinstance(result, CommandResult):
         _apply(conversation, command, result)
     else:
@@ -105,11 +106,14 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
         conversation.notice(result.notice)
     if result.edit:
         conversation.edit(result.edit)
+    if result.edit_file:
+        conversation.spawn(open_in_editor(conversation, result.edit_file))
     if choices := result.choices:
         follow_up = choices.chosen or partial(command.run, conversation.context)
         conversation.choose(
-            choices.title, choices.rows, lambda value: _handle_result(conversation, command, follow_up(value))
+            choices.title, choices.rows, lambda value: _run(conversation, command, lambda: follow_up(value))
         )
+        make_searchable(conversation, choices)
     if result.outcome is not None:
         request_exit(conversation, result.outcome)
     conversation.request_redraw()

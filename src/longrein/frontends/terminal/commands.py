@@ -1,8 +1,7 @@
 """The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import msgspec
 
@@ -10,8 +9,6 @@ from longrein.agent import (
     BYPASS,
     AddSchedule,
     Compact,
-    InboxMessage,
-    PendingMessage,
     Pin,
     RemoveSchedule,
     Rewind,
@@ -35,12 +32,22 @@ from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.terminal import event_lines, task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.command_types import (
+    Choices,
+    Command,
+    CommandContext,
+    CommandResult,
+    MaybeAwaitable,
+    notice,
+)
+from longrein.frontends.terminal.command_types import leave as _leave
+from longrein.frontends.terminal.command_types import number as _number
 from longrein.frontends.terminal.event_lines import Line, line
-from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
+from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
 from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
+from longrein.frontends.terminal.session_commands import SESSION_COMMANDS
 from longrein.frontends.terminal.task_rows import OPEN
-from longrein.frontends.terminal.view_model import ViewModel
-from longrein.frontends.terminal.window import TerminalWindow
 from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
 from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
@@ -50,121 +57,10 @@ MODES = ("default", "acceptEdits", "plan", "auto")
 EVERY_MODE = (*MODES, "dontAsk", BYPASS)
 TAIL_LINES = 20
 TAIL_LINES_MAX = 1_000
-NUMBER_DIGITS_MAX = 15
 HELP_CELLS = 24
 
 NOTHING_RUNS = "no command runs that could go to the background"
 TOO_LATE = "that message waits no more: it has been delivered"
-
-
-class Choices(msgspec.Struct, frozen=True):
-    """A list to choose from. The plain terminal shows each row as the command to type."""
-
-    title: str
-    rows: Sequence[Row]
-    chosen: "Callable[[str], MaybeAwaitable] | None" = None
-    """Called with the value of a row; None: run the same command with the value as its argument."""
-    hint: str = ""
-    """Text under the rows on the plain terminal."""
-
-
-class CommandResult(msgspec.Struct, frozen=True):
-    """Output of a command, and the actions it asks for."""
-
-    title: str = ""
-    rows: Sequence[Line] = ()
-    notice: str = ""
-    """Line in place of the rows."""
-    edit: str = ""
-    """Text for the input."""
-    message: InboxMessage | None = None
-    """A message to the session. Its effect arrives as an update, or is described by `notice`."""
-    choices: Choices | None = None
-    outcome: Outcome | None = None
-
-
-MaybeAwaitable = CommandResult | Awaitable[CommandResult]
-"""Commands that need not wait return directly, so that messages reach the session in the order typed."""
-
-
-class Command(msgspec.Struct, frozen=True):
-    """A command."""
-
-    name: str
-    argument: str
-    summary: str
-    run: "Callable[[CommandContext, str], MaybeAwaitable]"
-    """Function of the context and the argument. May raise `LongreinError`."""
-    aliases: tuple[str, ...] = ()
-    idle_only: bool = False
-    """True if the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
-    many_lines: bool = False
-
-
-class MessageQueue:
-    """Waiting messages of one session and its subagents.
-
-    Their numbers are stable, so that `/queue N` never takes back another message.
-    """
-
-    def __init__(self, session: SessionPort) -> None:
-        self._session = session
-        self._numbers: dict[int, int] = {}
-        self._last = 0
-
-    def numbered(self) -> Sequence[tuple[int, PendingMessage]]:
-        """Waiting messages with their numbers, in order of delivery.
-
-        Numbers are given on the first call that sees a message. A prompt has 0: it waits for a moment only.
-        """
-        for waiting in self._session.pending:
-            if waiting.id not in self._numbers:
-                counts = waiting.how != "prompt" or bool(waiting.to)
-                self._last += counts
-                self._numbers[waiting.id] = self._last if counts else 0
-        return [(self._numbers[waiting.id], waiting) for waiting in self._session.pending]
-
-    def take(self, number: int = 0) -> PendingMessage | None:
-        """Take a message back before delivery, the newest when `number` is 0. None when it was delivered."""
-        found = [(its, waiting) for its, waiting in self.numbered() if number in (0, its)]
-        if not found:
-            return None
-        newest = max(found, key=lambda pair: pair[0])[1]
-        text = self._session.unqueue(newest.id)
-        return msgspec.structs.replace(newest, text=text) if text else None
-
-
-class CommandContext:
-    """Session, facts and view model for the commands."""
-
-    def __init__(self, session: SessionPort, facts: TerminalFacts, view: ViewModel) -> None:
-        self.session, self.facts, self.view = session, facts, view
-        self.queued_messages = MessageQueue(session)
-        self.window: TerminalWindow | None = None
-        """None on the plain terminal and without colours."""
-
-    def label(self, child: str) -> str:
-        """Label of a subagent; '' when unknown."""
-        known = self.view.activity.subagents.get(child)
-        return known.label if known else next((v.label for v in self.session.agents() if v.child == child), "")
-
-    def command_line_for(self, taken: PendingMessage) -> str:
-        """Input text that sends a message again after it was taken back."""
-        return f"/agents tell {self.label(taken.to)} {taken.text}" if taken.to else taken.text
-
-
-def notice(text: str, *, edit: str = "") -> CommandResult:
-    """Result that is one line of text."""
-    return CommandResult(notice=text, edit=edit)
-
-
-def _leave(kind: Literal["exit", "switch", "new"], session: str = "") -> CommandResult:
-    return CommandResult(outcome=Outcome(kind, session))
-
-
-def _number(text: str) -> int:
-    """`text` as a number; -1 when it is not a number."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX else -1
 
 
 def _unknown(kind: str, wanted: str, known: Sequence[str]) -> str:
@@ -319,18 +215,6 @@ def _clear(_: CommandContext, __: str) -> CommandResult:
     return _leave("new")
 
 
-def _resume(context: CommandContext, session: str) -> MaybeAwaitable:
-    return _leave("switch", session) if session else _sessions(context)
-
-
-async def _sessions(context: CommandContext) -> CommandResult:
-    rows = await context.facts.sessions() if context.facts.sessions is not None else ()
-    others = [row for row in rows if row.value != context.session.id]
-    if not others:
-        return notice("there is no other session of this folder")
-    return CommandResult(choices=Choices("which session?", others))
-
-
 def _rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
     seq, _, rest = argument.partition(" ")
     prompts, how = context.view.prompts, rest.strip()
@@ -437,7 +321,7 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
     return CommandResult("scheduled in this session", rows or [none])
 
 
-def _cost(context: CommandContext, _: str) -> CommandResult:
+async def _cost(context: CommandContext, _: str) -> CommandResult:
     state = context.session.state
     used = state.usage
     share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
@@ -449,7 +333,9 @@ def _cost(context: CommandContext, _: str) -> CommandResult:
         ("output", text_format.tokens(used.output_tokens)),
         ("spent", text_format.money(event_lines.spent_usd(state))),
     )
-    return CommandResult("what this session used", [line(("dim", f"  {name:<20}"), value) for name, value in rows])
+    by_model = [line("  ", escape_line(row.line)) for row in await context.facts.commands.costs()]
+    lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
+    return CommandResult("what this session used", [*lines, *by_model])
 
 
 def context_lines(report: Report) -> list[Line]:
@@ -492,7 +378,6 @@ COMMANDS = (
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
-    Command("resume", "[ID]", "go on with another session", _resume, idle_only=True),
     Command(
         "rewind", "[N [files|only-files|show] | undo]", "go back to before something you said", _rewind, idle_only=True
     ),
@@ -521,6 +406,9 @@ COMMANDS = (
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
+    *SESSION_COMMANDS,
+    *REPORT_COMMANDS,
+    *PROMPT_COMMANDS,
 )
 BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 

@@ -16,7 +16,7 @@ from longrein.events import LongreinError, Text
 from longrein.frontends.terminal import event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
-from longrein.frontends.terminal.commands import CommandContext
+from longrein.frontends.terminal.command_types import CommandContext
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
@@ -55,6 +55,7 @@ class Conversation:
     ) -> None:
         self.session, self.facts, self.mono_s = session, facts, mono_s
         self.view = ViewModel(facts.file_text)
+        self.view.tokens_now = lambda: session.state.view_tokens
         self.context = CommandContext(session, facts, self.view)
         self.pastes = Pastes()
         self.buffer = Buffer(

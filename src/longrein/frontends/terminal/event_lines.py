@@ -21,6 +21,7 @@ from longrein.events import (
     Rewound,
     SchedulesSet,
     Summarized,
+    TitleSet,
     TodoSet,
     ToolEnded,
     TurnEnded,
@@ -28,7 +29,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.frontends.goals_command import goal_line
-from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, tokens
+from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, money, tokens
 from longrein.frontends.translation import translate
 
 # --- Styled lines; widths are terminal cells -------------------------------------------------------------------------
@@ -364,10 +365,22 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
     return []
 
 
-def compaction_lines(event: Cleared | Summarized) -> list[Line]:
-    """Lines of a compaction. The clearing of the seed policies at each turn is not shown."""
+def compaction_lines(
+    event: Cleared | Summarized | Restored, before: int = 0, after: int = 0, usd: float = 0.0
+) -> list[Line]:
+    """Lines of a compaction or its undoing. The clearing of the seed policies at each turn is not shown.
+
+    `before`, `after`: tokens of the context, 0 where they are not known; `usd`: money of the summary.
+    """
+    if isinstance(event, Restored):
+        return _restored_lines(event, after)
     if event.reason == "micro_compact":
         return []
+    if 0 < after < before:
+        paid = f", {money(usd)}" if usd else ""
+        how = "" if isinstance(event, Cleared) or event.prose or event.reply else " (by the records alone)"
+        figures = f"{tokens(before)} → {tokens(after)} tokens{how}{paid}"
+        return [line(("dim", f"context: {figures}; /uncompact undoes it, every byte can be recalled"))]
     if isinstance(event, Cleared):
         items = counted(len(event.forms), "old item")
         result = f"{items} shortened, about {tokens(event.gain_tokens)} tokens freed"
@@ -377,10 +390,15 @@ def compaction_lines(event: Cleared | Summarized) -> list[Line]:
     return [line(("dim", translate(f"context: {result}; every byte can be recalled")))]
 
 
+def _restored_lines(event: Restored, after: int = 0) -> list[Line]:
+    now = f"; {tokens(after)} tokens now" if after else ""
+    return [line(("dim", f"context: the compaction r{event.undone} is undone; what it put away is shown again{now}"))]
+
+
 def event_lines(event: AnyEvent) -> list[Line]:
     """Lines of an event that needs nothing but itself; none for other events."""
     match event:
-        case Cleared() | Summarized():
+        case Cleared() | Summarized() | Restored():
             return compaction_lines(event)
         case Rewound():
             return _rewound_lines(event)
@@ -398,8 +416,8 @@ def event_lines(event: AnyEvent) -> list[Line]:
             ]
         case Reminded(kind="compact_refused", state=why):
             return [notice_line(f"nothing was compacted: {why}")]
-        case Restored(undone=undone):
-            text = f"context: the compaction r{undone} is undone; what it put away is shown again"
+        case TitleSet(title=title):
+            text = f"title: {escape_line(title)}"
         case ModeSet(mode=mode):
             text = f"mode: {escape_line(mode)}"
         case PrefixSet(reason="model", provider=provider, model=model):

@@ -7,6 +7,7 @@ import msgspec
 
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.command_facts import CommandFacts
 from longrein.settings_schema import TerminalOptions
 from longrein.tools import GoalPort, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
@@ -65,6 +66,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
     hooks: Callable[[], Sequence[tuple[str, str]]] = tuple
     """(what it is about and runs, file that it comes from) of each hook, for `/hooks`."""
+    commands: CommandFacts = CommandFacts()
+    """Callbacks of the commands about session, settings and files."""
     goals: GoalPort | None = None
     mcp: McpToolset | None = None
     """MCP servers; None where none is configured."""
@@ -83,16 +86,19 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Command of the user that makes a status line; None without one."""
 
 
-END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear"}
+END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear", "watch": "resume", "copy": "resume"}
 """Kind of an outcome -> reason for hooks of the session's end."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """Reason for leaving the terminal. The session is closed by then."""
 
-    kind: Literal["exit", "switch", "new"]
-    """`switch`: open `session` next; `new`: open a new one."""
+    kind: Literal["exit", "switch", "new", "watch", "copy"]
+    """`switch`: open `session` next; `new`: open a new one; `watch`: show `session`, then come back; `copy`: open a
+    copy of `session`."""
     session: str = ""
+    folder: str = ""
+    """Folder that the next session may work in, too."""
     code: int = 0
     tasks: Literal["", "stop", "keep"] = ""
     """The user's decision about running tasks; '' for each task's own policy."""

@@ -23,6 +23,7 @@ from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.search_list import bind_search_keys
 from longrein.frontends.terminal.user_questions import OPTIONS_MAX
 from longrein.frontends.terminal.view_model import EMPTY
 
@@ -73,6 +74,7 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     add(_choose, "enter", when=choosing)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
         add(partial(_move, rows=rows, pages=pages), key)
+    bind_search_keys(keys, conversation)
     return keys
 
 
@@ -257,7 +259,9 @@ def _next_mode(conversation: Conversation) -> None:
     if conversation.buffer.complete_state:
         conversation.buffer.complete_previous()
     else:
-        conversation.tell(SetMode(next_mode(conversation.session.state.mode)))
+        mode = next_mode(conversation.session.state.mode)
+        conversation.view.silent_modes.add(mode)
+        conversation.tell(SetMode(mode))
 
 
 def _complete(conversation: Conversation) -> None:

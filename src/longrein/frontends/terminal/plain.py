@@ -21,7 +21,7 @@ from longrein.frontends.terminal.approvals import (
     question_form,
     rule_lines,
 )
-from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult
+from longrein.frontends.terminal.command_types import Choices, Command, CommandContext, CommandResult
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown import Block
@@ -95,6 +95,7 @@ class _PlainConversation:
     ) -> None:
         self.session, self.facts, self.out, self.mono_s = session, facts, out, mono_s
         self.view = ViewModel(facts.file_text)
+        self.view.tokens_now = lambda: session.state.view_tokens
         self.interactive = interactive
         """True if a person types, so that prompts are printed."""
         self.stdin_ended = False
@@ -277,6 +278,8 @@ class _PlainConversation:
             self.print([event_lines.notice_line(result.notice)])
         if result.edit:
             self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(result.edit))])
+        if result.edit_file:
+            self.print([event_lines.notice_line(f"open it in your editor: {result.edit_file}")])
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
         if result.outcome is not None:

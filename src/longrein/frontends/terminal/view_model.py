@@ -3,7 +3,7 @@
 Finished pieces are returned once, to be printed; everything else can be drawn at any time. Knows no terminal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -20,18 +20,23 @@ from longrein.agent import (
 )
 from longrein.context import State
 from longrein.events import (
+    AnyEvent,
     Asked,
     AskFailed,
     ChildEnded,
     ChildStarted,
+    Cleared,
     Entry,
     Interrupted,
+    ModeSet,
     PermissionAnswered,
     PermissionAsked,
     PrefixSet,
     Reminded,
     Replied,
+    Restored,
     Rewound,
+    Summarized,
     TaskEnded,
     TaskStarted,
     Text,
@@ -113,6 +118,14 @@ class ViewModel:
         self.prompts: list[Prompt] = []
         self.rewound = 0
         """Entry of the last rewind; 0 for none."""
+        self.tokens_now: Callable[[], int] | None = None
+        """Size of the context now; None where nobody tells it."""
+        self._last_tokens = 0
+        """Size of the last request, or after the last compaction."""
+        self._summary_usd = 0.0
+        """Money of summary requests since the last compaction."""
+        self.silent_modes: set[str] = set()
+        """Modes chosen with a key: the footer shows them, so no line is printed."""
         self.live = False
         """True if updates happen now; False while an old log is replayed."""
 
@@ -233,7 +246,18 @@ class ViewModel:
             case PrefixSet() as prefix:
                 specs = (*prefix.tools, *prefix.deferred)
                 self._key_arguments |= {spec.name: spec.traits.key_argument for spec in specs if spec.traits}
-        return self.spaced("note", event_lines.event_lines(entry.event))
+        return self.spaced("note", self._lines_of(entry.event))
+
+    def _lines_of(self, event: AnyEvent) -> list[Line]:
+        """Lines of an event that is drawn alone; none for a mode that a key has set."""
+        if isinstance(event, ModeSet) and event.mode in self.silent_modes:
+            self.silent_modes.discard(event.mode)
+            return []
+        if isinstance(event, Cleared | Summarized | Restored) and self.live and self.tokens_now is not None:
+            before, self._last_tokens = self._last_tokens, self.tokens_now()
+            usd, self._summary_usd = self._summary_usd, 0.0
+            return event_lines.compaction_lines(event, before, self._last_tokens, usd)
+        return event_lines.event_lines(event)
 
     def _user_spoke(self, seq: int, spoke: UserSpoke) -> list[Piece]:
         """Begin a turn with a message, or add a steering message to the open turn."""
@@ -266,6 +290,7 @@ class ViewModel:
                 return self._begin_request(entry.seq, asked)
             case Replied() as reply:
                 if self._purposes.pop(reply.asked, "turn") == "summary":
+                    self._summary_usd += reply.cost_usd
                     return self._end_summary([])
                 self._end_retries()
                 return self._replied(reply)
@@ -282,6 +307,8 @@ class ViewModel:
 
     def _begin_request(self, seq: int, asked: Asked) -> list[Piece]:
         self._purposes[seq] = asked.purpose
+        if asked.purpose == "turn" or not self._last_tokens:
+            self._last_tokens = asked.estimate_tokens
         is_turn = asked.purpose == "turn"
         self._in_turn = self._in_turn or is_turn
         self.steps += is_turn

@@ -1,0 +1,184 @@
+"""Lines about compactions and money, the searchable list, and the clipboard."""
+
+import os
+import pty
+from pathlib import Path
+
+import pytest
+
+from longrein.events import (
+    Asked,
+    ChildEnded,
+    Cleared,
+    Entry,
+    Form,
+    PrefixSet,
+    Replied,
+    Restored,
+    Summarized,
+    Text,
+    TurnEnded,
+    Usage,
+    UsageError,
+    UserSpoke,
+)
+from longrein.frontends.reports.cost import cost_rows
+from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.clipboard import copy, osc52, programs, takes_osc52
+from longrein.frontends.terminal.event_lines import plain
+from longrein.frontends.terminal.search_list import SearchList
+from longrein.frontends.terminal.view_model import ViewModel
+from longrein.frontends.text_format import age
+from tests.terminal.scripted_session import apply, texts
+
+pytestmark = pytest.mark.anyio
+
+SAID = "context: 42.0k → 11.0k tokens{}; /uncompact undoes it, every byte can be recalled"
+TURN = (UserSpoke((Text("go"),)), Asked("turn", 1, 1, estimate_tokens=42_000), Replied(2, (Text("done"),), "end"))
+
+
+@pytest.mark.parametrize(
+    ("events", "line"),
+    [
+        ((Cleared((Form("r7", "trimmed", "x"),), "request", 31_000),), SAID.format("")),
+        (
+            (
+                Asked("summary", 3, 1, reason="request"),
+                Replied(5, (Text("s"),), "end", cost_usd=0.02),
+                Summarized(1, 3, "s", "request", prose="s"),
+            ),
+            SAID.format(", $0.02"),
+        ),
+        ((Summarized(1, 3, "s", "overflow"),), SAID.format(" (by the records alone)")),
+        ((Restored(9),), "context: the compaction r9 is undone; what it put away is shown again; 11.0k tokens now"),
+    ],
+    ids=["cleared", "summarised", "digest", "undone"],
+)
+def test_a_compaction_says_its_tokens_and_money(events: tuple[Cleared | Summarized, ...], line: str) -> None:
+    view = ViewModel()
+    view.live, view.tokens_now = True, lambda: 11_000
+    assert apply(view, *TURN, TurnEnded("done"), *events)[-1] == line
+
+
+def test_cost_is_summed_by_model_and_purpose() -> None:
+    used = Usage(1_000, 9_000, 0, 300)
+    events = (
+        PrefixSet("start", "mock", "small", "anthropic", ""),
+        Asked("turn", 1, 1),
+        Replied(2, (), "end", used, cost_usd=0.5),
+        PrefixSet("model", "mock", "large", "anthropic", ""),
+        Asked("summary", 4, 4),
+        Replied(5, (), "end", used, cost_usd=0.02),
+        Asked("turn", 6, 4),
+        Replied(7, (), "end", used, cost_usd=2.0),
+        ChildEnded("c", "done", usage=used, cost_usd=0.1, steps=3),
+    )
+    rows = cost_rows(Entry(n, 0, event) for n, event in enumerate(events, 1))
+    tail = "10.0k in (90% from cache), 300 out"
+    assert [row.line for row in rows] == [
+        f"mock/large  turn: 1 request, {tail}, $2.00",
+        f"mock/small  turn: 1 request, {tail}, $0.50",
+        f"subagents: 3 requests, {tail}, $0.10",
+        f"mock/large  summary: 1 request, {tail}, $0.02",
+    ]
+
+
+ROWS = [
+    Row("1111", "mend the parser", "3 h ago · main"),
+    Row("2222", "日本語 title", "2 days ago · topic"),
+    Row("3333", "once only", "just now", "one-shot runs (-p)"),
+]
+
+
+def test_a_list_is_narrowed_by_words_in_any_order() -> None:
+    wanted: list[str] = []
+    found = SearchList("which?", ROWS, wanted.append)
+    found.previews["1111"] = ["mock/small, 3 requests", "› mend it"]
+    assert texts(found.draw(80, 20)) == [
+        "which?  ▏",
+        "› mend the parser  3 h ago · main",
+        "  日本語 title  2 days ago · topic",
+        "  ── one-shot runs (-p) ──",
+        "  once only  just now",
+        "  │ mock/small, 3 requests",
+        "  │ › mend it",
+        "1 of 3; type to search, ↑ ↓ move, Enter chooses, Esc leaves",
+    ]
+    for query, values in (
+        ("topic 日", ["2222"]),
+        ("PARSER main", ["1111"]),
+        ("one-shot", ["3333"]),
+        ("33", ["3333"]),
+        ("", ["1111", "2222", "3333"]),
+        ("zz", []),
+    ):
+        found.search(query)
+        assert [row.value for row in found.rows] == values
+    assert found.chosen == ""
+    assert "nothing fits" in plain(found.draw(80, 20)[1])
+    found.move(1)
+    found.search("title")
+    found.draw(80, 20)
+    assert (found.chosen, wanted) == ("2222", ["2222"])
+
+
+@pytest.mark.parametrize(("width", "height"), [(24, 8), (40, 12), (200, 60), (10, 3)])
+def test_a_list_fits_its_room(width: int, height: int) -> None:
+    found = SearchList("which session?", ROWS * 40, lambda _: None)
+    found.previews = {row.value: ["x" * 300] * 20 for row in ROWS}
+    for _ in range(50):
+        found.move(1)
+        rows = texts(found.draw(width, height))
+        assert len(rows) <= max(height, 3)
+        assert any(row.startswith("›") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("environ", "takes"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "xterm-256color", "SSH_TTY": "/dev/pts/1"}, True),
+        ({"TERM": "xterm-256color", "VTE_VERSION": "6800"}, False),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, False),
+        ({"TERM": "screen", "TMUX": "/tmp/tmux"}, False),
+        ({"TERM": "linux"}, False),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+    ],
+)
+def test_terminals_that_take_the_clipboard(environ: dict[str, str], takes: bool) -> None:
+    assert takes_osc52(environ) is takes
+
+
+async def test_copy_goes_by_the_terminal_else_by_a_program_else_says_so(tmp_path: Path) -> None:
+    main, sub = pty.openpty()
+    assert await copy("héllo", {"TERM": "xterm"}, sub) == "by the terminal"
+    assert os.read(main, 100) == osc52("héllo").encode() == b"\x1b]52;c;aMOpbGxv\x07"
+    program = tmp_path / "xclip"
+    program.write_text(f'#!/bin/sh\ncat > {tmp_path}/copied; echo "$@" >> {tmp_path}/copied\n')
+    program.chmod(0o755)
+    environ = {"TERM": "linux", "DISPLAY": ":0", "PATH": f"{tmp_path}:/bin:/usr/bin"}
+    assert programs(environ)[0] == ["xclip", "-selection", "clipboard"]
+    assert await copy("to x", environ, sub) == "by xclip"
+    assert (tmp_path / "copied").read_text() == "to x-selection clipboard\n"
+    with pytest.raises(UsageError, match="no clipboard is here"):
+        await copy("x", {"TERM": "linux", "PATH": str(tmp_path / "nowhere")}, sub)
+    with pytest.raises(UsageError, match="too long for the terminal's clipboard"):
+        await copy("x" * 80_000, {"TERM": "xterm", "PATH": str(tmp_path / "nowhere")}, sub)
+    os.close(main)
+    os.close(sub)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "just now"),
+        (-5, "just now"),
+        (90, "1 m ago"),
+        (7_200, "2 h ago"),
+        (86_400, "1 day ago"),
+        (86_400 * 21, "3 weeks ago"),
+    ],
+)
+def test_ages(seconds: int, said: str) -> None:
+    assert age(seconds * 1_000_000) == said
