@@ -131,6 +131,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         hooks=lambda: _hooks(built),
         mcp=deps.mcp,
         sandbox=lambda: _sandbox(built),
+        read_history=HistoryReader(place.state_dir, session.id).reading,
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,

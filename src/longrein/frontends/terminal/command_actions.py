@@ -21,6 +21,7 @@ from longrein.frontends.terminal.commands import (
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.pager_actions import open_page
 from longrein.frontends.terminal.task_rows import RunningTask
 from longrein.frontends.text_format import counted, escape_line, shortened
 
@@ -108,6 +109,8 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
         conversation.choose(
             choices.title, choices.rows, lambda value: _handle_result(conversation, command, follow_up(value))
         )
+    if result.page is not None:
+        open_page(conversation, result.page)
     if result.outcome is not None:
         request_exit(conversation, result.outcome)
     conversation.request_redraw()

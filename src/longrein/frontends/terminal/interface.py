@@ -1,13 +1,13 @@
 """Data between the terminal and its caller: facts and callbacks in, an `Outcome` out."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
-from longrein.tools import GoalPort, SkillInfo
+from longrein.tools import GoalPort, SessionHistory, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
 
 
@@ -22,6 +22,9 @@ class FilesFound(msgspec.Struct, frozen=True):
 
 CompleteFiles = Callable[[str], Awaitable[FilesFound]]
 """Text after `@` -> matching files."""
+
+
+ReadHistory = Callable[[Callable[[SessionHistory], Any]], Awaitable[Any]]
 
 
 async def _no_tail(_task: str, _lines: int) -> str:
@@ -67,6 +70,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Confinement of commands, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
+    read_history: "ReadHistory | None" = None
+    """Runs a function on the session's log in a thread, for Ctrl-O and `/show`; None when the log is not on disk."""
     is_root: bool = False
     """True if longrein runs as root."""
     choosing: bool = False

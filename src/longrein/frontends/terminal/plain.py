@@ -277,6 +277,8 @@ class _PlainConversation:
             self.print([event_lines.notice_line(result.notice)])
         if result.edit:
             self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(result.edit))])
+        if result.page is not None:
+            self.print([line(result.page.title), *result.page.lines()])
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
         if result.outcome is not None:

@@ -23,7 +23,7 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.output import ColorDepth, Output
-from prompt_toolkit.styles import Style
+from prompt_toolkit.styles import BaseStyle, Style
 
 from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop
 
@@ -125,6 +125,11 @@ class Screen:
         self._drawn: Sequence[Line] = ()
         self._cleared = False
         """True while the rows are cleared and not drawn again yet."""
+
+    @property
+    def style(self) -> BaseStyle:
+        """Style of the redrawn rows."""
+        return self.app.style or STYLE
 
     @property
     def size(self) -> Size:
