@@ -264,7 +264,7 @@ class Approval:
         labels = [(choice.value, choice.short or choice.label) for choice in choices(self.question)]
         first = [label for label in labels if label[0] in "yno"]
         rest = [label for label in labels if label not in first]
-        return [crop(row, width) for row in self._key_rows([*first, ("v", "view"), *rest], width, 1)]
+        return [crop(row, width) for row in self._key_rows([*first, ("v", "all"), *rest], width, 1)]
 
     def _key_rows(self, labels: Sequence[tuple[str, str]], width: int, gap: int) -> list[Line]:
         rows: list[Line] = [()]

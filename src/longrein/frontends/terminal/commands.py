@@ -485,7 +485,7 @@ COMMANDS = (
     Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
     Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
-    Command("show", "[rN | aN]", "open a result, diff, thinking, summary or subagent whole", _show),
+    Command("show", "[rN | aN]", "open a result, diff, thought or subagent whole", _show),
     Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
