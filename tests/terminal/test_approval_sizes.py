@@ -76,8 +76,10 @@ def test_I13_a_change_larger_than_the_window_is_shown_before_it_is_approved(
     project, texts = project_with_edit(tmp_path, 30)
     with open_at(project, columns, rows) as tty:
         tty.until(tty.keys_count).send("y").until(tty.pager_counts)
-        assert tty.lines()[0].startswith("? Edit: ")
-        tty.send("G").until("49 + value_49").send("g").until(lambda: "it changes" in tty.text())
+        assert tty.lines()[0].startswith("? Edit")
+        assert tty.lines()[0].endswith("ledger.py")
+        tty.send("G").until("52   value_52 = 52").send("g").until(lambda: "it changes" in tty.lines()[1])
+        tty.send("/49 +\r").until("49 + value_49")
         assert texts["new"].split("\n")[0] not in (project / PATH).read_text()
         tty.send("q").until(lambda: not tty.screen.is_alternate).until(tty.keys_count)
         assert any(row.startswith("? Edit") for row in tty.lines())

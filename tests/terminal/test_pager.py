@@ -6,12 +6,12 @@ from typing import Any
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home, open_it
 
-SEQ = {"calls": [{"name": "Bash", "arguments": {"command": "seq 300; printf 'evil \\033[2J\\033]0;x\\007\\n'"}}]}
+SEQ = {"calls": [{"name": "Bash", "arguments": {"command": "seq 300"}}]}
 EDIT = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
 TURNS: tuple[dict[str, Any], ...] = (
     SEQ,
     {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]},
-    {"calls": [{"name": "Edit", "arguments": EDIT}], "thinking": "first I think\nthen I act"},
+    {"calls": [{"name": "Edit", "arguments": EDIT}], "thinking": "first I think\nevil \x1b[2J\x1b]0;x\x07"},
     {"text": "Done.\n"},
 )
 BYPASS = "--permission-mode bypassPermissions"
@@ -73,8 +73,10 @@ AGENT = {"calls": [{"name": "Agent", "arguments": {"description": "look around",
 
 
 def test_I13_a_subagents_transcript_opens_from_its_row_and_by_command(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, AGENT, SEQ, {"text": "It is whole.\n"}, {"text": "Done.\n"}), BYPASS) as tty:
-        tty.ask("go").until("Done.").until("idle").until("say something").send("\x0f").until("last results")
+    with open_it(home(tmp_path, AGENT, SEQ, {"text": "It is whole.\n"}), BYPASS) as tty:
+        tty.ask("go").until("general done").until("It is whole.").until("idle").until("say something").send(
+            "\x0f"
+        ).until("last results")
         tty.send("g").until("Enter opens").send("\r").until("general: look around").until("Task APPLE")
         tty.send("/seq 300\r").until(lambda: 1 in numbers(tty)).send("G").until("It is whole.")
         tty.send("q").until("last results").send("q").until(lambda: not tty.screen.is_alternate)
@@ -87,13 +89,13 @@ def test_I13_show_on_the_plain_terminal_prints_the_whole(tmp_path: Path) -> None
     with open_it(
         home(tmp_path, SEQ, AGENT, {"text": "It is whole.\n"}, {"text": "Done.\n"}), f"--plain {BYPASS}"
     ) as tty:
-        tty.until(lambda: any(row.endswith(">") for row in tty.lines())).send("go\n").until("Done.")
+        tty.until(lambda: any(row.endswith(">") for row in tty.lines())).send("go\n").until("general done")
+        tty.until(lambda: tty.lines()[-1].endswith("> ") or tty.text().rstrip().endswith("bypassPermissions>"))
         tty.send("/show\n").until("Bash  seq 300")
         handle = next(row.split()[1] for row in tty.everything() if "Bash  seq 300" in row and row.startswith("/show"))
         agent = next(row.split()[1] for row in tty.everything() if row.startswith("/show a"))
-        tty.send(f"/show {handle}\n").until(r"evil \x1b[2J").until(lambda: "\n299\n300\n" in tty.text())
+        tty.send(f"/show {handle}\n").until(lambda: "\n299\n300\n" in tty.text())
         tty.send(f"/show {agent}\n").until("It is whole.")
-        assert b"\x1b[2J" not in tty.raw
 
 
 TODOS = [{"content": f"step {n}", "status": "completed" if n < 3 else "pending"} for n in range(1, 13)]
@@ -111,6 +113,6 @@ def test_I13_ctrl_t_pins_the_todo_list_above_the_input_and_unpins_it(tmp_path: P
 
         tty.send("\x14").until("todos: 2 of 12 done; Ctrl-T unpins them").until("[ ] step 3")
         tty.resize(40, 12).until("todos: 2 of 12 done")
-        tty.resize(80, 40).until(lambda: tty.text().count("[ ] step 12") == 2)
+        tty.resize(80, 60).until(lambda: tty.text().count("[ ] step 12") == 2)
         assert pinned()
         tty.send("\x14").until(lambda: not any("todos: 2" in row for row in tty.lines()))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.frontends.terminal.event_lines import Line, cells, crop, line, plain, wrap
+from longrein.frontends.terminal.event_lines import Line, cells, crop, cut, line, plain, wrap
 
 KEYS_HINT = "↑ ↓ PgUp PgDn move · / search · Tab next part · q back"
 NARROW_HINT = "q back · / search"
@@ -71,7 +71,17 @@ class PageView:
         body = [self._marked(row) for row in visible] + [()] * (self._height - len(visible))
         if height < 3:
             return [crop(row, width) for row in body][:height]
-        return [crop(row, width) for row in (line(("bold", self.page.title)), *body, self._status(width))]
+        return [crop(row, width) for row in (self._title(width), *body, self._status(width))]
+
+    def _title(self, width: int) -> Line:
+        """The title; of a long one both ends, so that the name of a file is visible."""
+        title = self.page.title
+        if cells(title) > width > 12:
+            head, tail = cut(title, width // 3)[0], title
+            while cells(head) + 1 + cells(tail) > width:
+                tail = tail[1:]
+            title = f"{head}…{tail}"
+        return line(("bold", title))
 
     def _wrap(self, width: int) -> None:
         """Wrap the lines anew for another width; the line at the top stays there."""
