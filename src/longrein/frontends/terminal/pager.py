@@ -9,7 +9,7 @@ from functools import partial
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.input import Input
+from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
@@ -77,7 +77,7 @@ class Pager:
         if self._app is not None:
             self._app.invalidate()
 
-    async def run(self, source: Input, output: Output, style: BaseStyle, *, colour: bool) -> None:
+    async def run(self, output: Output, style: BaseStyle, *, colour: bool) -> None:
         """Show the page until it is closed. Raises `EOFError` or `OSError` when the terminal is gone."""
         if self._closed:
             return
@@ -88,7 +88,7 @@ class Pager:
             style=style,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
             full_screen=True,
-            input=source,
+            input=create_input(),  # its own, as a parser keeps an Esc for the application that has read it
             output=output,
         )
         self._app.ttimeoutlen = 0.05

@@ -110,7 +110,7 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
     ready = asyncio.get_running_loop().call_later(QUIET_S, pager.update)  # the keys of a question count from then on
     try:
         async with in_terminal():
-            await pager.run(app.input, app.output, screen.style, colour=conversation.facts.colour)
+            await pager.run(app.output, screen.style, colour=conversation.facts.colour)
     except (EOFError, OSError):  # the terminal is gone
         conversation.leave(Outcome("exit", code=HANGUP_CODE))
     finally:
