@@ -1,6 +1,7 @@
 """A program on a real pseudo-terminal, with pyte as the emulated screen."""
 
 import codecs
+import copy
 import fcntl
 import json
 import os
@@ -22,6 +23,32 @@ from tests.timeouts import HANG_S
 ROOT = Path(__file__).parent.parent.parent
 
 
+ALTERNATE = 1049 << 5
+"""Mode of the alternate screen, as pyte counts private modes."""
+
+
+class TerminalScreen(pyte.HistoryScreen):
+    """A screen with the alternate screen, which pyte does not have: leaving it brings the main screen back."""
+
+    _main: Any = None
+
+    def set_mode(self, *modes: int, **how: Any) -> None:
+        super().set_mode(*modes, **how)
+        if ALTERNATE in self.mode and self._main is None:
+            self._main = copy.deepcopy((self.buffer, self.cursor))
+            self.erase_in_display(2)
+
+    def reset_mode(self, *modes: int, **how: Any) -> None:
+        super().reset_mode(*modes, **how)
+        if ALTERNATE not in self.mode and self._main is not None:
+            (self.buffer, self.cursor), self._main = self._main, None
+
+    @property
+    def is_alternate(self) -> bool:
+        """Whether a program has the whole screen."""
+        return self._main is not None
+
+
 def fresh_attributes() -> list[Any]:
     """The attributes of a new terminal."""
     ours, theirs = os.openpty()
@@ -41,7 +68,7 @@ class PseudoTerminal:
 
     def __init__(self, name: str, folder: Path, columns: int = 80, rows: int = 24, **environ: str) -> None:
         self.folder = folder
-        self.screen = pyte.HistoryScreen(columns, rows, history=20_000, ratio=0.5)
+        self.screen = TerminalScreen(columns, rows, history=20_000, ratio=0.5)
         self.stream = pyte.Stream(self.screen)
         self.raw = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -175,9 +202,15 @@ class PseudoTerminal:
         """How it was left: kind, session, code."""
         return (self.folder / "outcome").read_text()
 
+    def pager_counts(self) -> bool:
+        """Whether the page of a question fills the screen and its keys count: they are bold then."""
+        row = self.lines()[-1]
+        at = row.find(" y") + 1
+        return self.screen.is_alternate and at > 0 and bool(self.screen.buffer[self.screen.lines - 1][at].bold)
+
     def keys_count(self) -> bool:
         """Whether the question on the screen has the keys: they are bold then."""
         for y, row in enumerate(self.lines()):
-            if row.startswith(" y yes, "):
+            if row.startswith(" y yes"):
                 return bool(self.screen.buffer[y][1].bold)
         return False

@@ -105,6 +105,18 @@ async def command(session: ScriptedSession, text: str) -> None:
     await session.say(f"You said {answer.verdict}: {answer.message}\n")
 
 
+async def three(session: ScriptedSession, text: str) -> None:
+    """Three subagents ask at once."""
+    call = await session.call("Agent", {"description": "look around", "prompt": "look"})
+    session.append(ToolStarted(call, "Agent"))
+    for child in ("one", "two", "three"):
+        session.start_child(child, "general", "push", call=call)
+        session.of_child(child, Replied(2, (ToolCall("c2.0", "Bash", {"command": "git push"}),), "calls"))
+    asking = [session.child_permit(child, "c2.0", "Bash", "git push") for child in ("one", "two", "three")]
+    await asyncio.gather(*asking)
+    session.append(ToolEnded(call, "Agent", "ok", (Text("three reports"),), 1_000))
+
+
 async def hang(session: ScriptedSession, text: str) -> None:
     call = await session.call("Bash", {"command": "sleep 100"})
     await session.act(call, "Bash", wait_s=100)
@@ -162,7 +174,7 @@ async def _wake(session: ScriptedSession) -> None:
     session.end("done")
 
 
-TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, hang, echo, flood, company, promote)}
+TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, three, hang, echo, flood, company, promote)}
 
 
 async def complete_files(prefix: str) -> FilesFound:

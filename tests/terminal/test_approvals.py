@@ -39,7 +39,8 @@ def test_a_300_line_diff_scrolls_and_prints_all(tmp_path: Path) -> None:
 )
 def test_each_key_stores_what_it_shows(tmp_path: Path, key: str, scope: str, line: str) -> None:
     with PseudoTerminal("approve", tmp_path) as tty:
-        tty.ask("go").until("yes, once").until(tty.keys_count).send(key).until("You said").until("idle")
+        tty.ask("go").until("yes, once").until(tty.keys_count).send(key)
+        tty.until(tty.pager_counts).send(key).until("You said").until("idle")  # 302 lines were not visible before
         assert any(row.startswith(line) for row in tty.everything())
         [answer] = answers(tty.leave())
         assert (answer["verdict"], answer["scope"], answer["rule"]) == ("allow", scope, "Edit(/src/big.py)")

@@ -41,6 +41,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "compact": ("", "the tests", "--dry-run", "--undo"),
     "uncompact": ("", "r3", "3", "that", HUGE),
     "context": ("", "r7"),
+    "show": ("", "r7", "a1", "that"),
     "pin": ("", "be kind"),
     "unpin": ("", "1", "it", HUGE),
     "pins": ("",),

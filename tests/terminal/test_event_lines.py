@@ -367,7 +367,7 @@ def test_what_is_approved_can_be_scrolled_to_its_last_byte_at_any_size(width: in
 
 def test_a_question_says_that_more_follow() -> None:
     rows = texts(Approval(BARE, content_lines(BARE), waiting=2).draw(80, 20))
-    assert rows[:2] == ["? Bash: no rule allows this command  (and 2 more)", "│ make test"]
+    assert rows[:2] == ["? Bash: no rule allows this command  (1 of 3)", "│ make test"]
     assert texts(Approval(CHILDS, ()).draw(80, 20))[0] == "? a398 explore asks: Bash: no rule allows this command"
 
 

@@ -85,7 +85,9 @@ def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
     look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
     project = home(tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"})
     with open_it(project) as tty:
-        tty.ask("mend calc.py").until("│ - a - b").until("│ + a + b").until(tty.keys_count).send("y")
+        tty.ask("mend calc.py").until("│ 2 -     return a - b").until("│ 2 +     return a + b").until(
+            tty.keys_count
+        ).send("y")
         tty.until("● Edit ok +1 -1  calc.py").until("Mended.").until("idle")
         assert "a + b" in (project / "calc.py").read_text()
         tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until("say something")

@@ -149,7 +149,7 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
     places = _places(made, state.cwd)
     question = PermissionAsked(
-        call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions), places
+        call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions), places, verdict.exact
     )
     approved = session.approvals.digests.get(call.id)
     if approved and approved == approval_digest(redacted(question, session.deps.redact)):

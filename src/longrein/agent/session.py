@@ -365,7 +365,7 @@ class Session:
 
     def grant(self, word: Answer, question: PermissionAsked) -> Answer:
         """Grant the rules of an answer to `question`; return it as a single answer where they were not proposed."""
-        rules, proposed = word.rule.splitlines(), question.suggestion.splitlines()
+        rules, proposed = word.rule.splitlines(), [*question.suggestion.splitlines(), question.exact]
         wrong_digest = word.digest not in ("", approval_digest(question))
         if word.scope == "once" or word.verdict != "allow" or not rules or wrong_digest or not {*rules} <= {*proposed}:
             return msgspec.structs.replace(word, scope="once", rule="")

@@ -135,6 +135,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         mcp=deps.mcp,
         commands=command_facts(place, built),
         sandbox=lambda: _sandbox(built),
+        read_history=HistoryReader(place.state_dir, session.id).reading,
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,

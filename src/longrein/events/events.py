@@ -325,6 +325,7 @@ class PermissionAsked(Event, frozen=True):
     reason: str  # Why permission is needed
     suggestion: str = ""  # Rules that "always" would store, one per line
     places: tuple[str, ...] = ()  # Real paths that were judged; of a command the current folder and links
+    exact: str = ""  # Rule that covers this command alone
 
 
 class PermissionAnswered(Event, frozen=True):

@@ -261,5 +261,17 @@ def _suggest(part: Part) -> str:
     return rule if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part) else ""
 
 
+def exact_rule(parts: Sequence[Part]) -> str:
+    """Return the rule that covers a command of one part word for word and no other; '' when there is none."""
+    if len(parts) != 1 or len(parts[0].words) < 2:  # a shell or an interpreter alone runs what its input says
+        return ""
+    part = parts[0]
+    if any(word.kind != "literal" or "*" in word.text or "\n" in word.text for word in part.words):
+        return ""
+    spec = spelled([word.text for word in part.words])
+    rule = f"Bash({spec})"
+    return rule if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part) else ""
+
+
 _SUBCOMMANDED = word_set("npm pnpm yarn bun gh mise rtk cargo go aws kubectl terraform docker uv poetry")
 """Programs whose second word is a group: the rule names the third word too (`gh pr view`, `npm run test`)."""

@@ -84,3 +84,5 @@ class Verdict(msgspec.Struct, frozen=True):
     """For `ask`: the narrow rules that "always" would store; empty when no rule is safe."""
     shown: str = ""
     """For `ask`: the exact bytes to approve, with control characters escaped visibly."""
+    exact: str = ""
+    """For `ask`: the rule that covers this command and no other; '' when there is none, or `suggestions` holds it."""

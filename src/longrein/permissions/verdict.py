@@ -6,6 +6,8 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from longrein.events.escape import plain_name
 from longrein.permissions.bash_parser import LENGTH_MAX, Part
 from longrein.permissions.command_rules import (
@@ -13,6 +15,7 @@ from longrein.permissions.command_rules import (
     SUGGESTION_LENGTH_MAX,
     Command,
     covers,
+    exact_rule,
     matches,
     raw_words,
     suggest_rules,
@@ -405,7 +408,17 @@ def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: s
         return _ask(call, f"the command cannot be read: {visible(command.script.problem)}")
     done = [part.text for part, reason in zip(command.script.parts, judged, strict=True) if not reason and part.words]
     reason = history if call.confined else f"{pending[0][1]}{_others(done, len(pending) - 1)}"
-    return Verdict("ask", reason, "", suggest_rules([part for part, _ in pending]), shown_call(call.arguments))
+    suggestions = suggest_rules([part for part, _ in pending])
+    exact = _exact_rule(call, command, rules, mode)
+    return Verdict("ask", reason, "", suggestions, shown_call(call.arguments), "" if (exact,) == suggestions else exact)
+
+
+def _exact_rule(call: Call, command: Command, rules: Rules, mode: str) -> str:
+    """Return the rule that allows this command and no other; '' when no rule does."""
+    rule = exact_rule(command.script.parts)
+    allowing = msgspec.structs.replace(rules, allow=(*rules.allow, rule)) if rule else rules
+    parts = _judged_parts(call, command)
+    return "" if any(_part_problem(call, *part, allowing, mode) for part in parts) else rule
 
 
 def _others(done: list[str], pending: int) -> str:

@@ -7,10 +7,11 @@ import msgspec
 
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
-from longrein.frontends.terminal.choice_list import Row
-from longrein.frontends.terminal.event_lines import FileText, Line, cells, change_lines, counts, line, wrap
+from longrein.frontends.terminal.change_view import change_view
+from longrein.frontends.terminal.event_lines import FileText, Line, cells, counts, crop, line, wrap
+from longrein.frontends.terminal.page_view import Page, Section
 from longrein.frontends.terminal.user_questions import QuestionForm
-from longrein.frontends.text_format import escape, escape_line
+from longrein.frontends.text_format import escape, escape_line, key_argument
 from longrein.frontends.translation import translate
 from longrein.permissions import unseen_note
 
@@ -40,20 +41,47 @@ class Question(msgspec.Struct, frozen=True):
         return f"{self.who} asks: {name}" if self.who else name
 
 
-def choices(question: Question) -> list[Row]:
+class Choice(msgspec.Struct, frozen=True):
+    """A possible answer."""
+
+    value: str
+    """Its key."""
+    label: str
+    short: str = ""
+    """Label on a small window; '' where `label` is short."""
+    grants: bool = False
+    """True if it stores or lasts, so that its whole label must have been seen."""
+
+
+_NO = (Choice("n", "no"), Choice("f", "no, and say why", "why not"))
+
+
+def choices(question: Question) -> list[Choice]:
     """The keys of the possible answers, with the exact rule that would be granted; without one only single answers.
 
     Several rules are listed by `rule_lines`.
     """
-    if question.asked.name == "ExitPlanMode":
-        edits = Row("a", "yes, and accept all edits")
-        return [Row("y", "yes, start"), edits, Row("n", "no, keep planning"), Row("f", "no, and say why")]
-    if question.asked.name == "AskUserQuestion":
-        return [Row("o", "answer in words"), Row("n", "no answer"), Row("f", "no, and say why")]
-    rules = question.asked.suggestion.splitlines()
+    asked = question.asked
+    if asked.name == "ExitPlanMode":
+        edits = Choice("a", "yes, and accept all edits", "all edits")
+        return [Choice("y", "yes, start", "start"), edits, Choice("n", "no, keep planning", "no"), _NO[1]]
+    if asked.name == "AskUserQuestion":
+        return [Choice("o", "answer in words"), Choice("n", "no answer"), _NO[1]]
+    rules = asked.suggestion.splitlines()
     what = escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules"
-    lasting = [Row("s", f"yes, for this session: {what}"), Row("a", f"always: {what}")] if rules else []
-    return [Row("y", "yes, once"), *lasting, Row("n", "no"), Row("f", "no, and say why")]
+    found = [Choice("y", "yes, once", "yes")]
+    if rules:
+        found.append(Choice("s", f"yes, for this session: {what}", "session", grants=True))
+        found.append(Choice("a", f"always: {what}", "always", grants=True))
+    if asked.exact:
+        found.append(Choice("x", f"always exactly this: {escape_line(asked.exact)}", "exactly this", grants=True))
+    if rules and asked.name in _PARTS_OF_A_CHANGE:
+        found.append(Choice(ALL_EDITS, "yes, and all edits of this session", "all edits", grants=True))
+    return [*found, *_NO]
+
+
+ALL_EDITS = "m"
+"""Key that allows the edit and changes the mode to `acceptEdits`."""
 
 
 def question_form(question: Question) -> QuestionForm | None:
@@ -71,7 +99,10 @@ def rule_lines(question: Question) -> list[Line]:
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
-    """The `Answer` for `key`; None when `key` is not an answer to this question."""
+    """The `Answer` for `key`; None when `key` is not an answer to this question.
+
+    The caller of `ALL_EDITS` also changes the mode.
+    """
     if key not in [choice.value for choice in choices(question)]:
         return None
     call, rule, session = question.asked.call, question.asked.suggestion, question.session
@@ -79,9 +110,11 @@ def answer(question: Question, key: str, message: str = "") -> Answer | None:
     if question.asked.name == "ExitPlanMode" and key == "a":
         arguments = {**(question.arguments or {}), "mode": "acceptEdits"}
         return Answer(call, "allow", session=session, digest=digest, arguments=arguments)
-    if key in ("s", "a"):
+    if key in ("s", "a", "x"):
+        rule = question.asked.exact if key == "x" else rule
         return Answer(call, "allow", "session" if key == "s" else "always", rule, session=session, digest=digest)
-    return Answer(call, "allow" if key == "y" else "deny", message=message, session=session, digest=digest)
+    is_yes = key in ("y", ALL_EDITS)
+    return Answer(call, "allow" if is_yes else "deny", message=message, session=session, digest=digest)
 
 
 def form_answer(question: Question, form: QuestionForm) -> Answer:
@@ -93,7 +126,7 @@ def form_answer(question: Question, form: QuestionForm) -> Answer:
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
     """Everything that an approval covers: for an edit the diff and other arguments, else the recorded text."""
     asked, arguments = question.asked, question.arguments
-    change = change_lines(asked.name, arguments, file_text)
+    change = change_view(asked.name, arguments, file_text)
     if not change:
         return [line(row) for row in escape(asked.shown).expandtabs(4).split("\n")]
     drawn = _PARTS_OF_A_CHANGE[asked.name]
@@ -101,6 +134,15 @@ def content_lines(question: Question, file_text: FileText | None = None) -> list
     head = [line(("dim", f"{escape_line(name)}: "), escape_line(str(value))) for name, value in rest]
     note = unseen_note(arguments or {})
     return [*([line(("warn", note))] if note else []), *head, *change]
+
+
+def question_page(question: Question, content: Sequence[Line]) -> Page:
+    """The whole question: the reason, every answer with its rules, then the content."""
+    asked = question.asked
+    keys = [line(("you", f" {choice.value} "), choice.label) for choice in choices(question)]
+    subject = key_argument(question.arguments) or escape_line(asked.shown.partition("\n")[0])
+    head = Section(line(("warn", escape_line(asked.reason))), [*rule_lines(question), *keys, ()])
+    return Page(f"? {question.title}: {subject}", (head, Section(line(("dim", "it covers:")), content)))
 
 
 class Approval:
@@ -116,6 +158,12 @@ class Approval:
         self.form = question_form(question)
         """Answers so far, where the model asks the user."""
         self.top = 0
+        self.was_opened = False
+        """True if the whole question was opened."""
+        self._seen = 0
+        """Rows from the first that have been visible."""
+        self._labels_seen = False
+        """True if the answers are drawn with their rules."""
         self._rows: tuple[int, list[Line]] = (0, [])
         self._shown = 1
 
@@ -125,7 +173,15 @@ class Approval:
             self._rows = (width, [row for full in self.form.lines() for row in wrap(full, width)])
         elif self._rows[0] != width:
             self._rows = (width, [row for full in self.content for row in wrap(full, width)])
+            self._seen = 0
         return self._rows[1]
+
+    def needs_opening(self, key: str) -> bool:
+        """True if `key` allows what the user cannot have seen whole, so that `question_page` must be opened first."""
+        choice = next((choice for choice in choices(self.question) if choice.value == key), None)
+        if choice is None or self.was_opened or self.form is not None or key in ("n", "f"):
+            return False
+        return self._seen < len(self._rows[1]) or (choice.grants and not self._labels_seen)
 
     def scroll(self, by: int) -> None:
         last = max(len(self._rows[1]) - self._shown, 0)
@@ -136,39 +192,91 @@ class Approval:
         return max(self._shown - 1, 1)
 
     def draw(self, width: int, height: int) -> list[Line]:
-        """The question in at most `height` rows of `width` columns; the rest can be scrolled to."""
+        """The question in at most `height` rows of `width` columns; the rest can be scrolled to.
+
+        The title with its path is always drawn, and one row of keys where there are two rows. A small window has short
+        labels.
+        """
         rows = self.rows(max(width - 2, 8))
-        head = self._head(width)
-        keys = [] if self.explaining else self._keys(width)
-        room = max(height - len(head) - len(keys), 1)
+        head, keys = self._head(width), [] if self.explaining else self._keys(width)
+        self._labels_seen = True
+        if len(head) + len(keys) + min(len(rows), 3) > height:
+            head = [self._title(width)]
+            if keys and len(head) + len(keys) + min(len(rows), 3) > height:
+                self._labels_seen = False
+                keys = self._short_keys(width)[: max((height - 1) // 2, 1)] if height > 1 else []
+        room = height - len(head) - len(keys)
         folded = len(rows) > room
-        self._shown = max(room - 1, 1) if folded else len(rows)
+        says_where = folded and room > 1
+        self._shown = max(room - says_where, 0) if folded else len(rows)
         self.scroll(0)
+        if self.top <= self._seen:
+            self._seen = max(self._seen, self.top + self._shown)
         body = [line(("warn", "│ "), *row) for row in rows[self.top : self.top + self._shown]]
-        return [*head, *body, *([self._where(len(rows))] if folded else []), *keys]
+        where = [self._where(width, len(rows))] if says_where else []
+        return [*head, *body, *where, *keys]
+
+    @property
+    def _number(self) -> str:
+        return f"  (1 of {self.waiting + 1})" if self.waiting else ""
 
     def _head(self, width: int) -> list[Line]:
-        more = translate(f"  (and {self.waiting} more)") if self.waiting else ""
-        reason = escape_line(translate(self.question.asked.reason))
-        return wrap(line(("warn", "? "), ("bold", f"{translate(self.question.title)}: "), reason + more), width, "  ")
+        """Title, path and reason."""
+        path, reason = self._path, escape_line(translate(self.question.asked.reason))
+        about = reason if path in reason else f"{path}: {reason}"
+        title = f"{translate(self.question.title)}: "
+        return wrap(line(("warn", "? "), ("bold", title), about + self._number), width, "  ")
 
-    def _where(self, total: int) -> Line:
+    @property
+    def _path(self) -> str:
+        """The file that the call is about, escaped; '' for other calls."""
+        arguments = self.question.arguments or {}
+        return next((escape_line(str(arguments[key])) for key in ("file_path", "path") if arguments.get(key)), "")
+
+    def _title(self, width: int) -> Line:
+        """One row with the tool and what the call is about: the end of a path, else the beginning."""
+        asked = self.question.asked
+        about = self._path or key_argument(self.question.arguments) or escape_line(asked.shown.partition("\n")[0])
+        title = crop(line(("warn", "? "), ("bold", f"{self.question.title} ")), max(width // 2, 8))
+        left = max(width - sum(cells(text) for _, text in title) - cells(self._number), 4)
+        if self._path and cells(about) > left:
+            while cells(about) > left - 1:
+                about = about[1:]
+            about = "…" + about
+        return crop((*title, *crop(line(about), left), ("dim", self._number)), width)
+
+    def _where(self, width: int, total: int) -> Line:
         last = min(self.top + self._shown, total)
         is_change = any(row and row[0][0] in ("add", "del") for row in self.content)
         change = f", {counts(self.content)}" if is_change else ""
-        where = f"lines {self.top + 1}-{last} of {total}{change}; PgDn PgUp ↓ ↑ scroll, e prints all"
-        return line(("warn", "└ "), ("dim", translate(where)))
+        where = translate(f"lines {self.top + 1}-{last} of {total}{change}")
+        for keys in ("; PgDn PgUp ↓ ↑ scroll, v shows and e prints all", "; ↓ ↑ scroll, v shows all", "; v all"):
+            if cells(where + translate(keys)) + 2 <= width:
+                where += translate(keys)
+                break
+        return crop(line(("warn", "└ "), ("dim", where)), width)
 
     def _keys(self, width: int) -> list[Line]:
+        labels = [(choice.value, translate(choice.label)) for choice in choices(self.question)]
+        rules = [part for rule in rule_lines(self.question) for part in wrap(rule, width, "   ")]
+        return [*rules, *(part for row in self._key_rows(labels, width, 3) for part in wrap(row, width, "   "))]
+
+    def _short_keys(self, width: int) -> list[Line]:
+        """Keys with short labels; where they do not fit into one row, yes, no and the key that shows all are first."""
+        labels = [(choice.value, translate(choice.short or choice.label)) for choice in choices(self.question)]
+        first = [label for label in labels if label[0] in "yno"]
+        rest = [label for label in labels if label not in first]
+        return [crop(row, width) for row in self._key_rows([*first, ("v", "all"), *rest], width, 1)]
+
+    def _key_rows(self, labels: Sequence[tuple[str, str]], width: int, gap: int) -> list[Line]:
         rows: list[Line] = [()]
         used = 0
         style = "you" if self.ready else "dim"
-        for choice in [Row(one.value, translate(one.label)) for one in choices(self.question)]:
-            size = cells(choice.label) + 7
-            if rows[-1] and used + size > width:
+        for key, label in labels:
+            size = cells(label) + 3 + gap
+            if rows[-1] and used + size - gap > width:
                 rows.append(())
                 used = 0
-            rows[-1] += ((style, f" {choice.value} "), ("", f"{choice.label}   "))
+            rows[-1] += ((style, f" {key} "), ("", label + " " * gap))
             used += size
-        rules = [part for rule in rule_lines(self.question) for part in wrap(rule, width, "   ")]
-        return [*rules, *(part for row in rows for part in wrap(row, width, "   "))]
+        return rows

@@ -15,6 +15,7 @@ from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.file_editor import open_in_editor
 from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.pager_actions import open_page
 from longrein.frontends.terminal.search_list import make_searchable
 from longrein.frontends.terminal.task_rows import RunningTask
 from longrein.frontends.text_format import counted, escape_line, shortened
@@ -114,6 +115,8 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
             choices.title, choices.rows, lambda value: _run(conversation, command, lambda: follow_up(value))
         )
         make_searchable(conversation, choices)
+    if result.page is not None:
+        open_page(conversation, result.page)
     if result.outcome is not None:
         request_exit(conversation, result.outcome)
     conversation.request_redraw()

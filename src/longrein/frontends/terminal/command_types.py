@@ -9,6 +9,7 @@ from longrein.agent import InboxMessage, PendingMessage, SessionPort
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.terminal.window import TerminalWindow
 
@@ -44,7 +45,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     message: InboxMessage | None = None
     """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
-    """A list to choose from."""
+    page: Page | None = None
+    """Page that fills the screen; printed on the plain terminal."""
     outcome: Outcome | None = None
 
 

@@ -43,6 +43,7 @@ from longrein.frontends.terminal.command_types import (
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
 from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
 from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
@@ -109,7 +110,8 @@ async def _agents(context: CommandContext, argument: str) -> CommandResult:
     task = known.started.task if known else now.started.task if now else ""
     report = now.ended.report if now and now.ended else ""
     acts = [*context.view.activity.acts.get(view.child, ())]
-    return CommandResult(f"subagent {view.label}", task_rows.agent_page(view, task, report, acts))
+    rows, whole = task_rows.agent_page(view, task, report, acts), await _show(context, view.label)
+    return CommandResult(f"subagent {view.label}", rows, page=whole.page)
 
 
 async def _stop_or_tell(context: CommandContext, view: SubagentView, word: str, text: str) -> CommandResult:
@@ -274,6 +276,18 @@ def _context(context: CommandContext, handle: str) -> CommandResult:
     )
 
 
+async def _show(context: CommandContext, handle: str) -> CommandResult:
+    from longrein.frontends.terminal.entry_pages import openable_rows, shown_page
+
+    if context.facts.read_history is None:
+        return notice("this session has no log that could be opened")
+    if handle:
+        found = await context.facts.read_history(lambda past: shown_page(past, handle))
+        return CommandResult(page=found) if isinstance(found, Page) else notice(found)
+    rows = await context.facts.read_history(openable_rows)
+    return CommandResult(choices=Choices("open what?", rows)) if rows else notice("there is nothing to open yet")
+
+
 def _pin(context: CommandContext, text: str) -> CommandResult:
     if not text:
         return _pins(context, "")
@@ -384,6 +398,7 @@ COMMANDS = (
     Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
     Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
+    Command("show", "[rN | aN]", "open a result, diff, thought or subagent whole", _show),
     Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
@@ -421,6 +436,8 @@ KEYS = (
     ("↑ on an empty line", "take a queued message back; else history"),
     ("Shift-Tab", "next permission mode"),
     ("@", "complete a file name"),
+    ("Ctrl-O", "open the last results, thinking and diffs whole"),
+    ("Ctrl-T", "pin the todo list above the input, or unpin it"),
     ("Ctrl-L", "redraw"),
     ("Ctrl-Z", "stop longrein until `fg`, while commands go on"),
     ("Ctrl-D", "leave"),

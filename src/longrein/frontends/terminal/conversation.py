@@ -6,7 +6,7 @@ Methods never wait for the session: messages go to it in tasks, in the order in 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 from prompt_toolkit.buffer import Buffer
@@ -29,12 +29,17 @@ from longrein.frontends.terminal.window import Activity, TerminalWindow
 from longrein.frontends.text_format import counted, escape_line
 from longrein.frontends.translation import translate
 
+if TYPE_CHECKING:
+    from longrein.frontends.terminal.pager import Pager
+
 FRAME_S = 0.1
 QUIET_S = 0.5
 """Seconds that a question is shown, and seconds without a key, before it gets the focus: keys that were meant for the
 input must not answer it."""
 DRAFT_QUIET_S = 2.0
 """The same while the input holds text."""
+PANEL_ROWS_MIN = 6
+"""Rows that a question or a list keeps before an empty line or a waiting message gets one."""
 AGAIN_S = 3.0
 """Seconds in which a second Ctrl-C leaves, when no other key comes between."""
 
@@ -77,6 +82,11 @@ class Conversation:
         self.last_key_s = -DRAFT_QUIET_S
         self.warned = False
         """True if the hint was on the screen when the last key came."""
+        self.pager: Pager | None = None
+        """The page that fills the screen; None while the conversation is visible."""
+        self.paged_approval: Approval | None = None
+        """The question that this page shows; None for other pages."""
+        self.todos_pinned = False
         self.outcome: Outcome | None = None
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
@@ -153,6 +163,11 @@ class Conversation:
 
     def redraw(self) -> None:
         self._follow_questions()
+        if self.pager is not None:
+            if self.paged_approval is not None and self.paged_approval is not self.approval:
+                self.pager.close()
+            self.pager.update()
+            return
         pieces, self._outbox = self._outbox, []
         rows = [row for piece in pieces for row in self._paint(piece)]
         size = self.screen.size
@@ -337,6 +352,8 @@ class Conversation:
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
             self._outbox += self.view.finish_reply()
+            if self.pager is not None:
+                self.pager.close()
             with suppress(OSError):  # the terminal is gone
                 self.redraw()
             app.exit()
@@ -379,10 +396,14 @@ class Conversation:
         labels = {message.to: self.context.label(message.to) for message in waiting if message.to}
         below = live_area.waiting_rows(waiting, labels, width)
         below += [line(("warn", translate(self.flash)))] if self.flash else []
-        room -= len(below)
         if panel := self.chooser or self.approval:
-            return [EMPTY, *panel.draw(width, room - 1), *below]
-        return [*self._live[-room:], *below]
+            below = below[: max(room - PANEL_ROWS_MIN, 0)]
+            room -= len(below)
+            gap = [EMPTY] * (room > PANEL_ROWS_MIN)
+            return [*gap, *panel.draw(width, room - len(gap)), *below]
+        below = [*live_area.pinned_todos(self.session.state.todos if self.todos_pinned else (), room, width), *below]
+        room -= len(below)
+        return [*(self._live[-room:] if room > 0 else ()), *below]
 
     def _agents(self) -> Sequence[SubagentView]:
         """Subagents with their last acts; empty when there never were any."""

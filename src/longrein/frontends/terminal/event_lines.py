@@ -54,7 +54,7 @@ STYLES = {
     "warn": ("33", "ansiyellow"),
     "run": ("36", "ansicyan"),
     "add": ("32", "ansigreen"),
-    "del": ("31", "ansired"),
+    "del": ("31", "ansired nostrike"),
 }
 """Style word -> (ANSI attributes, style of prompt_toolkit). Sixteen colours only, so that the user's theme applies."""
 

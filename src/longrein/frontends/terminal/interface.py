@@ -9,7 +9,7 @@ from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_facts import CommandFacts
 from longrein.settings_schema import TerminalOptions
-from longrein.tools import GoalPort, SkillInfo
+from longrein.tools import GoalPort, SessionHistory, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
 
 
@@ -24,6 +24,9 @@ class FilesFound(msgspec.Struct, frozen=True):
 
 CompleteFiles = Callable[[str], Awaitable[FilesFound]]
 """Text after `@` -> matching files."""
+
+
+ReadHistory = Callable[[Callable[[SessionHistory], Any]], Awaitable[Any]]
 
 
 async def _no_tail(_task: str, _lines: int) -> str:
@@ -75,6 +78,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Confinement of commands, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
+    read_history: "ReadHistory | None" = None
+    """Runs a function on the session's log in a thread, for Ctrl-O and `/show`; None when the log is not on disk."""
     is_root: bool = False
     """True if longrein runs as root."""
     choosing: bool = False

@@ -16,13 +16,14 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
+from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
-from longrein.frontends.terminal.approvals import form_answer
 from longrein.frontends.terminal.command_actions import background, edit_last_queued, request_exit, run_command
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.pager_actions import open_last, open_question, toggle_todos
 from longrein.frontends.terminal.search_list import bind_search_keys
 from longrein.frontends.terminal.user_questions import OPTIONS_MAX
 from longrein.frontends.terminal.view_model import EMPTY
@@ -52,6 +53,8 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     add(_backspace, "backspace")
     add(edit_last_queued, "up", when=waiting)
     add(suspend, "c-z")
+    add(partial(open_last, answer=answer), "c-o")
+    add(toggle_todos, "c-t")
     keys.add("c-l")(lambda event: event.app.renderer.clear())
     keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(conversation.pastes.fold(event.data)))
     return keys
@@ -62,9 +65,10 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     keys = KeyBindings()
     choosing = Condition(lambda: conversation.chooser is not None)
     add = partial(_bind, keys, conversation)
-    for key in "ysanfYSANF":
+    for key in "ysaxmnfYSAXMNF":
         add(partial(answer, key=key.lower()), key, when=~choosing)
     add(_print_question, "e", when=~choosing)
+    add(partial(open_question, answer=answer), "v", when=~choosing)
     asking = ~choosing & Condition(lambda: conversation.approval is not None and conversation.approval.form is not None)
     for number in range(1, OPTIONS_MAX + 1):
         add(partial(_choose_option, number=number), str(number), when=asking)
@@ -86,13 +90,21 @@ def _bind(keys: KeyBindings, conversation: Conversation, act: Action, *names: st
 
 
 def answer(conversation: Conversation, key: str) -> None:
-    """Answer the question with `key`; `f` lets the user type a reason."""
+    """Answer the question with `key`; `f` lets the user type a reason.
+
+    A yes to what has not been visible whole opens the question first.
+    """
     if conversation.approval is None:
+        return
+    if conversation.approval.needs_opening(key):
+        open_question(conversation, answer)
         return
     question = conversation.approval.question
     if key == "f":
         conversation.begin_denial_reason(question)
     elif message := answer_for(question, key):
+        if key == ALL_EDITS:
+            conversation.tell(SetMode("acceptEdits"))
         conversation.submit_answer(question, message)
     conversation.redraw()
 

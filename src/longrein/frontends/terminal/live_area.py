@@ -6,6 +6,7 @@ import msgspec
 
 from longrein.agent import BYPASS, PendingMessage, SubagentView
 from longrein.context import State
+from longrein.events import Todo, TodoSet
 from longrein.frontends import text_format
 from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
@@ -167,6 +168,24 @@ def waiting_rows(waiting: Sequence[PendingMessage], labels: dict[str, str], widt
     ]
     hint = translate("↑ takes the last one back") + (translate("; /queue lists all") if len(rows) > 1 else "")
     return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", hint))] if rows else [])]
+
+
+TODOS_SHARE = 3
+"""The pinned todo list takes at most this part of the rows above the input: a third."""
+
+
+def pinned_todos(todos: Sequence[Todo], room: int, width: int) -> list[Line]:
+    """Rows of the pinned todo list, what is in progress first where not all fit; none for an empty list."""
+    if not todos or room < TODOS_SHARE:
+        return []
+    most = max(room // TODOS_SHARE, 1)
+    rows = [crop(row, width) for row in event_lines.event_lines(TodoSet(tuple(todos)))]
+    done = sum(todo.status == "completed" for todo in todos)
+    if len(rows) <= most:
+        return rows
+    first = next((n for n, todo in enumerate(todos) if todo.status != "completed"), 0)
+    shown = rows[first : first + most - 1] if most > 1 else []
+    return [*shown, crop(line(("dim", f"todos: {done} of {len(todos)} done; Ctrl-T unpins them")), width)]
 
 
 def _tail(view: ViewModel, width: int, room: int) -> list[Line]:

@@ -7,12 +7,23 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from longrein.agent import BYPASS, Answer, FromSubagent, RetryPause, SessionPort, SessionUpdate, UserMessage, UserNotice
+from longrein.agent import (
+    BYPASS,
+    Answer,
+    FromSubagent,
+    RetryPause,
+    SessionPort,
+    SessionUpdate,
+    SetMode,
+    UserMessage,
+    UserNotice,
+)
 from longrein.events import Entry, LongreinError, Text, UsageError
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
 from longrein.frontends.terminal.approvals import (
+    ALL_EDITS,
     Question,
     answer,
     choices,
@@ -103,6 +114,8 @@ class _PlainConversation:
         self.outcome = Outcome("exit")
         self.context = CommandContext(session, facts, self.view)
         self._shown_question: Question | None = None
+        self._explaining = False
+        """True if the next line is the reason of a denial."""
         self._leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
 
@@ -162,7 +175,7 @@ class _PlainConversation:
         question = next(iter(self.view.questions), None)
         if question is None or question is self._shown_question:
             return
-        self._shown_question = question
+        self._shown_question, self._explaining = question, False
         content = content_lines(question, self.facts.file_text)
         head = line(f"? {question.title}: {escape_line(question.asked.reason)}")
         self.print([(), head, *indented(content, "| ")])
@@ -222,7 +235,22 @@ class _PlainConversation:
             await self._run_command(typed.command, typed.argument)
 
     async def _answer(self, question: Question, text: str) -> None:
-        if self._form is not None and text.lower() not in ("n", "f"):
+        """Answer with the key of a choice; `f REASON` and any other text deny with that reason."""
+        key, _, reason = text.partition(" ")
+        if key.lower() == "f" and not self._explaining:
+            text = reason.strip()
+            if not text:
+                self._explaining = True
+                self.out.put("why not> ")
+                return
+            self._explaining = True
+        if self._explaining:
+            self._explaining = False
+            self.view.remove_question(question)
+            await self._deny(question, text)
+            await self._ask()
+            return
+        if self._form is not None and text.lower() != "n":
             self._form.take(text)
             if not self._form.is_done:
                 self.print(self._form.lines())
@@ -232,11 +260,13 @@ class _PlainConversation:
             await self.session.tell(form_answer(question, self._form))
             await self._ask()
             return
-        message = answer(question, text.lower()) if text.lower() != "f" else None
+        message = answer(question, text.lower())
         self.view.remove_question(question)
         if message is None:
             await self._deny(question, text)
         else:
+            if text.lower() == ALL_EDITS:
+                await self.session.tell(SetMode("acceptEdits"))
             await self.session.tell(message)
         await self._ask()
 
@@ -280,6 +310,8 @@ class _PlainConversation:
             self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(result.edit))])
         if result.edit_file:
             self.print([event_lines.notice_line(f"open it in your editor: {result.edit_file}")])
+        if result.page is not None:
+            self.print([line(result.page.title), *result.page.lines()])
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
         if result.outcome is not None:

@@ -26,7 +26,7 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.output import ColorDepth, Output
-from prompt_toolkit.styles import DynamicStyle, Style
+from prompt_toolkit.styles import BaseStyle, DynamicStyle, Style
 
 from longrein.frontends.terminal.event_lines import STYLES, Line, cells, crop
 from longrein.frontends.terminal.status_line import LINK_END, holds_link
@@ -148,6 +148,11 @@ class Screen:
         self._drawn: Sequence[Line] = ()
         self._cleared = False
         """True while the rows are cleared and not drawn again yet."""
+
+    @property
+    def style(self) -> BaseStyle:
+        """Style of the redrawn rows."""
+        return self.app.style or STYLE
 
     @property
     def size(self) -> Size:

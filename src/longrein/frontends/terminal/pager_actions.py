@@ -1,0 +1,133 @@
+"""Open pages from the conversation: the last results, an entry, a whole question; and pin the todo list."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit.application import in_terminal
+
+from longrein.events import LongreinError
+from longrein.frontends.terminal.approvals import Approval, choices, question_page
+from longrein.frontends.terminal.conversation import QUIET_S, Conversation
+from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.page_view import Page
+
+if TYPE_CHECKING:
+    from longrein.frontends.terminal.pager import Pager
+
+HANGUP_CODE = 129
+Answering = Callable[[Conversation, str], None]
+"""Answers the question on the screen with a key."""
+NO_LOG = "this session has no log that could be opened"
+
+
+def open_last(conversation: Conversation, answer: Answering) -> None:
+    """Ctrl-O: open the question on the screen, else the last results, thinking and diffs."""
+    if conversation.approval is not None and conversation.screen.panel_has_focus and conversation.chooser is None:
+        open_question(conversation, answer)
+    elif conversation.facts.read_history is None:
+        conversation.warn(NO_LOG)
+    else:
+        from longrein.frontends.terminal.entry_pages import last_page
+
+        conversation.spawn(_open_read(conversation, last_page))
+
+
+async def _open_read(conversation: Conversation, read: Callable[[Any], Page | str]) -> None:
+    """Read a page from the log and open it; a line of text becomes a notice."""
+    assert conversation.facts.read_history is not None
+    try:
+        found = await conversation.facts.read_history(read)
+    except LongreinError as error:
+        conversation.warn(str(error))
+        return
+    if isinstance(found, str):
+        conversation.warn(found)
+    elif conversation.pager is not None:
+        conversation.pager.push(found)
+    else:
+        open_page(conversation, found)
+
+
+def open_page(conversation: Conversation, page: Page) -> None:
+    """Show `page` on the whole screen. Enter on a subagent opens its transcript."""
+    from longrein.frontends.terminal.pager import Pager
+
+    def open_handle(handle: str) -> None:
+        from longrein.frontends.terminal.entry_pages import shown_page
+
+        conversation.spawn(_open_read(conversation, lambda past: shown_page(past, handle)))
+
+    can_read = conversation.facts.read_history is not None
+    _show(conversation, Pager(page, open_handle=open_handle if can_read else lambda _: None))
+
+
+def open_question(conversation: Conversation, answer: Answering) -> None:
+    """Show the whole question with its answers. They count once the page has been visible for `QUIET_S`."""
+    from longrein.frontends.terminal.pager import Pager
+
+    approval = conversation.approval
+    if approval is None or approval.form is not None:
+        return
+    opened_s = conversation.mono_s()
+    keys = {choice.value for choice in choices(approval.question)}
+
+    def is_ready() -> bool:
+        return conversation.mono_s() - opened_s >= QUIET_S
+
+    def take(key: str) -> bool:
+        if key.lower() not in keys:
+            return False
+        if is_ready() and conversation.approval is approval:
+            approval.was_opened = True
+            pager.close()
+            answer(conversation, key.lower())
+        return True
+
+    pager = Pager(
+        question_page(approval.question, approval.content), answers=lambda: _answers(approval, is_ready()), answer=take
+    )
+    _show(conversation, pager, approval)
+
+
+def _answers(approval: Approval, ready: bool) -> Line:
+    style = "you" if ready else "dim"
+    spans = [(style, choice.value + " ", choice.short or choice.label) for choice in choices(approval.question)]
+    return line(*(span for key, name, label in spans for span in ((key, f" {name}"), label + " ")))
+
+
+def _show(conversation: Conversation, pager: "Pager", approval: Approval | None = None) -> None:
+    app = conversation.screen.app
+    if conversation.pager is not None or not app.is_running or app.context is None:
+        return
+    conversation.pager, conversation.paged_approval = pager, approval
+    app.context.copy().run(conversation.spawn, _run(conversation, pager, approval))
+
+
+async def _run(conversation: Conversation, pager: "Pager", approval: Approval | None) -> None:
+    app, screen = conversation.screen.app, conversation.screen
+    ready = asyncio.get_running_loop().call_later(QUIET_S, pager.update)  # the keys of a question count from then on
+    try:
+        async with in_terminal():
+            await pager.run(app.output, screen.style, colour=conversation.facts.colour)
+    except (EOFError, OSError):  # the terminal is gone
+        conversation.leave(Outcome("exit", code=HANGUP_CODE))
+    finally:
+        ready.cancel()
+        conversation.pager = conversation.paged_approval = None
+        if approval is not None:
+            approval.was_opened = True
+            conversation.end_typing()
+        conversation.redraw()
+
+
+# --- The todo list ---------------------------------------------------------------------------------------------------
+
+
+def toggle_todos(conversation: Conversation) -> None:
+    """Ctrl-T: pin the todo list above the input, or unpin it."""
+    conversation.todos_pinned = not conversation.todos_pinned
+    if conversation.todos_pinned and not conversation.session.state.todos:
+        conversation.warn("the todo list is empty; it is shown here as soon as the model writes one")
+    conversation.redraw()
