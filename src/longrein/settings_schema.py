@@ -421,6 +421,35 @@ class TraceOptions(msgspec.Struct, frozen=True):
     content: Annotated[bool, Setting("whether messages, arguments and results are sent too", "nothing")] = False
 
 
+class KeyOptions(msgspec.Struct, frozen=True):
+    """Table `keys`: keys of the terminal. `/keys` shows those that hold."""
+
+    vim: Annotated[bool, Setting("`true`: the input has the keys of vim; the footer shows its mode", "nothing")] = False
+    steer: Annotated[
+        tuple[str, ...], Setting("send into the turn that goes on, such as `ctrl-s`", "nothing", replaces=True)
+    ] = ("ctrl-s",)
+    background: Annotated[
+        tuple[str, ...], Setting("send the running command to the background", "nothing", replaces=True)
+    ] = ("ctrl-b",)
+    new_line: Annotated[
+        tuple[str, ...], Setting("new line; `\\` and Enter makes one on every terminal", "nothing", replaces=True)
+    ] = ("alt-enter", "shift-enter", "ctrl-j")
+    next_mode: Annotated[tuple[str, ...], Setting("next permission mode", "nothing", replaces=True)] = ("shift-tab",)
+    history_search: Annotated[tuple[str, ...], Setting("search what was sent before", "nothing", replaces=True)] = (
+        "ctrl-r",
+    )
+    editor: Annotated[
+        tuple[str, ...], Setting("edit the input in `$VISUAL` or `$EDITOR`", "nothing", replaces=True)
+    ] = ("ctrl-g",)
+    paste_image: Annotated[tuple[str, ...], Setting("paste a picture of the clipboard", "nothing", replaces=True)] = (
+        "ctrl-v",
+    )
+    redraw: Annotated[tuple[str, ...], Setting("draw the screen again", "nothing", replaces=True)] = ("ctrl-l",)
+    suspend: Annotated[
+        tuple[str, ...], Setting("stop longrein until `fg`, while commands go on", "nothing", replaces=True)
+    ] = ("ctrl-z",)
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings, merged."""
 
@@ -480,6 +509,7 @@ class Settings(msgspec.Struct, frozen=True):
     other_agents: OtherAgentOptions = OtherAgentOptions()
     mcp: McpOptions = McpOptions()
     traces: TraceOptions = TraceOptions()
+    keys: KeyOptions = KeyOptions()
     variables: tuple[tuple[str, str], ...] = ()
     """Variables that settings of other agents give to commands."""
     folders: tuple[str, ...] = ()

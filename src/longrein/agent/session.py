@@ -17,6 +17,7 @@ from longrein.agent.inbox import Inbox, WakeSchedule, typed
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
     Answer,
+    CommandRun,
     InboxMessage,
     PendingMessage,
     SessionUpdate,
@@ -32,6 +33,7 @@ from longrein.agent.messages import (
 from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
+from longrein.agent.user_commands import run_user_command
 from longrein.context import State, advance
 from longrein.events import (
     AnyEvent,
@@ -391,6 +393,9 @@ class Session:
         self.take(taken[0])
         self.commit(flush=False)
         return text_of(typed(taken[1]))
+
+    async def run_command(self, command: str, call: str) -> CommandRun:
+        return await run_user_command(self, command, call)
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""

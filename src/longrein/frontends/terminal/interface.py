@@ -7,6 +7,7 @@ import msgspec
 
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.input_facts import InputFacts
 from longrein.tools import GoalPort, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
 
@@ -69,6 +70,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
     is_root: bool = False
     """True if longrein runs as root."""
+    input: InputFacts = InputFacts()
+    """Keys, attachments, drafts and files of instructions."""
     choosing: bool = False
     """True if the list of sessions is opened first (`longrein -r`)."""
 

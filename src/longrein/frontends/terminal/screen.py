@@ -9,9 +9,11 @@ import msgspec
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     CompletionsMenu,
@@ -91,6 +93,7 @@ class Screen:
         output: Output,
         *,
         colour: bool,
+        vim: bool = False,
     ) -> None:
         self._content, self._buffer = content, buffer
         self._panel = Window(
@@ -119,6 +122,7 @@ class Screen:
             after_render=self._after_render,
             output=output,
             erase_when_done=True,
+            editing_mode=EditingMode.VI if vim else EditingMode.EMACS,
         )
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.1
@@ -145,6 +149,22 @@ class Screen:
 
     def redraw(self) -> None:
         self.app.invalidate()
+
+    @property
+    def is_lent(self) -> bool:
+        """True while another program, such as an editor, has the terminal."""
+        return self.app._running_in_terminal
+
+    @property
+    def vim_mode(self) -> str:
+        """`INSERT`, `NORMAL` …; '' without the keys of vim."""
+        if self.app.editing_mode != EditingMode.VI:
+            return ""
+        return {InputMode.NAVIGATION: "NORMAL"}.get(self.app.vi_state.input_mode, self._insert_word)
+
+    @property
+    def _insert_word(self) -> str:
+        return self.app.vi_state.input_mode.name.partition("_")[0]
 
     @property
     def panel_has_focus(self) -> bool:
