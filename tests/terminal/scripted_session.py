@@ -14,9 +14,11 @@ from prompt_toolkit.data_structures import Size
 
 from longrein.agent import (
     Answer,
+    CommandRun,
     Compact,
     FromSubagent,
     InboxMessage,
+    Output,
     PendingMessage,
     ReplyDelta,
     Rewind,
@@ -41,6 +43,7 @@ from longrein.events import (
     PermissionAnswered,
     PermissionAsked,
     PrefixSet,
+    Reminded,
     Replied,
     Rewound,
     TaskEnded,
@@ -145,6 +148,18 @@ class ScriptedSession:
             return False
         self.foreground.set()
         return True
+
+    async def run_command(self, command: str, call: str) -> CommandRun:
+        """`sleep` prints a line and waits; any other command prints its own words."""
+        status, output = "ok", f"ran {command}"
+        if command.startswith("sleep"):
+            self.hear(Output(call, b"begun\n"))
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                status, output = "interrupted", "begun"
+        self.append(Reminded("user_command", f"the user ran {command}", command, output))
+        return CommandRun(command, output, status)
 
     def cancel(self, call: str) -> None:
         self.cancelled = call

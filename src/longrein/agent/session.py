@@ -181,6 +181,8 @@ class Session:
         """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
         """The asyncio task of each running call."""
+        self._user_commands: set[asyncio.Task[CommandRun]] = set()
+        """Commands that the user runs with `!`."""
         self.cancelled: dict[str, None] = {}  # running calls that were cancelled one by one
         self._shared_model = None if deps.parent_policy is None else deps.model
         """Model that is shared with other sessions; a model opened later belongs to this session."""
@@ -395,7 +397,10 @@ class Session:
         return text_of(typed(taken[1]))
 
     async def run_command(self, command: str, call: str) -> CommandRun:
-        return await run_user_command(self, command, call)
+        task = asyncio.ensure_future(run_user_command(self, command, call))
+        self._user_commands.add(task)
+        task.add_done_callback(self._user_commands.discard)
+        return await task
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
@@ -580,6 +585,10 @@ class Session:
             self._act.cancel()
         if self.walk is not None and self.walk is not asyncio.current_task():
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
+        for task in self._user_commands:
+            task.cancel()
+        if self._user_commands:
+            await asyncio.wait([*self._user_commands], timeout=CLOSE_WAIT_S)
         if self.subagents is not None:
             await self.subagents.close()
         await self.hooks.end()

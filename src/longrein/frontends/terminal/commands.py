@@ -1,6 +1,6 @@
 """The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -36,6 +36,7 @@ from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
+from longrein.frontends.terminal.key_names import key_rows
 from longrein.frontends.terminal.task_rows import OPEN
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
@@ -331,6 +332,8 @@ def _rewind(context: CommandContext, argument: str) -> CommandResult:
     target = next((prompt for prompt in prompts if prompt.seq == _number(seq)), None)
     if target is not None and rest.strip() in ("", "files"):
         return CommandResult(message=Rewind(target.seq - 1, bool(rest)), edit=target.text)
+    if target is not None and rest.strip() == "only files":
+        return CommandResult(message=Rewind(target.seq - 1, files=True, conversation=False))
     if not prompts:
         return notice("nothing was said yet, so there is nothing to go back to")
     rows = [Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)]
@@ -343,6 +346,7 @@ def _rewind_what(seq: str) -> CommandResult:
     rows = [
         Row(seq, "the conversation only", "files stay as they are"),
         Row(f"{seq} files", "the conversation and the files", "where they are still as longrein wrote them"),
+        Row(f"{seq} only files", "the files only", "the conversation stays as it is"),
     ]
     return CommandResult(choices=Choices("what goes back?", rows))
 
@@ -455,8 +459,18 @@ def context_lines(report: Report) -> list[Line]:
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
+def _keys(context: CommandContext, _: str) -> CommandResult:
+    rows = key_rows(context.facts.input.keys)
+    wide = max(len(key) for key, _, _ in rows)
+    shown = [
+        line(("name", f"  {escape_line(key).ljust(wide)}  "), what, ("dim", f"  {setting}" if setting else ""))
+        for key, what, setting in rows
+    ]
+    return CommandResult("keys; the settings that change them", shown)
+
+
 def _help(context: CommandContext) -> CommandResult:
-    return CommandResult("commands and keys", help_lines(context.facts.custom_commands()))
+    return CommandResult("commands and keys", help_lines(context.facts.custom_commands(), context.facts.input.keys))
 
 
 COMMANDS = (
@@ -465,7 +479,7 @@ COMMANDS = (
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
     Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
     Command("resume", "[ID]", "go on with another session", _resume, idle_only=True),
-    Command("rewind", "[N [files]]", "go back to before something you said", _rewind, idle_only=True),
+    Command("rewind", "[N [files | only files]]", "go back to before something you said", _rewind, idle_only=True),
     Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
     Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
@@ -486,26 +500,13 @@ COMMANDS = (
     Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
     Command("hooks", "", "hooks that run, and the files they come from", _hooks),
     Command("mcp", "[NAME | reconnect NAME | …]", "MCP servers; also login, disable, enable", _mcp),
+    Command("keys", "", "keys, and the settings that change them", _keys),
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
 )
 BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
-
-KEYS = (
-    ("Enter", "send; while a turn goes on: queue for after it"),
-    ("Ctrl-S", "steer: send into the turn that goes on"),
-    ("Ctrl-B", "background the running command (in tmux: twice)"),
-    ("Alt-Enter, Ctrl-J", "new line"),
-    ("Esc, Ctrl-C", "interrupt; Ctrl-C twice leaves"),
-    ("↑ on an empty line", "take a queued message back; else history"),
-    ("Shift-Tab", "next permission mode"),
-    ("@", "complete a file name"),
-    ("Ctrl-L", "redraw"),
-    ("Ctrl-Z", "stop longrein until `fg`, while commands go on"),
-    ("Ctrl-D", "leave"),
-)
 
 
 class ParsedCommand(msgspec.Struct, frozen=True):
@@ -541,12 +542,12 @@ def unknown_command_text(name: str, custom: Sequence[SkillInfo] = ()) -> str:
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
-def help_lines(custom: Sequence[SkillInfo] = ()) -> list[Line]:
+def help_lines(custom: Sequence[SkillInfo] = (), keys: Mapping[str, Sequence[str]] | None = None) -> list[Line]:
     """All commands and keys in two columns that fit 80 cells; a long name gets a line of its own."""
     commands = [(f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
     files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
-    return [*_two_columns(commands), *files, (), *_two_columns(KEYS)]
+    return [*_two_columns(commands), *files, (), *_two_columns([(key, what) for key, what, _ in key_rows(keys or {})])]
 
 
 SUMMARY_CELLS = 50

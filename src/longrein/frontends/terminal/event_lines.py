@@ -22,6 +22,7 @@ from longrein.events import (
     Rewound,
     SchedulesSet,
     Summarized,
+    Text,
     TodoSet,
     ToolEnded,
     TurnEnded,
