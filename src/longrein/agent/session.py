@@ -33,7 +33,7 @@ from longrein.agent.messages import (
 from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
-from longrein.agent.user_commands import run_user_command
+from longrein.agent.user_commands import UserCommands
 from longrein.context import State, advance
 from longrein.events import (
     AnyEvent,
@@ -181,8 +181,6 @@ class Session:
         """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
         """The asyncio task of each running call."""
-        self._user_commands: set[asyncio.Task[CommandRun]] = set()
-        """Commands that the user runs with `!`."""
         self.cancelled: dict[str, None] = {}  # running calls that were cancelled one by one
         self._shared_model = None if deps.parent_policy is None else deps.model
         """Model that is shared with other sessions; a model opened later belongs to this session."""
@@ -200,7 +198,7 @@ class Session:
         self.approvals = Approvals()
         self.interrupting = False
         """True when the user has interrupted and the log does not say so yet."""
-        self.wake_schedule, self.hooks = WakeSchedule(self), SessionHooks(self)
+        self.wake_schedule, self.hooks, self.user_commands = WakeSchedule(self), SessionHooks(self), UserCommands(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -397,10 +395,7 @@ class Session:
         return text_of(typed(taken[1]))
 
     async def run_command(self, command: str, call: str) -> CommandRun:
-        task = asyncio.ensure_future(run_user_command(self, command, call))
-        self._user_commands.add(task)
-        task.add_done_callback(self._user_commands.discard)
-        return await task
+        return await self.user_commands.run(command, call)
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
@@ -585,10 +580,7 @@ class Session:
             self._act.cancel()
         if self.walk is not None and self.walk is not asyncio.current_task():
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
-        for task in self._user_commands:
-            task.cancel()
-        if self._user_commands:
-            await asyncio.wait([*self._user_commands], timeout=CLOSE_WAIT_S)
+        await self.user_commands.close(CLOSE_WAIT_S)
         if self.subagents is not None:
             await self.subagents.close()
         await self.hooks.end()

@@ -23,24 +23,45 @@ OUTPUT_CHARS_MAX = 20_000
 HEAD = "the user ran this command in the session's folder; its output follows. It is no request of its own"
 
 
-async def run_user_command(session: "Session", command: str, call: str) -> CommandRun:
-    """Run `command` as the Bash tool does and leave its outcome in the inbox. Cancelling stops the command.
+class UserCommands:
+    """The commands of the user that run in one session."""
 
-    `call` names the run in `Output` updates. Raises `UsageError` where no command can run.
-    """
-    from longrein.agent.tool_runner import command_context
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._running: set[asyncio.Task[CommandRun]] = set()
 
-    tool = session.deps.tools.get("Bash")
-    if tool is None:
-        raise UsageError("commands cannot run in this session, because its Bash tool is off")
-    try:
-        outcome = await tool.run(command_context(session, call, tool), command=command, timeout=TIMEOUT_MS)
-    except ToolError as error:
-        raise UsageError(str(error)) from None
-    cwd = next((fact.cwd for fact in outcome.facts if isinstance(fact, CwdSet)), "")
-    ran = CommandRun(command, shortened_output(_printed(outcome.parts)), outcome.status, cwd)
-    await asyncio.shield(session.inbox.put(ran))
-    return msgspec.structs.replace(ran, output=session.deps.redact(ran.output))
+    async def run(self, command: str, call: str) -> CommandRun:
+        """Run `command` as the Bash tool does and leave its outcome in the inbox. Cancelling stops the command.
+
+        `call` names the run in `Output` updates. Raises `UsageError` where no command can run.
+        """
+        task = asyncio.ensure_future(self._run(command, call))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await task
+
+    async def close(self, wait_s: float) -> None:
+        """Stop the commands. Their outcomes stay in the inbox for the next start."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait([*self._running], timeout=wait_s)
+
+    async def _run(self, command: str, call: str) -> CommandRun:
+        from longrein.agent.tool_runner import command_context
+
+        session = self._session
+        tool = session.deps.tools.get("Bash")
+        if tool is None:
+            raise UsageError("commands cannot run in this session, because its Bash tool is off")
+        try:
+            outcome = await tool.run(command_context(session, call, tool), command=command, timeout=TIMEOUT_MS)
+        except ToolError as error:
+            raise UsageError(str(error)) from None
+        cwd = next((fact.cwd for fact in outcome.facts if isinstance(fact, CwdSet)), "")
+        ran = CommandRun(command, shortened_output(_printed(outcome.parts)), outcome.status, cwd)
+        await asyncio.shield(session.inbox.put(ran))
+        return msgspec.structs.replace(ran, output=session.deps.redact(ran.output))
 
 
 def _printed(parts: tuple[AnyPart, ...]) -> str:
