@@ -320,7 +320,8 @@ class NullScreen:
     """A screen that nobody looks at."""
 
     size = Size(rows=24, columns=80)
-    panel_has_focus = False
+    panel_has_focus = is_lent = False
+    vim_mode = ""
 
     class app:
         is_running = False

@@ -39,7 +39,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "mode": ("", "default", "plan", "strict", "\x1b"),
     "clear": ("",),
     "resume": ("", "3333"),
-    "rewind": ("", "3", HUGE),
+    "rewind": ("", "3", "3 only files", HUGE),
     "compact": ("", "the tests", "--dry-run", "--undo"),
     "uncompact": ("", "r3", "3", "that", HUGE),
     "context": ("", "r7"),
@@ -54,6 +54,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "goals": ("", "all", "help", "add"),
     "hooks": ("",),
     "mcp": ("", "one", "reconnect one"),
+    "keys": ("",),
     "queue": ("", "1", "drop 1", "drop", HUGE),
     "stop": ("", "b1"),
     "background": ("",),
@@ -249,7 +250,7 @@ def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: s
         tty.ask("first").until("You said 5").ask("second!").until("You said 7").until("idle")
         tty.ask("/rewind").until("go back to before which").until("› second!").send("\x1b[B").until("2 of 2").send("\r")
         tty.until("what goes back?").until("the conversation and the files").send(down)
-        tty.until("2 of 2" if files else "1 of 2").send("\r").until("rewound").until("› first").send("\x15")
+        tty.until("2 of 3" if files else "1 of 3").send("\r").until("rewound").until("› first").send("\x15")
         assert tty.leave()[-1] == {"type": "Rewind", "to": 2, "files": files, "conversation": True}
 
 

@@ -33,6 +33,8 @@ FILES_LIMIT_S = 5.0
 """Longest search for these files, seconds."""
 FILES_KEPT_S = 10.0
 """Seconds that a list of files is reused while the user types."""
+FRESH_S = 0.03
+"""Seconds that a key waits for a new list of files before it uses the old one."""
 FILES_SHOWN_MAX = 50
 """Files offered at once."""
 ROWS_MAX = 30
@@ -202,9 +204,16 @@ class FileNames:
             await self._renew(cwd)
         elif (not typed or now_s - self._listed_s > FILES_KEPT_S) and (self._renewing is None or self._renewing.done()):
             self._renewing = asyncio.ensure_future(self._renew(cwd))
+            await asyncio.wait([self._renewing], timeout=FRESH_S)
         shown, found = self._matcher.find(typed, FILES_SHOWN_MAX)
         left = found - len(shown)
-        more = f"{left:,} more; type on" if 0 < found < MATCHES_MAX and left else "more; type on" if left else ""
+        more = (
+            f"{left:,} more; type on"
+            if left and (not typed or found < MATCHES_MAX)
+            else "more; type on"
+            if left
+            else ""
+        )
         partial = "" if self._whole else f"only {self._files:,} files of this folder were looked at"
         return FilesFound(shown, "; ".join(filter(None, (more, partial))))
 
