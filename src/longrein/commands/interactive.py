@@ -207,13 +207,8 @@ class FileNames:
             await asyncio.wait([self._renewing], timeout=FRESH_S)
         shown, found = self._matcher.find(typed, FILES_SHOWN_MAX)
         left = found - len(shown)
-        more = (
-            f"{left:,} more; type on"
-            if left and (not typed or found < MATCHES_MAX)
-            else "more; type on"
-            if left
-            else ""
-        )
+        is_counted = not typed or found < MATCHES_MAX
+        more = (f"{left:,} more; type on" if is_counted else "more; type on") if left else ""
         partial = "" if self._whole else f"only {self._files:,} files of this folder were looked at"
         return FilesFound(shown, "; ".join(filter(None, (more, partial))))
 
