@@ -8,6 +8,7 @@ import msgspec
 from longrein.context.state.quoting import quote_external
 from longrein.events import ATTACHED, AnyPart, Document, Image, Text
 from longrein.frontends.text_format import counted, escape_line
+from longrein.tools.read import binary_kind, image_info, is_pdf
 from longrein.workspace import ResolvedPath, Workspace
 
 ATTACHMENTS_MAX = 20
@@ -73,8 +74,6 @@ class AttachmentReader(msgspec.Struct, frozen=True):
 
     def image_of(self, data: bytes) -> Image | None:
         """Return a picture by its bytes; None when no model can view it."""
-        from longrein.tools.read import image_info
-
         info = image_info(data)
         return Image(self.keep_blob(data), info.media, len(data), info.width, info.height) if info else None
 
@@ -104,8 +103,6 @@ class AttachmentReader(msgspec.Struct, frozen=True):
         yield self._text(f"{place.path.rstrip('/')}/", "\n".join(names) or "(empty)", rest)
 
     def _file(self, place: ResolvedPath) -> Iterator[AnyPart]:
-        from longrein.tools.read import binary_kind, image_info, is_pdf
-
         data = self.workspace.read(place.real, FILE_BYTES_MAX)
         image = image_info(data)
         if image is not None or is_pdf(data):

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -35,8 +36,6 @@ def editor_command(environ: Mapping[str, str]) -> Sequence[str]:
 
 def edit_text(command: Sequence[str], text: str) -> str:
     """Let the user edit `text` in a file that only they can read. Blocks; raises `EditorError`."""
-    import subprocess
-
     path = ""
     try:
         handle, path = tempfile.mkstemp(prefix="longrein-", suffix=".md")
