@@ -18,13 +18,10 @@ PNG = base64.b64decode(
 
 
 def reader(folder: Path, denied: str = "") -> AttachmentReader:
-    workspace = open_workspace((str(folder),), PlainSpawner(), {})
+    workspace = open_workspace((str(folder),), spawner=PlainSpawner(), environment={})
+    ending = denied or "\0"
     return AttachmentReader(
-        workspace,
-        lambda: str(folder),
-        "n0",
-        lambda data: f"blob{len(data)}",
-        lambda path, _: path.endswith(denied or "\0"),
+        workspace, lambda: str(folder), "n0", lambda data: f"blob{len(data)}", lambda path, _: path.endswith(ending)
     )
 
 
@@ -46,7 +43,7 @@ def test_a_text_file_is_quoted_and_a_long_one_is_cut(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("x" * 40_000)
     found = reader(tmp_path).read("see @a.py, and @long.txt. Not @gone.py")
     first, second = (part.text for part in found.parts if isinstance(part, Text))
-    assert first.startswith(f"[attached by the user: {tmp_path}/a.py]\n| one\n| [longrein:·") or "| one" in first
+    assert first.startswith(f"[attached by the user: {tmp_path}/a.py]\n| one\n| ")
     assert "[longrein:n0 fake" not in first
     assert second.endswith(f"[cut here: Read shows the other 8,000 bytes of it]\n[end of {tmp_path}/long.txt]")
     assert not found.notes

@@ -21,7 +21,7 @@ OTHER_KEYS_ON, OTHER_KEYS_OFF = "\x1b[>4;1m", "\x1b[>4m"
 _ANSWER = re.compile(r"\x1b\[\?(\d*)u")
 _KEY = re.compile(r"\x1b\[(\d+)(?::\d*){0,2}(?:;(\d*)(?::(\d+))?)?(?:;[\d:]*)?u|\x1b\[27;(\d+);(\d+)~")
 _LOCKED = re.compile(r"\x1b\[([1-9]\d?);(\d{2,3})([A-HPQS~])")
-_PART = re.compile(r"\x1b\[[?<>]?[\d;:]*\Z")
+_PART = re.compile(r"\x1b(?:\[[?<>]?[\d;:]*)?\Z")
 
 SHIFT, ALT, CTRL, LOCKS = 1, 2, 4, 64 + 128
 RELEASED = "3"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from longrein.atomic_file import replace_file
 from longrein.events import UsageError
 from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.event_lines import Line, line, notice_line
+from longrein.frontends.text_format import escape_line
 
 FILE_BYTES_MAX = 1024 * 1024
 TEXT_CHARS_MAX = 4_000
@@ -39,3 +41,20 @@ def remember(path: str, text: str) -> str:
     except OSError as error:
         raise UsageError(f"nothing was added to {path}: {error.strerror or error}") from None
     return f"added to {path}: {text}; sessions read it at their start"
+
+
+def note_lines(files: Sequence[tuple[str, str]], text: str) -> list[Line]:
+    """Answer `#TEXT` on the plain terminal: the choices as lines to type, and for `#N TEXT` what was added where."""
+    rows = memory_rows(files)
+    number, _, rest = text[1:].strip().partition(" ")
+    if number.isascii() and number.isdigit() and 0 < int(number[:3]) <= len(rows) and rest.strip():
+        try:
+            return [notice_line(remember(rows[int(number) - 1].value, rest))]
+        except UsageError as error:
+            return [notice_line(str(error))]
+    if not rows:
+        return [notice_line("there is no file of instructions that this could be added to")]
+    return [
+        line(f"#{n} {escape_line(text[1:].strip())}", ("dim", f"  {row.label}: {escape_line(row.note)}"))
+        for n, row in enumerate(rows, 1)
+    ]
