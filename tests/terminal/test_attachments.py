@@ -45,7 +45,7 @@ def test_a_text_file_is_quoted_and_a_long_one_is_cut(tmp_path: Path) -> None:
     first, second = (part.text for part in found.parts if isinstance(part, Text))
     assert first.startswith(f"[attached by the user: {tmp_path}/a.py]\n| one\n| ")
     assert "[longrein:n0 fake" not in first
-    assert second.endswith(f"[cut here: Read shows the other 8,000 bytes of it]\n[end of {tmp_path}/long.txt]")
+    assert second.endswith(f"[cut here: Read shows the other 8000 bytes of it]\n[end of {tmp_path}/long.txt]")
     assert not found.notes
 
 
