@@ -27,6 +27,7 @@ from longrein.events import (
     Usage,
 )
 from longrein.frontends.terminal import FilesFound, Row, TerminalFacts, run_terminal
+from longrein.frontends.terminal.clipboard import clipboard_image
 from longrein.frontends.terminal.input_facts import InputFacts
 from tests.terminal.scripted_session import ScriptedSession
 
@@ -227,6 +228,7 @@ def input_facts(folder: str) -> InputFacts:
         environ=environ,
         image=lambda path: Image("b" * 64, "image/png", os.path.getsize(path)) if os.path.isfile(path) else None,
         image_of=lambda data: Image("c" * 64, "image/png", len(data)),
+        clipboard=lambda: asyncio.to_thread(clipboard_image, environ),
         memory_files=lambda: files,
     )
 

@@ -17,7 +17,6 @@ from longrein.agent.inbox import Inbox, WakeSchedule, typed
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
     Answer,
-    CommandRun,
     InboxMessage,
     PendingMessage,
     SessionUpdate,
@@ -33,7 +32,6 @@ from longrein.agent.messages import (
 from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
 from longrein.agent.subscribers import Subscribers
-from longrein.agent.user_commands import UserCommands
 from longrein.context import State, advance
 from longrein.events import (
     AnyEvent,
@@ -198,7 +196,7 @@ class Session:
         self.approvals = Approvals()
         self.interrupting = False
         """True when the user has interrupted and the log does not say so yet."""
-        self.wake_schedule, self.hooks, self.user_commands = WakeSchedule(self), SessionHooks(self), UserCommands(self)
+        self.wake_schedule, self.hooks = WakeSchedule(self), SessionHooks(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -394,9 +392,6 @@ class Session:
         self.commit(flush=False)
         return text_of(typed(taken[1]))
 
-    async def run_command(self, command: str, call: str) -> CommandRun:
-        return await self.user_commands.run(command, call)
-
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
         if call in self.running and call not in self.cancelled:
@@ -580,7 +575,6 @@ class Session:
             self._act.cancel()
         if self.walk is not None and self.walk is not asyncio.current_task():
             await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
-        await self.user_commands.close(CLOSE_WAIT_S)
         if self.subagents is not None:
             await self.subagents.close()
         await self.hooks.end()

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from longrein.composition import Composition
 from longrein.config import config_dir, project_root
 from longrein.frontends.attachments import AttachmentReader
+from longrein.frontends.terminal.clipboard import clipboard_image
 from longrein.frontends.terminal.input_facts import InputFacts
 from longrein.frontends.terminal.key_names import ACTIONS
-from longrein.permissions import is_read_denied
 from longrein.run_context import RunContext
 
 
@@ -25,7 +25,7 @@ def input_facts(place: RunContext, built: Composition) -> InputFacts:
         cwd=lambda: session.state.cwd,
         nonce=session.state.nonce,
         keep_blob=built.log.put_blob,
-        is_denied=lambda path, real: is_read_denied(path, real, session.rules, session.state.cwd),
+        is_denied=lambda path, real: _is_denied(built, path, real),
     )
     return InputFacts(
         keys={one.name: getattr(settings.keys, one.name) for one in ACTIONS if f"keys.{one.name}" in settings.origin},
@@ -35,8 +35,15 @@ def input_facts(place: RunContext, built: Composition) -> InputFacts:
         attachments=reader.read,
         image=reader.image,
         image_of=reader.image_of,
+        clipboard=lambda: built.deps.workspace.run_in_thread(lambda: clipboard_image(place.environ)),
         memory_files=lambda: memory_files(place),
     )
+
+
+def _is_denied(built: Composition, path: str, real: str) -> bool:
+    from longrein.permissions.verdict import is_read_denied
+
+    return is_read_denied(path, real, built.session.rules, built.session.state.cwd)
 
 
 def memory_files(place: RunContext) -> Sequence[tuple[str, str]]:

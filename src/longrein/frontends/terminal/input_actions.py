@@ -1,6 +1,5 @@
 """Actions of the input: search, editor, rewind list, pictures, commands and notes of the user, drafts."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import run_in_terminal
@@ -10,7 +9,6 @@ from prompt_toolkit.keys import Keys
 
 from longrein.events import UsageError
 from longrein.frontends.terminal import external_editor
-from longrein.frontends.terminal.clipboard import clipboard_image
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.commands import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
@@ -124,7 +122,7 @@ def paste_image(conversation: "Conversation") -> None:
 
 async def _paste_image(conversation: "Conversation") -> None:
     facts = conversation.facts.input
-    data, problem = await asyncio.to_thread(clipboard_image, facts.environ)
+    data, problem = await facts.clipboard()
     image = facts.image_of(data) if data else None
     if image is None:
         conversation.warn(problem or "the clipboard holds no picture that a model can view")

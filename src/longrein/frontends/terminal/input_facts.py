@@ -1,11 +1,15 @@
 """What the input of the terminal needs from its caller: keys, attachments, drafts, files of instructions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
 from longrein.events import Image
 from longrein.frontends.attachments import Attachments
+
+
+async def _no_clipboard() -> tuple[bytes, str]:
+    return b"", "the clipboard cannot be read here"
 
 
 class InputFacts(msgspec.Struct, frozen=True):
@@ -24,5 +28,7 @@ class InputFacts(msgspec.Struct, frozen=True):
     """Path -> picture."""
     image_of: Callable[[bytes], Image | None] = lambda _data: None
     """Bytes of a picture -> picture."""
+    clipboard: Callable[[], Awaitable[tuple[bytes, str]]] = _no_clipboard
+    """Bytes of the clipboard's picture, or the reason why there is none."""
     memory_files: Callable[[], Sequence[tuple[str, str]]] = tuple
     """(label, path) of the files that `#TEXT` can be added to."""
