@@ -140,6 +140,7 @@ LAZY_OWN = {
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",
+    "longrein.agent.user_command_runner",  # with the first `!` of the user
     "longrein.context.analysis",
     "longrein.config.clearing_weights",  # where the user names a file of weights
     "longrein.context.clear_items",

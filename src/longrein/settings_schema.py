@@ -496,6 +496,41 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     ] = 0.0
 
 
+class KeyOptions(msgspec.Struct, frozen=True):
+    """Table `keys`: keys of the terminal. `/keys` shows those that hold."""
+
+    vim: Annotated[bool, Setting("`true`: the input has the keys of vim; the footer shows its mode", "nothing")] = False
+    steer: Annotated[
+        tuple[str, ...], Setting("send into the turn that goes on, such as `ctrl-s`", "nothing", replaces=True)
+    ] = ("ctrl-s",)
+    background: Annotated[
+        tuple[str, ...], Setting("send the running command to the background", "nothing", replaces=True)
+    ] = ("ctrl-b",)
+    new_line: Annotated[
+        tuple[str, ...], Setting("new line; `\\` and Enter makes one on every terminal", "nothing", replaces=True)
+    ] = ("alt-enter", "shift-enter", "ctrl-j")
+    next_mode: Annotated[tuple[str, ...], Setting("next permission mode", "nothing", replaces=True)] = ("shift-tab",)
+    history_search: Annotated[tuple[str, ...], Setting("search what was sent before", "nothing", replaces=True)] = (
+        "ctrl-r",
+    )
+    editor: Annotated[
+        tuple[str, ...], Setting("edit the input in `$VISUAL` or `$EDITOR`", "nothing", replaces=True)
+    ] = ("ctrl-g",)
+    paste_image: Annotated[tuple[str, ...], Setting("paste a picture of the clipboard", "nothing", replaces=True)] = (
+        "ctrl-v",
+    )
+    open_results: Annotated[
+        tuple[str, ...], Setting("open the last results, thinking and diffs whole", "nothing", replaces=True)
+    ] = ("ctrl-o",)
+    pin_todos: Annotated[
+        tuple[str, ...], Setting("pin the todo list above the input, or unpin it", "nothing", replaces=True)
+    ] = ("ctrl-t",)
+    redraw: Annotated[tuple[str, ...], Setting("draw the screen again", "nothing", replaces=True)] = ("ctrl-l",)
+    suspend: Annotated[
+        tuple[str, ...], Setting("stop longrein until `fg`, while commands go on", "nothing", replaces=True)
+    ] = ("ctrl-z",)
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings, merged."""
 
@@ -556,6 +591,7 @@ class Settings(msgspec.Struct, frozen=True):
     mcp: McpOptions = McpOptions()
     traces: TraceOptions = TraceOptions()
     terminal: TerminalOptions = TerminalOptions()
+    keys: KeyOptions = KeyOptions()
     variables: tuple[tuple[str, str], ...] = ()
     """Variables that settings of other agents give to commands."""
     folders: tuple[str, ...] = ()

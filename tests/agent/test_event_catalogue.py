@@ -22,6 +22,7 @@ PRODUCED = [
     ("queued_command", "queued_command", "agent/inbox.py", "UserSpoke("),
     ("user_steer", "user_steer", "agent/inbox.py", '"steer" if state.turn_open'),
     ("user_interrupt", "user_interrupt", "agent/session.py", "Interrupted("),
+    ("user_command", "user_command", "agent/user_commands.py", "Reminded(KIND"),
     ("pins", "pins", "agent/inbox.py", "PinsSet("),
     ("new_file", "new_file", "frontends/terminal/input.py", "@"),
     ("new_directory", "new_directory", "frontends/terminal/input.py", "@"),

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import struct
 import sys
@@ -20,6 +21,8 @@ import pyte
 
 from tests.timeouts import HANG_S
 
+KEYBOARD = re.compile(r"\x1b\[(?:[?<>]\d*u|>4(?:;\d)?m)")
+"""Requests for keyboard protocols, which pyte takes for others."""
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -137,7 +140,8 @@ class PseudoTerminal:
         except OSError:
             data = b""
         self.raw += data
-        self.stream.feed(self._decoder.decode(data).replace("\u200d", ""))  # which pyte stops at
+        text = self._decoder.decode(data).replace("\u200d", "")  # which pyte stops at
+        self.stream.feed(KEYBOARD.sub("", text))
         return bool(data)
 
     def until(self, seen: str | Callable[[], Any], limit_s: float = HANG_S) -> "PseudoTerminal":

@@ -14,9 +14,11 @@ from prompt_toolkit.data_structures import Size
 
 from longrein.agent import (
     Answer,
+    CommandRun,
     Compact,
     FromSubagent,
     InboxMessage,
+    Output,
     PendingMessage,
     ReplyDelta,
     Rewind,
@@ -42,6 +44,7 @@ from longrein.events import (
     PermissionAnswered,
     PermissionAsked,
     PrefixSet,
+    Reminded,
     Replied,
     Rewound,
     TaskEnded,
@@ -150,6 +153,18 @@ class ScriptedSession:
             return False
         self.foreground.set()
         return True
+
+    async def run_command(self, command: str, call: str) -> CommandRun:
+        """`sleep` prints a line and waits; any other command prints its own words."""
+        status, output = "ok", f"ran {command}"
+        if command.startswith("sleep"):
+            self.hear(Output(call, b"begun\n"))
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                status, output = "interrupted", "begun"
+        self.append(Reminded("user_command", f"the user ran {command}", command, output))
+        return CommandRun(command, output, status)
 
     def cancel(self, call: str) -> None:
         self.cancelled = call
@@ -310,7 +325,8 @@ class NullScreen:
     """A screen that nobody looks at."""
 
     size = Size(rows=24, columns=80)
-    panel_has_focus = False
+    panel_has_focus = is_lent = False
+    vim_mode = ""
 
     class app:
         is_running = False

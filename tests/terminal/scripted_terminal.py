@@ -14,6 +14,7 @@ from longrein.agent import Output, RetryPause, UserNotice
 from longrein.context import Report, ReportRow
 from longrein.events import (
     Goal,
+    Image,
     Reminded,
     Replied,
     Text,
@@ -26,6 +27,8 @@ from longrein.events import (
     Usage,
 )
 from longrein.frontends.terminal import FilesFound, Row, TerminalFacts, run_terminal
+from longrein.frontends.terminal.clipboard_image import clipboard_image
+from longrein.frontends.terminal.input_facts import InputFacts
 from tests.terminal.scripted_session import ScriptedSession
 
 MARKDOWN = """# 見出し: streaming
@@ -226,6 +229,22 @@ class Goals:
         return self.all[goal - 1], freed
 
 
+def input_facts(folder: str) -> InputFacts:
+    """Facts of the input; variables of the test name keys, vim, and the state of pictures."""
+    environ = os.environ
+    files = [("this project", f"{folder}/AGENTS.md"), ("all your projects", f"{folder}/own/AGENTS.md")]
+    return InputFacts(
+        keys=msgspec.json.decode(environ.get("KEYS", "{}"), type=dict[str, tuple[str, ...]]),
+        vim=bool(environ.get("VIM")),
+        drafts=f"{folder}/drafts/here",
+        environ=environ,
+        image=lambda path: Image("b" * 64, "image/png", os.path.getsize(path)) if os.path.isfile(path) else None,
+        image_of=lambda data: Image("c" * 64, "image/png", len(data)),
+        clipboard=lambda: asyncio.to_thread(clipboard_image, environ),
+        memory_files=lambda: files,
+    )
+
+
 async def main(name: str, folder: str) -> int:
     session = ScriptedSession(TURNS[name])
     facts = TerminalFacts(
@@ -242,6 +261,7 @@ async def main(name: str, folder: str) -> int:
         goals=Goals(),
         leave_policy=os.environ.get("LEAVE", "ask"),
         choosing=bool(os.environ.get("CHOOSING")),
+        input=input_facts(folder),
     )
     plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
     outcome = await run_terminal(

@@ -69,7 +69,7 @@ def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
 
 def test_S074_S077_nothing_from_outside_reaches_the_terminal_raw(tmp_path: Path) -> None:
     with PseudoTerminal("tools", tmp_path) as tty:
-        tty.ask("\x16\x1b]0;mine\x07").until("All done.").until("idle").settle().leave()
+        tty.ask("\x1b[200~\x1b]0;mine\x07\x1b[201~").until("All done.").until("idle").settle().leave()
         for raw in (b"\x1b]52", b"\x1bc", b"\x9b31m", b"\x07", b"\x1b[31m from", "\u202e".encode(), "\u200b".encode()):
             assert raw not in tty.raw
         assert count(tty.everything(), r"tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag") == 1

@@ -14,6 +14,7 @@ import msgspec
 from longrein.agent.messages import (
     AddSchedule,
     Answer,
+    CommandRun,
     Compact,
     Continue,
     ExternalEvent,
@@ -33,6 +34,7 @@ from longrein.agent.messages import (
 )
 from longrein.agent.redaction import Redact, redacted
 from longrein.agent.schedules import ScheduleTimer
+from longrein.agent.user_commands import command_events
 from longrein.context import State, external_event, is_repeated, pending_notices
 from longrein.events import (
     AnyEvent,
@@ -46,6 +48,7 @@ from longrein.events import (
     UserSpoke,
     marker,
     text_of,
+    without_attachments,
 )
 from longrein.models import Clock
 from longrein.settings_schema import Limits
@@ -156,8 +159,8 @@ class Inbox:
 
 
 def typed(word: UserMessage) -> tuple[AnyPart, ...]:
-    """Return the parts that the user wrote, without the text of a skill."""
-    return (word.parts[0], *word.parts[2:]) if word.skill else word.parts
+    """Return the parts that the user wrote, without the text of a skill and of attached files."""
+    return without_attachments((word.parts[0], *word.parts[2:]) if word.skill else word.parts)
 
 
 def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> bool:
@@ -177,7 +180,7 @@ def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> 
             return True
 
 
-def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: PLR0911 - a line for each word
+def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: C901, PLR0911 - a line for each word
     """Convert a message to log entries; none for a message such as `SetModel`, which the session acts on."""
     match word:
         case UserMessage(parts, how, skill=skill):
@@ -200,6 +203,8 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
             return _pinned(state, kept) if kept != state.pins else ()
         case ExternalEvent(kind, source, text):
             return tuple(event for event in external_event(kind, source, text) if not is_repeated(state, event))
+        case CommandRun():
+            return command_events(word, state.nonce, state.cwd)
         case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
         case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():

@@ -9,6 +9,7 @@ from longrein.agent.inbox import can_take, events_of
 from longrein.agent.messages import (
     AddSchedule,
     Answer,
+    CommandRun,
     Continue,
     InboxMessage,
     RemoveSchedule,
@@ -60,7 +61,7 @@ async def drain_inbox(session: Session) -> None:
         if for_child(taken[1]) not in ("", session.id):  # left by another process
             session.tell(taken[1])
             continue
-        if session.inbox.is_foreign(taken[0]) and isinstance(taken[1], Answer | SetMode):
+        if session.inbox.is_foreign(taken[0]) and isinstance(taken[1], Answer | CommandRun | SetMode):
             continue
         _take(session, taken[1], trees)
         session.append(*after)

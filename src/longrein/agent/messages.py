@@ -159,6 +159,17 @@ def program_event(kind: str, text: str, source: str = "") -> ExternalEvent:
     return ExternalEvent(kind, source, text)
 
 
+class CommandRun(msgspec.Struct, frozen=True, tag=True):
+    """A command that the user ran with `!`, once it has ended. It starts no turn."""
+
+    command: str
+    output: str
+    status: str = "ok"
+    """`ok`, `failed` or `interrupted`."""
+    cwd: str = ""
+    """Folder that it changed to; '' when it did not."""
+
+
 class StopChild(msgspec.Struct, frozen=True, tag=True):
     """Stop a subagent; its report holds what it has so far."""
 
@@ -187,6 +198,7 @@ InboxMessage = (
     | Rewind
     | Continue
     | ExternalEvent
+    | CommandRun
     | StopChild
     | StopTask
 )
@@ -359,6 +371,13 @@ class SessionPort(Protocol):
 
     def background(self) -> bool:
         """Send the command in the foreground to the background (Ctrl-B); False when none can be."""
+
+    async def run_command(self, command: str, call: str) -> CommandRun:
+        """Run a command of the user at once, in the session's folder and sandbox, also while a turn is in progress.
+
+        Its outcome enters the log, and the model reads it with its next request. `call` names it in `Output`.
+        Cancelling stops the command. Raises `UsageError` where none can run.
+        """
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""

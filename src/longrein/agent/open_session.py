@@ -7,11 +7,11 @@ import asyncio
 
 from longrein.agent.inbox import pins_reminder
 from longrein.agent.loop import run
-from longrein.agent.messages import Answer, InboxMessage, RewindPreview, SetMode
+from longrein.agent.messages import Answer, CommandRun, InboxMessage, RewindPreview, SetMode
 from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
-from longrein.agent.session import Session
+from longrein.agent.session import CLOSE_WAIT_S, Session
 from longrein.context import State, advance, fold
 from longrein.events import ModeSet, Opened, PrefixSet
 from longrein.store import Log
@@ -28,7 +28,28 @@ def bypass_warning(is_root: bool) -> str:
 
 
 class OpenSession(Session):
-    """A session that can run the main loop."""
+    """A session that can run the main loop, and commands of the user."""
+
+    def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
+        super().__init__(log, deps, state)
+        self._user_commands: set[asyncio.Task[CommandRun]] = set()
+
+    async def run_command(self, command: str, call: str) -> CommandRun:
+        """Run a command of the user at once; see `SessionPort.run_command`."""
+        from longrein.agent.user_command_runner import run_user_command
+
+        task = asyncio.ensure_future(run_user_command(self, command, call))
+        self._user_commands.add(task)
+        task.add_done_callback(self._user_commands.discard)
+        return await task
+
+    async def close(self, reason: str = "other") -> None:
+        """Stop the commands of the user, whose outcomes stay in the inbox, then close the session."""
+        for task in self._user_commands:
+            task.cancel()
+        if self._user_commands:
+            await asyncio.wait([*self._user_commands], timeout=CLOSE_WAIT_S)
+        await super().close(reason)
 
     async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
         """See `SessionPort.preview_rewind`."""

@@ -4,13 +4,13 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
 from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
 from longrein.commands.terminal_facts import command_facts
+from longrein.commands.terminal_input import folder_name, input_facts
 from longrein.composition import Additions, Composition, build
 from longrein.config import home_folder, own_command, project_root
 from longrein.context import next_compacted, report
@@ -18,6 +18,7 @@ from longrein.events import LongreinError
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, TerminalFacts, run_terminal
+from longrein.frontends.terminal.file_matching import MATCHES_MAX, FileMatcher
 from longrein.permissions.hooks import hook_line
 from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, model_names
 from longrein.store import USER, Goals, HistoryReader, project_key
@@ -35,6 +36,8 @@ FILES_LIMIT_S = 5.0
 """Longest search for these files, seconds."""
 FILES_KEPT_S = 10.0
 """Seconds that a list of files is reused while the user types."""
+FRESH_S = 0.03
+"""Seconds that a key waits for a new list of files before it uses the old one."""
 FILES_SHOWN_MAX = 50
 """Files offered at once."""
 
@@ -74,7 +77,7 @@ async def _run_session(place: RunContext, built: Composition, prompt: str, *, ch
         built.session,
         facts=_facts(place, built, choosing=choosing),
         complete_files=names.find,
-        history=os.path.join(folder, place.cwd.strip("/").replace("/", "-")[-200:] or "root"),
+        history=os.path.join(folder, folder_name(place.cwd)),
         plain=place.options.plain or place.environ.get("TERM", "dumb") in ("dumb", ""),
         prompt=prompt,
     )
@@ -142,6 +145,7 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         options=place.settings.terminal,
         environ=place.environ,
         status_line=_status_line(place, built),
+        input=input_facts(place, built),
     )
 
 
@@ -196,25 +200,34 @@ class FileNames:
     ) -> None:
         self._workspace, self._cwd, self._mono_s, self._files_max = workspace, cwd, mono_s, files_max
         self._of, self._listed_s = "", 0.0
-        self._paths: list[str] = []
+        self._matcher = FileMatcher(())
+        self._files = 0
         self._whole = True
         """True if the list is complete."""
+        self._renewing: asyncio.Task[None] | None = None
 
     async def find(self, typed: str) -> FilesFound:
-        """Return files whose path holds `typed`, ignoring case, shortest first.
+        """Return the files and folders that match `typed`, best first.
 
-        The list is renewed when a new name begins.
+        A list that is old is renewed beside the search, so that only the first key in a folder waits for it.
         """
         cwd, now_s = self._cwd(), self._mono_s()
-        if not typed or cwd != self._of or now_s - self._listed_s > FILES_KEPT_S:
-            self._paths, self._whole = await self._list(cwd)
-            self._of, self._listed_s = cwd, self._mono_s()
-        wanted = typed.lower()
-        found = [path for path in self._paths if wanted in path.lower()]
-        shown = nsmallest(FILES_SHOWN_MAX, found, key=lambda path: (len(path), path))
-        more = f"{len(found) - len(shown):,} more; type on" if len(found) > len(shown) else ""
-        partial = "" if self._whole else f"only {len(self._paths):,} files of this folder were looked at"
+        if cwd != self._of:
+            await self._renew(cwd)
+        elif (not typed or now_s - self._listed_s > FILES_KEPT_S) and (self._renewing is None or self._renewing.done()):
+            self._renewing = asyncio.ensure_future(self._renew(cwd))
+            await asyncio.wait([self._renewing], timeout=FRESH_S)
+        shown, found = self._matcher.find(typed, FILES_SHOWN_MAX)
+        left = found - len(shown)
+        is_counted = not typed or found < MATCHES_MAX
+        more = (f"{left:,} more; type on" if is_counted else "more; type on") if left else ""
+        partial = "" if self._whole else f"only {self._files:,} files of this folder were looked at"
         return FilesFound(shown, "; ".join(filter(None, (more, partial))))
+
+    async def _renew(self, cwd: str) -> None:
+        paths, whole = await self._list(cwd)
+        self._matcher = await self._workspace.run_in_thread(lambda: FileMatcher(paths))
+        self._of, self._listed_s, self._files, self._whole = cwd, self._mono_s(), len(paths), whole
 
     async def _list(self, cwd: str) -> tuple[list[str], bool]:
         """Return the files that git knows, else those of a walk with a time limit; and whether they are complete."""

@@ -7,6 +7,8 @@ from longrein.events.codec import (
     encode_event as encode_event,
 )
 from longrein.events.content import (
+    ATTACHED as ATTACHED,
+    without_attachments as without_attachments,
     CALL_TOOL as CALL_TOOL,
     AnyPart as AnyPart,
     Document as Document,

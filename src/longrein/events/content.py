@@ -96,6 +96,18 @@ def _text(part: AnyPart) -> str:
             return ""
 
 
+ATTACHED = "[attached by the user: "
+"""Beginning of a text part that holds a file which the user attached to a message."""
+
+
+def without_attachments(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
+    """Return the parts of a message that the user wrote: all but the texts of attached files."""
+    return (
+        *parts[:1],
+        *(part for part in parts[1:] if not (isinstance(part, Text) and part.text.startswith(ATTACHED))),
+    )
+
+
 # --- Calls of deferred tools -----------------------------------------------------------------------------------------
 #
 # The model writes `CallTool(name, args)`. The log keeps the reply as received, since the provider's cache has those

@@ -67,6 +67,7 @@ _ROWS = (
     _elsewhere("queued_command", USER, "UserSpoke(origin=queued), the user's own words"),
     _elsewhere("user_interrupt", USER, "Interrupted, and the results of the calls that were cut"),
     _elsewhere("pins", USER, "a Reminded of its own when the user pins or unpins"),
+    _elsewhere("user_command", USER, "a Reminded of its own when a command of the user has ended"),
     # --- permission and mode
     _state("mode", MODE, 1),
     _elsewhere("tool_denied", MODE, "the result of the call, with the reason"),

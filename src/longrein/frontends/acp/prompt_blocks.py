@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from longrein.context.state.quoting import quote_external
-from longrein.events import AnyPart, Document, Image, Text, UsageError
+from longrein.events import ATTACHED, AnyPart, Document, Image, Text, UsageError
 from longrein.frontends.text_format import escape_line
 
 KeepImage = Callable[[bytes, str], Image]
@@ -53,13 +53,13 @@ def _resource(resource: Any, nonce: str, keep_image: KeepImage, keep_blob: KeepB
     if text is not None:
         more = f"\n[{len(text) - RESOURCE_CHARS_MAX} more characters]" if len(text) > RESOURCE_CHARS_MAX else ""
         quoted = quote_external(text[:RESOURCE_CHARS_MAX].replace("\0", "\ufffd"), nonce)
-        return Text(f"[attached by the user: {name}]\n{quoted}{more}\n[end of {name}]")
+        return Text(f"{ATTACHED}{name}]\n{quoted}{more}\n[end of {name}]")
     data, media = _bytes(resource.blob, IMAGE_BYTES_MAX), resource.mime_type or "application/octet-stream"
     if media.startswith("image/"):
         return keep_image(data, media)
     if media == "application/pdf":
         return Document(keep_blob(data), media, len(data), name)
-    return Text(f"[attached by the user: {name}, {escape_line(media)}, {len(data)} bytes, which cannot be shown]")
+    return Text(f"{ATTACHED}{name}, {escape_line(media)}, {len(data)} bytes, which cannot be shown]")
 
 
 def file_path(uri: str) -> str:

@@ -1,6 +1,6 @@
 """The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -43,6 +43,7 @@ from longrein.frontends.terminal.command_types import (
 from longrein.frontends.terminal.command_types import leave as _leave
 from longrein.frontends.terminal.command_types import number as _number
 from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.key_names import key_rows
 from longrein.frontends.terminal.page_view import Page
 from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
 from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
@@ -383,8 +384,18 @@ def _theme(context: CommandContext, name: str) -> CommandResult:
     return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
 
 
+def _keys(context: CommandContext, _: str) -> CommandResult:
+    rows = key_rows(context.facts.input.keys)
+    wide = max(len(key) for key, _, _ in rows)
+    shown = [
+        line(("name", f"  {escape_line(key).ljust(wide)}  "), what, ("dim", f"  {setting}" if setting else ""))
+        for key, what, setting in rows
+    ]
+    return CommandResult("keys; the settings that change them", shown)
+
+
 def _help(context: CommandContext) -> CommandResult:
-    return CommandResult("commands and keys", help_lines(context.facts.custom_commands()))
+    return CommandResult("commands and keys", help_lines(context.facts.custom_commands(), context.facts.input.keys))
 
 
 COMMANDS = (
@@ -417,6 +428,7 @@ COMMANDS = (
     Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
     Command("hooks", "", "hooks that run, and the files they come from", _hooks),
     Command("mcp", "[NAME | reconnect NAME | …]", "MCP servers; also login, disable, enable", _mcp),
+    Command("keys", "", "keys, and the settings that change them", _keys),
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
@@ -426,22 +438,6 @@ COMMANDS = (
     *PROMPT_COMMANDS,
 )
 BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
-
-KEYS = (
-    ("Enter", "send; while a turn goes on: queue for after it"),
-    ("Ctrl-S", "steer: send into the turn that goes on"),
-    ("Ctrl-B", "background the running command (in tmux: twice)"),
-    ("Alt-Enter, Ctrl-J", "new line"),
-    ("Esc, Ctrl-C", "interrupt; Ctrl-C twice leaves"),
-    ("↑ on an empty line", "take a queued message back; else history"),
-    ("Shift-Tab", "next permission mode"),
-    ("@", "complete a file name"),
-    ("Ctrl-O", "open the last results, thinking and diffs whole"),
-    ("Ctrl-T", "pin the todo list above the input, or unpin it"),
-    ("Ctrl-L", "redraw"),
-    ("Ctrl-Z", "stop longrein until `fg`, while commands go on"),
-    ("Ctrl-D", "leave"),
-)
 
 
 class ParsedCommand(msgspec.Struct, frozen=True):
@@ -477,12 +473,13 @@ def unknown_command_text(name: str, custom: Sequence[SkillInfo] = ()) -> str:
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
-def help_lines(custom: Sequence[SkillInfo] = ()) -> list[Line]:
+def help_lines(custom: Sequence[SkillInfo] = (), keys: Mapping[str, Sequence[str]] | None = None) -> list[Line]:
     """All commands and keys in two columns that fit 80 cells; a long name gets a line of its own."""
     commands = [(f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
     files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
-    shown = [_two_columns([(name, translate(text)) for name, text in rows]) for rows in (commands, KEYS)]
+    keys_shown = [(key, what) for key, what, _ in key_rows(keys or {})]
+    shown = [_two_columns([(name, translate(text)) for name, text in rows]) for rows in (commands, keys_shown)]
     return [*shown[0], *files, (), *shown[1]]
 
 

@@ -5,25 +5,29 @@ Methods never wait for the session: messages go to it in tasks, in the order in 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 from prompt_toolkit.buffer import Buffer
 
 from longrein.agent import Answer, InboxMessage, SessionPort, SubagentView, UserMessage
-from longrein.events import LongreinError, Text
-from longrein.frontends.terminal import event_lines, live_area, task_rows
+from longrein.events import LongreinError
+from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.command_types import CommandContext
+from longrein.frontends.terminal.drafts import Draft, DraftFile
 from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.key_protocol import KeyProtocol
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
 from longrein.frontends.terminal.markdown import Block, MarkdownPainter
+from longrein.frontends.terminal.pictures import Pictures
 from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.status_line import SessionTotals, StatusLine
+from longrein.frontends.terminal.user_commands import UserCommands
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
 from longrein.frontends.text_format import counted, escape_line
@@ -77,6 +81,14 @@ class Conversation:
         self.feedback: Question | None = None
         """The question that is being denied; the input holds the reason."""
         self._draft = ""
+        self.history_file = history
+        self.user_commands = UserCommands(self)
+        self.pictures, self.drafts = Pictures(facts.input.image), DraftFile(facts.input.drafts)
+        self.draft_timer: asyncio.TimerHandle | None = None
+        self.keyboard: KeyProtocol | None = None
+        """None until the screen stands."""
+        self.escaped = False
+        """True if the last key was an Esc that did nothing."""
         self.flash = ""
         """A hint above the input until the next key."""
         self.last_key_s = -DRAFT_QUIET_S
@@ -153,7 +165,7 @@ class Conversation:
             self._news.clear()
             self.redraw()
             await asyncio.sleep(FRAME_S)
-            moves = self.view.busy and self.view.phase != "waiting"
+            moves = (self.view.busy and self.view.phase != "waiting") or bool(self.view.user_commands)
             if moves or self._panel_wanted != self.screen.panel_has_focus:
                 loop.call_later(FRAME_S, self._news.set)
             elif tick_s := live_area.tick_s(self.view, self._agents(), self.facts.wall_us(), self.mono_s()):
@@ -162,6 +174,8 @@ class Conversation:
                 self._ticking = loop.call_later(tick_s, self._news.set)
 
     def redraw(self) -> None:
+        if self.screen.is_lent:
+            return
         self._follow_questions()
         if self.pager is not None:
             if self.paged_approval is not None and self.paged_approval is not self.approval:
@@ -245,7 +259,8 @@ class Conversation:
         return self.approval is not None and bool(self.approval.question.session) and self.screen.panel_has_focus
 
     def key_pressed(self) -> None:
-        self.warned, self.flash = bool(self.flash), ""
+        self.warned, self.flash, self.escaped = bool(self.flash), "", self.flash == input_state.ESCAPE_AGAIN
+        input_state.save_draft_later(self)
         if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
 
@@ -277,7 +292,11 @@ class Conversation:
 
     def choose(self, title: str, rows: Sequence[Row], chosen: Callable[[str], None]) -> None:
         """Open a list of `rows`; `chosen` is called with the value of the chosen one."""
-        self.chooser, self._chosen = Chooser(title, rows), chosen
+        self.open_chooser(Chooser(title, rows), chosen)
+
+    def open_chooser(self, chooser: Chooser, chosen: Callable[[str], None]) -> None:
+        """Open a list; `chosen` is called with the value of the chosen row."""
+        self.chooser, self._chosen = chooser, chosen
         self.redraw()
 
     def close_chooser(self, *, chosen: bool) -> None:
@@ -333,11 +352,13 @@ class Conversation:
     def say(self, text: str, *, steer: bool = False) -> None:
         """Send the user's text: as a prompt when idle, else queued, or with the next request (`steer`)."""
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+        parts = tuple(input_state.message_parts(self, sent))
         self.buffer.history.append_string(sent)
+        self.drafts.save(Draft())
         self.end_typing()
         busy = self.session.busy or any(not waiting.to for waiting in self.session.pending)
         how: Literal["prompt", "steer", "queued"] = ("steer" if steer else "queued") if busy else "prompt"
-        self.tell(UserMessage((Text(sent),), how))
+        self.tell(UserMessage(parts, how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
         """Run `act` as a task that is referenced until it ends."""
@@ -349,6 +370,7 @@ class Conversation:
         """Close the screen. The first outcome counts."""
         self.outcome = self.outcome or outcome
         app = self.screen.app
+        input_state.save_draft(self)
         if app.is_running and not app.is_done:
             self.chooser = self.approval = None
             self._outbox += self.view.finish_reply()
@@ -373,6 +395,17 @@ class Conversation:
             if self.outcome.tasks == "keep":
                 output.write(translate("its tasks go on; `longrein tasks` lists them") + "\n")
         output.flush()
+
+    @property
+    def draft_text(self) -> str:
+        """The unsent message, also while the input holds the reason of a denial."""
+        return self._draft if self.feedback is not None else self.buffer.text
+
+    @contextmanager
+    def keyboard_paused(self) -> Iterator[None]:
+        """Give the keyboard to another program."""
+        with self.keyboard.paused() if self.keyboard is not None else nullcontext():
+            yield
 
     # --- Drawing -----------------------------------------------------------------------------------------------------
 
@@ -417,4 +450,6 @@ class Conversation:
         background = task_rows.counts(len(self.view.activity.tasks), agents)
         queued, sandbox = len(self.session.pending), self.facts.sandbox()
         now = figures(self.session.state, self.facts.model, window, queued, background, sandbox)
-        return footer_line(now, state_word(self.view), width)
+        vim = self.screen.vim_mode
+        head = (("bold", vim), ("dim", " · ")) if vim else ()
+        return (*head, *footer_line(now, state_word(self.view), width - len(vim) - 3 * bool(vim)))

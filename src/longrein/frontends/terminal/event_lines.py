@@ -8,6 +8,7 @@ from unicodedata import category, east_asian_width
 from longrein.agent import RetryPause
 from longrein.context import State
 from longrein.events import (
+    ATTACHED,
     AnyEvent,
     AskFailed,
     Cleared,
@@ -21,12 +22,14 @@ from longrein.events import (
     Rewound,
     SchedulesSet,
     Summarized,
+    Text,
     TitleSet,
     TodoSet,
     ToolEnded,
     TurnEnded,
     UserSpoke,
     text_of,
+    without_attachments,
 )
 from longrein.frontends.goals_command import goal_line
 from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, money, tokens
@@ -240,6 +243,8 @@ def counts(rows: Sequence[Line]) -> str:
 # --- Events ----------------------------------------------------------------------------------------------------------
 
 
+COMMAND_LINES_MAX = 40
+"""Lines of output of a command that the user has run; the conversation holds more."""
 USER_LINES_MAX = 12
 FAILED_LINES_MAX = 4
 DIFF_LINES_MAX = 24
@@ -313,12 +318,27 @@ def ended_lines(
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
     """Lines of a user's message, folded when long; `note` follows the first line."""
-    rows = escape(text_of(spoke.typed)).expandtabs(4).split("\n")
+    own = without_attachments(spoke.typed)
+    rows = escape(text_of(own)).expandtabs(4).split("\n")
     first, *more = fold([line(("you", row)) for row in rows], USER_LINES_MAX)
     pictures = sum(isinstance(part, Image) for part in spoke.parts)
     more += [line(("dim", f"[Image #{n + 1}]")) for n in range(pictures)]
+    attached = [
+        part.text[len(ATTACHED) :].partition("]")[0]
+        for part in spoke.typed
+        if isinstance(part, Text) and part not in own
+    ]
+    more += [line(("dim", f"[attached {escape_line(name)}]")) for name in attached]
     head = (("you", "› "), *first, *([("dim", f"  ({note})")] if note else []))
     return [head, *indented(more)]
+
+
+def user_command_lines(command: str, output: str, status: str = "ok") -> list[Line]:
+    """Lines of a command that the user has run with `!`."""
+    first, *more = escape(command).expandtabs(4).split("\n")
+    head = line(("you", f"! {first}"), ("warn", "" if status == "ok" else f"  {status}"))
+    rows = [line("  ", row) for row in escape(output).expandtabs(4).split("\n")]
+    return [head, *indented([line(("you", row)) for row in more]), *fold(rows, COMMAND_LINES_MAX)]
 
 
 def notice_line(text: str) -> Line:

@@ -47,6 +47,15 @@ class Pastes:
         known = dict(enumerate(self._texts, 1))
         return _TOKEN.sub(lambda match: known.get(int(match[1]), match[0]), text)
 
+    def named_in(self, text: str) -> tuple[str, ...]:
+        """Return all pastes up to the last one whose mark stands in `text`, to be kept with a draft."""
+        last = max((int(match[1]) for match in _TOKEN.finditer(text)), default=0)
+        return tuple(self._texts[:last])
+
+    def restore(self, texts: Sequence[str]) -> None:
+        """Take the pastes of a draft back, before any other paste."""
+        self._texts[:0] = texts
+
     @staticmethod
     def token_before(text: str) -> int:
         """Length of the mark at the end of `text`, which is deleted as a whole; 0 without one."""
@@ -140,7 +149,8 @@ class InputCompleter(Completer):
         found = await self._complete_files(prefix)
         for path in found.paths:
             written = f'"{path}"' if " " in path else path
-            yield Completion(f"@{written} ", start_position=-len(prefix) - 1, display=escape_line(path))
+            space = "" if path.endswith("/") else " "
+            yield Completion(f"@{written}{space}", start_position=-len(prefix) - 1, display=escape_line(path))
         if found.note:
             yield Completion("", display=f"… {found.note}")  # choosing it changes nothing
 

@@ -8,6 +8,7 @@ import msgspec
 from longrein.context import LineReason, Report
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_facts import CommandFacts
+from longrein.frontends.terminal.input_facts import InputFacts
 from longrein.settings_schema import TerminalOptions
 from longrein.tools import GoalPort, SessionHistory, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
@@ -82,6 +83,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Runs a function on the session's log in a thread, for Ctrl-O and `/show`; None when the log is not on disk."""
     is_root: bool = False
     """True if longrein runs as root."""
+    input: InputFacts = InputFacts()
+    """Keys, attachments, drafts and files of instructions."""
     choosing: bool = False
     """True if the list of sessions is opened first (`longrein -r`)."""
     options: TerminalOptions = TerminalOptions()

@@ -16,15 +16,19 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
+from longrein.frontends.terminal import input_actions
 from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
 from longrein.frontends.terminal.command_actions import background, edit_last_queued, request_exit, run_command
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.input import Pastes
+from longrein.frontends.terminal.history_search import HistorySearch
 from longrein.frontends.terminal.interface import Outcome
+from longrein.frontends.terminal.key_names import keymap
 from longrein.frontends.terminal.pager_actions import open_last, open_question, toggle_todos
+from longrein.frontends.terminal.remember import is_memory_line
 from longrein.frontends.terminal.search_list import bind_search_keys
+from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.user_questions import OPTIONS_MAX
 from longrein.frontends.terminal.view_model import EMPTY
 
@@ -37,33 +41,48 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     buffer = conversation.buffer
     completing = Condition(lambda: bool(buffer.complete_state and buffer.complete_state.current_completion))
     waiting = Condition(lambda: not buffer.text and any(conversation.session.pending))
+    vim_normal = Condition(lambda: conversation.screen.vim_mode == "NORMAL" and not conversation.screen.panel_has_focus)
+    vim_insert = Condition(lambda: conversation.screen.vim_mode not in ("", "NORMAL") and _types(conversation))
     add = partial(_bind, keys, conversation)
     add(stop, "c-c")
     add(stop, "<sigint>")
-    add(_escape, "escape")
+    add(_escape, "escape", when=~vim_insert)
     add(_ctrl_d, "c-d")
     add(_close_menu, "enter", when=completing)
     add(enter, "enter", when=~completing)
-    add(partial(enter, into_turn=True), "c-s")
-    add(background, "c-b")
-    add(_new_line, "escape", "enter")
-    add(_new_line, "c-j")
-    add(_next_mode, "s-tab")
     add(_complete, "tab")
-    add(_backspace, "backspace")
+    add(_backspace, "backspace", when=~vim_normal)
     add(edit_last_queued, "up", when=waiting)
-    add(suspend, "c-z")
-    add(partial(open_last, answer=answer), "c-o")
-    add(toggle_todos, "c-t")
-    keys.add("c-l")(lambda event: event.app.renderer.clear())
-    keys.add(Keys.BracketedPaste)(lambda event: buffer.insert_text(conversation.pastes.fold(event.data)))
+    keys.add(Keys.BracketedPaste)(lambda event: input_actions.paste(conversation, event.data))
+    actions: dict[str, tuple[Action, FilterOrBool]] = {
+        "steer": (partial(enter, into_turn=True), True),
+        "background": (background, True),
+        "new_line": (_new_line, True),
+        "next_mode": (_next_mode, True),
+        "history_search": (input_actions.search_history, ~vim_normal),
+        "editor": (input_actions.open_editor, True),
+        "paste_image": (input_actions.paste_image, ~vim_normal),
+        "open_results": (partial(open_last, answer=answer), True),
+        "pin_todos": (toggle_todos, True),
+        "redraw": (lambda conversation: conversation.screen.app.renderer.clear(), True),
+        "suspend": (suspend, True),
+    }
+    for name, sequences in keymap(conversation.facts.input.keys)[0].items():
+        for sequence in sequences:
+            add(actions[name][0], *sequence, when=actions[name][1])
     return keys
+
+
+def _types(conversation: Conversation) -> bool:
+    """Return True if keys go into the text of the input."""
+    return not conversation.screen.panel_has_focus and not conversation.buffer.complete_state
 
 
 def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     """Keys of a question or a list, active while the panel has the focus."""
     keys = KeyBindings()
     choosing = Condition(lambda: conversation.chooser is not None)
+    searching = Condition(lambda: isinstance(conversation.chooser, HistorySearch))
     add = partial(_bind, keys, conversation)
     for key in "ysaxmnfYSAXMNF":
         add(partial(answer, key=key.lower()), key, when=~choosing)
@@ -76,8 +95,9 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     add(_answer_in_words, "o", when=asking)
     keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
     add(_choose, "enter", when=choosing)
+    input_actions.bind_search_keys(conversation, keys)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
-        add(partial(_move, rows=rows, pages=pages), key)
+        add(partial(_move, rows=rows, pages=pages), key, when=~searching if key == " " else True)
     bind_search_keys(keys, conversation)
     return keys
 
@@ -211,6 +231,8 @@ def _cancel_current(conversation: Conversation) -> bool:
         conversation.close_chooser(chosen=False)
     elif conversation.feedback is not None:
         _cancel_denial_reason(conversation)
+    elif conversation.user_commands.stop():
+        pass
     elif conversation.session.busy:
         conversation.session.interrupt()
     elif conversation.subagent_question_has_focus:
@@ -225,8 +247,8 @@ def _escape(conversation: Conversation) -> None:
         conversation.buffer.cancel_completion()
     elif conversation.subagent_question_has_focus and conversation.feedback is None and conversation.chooser is None:
         answer(conversation, "n")  # denies this call only; the subagent and the turn continue
-    else:
-        _cancel_current(conversation)
+    elif not _cancel_current(conversation):
+        input_actions.rewind_on_second_escape(conversation)
 
 
 def _ctrl_d(conversation: Conversation) -> None:
@@ -251,12 +273,18 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
     elif text.endswith("\\") and not into_turn:
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
+    elif is_memory_line(text):
+        input_actions.choose_memory_file(conversation, text.strip())
     elif text.strip():
         buffer.reset()
+        conversation.screen.app.vi_state.reset()
         text = text.strip("\n").rstrip()
         if typed := parse(text, conversation.facts.custom_commands()):
             buffer.history.append_string(text)
             run_command(conversation, typed)
+        elif is_user_command(text):
+            buffer.history.append_string(text)
+            conversation.user_commands.run(conversation.pastes.expand(text)[1:].strip())
         else:
             conversation.say(text, steer=into_turn)
     elif conversation.session.state.turn_open and not conversation.session.busy:
@@ -302,7 +330,7 @@ def _close_menu(conversation: Conversation) -> None:
 
 def _backspace(conversation: Conversation) -> None:
     buffer = conversation.buffer
-    buffer.delete_before_cursor(Pastes.token_before(buffer.document.text_before_cursor) or 1)
+    buffer.delete_before_cursor(input_actions.mark_before(conversation) or 1)
     if buffer.text.startswith("/") or "@" in buffer.text:
         buffer.start_completion()
 
@@ -318,13 +346,14 @@ def suspend(conversation: Conversation) -> None:
     if os.getsid(0) == os.getpid():
         conversation.warn("Ctrl-Z: longrein was not started from a shell that could bring it back")
     elif app.is_running and app.context is not None:
-        app.context.copy().run(run_in_terminal, _stop_job)
+        app.context.copy().run(run_in_terminal, partial(_stop_job, conversation))
 
 
-def _stop_job() -> None:
+def _stop_job(conversation: Conversation) -> None:
     before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     try:
-        os.kill(0, signal.SIGTSTP)
+        with conversation.keyboard_paused():
+            os.kill(0, signal.SIGTSTP)
     finally:
         signal.signal(signal.SIGTSTP, before)
 

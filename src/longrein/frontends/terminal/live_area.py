@@ -142,8 +142,20 @@ def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext)
         *task_rows.live_tasks(view.activity.tasks, now.wall_us, now.width, now.mono_s),
     ]
     tail = _tail(view, now.width, now.rows - len(calls) - len(background) - 10)
+    calls += user_command_rows(view, now.mono_s)
     rows = [crop(row, now.width) for row in [*tail, *calls, *background, *([state] if state else [])]]
     return [EMPTY, *rows] if view.tail_gap or not rows else rows
+
+
+def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:
+    """Rows of the user's own commands that run, each with the last line of its output."""
+    rows: list[Line] = []
+    for row in view.user_commands.values():
+        how = f"running {text_format.elapsed(now_s - row.since_s)}  Esc stops it".replace("  ", " ", 1)
+        rows.append(line(("you", f"! {escape_line(row.argument)}"), ("dim", f"  {how}")))
+        last = escape_line(row.output.decode("utf-8", "replace").rstrip().rpartition("\n")[2].rpartition("\r")[2])
+        rows += [line(("dim", f"  {last}"))] if last else []
+    return rows
 
 
 def tick_s(view: ViewModel, agents: Sequence[SubagentView], wall_us: int, mono_s: float = 0.0) -> float:

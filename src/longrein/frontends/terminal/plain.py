@@ -36,6 +36,8 @@ from longrein.frontends.terminal.command_types import Choices, Command, CommandC
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown import Block
+from longrein.frontends.terminal.remember import is_memory_line, note_lines
+from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.frontends.text_format import activity_text, escape, escape_line
 
@@ -116,6 +118,8 @@ class _PlainConversation:
         self._shown_question: Question | None = None
         self._explaining = False
         """True if the next line is the reason of a denial."""
+        self._commands: list[asyncio.Task[None]] = []
+        """Commands of the user (`!`)."""
         self._leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
 
@@ -132,7 +136,10 @@ class _PlainConversation:
             self.exited.set()
 
     def signalled(self, number: int) -> None:
-        if number == signal.SIGINT and self.session.busy:
+        running = [command for command in self._commands if not command.done()]
+        if number == signal.SIGINT and running:
+            running[-1].cancel()
+        elif number == signal.SIGINT and self.session.busy:
             self.session.interrupt()
         else:
             self.exit(Outcome("exit", code=128 + number))
@@ -213,6 +220,7 @@ class _PlainConversation:
             except LongreinError as error:
                 self.print([event_lines.notice_line(str(error))])
         self.stdin_ended = True
+        await asyncio.gather(*self._commands)
         for question in self.view.questions:
             await self._deny(question, NOBODY)
         if not self.session.busy and not self.session.pending:
@@ -226,6 +234,11 @@ class _PlainConversation:
             await self._exit_with(text.lower())
         elif question is not None:
             await self._answer(question, text)
+        elif is_user_command(text):
+            self._start_command(text[1:].strip())
+        elif is_memory_line(text):
+            self.print(note_lines(self.facts.input.memory_files(), text))
+            self._print_prompt()
         elif typed is None:
             await self._say(text)
         elif typed.command is None:
@@ -295,7 +308,24 @@ class _PlainConversation:
         self.exit(await command_actions.choose_task_fate(self.session, outcome, choice))
 
     async def _say(self, text: str) -> None:
-        await self.session.tell(UserMessage((Text(text),), "queued" if self.session.busy else "prompt"))
+        attached = self.facts.input.attachments(text)
+        self.print([event_lines.notice_line(note) for note in attached.notes])
+        parts = (Text(text), *attached.parts)
+        await self.session.tell(UserMessage(parts, "queued" if self.session.busy else "prompt"))
+
+    def _start_command(self, command: str) -> None:
+        """Run a command of the user beside the input, so that Ctrl-C can stop it."""
+        self.view.commands_shown.append(command)
+        self._commands.append(asyncio.ensure_future(self._run_user_command(command)))
+
+    async def _run_user_command(self, command: str) -> None:
+        try:
+            ran = await self.session.run_command(command, "user")
+            self.print(event_lines.user_command_lines(command, ran.output, ran.status))
+        except LongreinError as error:
+            self.view.commands_shown.remove(command)
+            self.print([event_lines.notice_line(str(error))])
+        self._print_prompt()
 
     async def _run_command(self, command: Command, argument: str) -> None:
         result = command.run(self.context, argument)

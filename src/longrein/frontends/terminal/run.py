@@ -23,10 +23,13 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from longrein.agent import SessionPort
 from longrein.events import Entry
 from longrein.frontends.signals import cancel_all, signal_handlers
+from longrein.frontends.terminal import input_state
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.commands import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.key_names import keymap
+from longrein.frontends.terminal.key_protocol import KeyProtocol
 from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, enter_raw_mode, suspend
 from longrein.frontends.terminal.plain import run_plain
 from longrein.frontends.terminal.screen import Screen, ScreenContent
@@ -91,7 +94,17 @@ def _open_screen(
         conversation.heard, conversation.window.pressed, conversation.another_program_has_the_terminal
     )
     keys, panel_keys = bind_keys(conversation), bind_panel_keys(conversation)
-    screen = Screen(content, conversation.buffer, keys, panel_keys, output, colour=facts.colour, keys_from=keys_from)
+    screen = Screen(
+        content,
+        conversation.buffer,
+        keys,
+        panel_keys,
+        output,
+        colour=facts.colour,
+        keys_from=keys_from,
+        vim=facts.input.vim,
+    )
+    conversation.keyboard = KeyProtocol(screen.app)
     screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
     conversation.screen = screen
     return conversation
@@ -108,12 +121,18 @@ def _size() -> Size:
 async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
     raw = ExitStack()
     raw.enter_context(conversation.screen.app.input.raw_mode())
+    if conversation.keyboard is not None:
+        conversation.keyboard.begin()
+        raw.callback(conversation.keyboard.end)
     _take_early_keys(conversation)
     conversation.window.enter()
     conversation.print_header()
 
     def begin() -> None:  # before keys that were typed early
         conversation.ready.set()
+        input_state.restore_draft(conversation)
+        for problem in keymap(conversation.facts.input.keys)[1]:
+            conversation.notice(problem)
         if prompt:
             conversation.say(prompt)
         elif conversation.facts.choosing:

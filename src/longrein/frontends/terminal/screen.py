@@ -10,10 +10,12 @@ import msgspec
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.layout import (
     BufferControl,
     CompletionsMenu,
@@ -108,6 +110,7 @@ class Screen:
         *,
         colour: bool,
         keys_from: Input | None = None,
+        vim: bool = False,
     ) -> None:
         self._content, self._buffer = content, buffer
         self._panel = Window(
@@ -142,6 +145,7 @@ class Screen:
             output=output,
             input=keys_from,
             erase_when_done=True,
+            editing_mode=EditingMode.VI if vim else EditingMode.EMACS,
         )
         self.app.ttimeoutlen = 0.05
         self.app.timeoutlen = 0.1
@@ -173,6 +177,22 @@ class Screen:
 
     def redraw(self) -> None:
         self.app.invalidate()
+
+    @property
+    def is_lent(self) -> bool:
+        """True while another program, such as an editor, has the terminal."""
+        return self.app._running_in_terminal
+
+    @property
+    def vim_mode(self) -> str:
+        """`INSERT`, `NORMAL` …; '' without the keys of vim."""
+        if self.app.editing_mode != EditingMode.VI:
+            return ""
+        return {InputMode.NAVIGATION: "NORMAL"}.get(self.app.vi_state.input_mode, self._insert_word)
+
+    @property
+    def _insert_word(self) -> str:
+        return self.app.vi_state.input_mode.name.partition("_")[0]
 
     @property
     def panel_has_focus(self) -> bool:

@@ -20,6 +20,7 @@ from longrein.agent import (
 )
 from longrein.context import State
 from longrein.events import (
+    ATTACHED,
     AnyEvent,
     Asked,
     AskFailed,
@@ -47,6 +48,7 @@ from longrein.events import (
     UserSpoke,
     text_of,
     unwrapped,
+    without_attachments,
 )
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
@@ -126,6 +128,10 @@ class ViewModel:
         """Money of summary requests since the last compaction."""
         self.silent_modes: set[str] = set()
         """Modes chosen with a key: the footer shows them, so no line is printed."""
+        self.user_commands: dict[str, CallRow] = {}
+        """Commands of the user (`!`) that run now."""
+        self.commands_shown: list[str] = []
+        """Commands of the user that the screen prints itself at their end, before their entry comes."""
         self.live = False
         """True if updates happen now; False while an old log is replayed."""
 
@@ -171,7 +177,9 @@ class ViewModel:
         """
         skipped = max(0, state.seq - REPLAYED_MAX)
         self.prompts = [
-            Prompt(word.seq, word.text) for word in state.words if word.origin != "steer" and word.seq <= skipped
+            Prompt(word.seq, word.text.partition("\n" + ATTACHED)[0])
+            for word in state.words
+            if word.origin != "steer" and word.seq <= skipped
         ]
         for child in state.children.values():
             if child.seq <= skipped:
@@ -191,7 +199,7 @@ class ViewModel:
             case ReplyDelta():
                 return self._stream(heard)
             case Output(call=call, data=data):
-                if row := self.calls.get(call):
+                if row := self.calls.get(call) or self.user_commands.get(call):
                     row.output = (row.output + data)[-OUTPUT_BYTES_MAX:]
                 return []
             case RetryPause():
@@ -222,7 +230,7 @@ class ViewModel:
 
     # --- Entries -----------------------------------------------------------------------------------------------------
 
-    def _entry(self, entry: Entry) -> list[Piece]:
+    def _entry(self, entry: Entry) -> list[Piece]:  # noqa: PLR0911 - a line for each event
         match entry.event:
             case UserSpoke() as spoke:
                 return self._user_spoke(entry.seq, spoke)
@@ -230,6 +238,8 @@ class ViewModel:
                 self.steps = 0
                 self._begin_turn()
                 return self.spaced("note", [event_lines.wake_line(source)])
+            case Reminded(kind="user_command", source=command, state=output):
+                return self._user_command(command, output)
             case Asked() | Replied() | AskFailed():
                 return self._request(entry)
             case PermissionAsked() | PermissionAnswered() | ToolStarted() | ToolEnded():
@@ -266,9 +276,15 @@ class ViewModel:
             note = f"delivered at step {self.steps + 1}"
         else:
             self.steps = 0
-            self.prompts.append(Prompt(seq, text_of(spoke.typed)))
+            self.prompts.append(Prompt(seq, text_of(without_attachments(spoke.typed))))
         self._begin_turn()
         return self.spaced("user", event_lines.user_lines(spoke, note))
+
+    def _user_command(self, command: str, output: str) -> list[Piece]:
+        if command in self.commands_shown:
+            self.commands_shown.remove(command)
+            return []
+        return self.spaced("answer", event_lines.user_command_lines(command, output))
 
     def _begin_turn(self) -> None:
         self._in_turn = True

@@ -1,0 +1,53 @@
+"""Edit the input in the user's editor (Ctrl-G)."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+USUAL = ("sensible-editor", "editor", "nano", "vim", "vi", "emacs")
+"""Editors to look for where no variable names one."""
+
+
+class EditorError(Exception):
+    """Reason why the input could not be edited, in one line."""
+
+
+def editor_command(environ: Mapping[str, str]) -> Sequence[str]:
+    """Return the words of `$VISUAL`, `$EDITOR` or the first usual editor. Raises `EditorError`."""
+    for name in ("VISUAL", "EDITOR"):
+        if value := environ.get(name, "").strip():
+            try:
+                words = shlex.split(value)
+            except ValueError:
+                raise EditorError(f"${name} cannot be read as a command: {value}") from None
+            if words and shutil.which(words[0], path=environ.get("PATH")) is None:
+                raise EditorError(f"${name} names {words[0]}, which is not there")
+            if words:
+                return words
+    found = next((name for name in USUAL if shutil.which(name, path=environ.get("PATH"))), "")
+    if not found:
+        raise EditorError("no editor was found; set $EDITOR, such as EDITOR=nano")
+    return (found,)
+
+
+def edit_text(command: Sequence[str], text: str) -> str:
+    """Let the user edit `text` in a file that only they can read. Blocks; raises `EditorError`."""
+    path = ""
+    try:
+        handle, path = tempfile.mkstemp(prefix="longrein-", suffix=".md")
+        with open(handle, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+        code = subprocess.call([*command, path])
+        if code:
+            raise EditorError(f"{command[0]} ended with code {code}; the input is as it was")
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
+    except OSError as error:
+        raise EditorError(f"the input could not be edited: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            os.unlink(path)

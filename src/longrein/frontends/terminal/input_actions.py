@@ -1,0 +1,160 @@
+"""Actions of the input: search, editor, rewind list, pictures, commands and notes of the user, drafts."""
+
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.keys import Keys
+
+from longrein.events import UsageError
+from longrein.frontends.terminal import external_editor
+from longrein.frontends.terminal.command_actions import run_command
+from longrein.frontends.terminal.commands import BY_NAME, ParsedCommand
+from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
+from longrein.frontends.terminal.input import Pastes
+from longrein.frontends.terminal.input_state import ESCAPE_AGAIN
+from longrein.frontends.terminal.remember import memory_rows, remember
+
+if TYPE_CHECKING:
+    from longrein.frontends.terminal.conversation import Conversation
+
+
+# --- History ---------------------------------------------------------------------------------------------------------
+
+
+def search_history(conversation: "Conversation") -> None:
+    """Ctrl-R: search what was sent; what is typed already is searched first."""
+    if isinstance(conversation.chooser, HistorySearch):
+        conversation.chooser.move(1)
+    if conversation.chooser is not None or conversation.feedback is not None:
+        return
+    rows = sent_messages(conversation.history_file)
+    conversation.open_chooser(HistorySearch(rows, conversation.buffer.text), lambda text: _take(conversation, text))
+
+
+def _take(conversation: "Conversation", text: str) -> None:
+    if text:
+        conversation.buffer.reset()
+        conversation.edit(text)
+        conversation.buffer.cursor_position = len(conversation.buffer.text)
+
+
+def bind_search_keys(conversation: "Conversation", keys: KeyBindings) -> None:
+    """Add the keys of the search to those of the panel: what is typed narrows the list."""
+
+    def search() -> HistorySearch | None:
+        chooser = conversation.chooser
+        return chooser if isinstance(chooser, HistorySearch) else None
+
+    searching = Condition(lambda: search() is not None)
+
+    def type_text(text: str) -> None:
+        if (found := search()) is not None and text.isprintable():
+            found.type(text)
+
+    def erase() -> None:
+        if (found := search()) is not None:
+            found.erase()
+
+    keys.add(Keys.Any, filter=searching)(lambda event: type_text(event.data))
+    keys.add(" ", filter=searching)(lambda event: type_text(" "))  # noqa: ARG005
+    keys.add("backspace", filter=searching)(lambda event: erase())  # noqa: ARG005
+    keys.add(Keys.BracketedPaste, filter=searching)(lambda event: type_text(" ".join(event.data.split())))
+
+
+# --- Editor ----------------------------------------------------------------------------------------------------------
+
+
+def open_editor(conversation: "Conversation") -> None:
+    """Ctrl-G: edit the input in the user's editor."""
+    if conversation.chooser is None:
+        conversation.spawn(_edit(conversation))
+
+
+async def _edit(conversation: "Conversation") -> None:
+    buffer = conversation.buffer
+    text = conversation.pastes.expand(buffer.text)
+    try:
+        command = external_editor.editor_command(conversation.facts.input.environ)
+
+        def edit() -> str:
+            with conversation.keyboard_paused():
+                return external_editor.edit_text(command, text)
+
+        edited = await run_in_terminal(edit, in_executor=True)
+    except external_editor.EditorError as error:
+        conversation.notice(str(error))
+        return
+    if edited != text:
+        buffer.text = edited
+        buffer.cursor_position = len(edited)
+    conversation.request_redraw()
+
+
+# --- Rewind ----------------------------------------------------------------------------------------------------------
+
+
+def rewind_on_second_escape(conversation: "Conversation") -> None:
+    """Esc Esc on an idle screen without text: open the list of prompts to go back to."""
+    if conversation.session.busy or conversation.buffer.text or not conversation.view.prompts:
+        return
+    if conversation.escaped:
+        conversation.flash = ""
+        run_command(conversation, ParsedCommand(BY_NAME["rewind"], "rewind", ""))
+    else:
+        conversation.warn(ESCAPE_AGAIN)
+
+
+# --- Pictures and pastes ---------------------------------------------------------------------------------------------
+
+
+def paste(conversation: "Conversation", text: str) -> None:
+    """Insert a paste: of pictures' paths their marks, of a long text its mark."""
+    marks = conversation.pictures.fold(text)
+    conversation.buffer.insert_text(f"{marks} " if marks else conversation.pastes.fold(text))
+
+
+def paste_image(conversation: "Conversation") -> None:
+    """Ctrl-V: insert the picture that the clipboard holds."""
+    conversation.spawn(_paste_image(conversation))
+
+
+async def _paste_image(conversation: "Conversation") -> None:
+    facts = conversation.facts.input
+    data, problem = await facts.clipboard()
+    image = facts.image_of(data) if data else None
+    if image is None:
+        conversation.warn(problem or "the clipboard holds no picture that a model can view")
+        return
+    conversation.buffer.insert_text(conversation.pictures.add("clipboard.png", image) + " ")
+    conversation.request_redraw()
+
+
+def mark_before(conversation: "Conversation") -> int:
+    """Return the length of the mark before the cursor, which Backspace deletes as a whole; 0 without one."""
+    text = conversation.buffer.document.text_before_cursor
+    return Pastes.token_before(text) or conversation.pictures.mark_before(text)
+
+
+# --- Notes to remember -----------------------------------------------------------------------------------------------
+
+
+def choose_memory_file(conversation: "Conversation", text: str) -> None:
+    """Let the user choose the file of instructions that `#TEXT` is added to. The input keeps the text until then."""
+    rows = memory_rows(conversation.facts.input.memory_files())
+    if not rows:
+        conversation.notice("there is no file of instructions that this could be added to")
+        return
+
+    def chosen(path: str) -> None:
+        try:
+            said = remember(path, text)
+        except UsageError as error:
+            conversation.notice(str(error))
+            return
+        conversation.buffer.history.append_string(text)
+        conversation.buffer.reset()
+        conversation.notice(said)
+
+    conversation.choose("remember this in which file?", rows, chosen)

@@ -1,0 +1,60 @@
+"""`#TEXT`: add a line to a file of instructions, which later sessions read at their start."""
+
+import os
+from collections.abc import Sequence
+
+from longrein.atomic_file import replace_file
+from longrein.events import UsageError
+from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.event_lines import Line, line, notice_line
+from longrein.frontends.text_format import escape_line
+
+FILE_BYTES_MAX = 1024 * 1024
+TEXT_CHARS_MAX = 4_000
+
+
+def is_memory_line(text: str) -> bool:
+    """Return True for `#` and text in one line; `## heading` and several lines are a message."""
+    return text.startswith("#") and not text.startswith("##") and bool(text[1:].strip()) and "\n" not in text.strip()
+
+
+def memory_rows(files: Sequence[tuple[str, str]]) -> list[Row]:
+    """Return a row for each (label, path) that a text can be added to."""
+    return [Row(path, label, path if os.path.exists(path) else f"{path} (new)") for label, path in files]
+
+
+def remember(path: str, text: str) -> str:
+    """Add `text` as an item at the end of the file and return the line that says so. Raises `UsageError`."""
+    text = text.removeprefix("#").strip()[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode()
+    try:
+        real = os.path.realpath(path)
+        old = b""
+        if os.path.exists(real):
+            if not os.path.isfile(real) or os.path.getsize(real) > FILE_BYTES_MAX:
+                raise UsageError(f"nothing was added: {path} is no file of instructions")
+            with open(real, "rb") as file:
+                old = file.read()
+        mode = os.stat(real).st_mode & 0o777 if old else 0o644
+        os.makedirs(os.path.dirname(real), exist_ok=True)
+        gap = b"" if not old or old.endswith(b"\n") else b"\n"
+        replace_file(real, [old, gap, f"- {text}\n".encode()], durable=True, mode=mode)
+    except OSError as error:
+        raise UsageError(f"nothing was added to {path}: {error.strerror or error}") from None
+    return f"added to {path}: {text}; sessions read it at their start"
+
+
+def note_lines(files: Sequence[tuple[str, str]], text: str) -> list[Line]:
+    """Answer `#TEXT` on the plain terminal: the choices as lines to type, and for `#N TEXT` what was added where."""
+    rows = memory_rows(files)
+    number, _, rest = text[1:].strip().partition(" ")
+    if number.isascii() and number.isdigit() and 0 < int(number[:3]) <= len(rows) and rest.strip():
+        try:
+            return [notice_line(remember(rows[int(number) - 1].value, rest))]
+        except UsageError as error:
+            return [notice_line(str(error))]
+    if not rows:
+        return [notice_line("there is no file of instructions that this could be added to")]
+    return [
+        line(f"#{n} {escape_line(text[1:].strip())}", ("dim", f"  {row.label}: {escape_line(row.note)}"))
+        for n, row in enumerate(rows, 1)
+    ]
