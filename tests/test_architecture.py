@@ -107,6 +107,7 @@ LAZY_STDLIB = {
 }
 """Modules for which the same holds, most of them of the standard library."""
 LAZY_OWN = {
+    "longrein.frontends.terminal.markdown",  # imports rich, which no prompt needs
     "longrein.replay.fit",  # it needs numpy, which is not installed with longrein
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
@@ -251,7 +252,7 @@ def test_io_modules_are_imported_only_by_their_owners() -> None:
 
 
 CLOCK_AND_ID_OWNERS = {
-    "os.environ": {"config", "testing", "commands"},
+    "os.environ": {"config", "testing", "commands", "__main__"},
     "os.getenv": set(),
     "time.time": {"testing"},
     "time.time_ns": {"run_context", "testing", "integrations"},

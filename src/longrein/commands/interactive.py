@@ -13,6 +13,7 @@ from longrein.composition import Additions, Composition, build
 from longrein.config import project_root
 from longrein.context import next_compacted, report
 from longrein.events import LongreinError
+from longrein.frontends import first_frame
 from longrein.frontends.reports.tasks import output_tail
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
@@ -41,7 +42,9 @@ ROWS_MAX = 30
 async def run_interactive(place: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
     options = place.options
+    first_frame.poll()
     built = await build(place, additions=ASKING)
+    first_frame.poll()
     prompt, choosing = options.prompt, options.resume == ""
     while True:
         outcome = await _run_session(place, built, prompt, choosing=choosing)

@@ -6,7 +6,7 @@ Methods never wait for the session: messages go to it in tasks, in the order in 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import structs
 from prompt_toolkit.buffer import Buffer
@@ -21,10 +21,13 @@ from longrein.frontends.terminal.event_lines import Line, ansi, fit, line
 from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHistory
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
-from longrein.frontends.terminal.markdown import Block, MarkdownPainter
+from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.text_format import counted, escape_line
+
+if TYPE_CHECKING:
+    from longrein.frontends.terminal.markdown import MarkdownPainter
 
 FRAME_S = 0.1
 QUIET_S = 0.5
@@ -77,7 +80,7 @@ class Conversation:
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
-        self._painter = MarkdownPainter(colour=facts.colour)
+        self._painter: MarkdownPainter | None = None
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
         """Live rows of the last redraw. A key press redraws these and does not run ahead of the finished pieces."""
@@ -143,8 +146,16 @@ class Conversation:
     def _paint(self, piece: Piece) -> list[str]:
         width = self.screen.size.columns - 1
         if isinstance(piece, Block):
-            return self._painter.paint(piece, width)
+            return self.markdown_painter().paint(piece, width)
         return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
+
+    def markdown_painter(self) -> "MarkdownPainter":
+        """Return the painter of replies, made at the first call."""
+        if self._painter is None:
+            from longrein.frontends.terminal.markdown import MarkdownPainter  # imports rich: not before the prompt
+
+            self._painter = MarkdownPainter(colour=self.facts.colour)
+        return self._painter
 
     # --- Questions and lists -----------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from longrein.frontends.terminal.approvals import (
 from longrein.frontends.terminal.commands import Choices, Command, CommandContext, CommandResult
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
-from longrein.frontends.terminal.markdown import Block
+from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.frontends.text_format import activity_text, escape, escape_line
 
