@@ -110,6 +110,10 @@ class ViewModel:
         self.pausing: RetryPause | None = None
         """Reason of the current retry; kept until the model answers."""
         self.pause_until_s = 0.0
+        self.heard_s = 0.0
+        """Time of the last entry or delta of this session."""
+        self.reply_began = False
+        """True if the present request has been answered in part."""
         self.prompts: list[Prompt] = []
         self.live = False
         """True if updates happen now; False while an old log is replayed."""
@@ -170,6 +174,8 @@ class ViewModel:
         """Apply one update and return the pieces that it finishes, to be printed once."""
         self._now_s = now_s
         self.activity.now_s = now_s if self.live else None
+        if isinstance(heard, Entry | ReplyDelta):
+            self.heard_s, self.reply_began = now_s, isinstance(heard, ReplyDelta)
         match heard:
             case Entry():
                 return self._entry(heard)
