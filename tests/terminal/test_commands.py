@@ -57,6 +57,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "queue": ("", "1", "drop 1", "drop", HUGE),
     "stop": ("", "b1"),
     "background": ("",),
+    "login": ("", "openai"),
+    "logout": ("",),
     "exit": ("",),
 }
 FACTS = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("nothing",))

@@ -7,14 +7,20 @@ from datetime import UTC, datetime
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
+from longrein.commands.first_run import chosen_line, first_run_notices, show_no_model
+from longrein.commands.login import key_commands
 from longrein.composition import Additions, Composition, build
 from longrein.config import project_root
+from longrein.config.model_choice import NoModelFound
 from longrein.context import next_compacted, report
-from longrein.events import LongreinError
+from longrein.events import LongreinError, redactor
 from longrein.frontends import first_frame
 from longrein.frontends.reports.tasks import output_tail
+from longrein.frontends.secret_input import KeyCommands, SecretQuestion
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, Row, TerminalFacts, run_terminal
 from longrein.permissions.hooks import hook_line
@@ -43,7 +49,12 @@ async def run_interactive(place: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
     options = place.options
     first_frame.poll()
-    built = await build(place, additions=ASKING)
+    try:
+        built = await build(place, additions=ASKING)
+    except NoModelFound as error:
+        first_frame.close()
+        show_no_model()
+        return error.exit_code
     first_frame.poll()
     prompt, choosing = options.prompt, options.resume == ""
     while True:
@@ -137,7 +148,28 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         is_root=is_root,
         leave_policy=place.settings.tasks.policy or "ask",
         choosing=choosing,
+        chosen=chosen_line(deps.model.name, built.key_source),
+        later_notices=lambda: first_run_notices(place),
+        keys=_key_commands(place, built),
     )
+
+
+def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
+    """Return what `/login` does: as the subcommand; the new key is masked in this session from now on."""
+    commands, deps = key_commands(place), built.deps
+
+    def login(provider: str) -> SecretQuestion:
+        question = commands.login(provider)
+
+        def keep(text: str) -> str:
+            told = question.keep(text)
+            before, more = deps.redact, redactor((text.strip(),), built.session.state.nonce, ())
+            deps.redact, deps.secrets = lambda shown: more(before(shown)), (*deps.secrets, text.strip())
+            return f"{told}; /model chooses a model of {provider}"
+
+        return SecretQuestion(question.text, keep)
+
+    return msgspec.structs.replace(commands, login=login)
 
 
 def _hooks(built: Composition) -> Sequence[tuple[str, str]]:

@@ -32,6 +32,7 @@ from longrein.frontends import text_format
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
+from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, line
@@ -77,6 +78,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     """A message to the session. Its effect arrives as an update, or is described by `notice`."""
     choices: Choices | None = None
     outcome: Outcome | None = None
+    secret: SecretQuestion | None = None
+    """A question for a secret; the line that its function returns is shown."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]
@@ -264,6 +267,20 @@ def _mcp(context: CommandContext, argument: str) -> CommandResult:
     servers = context.facts.mcp
     rows = server_rows(servers, argument) if servers is not None else [NONE]
     return CommandResult("MCP servers", [line(f"  {row}") for row in rows])
+
+
+async def _login(context: CommandContext, provider: str) -> CommandResult:
+    keys = context.facts.keys
+    if keys is None:
+        return notice("no keys are kept here; `longrein login` keeps one")
+    if not provider:
+        return CommandResult(choices=Choices("key of which provider?", [Row(name, name) for name in keys.providers()]))
+    return CommandResult(secret=keys.login(provider))
+
+
+async def _logout(context: CommandContext, provider: str) -> CommandResult:
+    keys = context.facts.keys
+    return notice(keys.logout(provider) if keys is not None else "no keys are kept here")
 
 
 # --- Messages --------------------------------------------------------------------------------------------------------
@@ -489,6 +506,8 @@ COMMANDS = (
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
+    Command("login", "[PROVIDER]", "keep the key of a provider, not shown", _login),
+    Command("logout", "[PROVIDER]", "remove a kept key", _logout),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
 )
 BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

@@ -94,8 +94,13 @@ class Conversation:
         """Print the first rows, so that the redrawn area never begins at the top of the terminal."""
         facts = self.facts
         head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
-        rows = [head, *(event_lines.notice_line(text) for text in facts.notices)]
+        chosen = [line(("dim", escape_line(facts.chosen)))] if facts.chosen else []
+        rows = [head, *chosen, *(event_lines.notice_line(text) for text in facts.notices)]
         self.screen.write([text for row in rows for text in self._paint(row)])
+
+    async def show_later_notices(self) -> None:
+        for text in await self.facts.later_notices():
+            self.notice(text)
 
     def show_history(self, pieces: Sequence[Piece]) -> None:
         if self.view.prompts:

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from longrein.context import LineReason, Report
+from longrein.frontends.secret_input import KeyCommands
 from longrein.frontends.terminal.choice_list import Row
 from longrein.tools import GoalPort, SkillInfo
 from longrein.tools.mcp.servers import McpToolset
@@ -26,6 +27,10 @@ CompleteFiles = Callable[[str], Awaitable[FilesFound]]
 
 async def _no_tail(_task: str, _lines: int) -> str:
     return ""
+
+
+async def _no_notices() -> Sequence[str]:
+    return ()
 
 
 class TerminalFacts(msgspec.Struct, frozen=True):
@@ -71,6 +76,12 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """True if longrein runs as root."""
     choosing: bool = False
     """True if the list of sessions is opened first (`longrein -r`)."""
+    chosen: str = ""
+    """The model and where its key comes from, for the line below the head."""
+    later_notices: Callable[[], Awaitable[Sequence[str]]] = _no_notices
+    """Notices that take a while, shown once they are there."""
+    keys: KeyCommands | None = None
+    """For `/login` and `/logout`."""
 
 
 END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear"}

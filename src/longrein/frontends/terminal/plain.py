@@ -9,6 +9,7 @@ from functools import partial
 
 from longrein.agent import BYPASS, Answer, FromSubagent, RetryPause, SessionPort, SessionUpdate, UserMessage, UserNotice
 from longrein.events import Entry, LongreinError, Text, UsageError
+from longrein.frontends.secret_input import read_secret
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
@@ -125,7 +126,8 @@ class _PlainConversation:
 
     async def print_updates(self) -> None:
         """Print updates; the history of a resumed session is folded but not printed."""
-        head = f"longrein {self.facts.version}, {self.facts.model}, {self.facts.cwd}; /help lists commands"
+        facts = self.facts
+        head = f"longrein {facts.version}, {facts.chosen or facts.model}, {facts.cwd}; /help lists commands"
         self.print([line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)])
         start = self.session.state.seq
         self.view.live = start == 0
@@ -279,6 +281,11 @@ class _PlainConversation:
             self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(result.edit))])
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
+        if result.secret is not None and not self.interactive:
+            self.print([event_lines.notice_line("a key is not read from here: longrein login PROVIDER < FILE")])
+        elif (question := result.secret) is not None:
+            text = await asyncio.get_running_loop().run_in_executor(None, read_secret, question.text)
+            self.print([event_lines.notice_line(question.keep(text))])
         if result.outcome is not None:
             await self._request_exit(result.outcome)
         elif result.message is None:  # the effect of a message arrives as an update

@@ -111,6 +111,7 @@ async def _run_screen(conversation: Conversation, prompt: str, before: list[Any]
 
     def begin() -> None:  # before keys that were typed early
         conversation.ready.set()
+        conversation.spawn(conversation.show_later_notices())
         asyncio.get_running_loop().call_later(PREPARE_S, conversation.markdown_painter)
         if prompt:
             conversation.say(prompt)
