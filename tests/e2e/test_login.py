@@ -1,5 +1,6 @@
 """Keys that are entered once: where they are kept, what is said of them, and where they never are."""
 
+import base64
 import json
 import os
 import stat
@@ -9,7 +10,7 @@ import pytest
 
 from longrein.testing.loopback import Call
 from longrein.testing.loopback import Turn as Loopback
-from tests.e2e.harness import CliHarness, Provider
+from tests.e2e.harness import CliHarness, Provider, bash, calls, needs_sandbox, says
 from tests.terminal.pseudo_terminal import PseudoTerminal
 
 KEY = "abc-right-key-0123456789-XYZ"
@@ -130,6 +131,18 @@ def test_a_kept_key_is_used_and_reaches_nothing_but_the_provider(cli: CliHarness
     files = [path for path in cli.state.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+@needs_sandbox
+def test_a_confined_command_cannot_read_the_file(cli: CliHarness) -> None:
+    cli.settings('[sandbox]\nhome = [".config"]\n')
+    assert cli.run("login", "openai", stdin=KEY.encode()).code == 0
+    path = credentials(cli)
+    cli.plays(calls(bash(f"ls {path.parent}; base64 {path}")), says("Done."))
+    assert cli.run("-p", "go", "--permission-mode", "auto").text == "Done.\n"
+    status, text = cli.results()[0]
+    assert "config.toml" in text, status
+    assert base64.b64encode(path.read_bytes())[:40].decode() not in text
 
 
 def test_an_environment_variable_comes_first_and_the_start_says_which_key_is_used(cli: CliHarness) -> None:
