@@ -182,6 +182,18 @@ def test_login_within_a_session_keeps_the_key_and_shows_it_nowhere(cli: CliHarne
     assert not [path for path in cli.state.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
+def test_a_refused_key_is_replaced_within_the_session(cli: CliHarness) -> None:
+    with Provider(Loopback(text="Hello there."), keys=(KEY,)) as provider:
+        named = provider.settings("anthropic") + 'api_key_env = "SERVED_KEY"\n'
+        cli.config.write_text('model = "served/one"\n' + named)
+        cli.run("login", "served", stdin=b"wrong-key-0123456789")
+        with on_terminal(cli) as tty:
+            tty.ask("go").until("the provider refused the key").until("idle")
+            tty.ask("/login served").until("Key of served").settle().send(f"{KEY}\r")
+            tty.until("request uses it").until("say something").send("go on\r").until("Hello there.")
+            assert KEY not in tty.text()
+
+
 def test_login_in_the_plain_terminal(cli: CliHarness) -> None:
     cli.plays({"text": "Hello."})
     with on_terminal(cli, "--plain") as tty:

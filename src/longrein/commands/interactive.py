@@ -165,7 +165,10 @@ def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
             told = question.keep(text)
             before, more = deps.redact, redactor((text.strip(),), built.session.state.nonce, ())
             deps.redact, deps.secrets = lambda shown: more(before(shown)), (*deps.secrets, text.strip())
-            return f"{told}; /model chooses a model of {provider}"
+            if deps.model.name.partition("/")[0] != provider:
+                return f"{told}; /model chooses a model of {provider}"
+            deps.model = deps.open_model(deps.model.name)
+            return f"{told}; the next request uses it"
 
         return SecretQuestion(question.text, keep)
 

@@ -1,9 +1,8 @@
 """`longrein login` and `logout`: keep a provider's key once, in the system's keyring or in a 0600 file."""
 
-import os
 from collections.abc import Sequence
 
-from longrein.config import StoredKeys
+from longrein.config import StoredKeys, shorten_home, user_file
 from longrein.config.stored_keys import key_variable
 from longrein.events import LongreinError, UsageError
 from longrein.frontends.secret_input import KeyCommands, SecretQuestion, read_secret
@@ -39,7 +38,9 @@ def key_commands(place: RunContext) -> KeyCommands:
 
     def keep(provider: str, text: str) -> str:
         where = _keys(place).keep(provider, text)
-        return f"the key of {provider} is kept in {where}; `longrein logout {provider}` removes it"
+        variable = key_variable(provider, place.settings)
+        first = f"; but {variable} is set, too, and comes first" if place.environ.get(variable, "").strip() else ""
+        return f"the key of {provider} is kept in {where}{first}; `longrein logout {provider}` removes it"
 
     return KeyCommands(lambda: providers_with_keys(place), ask, lambda provider: _forget(place, provider))
 
@@ -83,16 +84,12 @@ def _list(place: RunContext) -> int:
 
 def _advice(place: RunContext, provider: str) -> list[str]:
     """Say which model the next start takes, and from where its key comes."""
-    variable = key_variable(provider, place.settings)
-    lines = []
-    if place.environ.get(variable, "").strip():
-        lines.append(f"{variable} is set, too, and comes first")
     try:
         chosen = chosen_model(place)
     except LongreinError as error:
-        return [*lines, str(error)]
-    lines.append(f"`longrein` uses {chosen.provider}/{chosen.model}, key from {key_source(place, chosen)}")
+        return [str(error)]
+    lines = [f"`longrein` uses {chosen.provider}/{chosen.model}, key from {key_source(place, chosen)}"]
     if chosen.provider != provider:
-        file = os.path.basename(_keys(place).path).replace("credentials.json", "config.toml")
+        file = shorten_home(user_file(place.environ, place.home), place.home)
         lines.append(f'another one: longrein --model {provider}/MODEL, or model = "{provider}/MODEL" in {file}')
     return lines
