@@ -107,6 +107,8 @@ LAZY_STDLIB = {
 }
 """Modules for which the same holds, most of them of the standard library."""
 LAZY_OWN = {
+    "longrein.workspace.system_keyring",  # where `longrein login` has kept a key there
+    "longrein.frontends.terminal.markdown",  # imports rich, which no prompt needs
     "longrein.replay.fit",  # it needs numpy, which is not installed with longrein
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
@@ -261,7 +263,7 @@ def test_io_modules_are_imported_only_by_their_owners() -> None:
 
 
 CLOCK_AND_ID_OWNERS = {
-    "os.environ": {"config", "testing", "commands"},
+    "os.environ": {"config", "testing", "commands", "__main__"},
     "os.getenv": set(),
     "time.time": {"testing"},
     "time.time_ns": {"run_context", "testing", "integrations"},
@@ -304,6 +306,7 @@ STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "lazy_names.py",  # names of packages, at first use
     "entry_points.py",  # the module of the chosen subcommand
+    "workspace/system_keyring.py",  # the optional package `keyring`
     "tools/mcp/servers.py",  # the module that needs the SDK
     "integrations/__init__.py",  # the adapter of the framework that is in use
 }

@@ -17,6 +17,10 @@ import signal  # noqa: E402
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while importing: nothing has begun, so no traceback
 
+from longrein.frontends import first_frame  # noqa: E402
+
+first_frame.open_frame(sys.argv[1:], os.environ)
+
 from longrein import cli, entry_points  # noqa: E402
 
 GC_THRESHOLD = 50_000
@@ -25,8 +29,9 @@ GC_THRESHOLD = 50_000
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    if signal.getsignal(signal.SIGINT) in (signal.SIG_DFL, first_frame.stop):
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    first_frame.poll()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     gc.enable()

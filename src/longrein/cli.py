@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.events import LongreinError, UsageError
+from longrein.frontends import first_frame
 from longrein.frontends.argv import Options, Parsed, clean, options_of, parse
 from longrein.frontends.flags import MAIN, help_page
 from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
@@ -37,16 +38,21 @@ def main(argv: Sequence[str], app: App) -> int:
     try:
         return _dispatch(parse(argv), app)
     except LongreinError as error:
+        first_frame.close()
         say(str(error))
         return error.exit_code
     except BrokenPipeError:
         return 1  # the reader of the output has gone
     except KeyboardInterrupt:
         return 130
+    finally:
+        first_frame.close()
 
 
 def _dispatch(parsed: Parsed, app: App) -> int:
     values = parsed.values
+    if parsed.command is not MAIN or values.keys() & {"help", "version", "print", "plain"}:
+        first_frame.close()
     if values.get("help"):
         return _show(help_page(parsed.command, _columns()))
     if values.get("version"):

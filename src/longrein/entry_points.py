@@ -168,7 +168,7 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
     for_sdk, for_all = (run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES)
 
     def resolve(name: str) -> str:
-        chosen = chosen_model(run_context, full_model_name(name, run_context.settings, run_context.environ))
+        chosen = chosen_model(run_context, full_model_name(name, run_context.settings, run_context.key_environ))
         return f"{chosen.provider}/{chosen.model}"
 
     def think(tokens: int | None) -> str:
@@ -280,16 +280,19 @@ def run_interactive(options: Options) -> int:
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
     """Run a subcommand: the function of that name in `longrein.commands`."""
     run = getattr(_command(MODULES.get(name, name)), FUNCTIONS.get(name, name))
-    place = None if name == "demo" else read_run_context(options)  # the demo has its own settings
+    place = None if name in WITHOUT_SETTINGS else read_run_context(options)
     return int(run(place, words, **flags))
 
 
+WITHOUT_SETTINGS = ("completion", "demo", "help")
+"""Subcommands that read no settings: wrong ones must not stop them. The demo has its own."""
 MODULES = {
     "export": "sessions",
     "context": "sessions",
     "search": "sessions",
     "agents": "tasks",
     "import": "import_settings",
+    "logout": "login",
 }
 """Subcommand -> the module with its function, where that has another name."""
 FUNCTIONS = {"import": "import_named"}

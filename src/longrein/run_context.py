@@ -4,6 +4,7 @@ import os
 import time
 import uuid
 from asyncio import sleep
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 from longrein.config import (
     FoundFile,
     LoadedHooks,
+    StoredKeys,
     TrustedFolders,
     choose_model,
     environment,
@@ -82,6 +84,13 @@ class RunContext(msgspec.Struct, frozen=True):
     """Files of the current folder that were not read because it is not trusted, for display."""
     hooks: LoadedHooks = LoadedHooks()
     """Hooks of the user and of a trusted project."""
+    keys: StoredKeys | None = None
+    """Keys that `longrein login` has kept."""
+
+    @property
+    def key_environ(self) -> Mapping[str, str]:
+        """The environment with the kept keys, for the choice of a model only: no process may get them."""
+        return with_keys(self.environ, self.keys)
 
     def uses(self, source: str) -> bool:
         """Return True if files of `source` (`user`, `project`, `local`) are used: `--setting-sources`."""
@@ -121,7 +130,15 @@ def read_run_context(
     roots = (*roots, *(folder for folder in settings.folders if folder not in roots))
     left_out = () if is_trusted or not _uses(options, "project") else left_out_files(cwd, home, environ, settings)
     hooks = _hooks(options, settings, cwd, home, environ, trusted, table)
-    return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks)
+    keys = StoredKeys(environ, home, settings)
+    return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks, keys)
+
+
+def with_keys(environ: Mapping[str, str], keys: StoredKeys | None) -> Mapping[str, str]:
+    """Return `environ` with the kept keys behind it, to be read only: a variable that is set comes first."""
+    if not keys:
+        return environ
+    return ChainMap({name: value for name, value in environ.items() if value or name not in keys}, keys)  # type: ignore[arg-type]
 
 
 def _hooks(
@@ -188,9 +205,9 @@ def _settings(
         )
 
     settings = load() if any(name and "/" not in name for name in named.values()) else None
+    keyed = with_keys(environ, StoredKeys(environ, home, settings)) if settings is not None else environ
     flags |= {
-        field: full_model_name(name, settings, environ) if settings is not None else name
-        for field, name in named.items()
+        field: full_model_name(name, settings, keyed) if settings is not None else name for field, name in named.items()
     }
     return load()
 
@@ -265,7 +282,7 @@ def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
 
     Raises `ModelUnknown`.
     """
-    chosen = choose_model(run_context.settings, run_context.environ, offered_models, name=name)
+    chosen = choose_model(run_context.settings, run_context.key_environ, offered_models, name=name)
     effort = _effort(run_context.options)
     chosen = msgspec.structs.replace(chosen, effort=effort) if effort else chosen
     return _with_thresholds(chosen, run_context.settings.context)
@@ -295,7 +312,7 @@ def _effort(options: Options) -> str:
 
 def model_names(run_context: RunContext, present: str) -> Sequence[str]:
     """Return the present model, those of the settings, then those of providers with a key."""
-    environ = run_context.environ
+    environ = run_context.key_environ
     with_key = [known.name for known in known_providers() if any(environ.get(key) for key in known.keys)]
     offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
     return list(dict.fromkeys((present, *run_context.settings.models, *offered)))
@@ -317,10 +334,21 @@ def named_budget(run_context: RunContext, name: str) -> Budget:
 
 
 def key_source(run_context: RunContext, chosen: ModelOptions) -> str:
-    """Return the variable that the key came from; `none` without a key."""
+    """Return the variable that the key came from, or where `longrein login` keeps it; `none` without a key."""
     known, given = known_provider(chosen.provider), run_context.settings.providers.get(chosen.provider)
     names = ((given.api_key_env,) if given and given.api_key_env else ()) + (known.keys if known else ())
-    return next((name for name in names if chosen.api_key and run_context.environ.get(name) == chosen.api_key), "none")
+    if not chosen.api_key:
+        return "none"
+    for name in names:
+        if run_context.environ.get(name, "").strip() == chosen.api_key:
+            return name
+    keys = run_context.keys
+    return next((keys.source(name) for name in names if name in keys), "none") if keys is not None else "none"
+
+
+def kept_keys(run_context: RunContext) -> tuple[str, ...]:
+    """Return the keys of `longrein login` that are to be masked."""
+    return run_context.keys.secrets if run_context.keys is not None else ()
 
 
 def stored_model(run_context: RunContext, state: State) -> str:

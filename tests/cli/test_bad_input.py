@@ -33,10 +33,10 @@ TABLE = [
     ("-p fix it", "one prompt is expected, but 'it' follows 'fix': put quotes around the whole"),
     ("sesions", "no command 'sesions'; did you mean sessions? (if it is a prompt: longrein -- sesions)"),
     (
-        "Login",
+        "Signin",
         (
-            "no command 'Login': keys come from variables such as ANTHROPIC_API_KEY; `longrein doctor` says what is "
-            "found (if it is a prompt: longrein -- Login)"
+            "no command 'Signin': `longrein login` keeps a key; others come from variables such as ANTHROPIC_API_KEY "
+            "(if it is a prompt: longrein -- Signin)"
         ),
     ),
     (
@@ -141,7 +141,7 @@ def test_a_command_of_another_agent_is_never_sent_to_a_model(
 def test_no_command_of_ours_is_reserved_and_the_most_common_ones_of_others_are() -> None:
     assert not RESERVED.keys() & COMMANDS.keys()
     common = "auth config exec help init login logout resume run serve update upgrade version web"
-    assert set(common.split()) <= RESERVED.keys()
+    assert set(common.split()) <= RESERVED.keys() | COMMANDS.keys()
 
 
 @pytest.mark.parametrize("code", [1, 2])

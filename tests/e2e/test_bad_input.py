@@ -278,7 +278,7 @@ def test_a_refused_key_is_one_line_on_each_wire(wire: str, cli: CliHarness) -> N
         ran = cli.run("-p", "x", env={"SERVED_KEY": "wrong-key-of-mine"})
     assert (ran.code, ran.text) == (1, "")
     assert ran.err.startswith("longrein: the provider refused the key (HTTP 40")
-    assert ran.err.endswith("; check the key or use another provider\n")
+    assert ran.err.endswith("; check the key (`longrein login` keeps another) or use another provider\n")
     assert ran.err.count("\n") == 1
     assert "wrong-key-of-mine" not in ran.err
     assert cli.left() == "Opened PrefixSet UserSpoke Asked AskFailed:auth TurnEnded:error"

@@ -120,7 +120,7 @@ def test_the_kind_of_a_failure(status: int, said: str, kind: str) -> None:
         (
             401,
             '{"error":{"message":"invalid x-api-key"}}',
-            "the provider refused the key (HTTP 401: invalid x-api-key); check the key or use another provider",
+            "the provider refused the key (HTTP 401: invalid x-api-key); check the key (`longrein login` keeps another) or use another provider",
         ),
         (402, "pay", "the provider wants money first (HTTP 402: pay); top up the account or use another model"),
         (400, "x" * 9000, "x" * 500 + " (HTTP 400)"),

@@ -59,7 +59,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.frontends.terminal.event_lines import Line, plain
-from longrein.frontends.terminal.markdown import Block
+from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import CallDelta, TextDelta
 from longrein.tools import TaskView

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.frontends.terminal.markdown import BLOCK_CHARS_MAX, FENCE_LINES_MAX, LINE_CHARS_MAX, Block, Splitter
+from longrein.frontends.terminal.markdown_blocks import (
+    BLOCK_CHARS_MAX,
+    FENCE_LINES_MAX,
+    LINE_CHARS_MAX,
+    Block,
+    Splitter,
+)
 from tests.terminal.scripted_terminal import MARKDOWN
 
 TEXTS = "||  |word|# head|---|===|- item|  nested|    code|1. one|2. two|> quote|\tx|text\r|日本"

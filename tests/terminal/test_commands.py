@@ -58,6 +58,8 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "queue": ("", "1", "drop 1", "drop", HUGE),
     "stop": ("", "b1"),
     "background": ("",),
+    "login": ("", "openai"),
+    "logout": ("",),
     "exit": ("",),
     "rename": ("", "a title", "a  title"),
     "fork": ("",),

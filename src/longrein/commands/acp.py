@@ -1,6 +1,7 @@
 """`longrein acp`: serve an editor by the Agent Client Protocol."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -14,6 +15,7 @@ from longrein.frontends.acp.interface import CustomCommand, SessionFacts, Sessio
 from longrein.frontends.acp.json_lines import take_standard_streams
 from longrein.frontends.argv import Options
 from longrein.frontends.reports.context import as_text
+from longrein.frontends.stdio import say
 from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names, read_run_context
 from longrein.store import delete_session, list_sessions
 from longrein.tools.editor import Editor
@@ -33,6 +35,8 @@ def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) 
             "`longrein acp` needs the package agent-client-protocol: install longrein with it, "
             "such as pip install 'longrein[acp]'"
         )
+    if os.isatty(0):
+        say("`longrein acp` is started by an editor (docs/editors.md); it waits for one here, Ctrl-C ends it")
     incoming, outgoing = take_standard_streams()
     from longrein.frontends.acp.server import serve
 

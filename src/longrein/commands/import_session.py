@@ -23,7 +23,7 @@ from longrein.events import (
 )
 from longrein.frontends.stdio import say, show
 from longrein.frontends.text_format import counted, escape_line
-from longrein.run_context import CLOCK, RunContext, new_nonce
+from longrein.run_context import CLOCK, RunContext, kept_keys, new_nonce
 from longrein.store import BundleReport, discard_empty, is_bundle, open_log, read_bundle
 from longrein.transcripts.log_builder import LogBuilder, Transcript
 from longrein.transcripts.read_file import find_format, read_lines
@@ -100,7 +100,9 @@ async def _import_transcript(place: RunContext, path: str) -> str:
     found = Transcript(form.AGENT, theirs, cwd, bad_lines=bad)
     session = _session_id(theirs, path)
     nonce = new_nonce()
-    clean = redactor(known_secrets(place.environ, place.settings), nonce, place.settings.redact.patterns)
+    clean = redactor(
+        (*known_secrets(place.environ, place.settings), *kept_keys(place)), nonce, place.settings.redact.patterns
+    )
     opened = Opened(SCHEMA_VERSION, session, nonce, tuple(place.roots), place.cwd)
     log = await open_log(place.state_dir, session, create=True, wall_us=CLOCK.wall_us)
     try:

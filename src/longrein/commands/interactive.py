@@ -6,16 +6,23 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
+from longrein.commands.first_run import chosen_line, first_run_notices, show_no_model
+from longrein.commands.login import key_commands
 from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
 from longrein.commands.terminal_facts import command_facts
 from longrein.commands.terminal_input import folder_name, input_facts
 from longrein.composition import Additions, Composition, build
 from longrein.config import home_folder, own_command, project_root
+from longrein.config.model_choice import NoModelFound
 from longrein.context import next_compacted, report
-from longrein.events import LongreinError
+from longrein.events import LongreinError, redactor
+from longrein.frontends import first_frame
 from longrein.frontends.reports.tasks import output_tail
+from longrein.frontends.secret_input import KeyCommands, SecretQuestion
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, TerminalFacts, run_terminal
 from longrein.frontends.terminal.file_matching import MATCHES_MAX, FileMatcher
@@ -45,7 +52,14 @@ FILES_SHOWN_MAX = 50
 async def run_interactive(place: RunContext) -> int:
     """Run the session of the options, then those that the user opens. Return the exit code."""
     options = place.options
-    built = await build(place, additions=ASKING)
+    first_frame.poll()
+    try:
+        built = await build(place, additions=ASKING)
+    except NoModelFound as error:
+        first_frame.close()
+        show_no_model()
+        return error.exit_code
+    first_frame.poll()
     prompt, choosing = options.prompt, options.resume == ""
     while True:
         adopt_one_shot(place, built)
@@ -146,6 +160,9 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         environ=place.environ,
         status_line=_status_line(place, built),
         input=input_facts(place, built),
+        chosen=chosen_line(deps.model.name, built.key_source),
+        later_notices=lambda: first_run_notices(place),
+        keys=_key_commands(place, built),
     )
 
 
@@ -161,6 +178,27 @@ def _status_line(place: RunContext, built: Composition) -> "StatusCommand | None
     with suppress(LongreinError):  # the model of a plugin
         effort = chosen_model(place, built.deps.model.name).effort
     return StatusCommand(built.session, own_command(command, project, home), project, __version__, effort)
+
+
+def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
+    """Return what `/login` does: as the subcommand; the new key is masked in this session from now on."""
+    commands, deps = key_commands(place), built.deps
+
+    def login(provider: str) -> SecretQuestion:
+        question = commands.login(provider)
+
+        def keep(text: str) -> str:
+            told = question.keep(text)
+            before, more = deps.redact, redactor((text.strip(),), built.session.state.nonce, ())
+            deps.redact, deps.secrets = lambda shown: more(before(shown)), (*deps.secrets, text.strip())
+            if deps.model.name.partition("/")[0] != provider:
+                return f"{told}; /model chooses a model of {provider}"
+            deps.model = deps.open_model(deps.model.name)
+            return f"{told}; the next request uses it"
+
+        return SecretQuestion(question.text, keep)
+
+    return msgspec.structs.replace(commands, login=login)
 
 
 def _hooks(built: Composition) -> Sequence[tuple[str, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from longrein import config
 from longrein.events import SettingsError
+from longrein.frontends import first_frame
 from longrein.frontends.argv import Options
 from longrein.frontends.question import ask
 from longrein.frontends.stdio import say, show
@@ -70,6 +71,7 @@ def trusted_run_context(options: Options) -> RunContext | None:
         lines = trust_screen(place)
     except SettingsError:
         return place  # the home; the line about what was left out is shown as in a headless run
+    first_frame.close()
     show("".join(f"{line}\n" for line in lines))
     answer = ask(QUESTION, ANSWERS) or "quit"
     if answer == "yes":

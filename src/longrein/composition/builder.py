@@ -43,6 +43,7 @@ from longrein.run_context import (
     chosen_model,
     found_in,
     found_notes,
+    kept_keys,
     key_source,
     session_of,
     stored_model,
@@ -128,7 +129,7 @@ def _around(
     roots = run_context.roots  # never those of the log, which could be edited
     opened, nonce = _opened(run_context, log.session, state)
     servers, told_of_servers = find_servers(run_context, additions)
-    secrets = (*known_secrets(variables(run_context), settings), *server_secrets(servers))
+    secrets = (*known_secrets(variables(run_context), settings), *kept_keys(run_context), *server_secrets(servers))
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = make_spawner(run_context, log, roots, nonce, secrets)
     workspace, in_roots = open_workspaces(run_context, roots, spawner, additions.editor)
@@ -162,7 +163,7 @@ def _around(
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
         skills=lambda session: SessionSkills(session, offer.library, settings.skills),
-        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.environ),
+        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.key_environ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
         sandbox=make_sandbox(run_context, log, roots),

@@ -30,6 +30,7 @@ from longrein.config.plugins import Plugins, load_plugins
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
+from longrein.config.stored_keys import StoredKeys
 from longrein.config.subagent_types import load_subagent_types
 from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_trusted, trust, trust_unit
 from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
@@ -42,6 +43,7 @@ __all__ = [
     "Plugins",
     "Probe",
     "SkillFiles",
+    "StoredKeys",
     "TrustedFolders",
     "approve_servers",
     "choose_model",

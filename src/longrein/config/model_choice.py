@@ -21,6 +21,10 @@ Probe = Callable[[str], Sequence[str]]
 _PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
 
 
+class NoModelFound(ModelUnknown):
+    """No model is named, and neither a key nor a local server was found."""
+
+
 def choose_model(
     settings: Settings, environ: Mapping[str, str], probe: Probe = lambda _url: (), *, name: str = ""
 ) -> ModelOptions:
@@ -37,17 +41,18 @@ def choose_model(
             return _options(known.name, known.model, settings, environ)
     for known in known_providers():
         if known.local:
-            offered = probe(_address(known.name, settings, environ))
+            offered = probe(provider_address(known.name, settings, environ))
             if offered:
                 return _options(known.name, offered[0], settings, environ)
-    raise ModelUnknown(_nothing_found(settings, environ))
+    raise NoModelFound(_nothing_found(settings, environ))
 
 
 def _nothing_found(settings: Settings, environ: Mapping[str, str]) -> str:
     keys = [known.keys[0] for known in known_providers() if known.keys and known.model]
-    servers = [f"{k.name} at {_address(k.name, settings, environ)}" for k in known_providers() if k.local]
+    servers = [f"{k.name} at {provider_address(k.name, settings, environ)}" for k in known_providers() if k.local]
     return (
-        f"No model found: set one of {', '.join(keys)}, start a local server ({', '.join(servers)}), "
+        f"No model found: set one of {', '.join(keys)}, "
+        f"keep a key with `longrein login PROVIDER`, start a local server ({', '.join(servers)}), "
         "or name a model with --model PROVIDER/MODEL."
     )
 
@@ -77,7 +82,7 @@ def _unknown_provider(provider: str, name: str, settings: Settings, environ: Map
 
 def _options(provider: str, model: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
     known, given = known_provider(provider), settings.providers.get(provider, Provider())
-    url = _address(provider, settings, environ)
+    url = provider_address(provider, settings, environ)
     wire = given.wire or _wire(known, url)
     if not wire:
         raise SettingsError(_lacking(settings, provider, "wire"))
@@ -116,7 +121,7 @@ def _wire(known: Known | None, url: str) -> str:
     return "openai-chat" if known.wire == "openai-responses" and not url.startswith(known.base_url) else known.wire
 
 
-def _address(provider: str, settings: Settings, environ: Mapping[str, str]) -> str:
+def provider_address(provider: str, settings: Settings, environ: Mapping[str, str]) -> str:
     """Return the base URL without a final slash: from settings, variable or catalog; '' without one."""
     given, known = settings.providers.get(provider), known_provider(provider)
     if given and given.base_url:

@@ -103,6 +103,8 @@ def _read_flag(parsed: Parsed, token: str, rest: list[str]) -> None:
         _skip_flag(parsed, name, equals, rest)
         return
     if flag is None:
+        if parsed.command is MAIN and parsed.words:
+            _refuse_near_command(parsed.words[0])
         raise UsageError(_unknown(parsed.command, name))
     if flag.kind == "switch":
         if equals:
@@ -221,12 +223,21 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
     if len(words) > command.words_max:
         raise UsageError(_too_many(command, words))
     if len(words) < command.words_min:
-        raise UsageError(f"which one? longrein {command.name} {command.usage}; `longrein sessions` lists them")
+        lists = "; `longrein sessions` lists them" if command.usage.startswith(("ID", "SESSION")) else ""
+        raise UsageError(f"which one? longrein {command.name} {command.usage}{lists}")
     sure = sure or bool(_PROMPTING & parsed.values.keys())
-    if command is MAIN and words and not sure and " " not in words[0]:
-        near = _hint(words[0], filter(None, COMMANDS), TYPO_RATIO)
-        if near:
-            raise UsageError(f"no command {words[0]!r}{near} (if it is a prompt: longrein -- {words[0]})")
+    if command is MAIN and words and not sure:
+        _refuse_near_command(words[0])
+
+
+def _refuse_near_command(word: str) -> None:
+    """Raise `UsageError` for a word that is nearly a command: similar, or with letters exchanged."""
+    if any(map(str.isspace, word)):
+        return
+    swapped = next((name for name in COMMANDS if name and sorted(name) == sorted(word.lower())), "")
+    near = f"; did you mean {swapped}?" if swapped else _hint(word, filter(None, COMMANDS), TYPO_RATIO)
+    if near:
+        raise UsageError(f"no command {word!r}{near} (if it is a prompt: longrein -- {word})")
 
 
 def _too_many(command: Command, words: Sequence[str]) -> str:

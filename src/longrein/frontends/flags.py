@@ -210,6 +210,7 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
 }
 """Flags of longrein itself under their headings of the help page."""
 
+SHELLS = ("bash", "zsh", "fish")
 SIMULATED = ("default", "seed", "keep-all", "summary-92", "batch")
 PRICE_TABLES = (
     *("anthropic", "anthropic-1h", "openai10", "openai25", "openai50", "gemini", "deepseek", "local", "unknown"),
@@ -406,6 +407,38 @@ COMMANDS: Mapping[str, Command] = {
             (STATE_DIR, HELP),
             1,
         ),
+        Command(
+            "login",
+            "[PROVIDER] [FLAGS]",
+            "Keep the key of a provider: it is asked for and not shown, or read from stdin. It goes into the system's "
+            "keyring (the keyring package, secret-tool or security), else into a file that only you can read. Without "
+            "PROVIDER: list the providers and where the key of each comes from.",
+            (STATE_DIR, HELP),
+            1,
+        ),
+        Command(
+            "logout",
+            "[PROVIDER] [FLAGS]",
+            "Remove a kept key; PROVIDER may be left out for the only one.",
+            (STATE_DIR, HELP),
+            1,
+        ),
+        Command(
+            "help",
+            "[COMMAND] [FLAGS]",
+            "Show this page, or that of COMMAND.",
+            (flag("--man", "the man page of all commands, for `man -l -`"), HELP),
+            1,
+        ),
+        Command(
+            "completion",
+            "bash|zsh|fish",
+            "Write what completes commands and flags in your shell: source <(longrein completion bash), the same with "
+            "zsh, or longrein completion fish | source.",
+            (HELP,),
+            1,
+            1,
+        ),
         Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
         Command(
             "acp",
@@ -472,10 +505,10 @@ COMMANDS: Mapping[str, Command] = {
 RESERVED: Mapping[str, str] = {
     word: told
     for told, words in (
-        ("`longrein --help` shows commands and flags, `longrein COMMAND --help` those of one command", "help commands"),
+        ("`longrein help` shows commands and flags, `longrein help COMMAND` those of one command", "commands"),
         (
-            "keys come from variables such as ANTHROPIC_API_KEY; `longrein doctor` says what is found",
-            "login logout signin signout auth account whoami setup-token providers provider key keys credentials",
+            "`longrein login` keeps a key; others come from variables such as ANTHROPIC_API_KEY",
+            "signin signout auth account whoami setup-token providers provider key keys credentials",
         ),
         (
             "settings stand in ~/.config/longrein/config.toml, see docs/settings.md; `longrein doctor` says what holds",
@@ -551,7 +584,7 @@ _EXAMPLES = (
 
 _PROMPT = (
     "A PROMPT of several words is put in quotes and may begin with any word. One word alone that is a command of other "
-    "agents, such as `login`, is sent to the model only after `--` or with -p, -c or -r."
+    "agents, such as `init`, is sent to the model only after `--` or with -p, -c or -r."
 )
 
 _STDIN = (

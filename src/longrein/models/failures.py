@@ -228,7 +228,8 @@ def _one_line(text: str) -> str:
 def _with_hint(kind: str, status: int, message: str) -> str:
     match kind:
         case "auth":
-            return f"the provider refused the key (HTTP {status}: {message}); check the key or use another provider"
+            advice = "check the key (`longrein login` keeps another) or use another provider"
+            return f"the provider refused the key (HTTP {status}: {message}); {advice}"
         case "billing":
             return f"the provider wants money first (HTTP {status}: {message}); top up the account or use another model"
         case _:

@@ -5,9 +5,11 @@ from functools import partial
 from typing import Literal
 
 from msgspec import structs
+from prompt_toolkit.application import run_in_terminal
 
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
+from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import Command, CommandResult, MaybeAwaitable
 from longrein.frontends.terminal.commands import NOTHING_RUNS, TOO_LATE, ParsedCommand, unknown_command_text
@@ -117,9 +119,20 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
         make_searchable(conversation, choices)
     if result.page is not None:
         open_page(conversation, result.page)
+    if result.secret is not None:
+        conversation.spawn(_ask_secret(conversation, result.secret))
     if result.outcome is not None:
         request_exit(conversation, result.outcome)
     conversation.request_redraw()
+
+
+async def _ask_secret(conversation: Conversation, question: SecretQuestion) -> None:
+    """Ask for a secret below the scrollback, without an echo; the conversation never holds it."""
+    try:
+        text = await run_in_terminal(partial(read_secret, question.text), in_executor=True)
+        conversation.notice(question.keep(text))
+    except LongreinError as error:
+        conversation.notice(str(error))
 
 
 def edit_last_queued(conversation: Conversation) -> None:

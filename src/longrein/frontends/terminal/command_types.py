@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from longrein.agent import InboxMessage, PendingMessage, SessionPort
+from longrein.frontends.secret_input import SecretQuestion
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
@@ -48,6 +49,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     page: Page | None = None
     """Page that fills the screen; printed on the plain terminal."""
     outcome: Outcome | None = None
+    secret: SecretQuestion | None = None
+    """A question for a secret; the line that its function returns is shown."""
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]

@@ -171,6 +171,20 @@ def _mcp(context: CommandContext, argument: str) -> CommandResult:
     return CommandResult("MCP servers", [line(f"  {row}") for row in rows])
 
 
+async def _login(context: CommandContext, provider: str) -> CommandResult:
+    keys = context.facts.keys
+    if keys is None:
+        return notice("no keys are kept here; `longrein login` keeps one")
+    if not provider:
+        return CommandResult(choices=Choices("key of which provider?", [Row(name, name) for name in keys.providers()]))
+    return CommandResult(secret=keys.login(provider))
+
+
+async def _logout(context: CommandContext, provider: str) -> CommandResult:
+    keys = context.facts.keys
+    return notice(keys.logout(provider) if keys is not None else "no keys are kept here")
+
+
 # --- Messages --------------------------------------------------------------------------------------------------------
 
 
@@ -432,6 +446,8 @@ COMMANDS = (
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
     Command("background", "", "send the running command to the background", _background, ("bg",)),
+    Command("login", "[PROVIDER]", "keep the key of a provider, not shown", _login),
+    Command("logout", "[PROVIDER]", "remove a kept key", _logout),
     Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
     *SESSION_COMMANDS,
     *REPORT_COMMANDS,

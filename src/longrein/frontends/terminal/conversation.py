@@ -23,7 +23,7 @@ from longrein.frontends.terminal.input import InputCompleter, Pastes, ProjectHis
 from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
 from longrein.frontends.terminal.key_protocol import KeyProtocol
 from longrein.frontends.terminal.live_area import figures, footer_line, state_word
-from longrein.frontends.terminal.markdown import Block, MarkdownPainter
+from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.pictures import Pictures
 from longrein.frontends.terminal.screen import Screen
 from longrein.frontends.terminal.status_line import SessionTotals, StatusLine
@@ -34,6 +34,7 @@ from longrein.frontends.text_format import counted, escape_line
 from longrein.frontends.translation import translate
 
 if TYPE_CHECKING:
+    from longrein.frontends.terminal.markdown import MarkdownPainter
     from longrein.frontends.terminal.pager import Pager
 
 FRAME_S = 0.1
@@ -115,7 +116,7 @@ class Conversation:
             self.request_redraw,
             self.notice,
         )
-        self._painter = MarkdownPainter(colour=facts.colour)
+        self._painter: MarkdownPainter | None = None
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
         """Live rows of the last redraw. A key press redraws these and does not run ahead of the finished pieces."""
@@ -129,8 +130,13 @@ class Conversation:
         """Print the first rows, so that the redrawn area never begins at the top of the terminal."""
         facts = self.facts
         head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
-        rows = [head, *(event_lines.notice_line(text) for text in facts.notices)]
+        chosen = [line(("dim", escape_line(facts.chosen)))] if facts.chosen else []
+        rows = [head, *chosen, *(event_lines.notice_line(text) for text in facts.notices)]
         self.screen.write([text for row in rows for text in self._paint(row)])
+
+    async def show_later_notices(self) -> None:
+        for text in await self.facts.later_notices():
+            self.notice(text)
 
     def show_history(self, pieces: Sequence[Piece]) -> None:
         if self.view.prompts:
@@ -196,8 +202,16 @@ class Conversation:
     def _paint(self, piece: Piece) -> list[str]:
         width = self.screen.size.columns - 1
         if isinstance(piece, Block):
-            return self._painter.paint(piece, width)
+            return self.markdown_painter().paint(piece, width)
         return [ansi(row, colour=self.facts.colour) for row in fit(piece, width)]
+
+    def markdown_painter(self) -> "MarkdownPainter":
+        """Return the painter of replies, made at the first call."""
+        if self._painter is None:
+            from longrein.frontends.terminal.markdown import MarkdownPainter  # imports rich: not before the prompt
+
+            self._painter = MarkdownPainter(colour=self.facts.colour)
+        return self._painter
 
     # --- Around the screen --------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.context import LineReason, Report
+from longrein.frontends.secret_input import KeyCommands
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_facts import CommandFacts
 from longrein.frontends.terminal.input_facts import InputFacts
@@ -32,6 +33,10 @@ ReadHistory = Callable[[Callable[[SessionHistory], Any]], Awaitable[Any]]
 
 async def _no_tail(_task: str, _lines: int) -> str:
     return ""
+
+
+async def _no_notices() -> Sequence[str]:
+    return ()
 
 
 StatusCommand = Callable[[Mapping[str, Any]], Awaitable[str]]
@@ -92,6 +97,12 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """Variables that tell what the terminal can do."""
     status_line: StatusCommand | None = None
     """Command of the user that makes a status line; None without one."""
+    chosen: str = ""
+    """The model and where its key comes from, for the line below the head."""
+    later_notices: Callable[[], Awaitable[Sequence[str]]] = _no_notices
+    """Notices that take a while, shown once they are there."""
+    keys: KeyCommands | None = None
+    """For `/login` and `/logout`."""
 
 
 END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear", "watch": "resume", "copy": "resume"}

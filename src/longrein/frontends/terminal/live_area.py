@@ -10,6 +10,7 @@ from longrein.events import Todo, TodoSet
 from longrein.frontends import text_format
 from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
+from longrein.frontends.terminal.provider_trouble import trouble_rows
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
 from longrein.frontends.text_format import escape_line
 from longrein.frontends.translation import translate
@@ -143,7 +144,8 @@ def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext)
     ]
     tail = _tail(view, now.width, now.rows - len(calls) - len(background) - 10)
     calls += user_command_rows(view, now.mono_s)
-    rows = [crop(row, now.width) for row in [*tail, *calls, *background, *([state] if state else [])]]
+    trouble = trouble_rows(view, now.mono_s, now.width) if view.busy else []
+    rows = [crop(row, now.width) for row in [*tail, *calls, *background, *trouble, *([state] if state else [])]]
     return [EMPTY, *rows] if view.tail_gap or not rows else rows
 
 

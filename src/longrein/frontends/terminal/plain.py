@@ -19,6 +19,7 @@ from longrein.agent import (
     UserNotice,
 )
 from longrein.events import Entry, LongreinError, Text, UsageError
+from longrein.frontends.secret_input import read_secret
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
 from longrein.frontends.terminal import command_actions, commands, event_lines
@@ -35,7 +36,7 @@ from longrein.frontends.terminal.approvals import (
 from longrein.frontends.terminal.command_types import Choices, Command, CommandContext, CommandResult
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
-from longrein.frontends.terminal.markdown import Block
+from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.remember import is_memory_line, note_lines
 from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
@@ -146,7 +147,8 @@ class _PlainConversation:
 
     async def print_updates(self) -> None:
         """Print updates; the history of a resumed session is folded but not printed."""
-        head = f"longrein {self.facts.version}, {self.facts.model}, {self.facts.cwd}; /help lists commands"
+        facts = self.facts
+        head = f"longrein {facts.version}, {facts.chosen or facts.model}, {facts.cwd}; /help lists commands"
         self.print([line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)])
         start = self.session.state.seq
         self.view.live = start == 0
@@ -344,6 +346,11 @@ class _PlainConversation:
             self.print([line(result.page.title), *result.page.lines()])
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
+        if result.secret is not None and not self.interactive:
+            self.print([event_lines.notice_line("a key is not read from here: longrein login PROVIDER < FILE")])
+        elif (question := result.secret) is not None:
+            text = await asyncio.get_running_loop().run_in_executor(None, read_secret, question.text)
+            self.print([event_lines.notice_line(question.keep(text))])
         if result.outcome is not None:
             await self._request_exit(result.outcome)
         elif result.message is None:  # the effect of a message arrives as an update

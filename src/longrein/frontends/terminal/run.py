@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import select
 import signal
 import sys
@@ -16,12 +15,14 @@ from typing import Any
 
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100 import raw_mode
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from longrein.agent import SessionPort
 from longrein.events import Entry
+from longrein.frontends import first_frame
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.terminal import input_state
 from longrein.frontends.terminal.command_actions import run_command
@@ -37,6 +38,8 @@ from longrein.frontends.terminal.terminal_input import TerminalInput
 from longrein.frontends.terminal.view_model import Piece
 from longrein.frontends.translation import language_of, use_language
 
+PREPARE_S = 0.3
+"""Seconds after the first frame at which the painter of replies is imported, before a reply needs it."""
 REPLAYED_PROMPTS = 3
 """Newest prompts of a resumed session that are shown again with what followed."""
 
@@ -58,13 +61,17 @@ async def run_terminal(
     always restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises `LongreinError` (such as
     `StoreFull`) after that. Needs the main thread.
     """
+    if plain or not _can_redraw():
+        first_frame.close()
+    before, typed = first_frame.take_over()
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     use_language((facts.options.language or language_of(facts.environ)) if encoding == "utf8" else "en")
-    with _settings_kept():
+    with _settings_kept(before):
         try:
             if plain or not _can_redraw():
                 return await run_plain(session, facts=facts, prompt=prompt, mono_s=mono_s)
-            return await _run_screen(_open_screen(session, facts, complete_files, history, mono_s), prompt)
+            conversation = _open_screen(session, facts, complete_files, history, mono_s)
+            return await _run_screen(conversation, prompt, before, typed)
         finally:
             await session.close()
 
@@ -118,13 +125,17 @@ def _size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
+async def _run_screen(conversation: Conversation, prompt: str, before: list[Any] | None, typed: bytes) -> Outcome:
+    """Run the screen. `before`, `typed`: from the first frame, if there was one."""
     raw = ExitStack()
-    raw.enter_context(conversation.screen.app.input.raw_mode())
+    mode = conversation.screen.app.input.raw_mode()
+    if before is not None and isinstance(mode, raw_mode):
+        mode.attrs_before = before
+    raw.enter_context(mode)
     if conversation.keyboard is not None:
         conversation.keyboard.begin()
         raw.callback(conversation.keyboard.end)
-    _take_early_keys(conversation)
+    _take_early_keys(conversation, typed, in_raw_mode=before is not None)
     conversation.window.enter()
     conversation.print_header()
 
@@ -133,6 +144,8 @@ async def _run_screen(conversation: Conversation, prompt: str) -> Outcome:
         input_state.restore_draft(conversation)
         for problem in keymap(conversation.facts.input.keys)[1]:
             conversation.notice(problem)
+        conversation.spawn(conversation.show_later_notices())
+        asyncio.get_running_loop().call_later(PREPARE_S, conversation.markdown_painter)
         if prompt:
             conversation.say(prompt)
         elif conversation.facts.choosing:
@@ -169,8 +182,8 @@ def _handlers(conversation: Conversation) -> dict[int, Callable[[], object]]:
     }
 
 
-def _take_early_keys(conversation: Conversation) -> None:
-    """Hand keys that were typed before raw mode to the input. The kernel has made an Enter a line break.
+def _take_early_keys(conversation: Conversation, typed: bytes, *, in_raw_mode: bool) -> None:
+    """Hand keys that were typed before the screen to the input. Without raw mode the kernel made an Enter a line break.
 
     Empty lines are dropped: an Enter on an empty input would resume a cut turn that the user has not seen yet. When a
     list of sessions opens first, nothing is sent, as it would go to another session.
@@ -179,11 +192,12 @@ def _take_early_keys(conversation: Conversation) -> None:
     with suppress(OSError):  # the terminal is gone
         while select.select([fd], [], [], 0)[0] and (more := os.read(fd, 65_536)):
             data += more
+    data = typed + (data if in_raw_mode else data.replace(b"\n", b"\r"))
     if data:
-        text = data.decode("utf-8", "surrogateescape")
         keys: list[KeyPress] = []
         parser = Vt100Parser(keys.append)
-        parser.feed(text if conversation.facts.choosing else re.sub(r"\n+", "\r", text.lstrip("\n")))
+        text = data.decode("utf-8", "surrogateescape")
+        parser.feed(first_frame.keys_of(text, as_text=conversation.facts.choosing))
         parser.flush()
         store_typeahead(conversation.screen.app.input, keys)
         conversation.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
@@ -224,11 +238,14 @@ async def _listen(conversation: Conversation) -> None:
 
 
 @contextmanager
-def _settings_kept() -> Iterator[None]:
-    """Restore the terminal settings in every case, and discard output that a closed terminal did not take."""
-    kept: list[Any] | None = None
-    with suppress(termios.error, OSError, ValueError):  # no terminal
-        kept = termios.tcgetattr(sys.stdin.fileno())
+def _settings_kept(kept: list[Any] | None) -> Iterator[None]:
+    """Restore the terminal settings in every case, and discard output that a closed terminal did not take.
+
+    `kept`: the settings, where they have been changed already.
+    """
+    if kept is None:
+        with suppress(termios.error, OSError, ValueError):  # no terminal
+            kept = termios.tcgetattr(sys.stdin.fileno())
     try:
         yield
     finally:

@@ -53,7 +53,7 @@ from longrein.events import (
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
-from longrein.frontends.terminal.markdown import Block, Splitter
+from longrein.frontends.terminal.markdown_blocks import Block, Splitter
 from longrein.frontends.terminal.task_rows import BackgroundActivity
 from longrein.frontends.text_format import escape, escape_line, key_argument
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
@@ -117,6 +117,10 @@ class ViewModel:
         self.pausing: RetryPause | None = None
         """Reason of the current retry; kept until the model answers."""
         self.pause_until_s = 0.0
+        self.heard_s = 0.0
+        """Time of the last entry or delta of this session."""
+        self.reply_began = False
+        """True if the present request has been answered in part."""
         self.prompts: list[Prompt] = []
         self.rewound = 0
         """Entry of the last rewind; 0 for none."""
@@ -193,6 +197,8 @@ class ViewModel:
         """Apply one update and return the pieces that it finishes, to be printed once."""
         self._now_s = now_s
         self.activity.now_s = now_s if self.live else None
+        if isinstance(heard, Entry | ReplyDelta):
+            self.heard_s, self.reply_began = now_s, isinstance(heard, ReplyDelta)
         match heard:
             case Entry():
                 return self._entry(heard)

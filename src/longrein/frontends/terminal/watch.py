@@ -12,7 +12,8 @@ from longrein.events import Entry, PermissionAsked, TurnEnded, UserSpoke
 from longrein.frontends.signals import signal_handlers
 from longrein.frontends.terminal.event_lines import Line, ansi, crop, fit, line, plain
 from longrein.frontends.terminal.live_area import state_word
-from longrein.frontends.terminal.markdown import Block, MarkdownPainter
+from longrein.frontends.terminal.markdown import MarkdownPainter
+from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.view_model import REPLAYED_MAX, Piece, ViewModel
 from longrein.frontends.text_format import escape, escape_line
 from longrein.store import Reader

@@ -38,6 +38,7 @@ HOME_SECRETS = (
     *(".gradle/gradle.properties", ".gem/credentials", ".composer/auth.json", ".config/git/credentials"),
     *(".nuget/NuGet.Config", ".bundle/config", ".hex/hex.config", ".conda/.condarc", ".pub-cache/credentials.json"),
     *(".local/share/uv/credentials", ".dotnet/corefx", ".android/adbkey", ".yarn/.npmrc"),
+    ".config/longrein/credentials.json",
 )
 """Files with passwords or tokens inside the folders of tool chains; hidden also where `sandbox.home` names a folder."""
 

@@ -1,0 +1,83 @@
+"""What the terminal says of the model it found: in one line at each start, in more on the first, and without any."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from longrein.config.model_choice import provider_address
+from longrein.frontends.stdio import show
+from longrein.models import known_provider, known_providers, offered_models
+from longrein.run_context import RunContext
+
+CONNECT_S = 0.05
+"""Longest wait for a server on this machine to take a connection."""
+NO_MODEL = """\
+No model yet: `longrein login PROVIDER` keeps a key; or start {servers}.
+`longrein demo` shows a real job without a key.
+Read on: https://github.com/longrein/longrein#readme
+"""
+
+
+def chosen_line(model: str, key_source: str) -> str:
+    """Return the line about the model and where its key comes from."""
+    known = known_provider(model.partition("/")[0])
+    if key_source == "none":
+        return f"{model}, on this machine" if known is not None and known.local else f"{model}, without a key"
+    return f"{model}, key from {key_source}"
+
+
+async def first_run_notices(place: RunContext) -> Sequence[str]:
+    """Name the keys and local servers, on the first run; asking the servers takes up to a second each."""
+    return await asyncio.get_running_loop().run_in_executor(None, found_lines, place) if is_first_run(place) else ()
+
+
+def is_first_run(place: RunContext) -> bool:
+    """Return True if no session has been stored yet but the present one."""
+    try:
+        return len(os.listdir(f"{place.state_dir}/sessions")) <= 1
+    except OSError:
+        return True
+
+
+def found_lines(place: RunContext) -> list[str]:
+    """Name the keys and the local servers that are there, for the first run."""
+    keys = []
+    for known in known_providers():
+        variable = next((name for name in known.keys if place.environ.get(name, "").strip()), "")
+        kept = next((place.keys.source(name) for name in known.keys if place.keys and name in place.keys), "")
+        if variable or kept:
+            keys.append(f"{known.name} ({variable or kept})")
+    servers = [f"{name} with {len(models)} models" for name, models in local_servers(place)]
+    named = (("keys", keys), ("local servers", servers))
+    lines = [f"found {what}: {', '.join(found)}" for what, found in named if found]
+    return [*lines, "/model chooses another model"] if len(keys) + len(servers) > 1 else []
+
+
+def local_servers(place: RunContext) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the servers on this machine that offer models, and those."""
+    found = []
+    for known in known_providers():
+        address = provider_address(known.name, place.settings, place.environ) if known.local else ""
+        if address and _listens(address):
+            models = offered_models(address)
+            if models:
+                found.append((known.name, models))
+    return found
+
+
+def _listens(address: str) -> bool:
+    """Return True if something takes connections there; a closed port of this machine answers at once."""
+    parts = urlsplit(address)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 80), CONNECT_S):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def show_no_model() -> None:
+    """Print what to do without a model."""
+    names = [known.name for known in known_providers() if known.local]
+    show(NO_MODEL.format(servers=f"{', '.join(names[:-1])} or {names[-1]}"))

@@ -1,0 +1,89 @@
+"""`longrein help`: the help page of a command, or the man page of all of them, from the tables of flags."""
+
+import os
+from collections.abc import Sequence
+
+from longrein import __version__
+from longrein.config.settings_keys import nearest
+from longrein.events import UsageError
+from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN, MAIN_GROUPS, RESERVED, Command, Flag, help_page
+from longrein.frontends.stdio import show
+
+NEAR = 0.65
+FILES = (
+    ("~/.config/longrein/config.toml", "settings; .longrein/config.toml in a project that is trusted"),
+    ("~/.config/longrein/credentials.json", "keys that `longrein login` has kept, where there is no keyring"),
+    ("~/.local/state/longrein", "sessions (LONGREIN_STATE_DIR)"),
+)
+
+
+def help(_place: object, words: Sequence[str], *, man: bool = False) -> int:  # noqa: A001 - the name of the command
+    """Show the page of a command, that of longrein itself without one, or with `man` the man page."""
+    show(man_page() if man else help_page(_command(words[0]) if words else MAIN, _columns()))
+    return 0
+
+
+def _command(word: str) -> Command:
+    """Return the command called `word`. Raises `UsageError`."""
+    if word and word in COMMANDS:
+        return COMMANDS[word]
+    if word.lower() in RESERVED:
+        raise UsageError(f"no command {word!r}: {RESERVED[word.lower()]}")
+    near = nearest(word, filter(None, COMMANDS), NEAR)
+    raise UsageError(f"no command {word!r}; " + (f"did you mean {near}?" if near else "`longrein help` lists them"))
+
+
+def _columns() -> int:
+    try:
+        return min(os.get_terminal_size(1).columns or 100, 120)
+    except OSError:
+        return 100
+
+
+# --- Man page --------------------------------------------------------------------------------------------------------
+
+
+def man_page() -> str:
+    """Return the man page in roff, the same at any time and place."""
+    commands = [command for command in COMMANDS.values() if command.name]
+    rows = [
+        f'.TH LONGREIN 1 "" "longrein {__version__}" "User Commands"',
+        ".SH NAME",
+        _roff("longrein - a coding agent for the terminal"),
+        ".SH SYNOPSIS",
+        r".B longrein",
+        _roff(MAIN.usage),
+        ".br",
+        r".B longrein",
+        _roff("COMMAND [FLAGS]"),
+        ".SH DESCRIPTION",
+        _roff(MAIN.help),
+        ".SH COMMANDS",
+    ]
+    for command in commands:
+        rows += [".TP", rf"\fB{_roff(command.name)}\fR {_roff(command.usage)}", _roff(command.help)]
+        for flag in command.flags[:-1]:  # the last one is --help
+            rows += [".RS", ".TP", _flag(flag), _roff(flag.help), ".RE"]
+    rows.append(".SH OPTIONS")
+    for group, flags in MAIN_GROUPS.items():
+        rows.append(f".SS {_roff(group)}")
+        for flag in flags:
+            rows += [".TP", _flag(flag), _roff(flag.help)]
+    for title, pairs in (("EXIT STATUS", EXIT_CODES), ("FILES", FILES)):
+        rows.append(f".SH {title}")
+        for name, told in pairs:
+            rows += [".TP", rf"\fB{_roff(name)}\fR", _roff(told)]
+    return "\n".join(rows) + "\n"
+
+
+def _flag(flag: Flag) -> str:
+    names = ", ".join(rf"\fB{_roff(name)}\fR" for name in flag.names)
+    value = f"[{flag.metavar}]" if flag.kind == "maybe" else flag.metavar
+    return f"{names} {_roff(value)}".rstrip()
+
+
+def _roff(text: str) -> str:
+    """Escape text for roff: backslashes, hyphens, what is not ASCII, and a dot or quote that begins a line."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    escaped = "".join(char if char.isascii() else rf"\[u{ord(char):04X}]" for char in escaped)
+    return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped

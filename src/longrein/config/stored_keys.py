@@ -1,0 +1,176 @@
+"""Providers' keys that `longrein login` has kept: in the system's keyring, else in a file that only the user may read.
+
+The file names the providers and where the key of each is. Keys are only ever given to the choice of the model and to
+the redaction; no environment of a process holds them.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from longrein.atomic_file import replace_file
+from longrein.config.environment import config_dir
+from longrein.config.settings_file import shorten_home
+from longrein.events import SettingsError, UsageError
+from longrein.models import known_provider, known_providers
+from longrein.settings_schema import Settings
+
+IN_FILE = "file"
+FILE_BYTES_MAX = 1 << 20
+KEY_CHARS_MAX = 4_096
+
+
+class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the key of a provider is kept."""
+
+    kept: str = IN_FILE
+    """`file`, or the name of a store of `workspace.system_keyring`."""
+    key: str = ""
+    """The key, where it is kept in the file."""
+
+
+def credentials_file(environ: Mapping[str, str], home: str) -> str:
+    """Return the path of the file, which may not exist."""
+    return f"{config_dir(environ, home)}/credentials.json"
+
+
+def read_stored(path: str) -> dict[str, StoredKey]:
+    """Return provider -> where its key is; empty without a file. Raises `SettingsError` for a damaged one."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        return msgspec.json.decode(data, type=dict[str, StoredKey])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise SettingsError(f"{path} is damaged: remove it and run `longrein login` again") from None
+
+
+def write_stored(path: str, stored: Mapping[str, StoredKey]) -> None:
+    """Replace the file, with mode 0600; remove it where nothing is stored. Raises `SettingsError`."""
+    try:
+        if not stored:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            return
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        replace_file(path, [msgspec.json.format(msgspec.json.encode(stored), indent=2), b"\n"], durable=True)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def key_variable(provider: str, settings: Settings) -> str:
+    """Return the environment variable of a provider's key. Raises `UsageError` for one that needs or has none."""
+    given, known = settings.providers.get(provider), known_provider(provider)
+    if given is not None and given.api_key_env:
+        return given.api_key_env
+    if known is not None and known.keys:
+        return known.keys[0]
+    if known is not None:
+        raise UsageError(f"{provider} is a server on this machine, which needs no key")
+    if given is not None:
+        raise UsageError(f"add api_key_env under [providers.{provider}]: the key is kept under that name")
+    names = ", ".join(one.name for one in known_providers() if one.keys)
+    raise UsageError(f"no provider {provider!r}; known are {names}, and those of [providers.NAME] in your settings")
+
+
+def checked_key(text: str) -> str:
+    """Return a key as it was entered, without blanks around it. Raises `UsageError` for what cannot be one."""
+    key = text.strip()
+    if not key:
+        raise UsageError("no key was entered, nothing is changed")
+    if not (key.isascii() and key.isprintable()) or " " in key or len(key) > KEY_CHARS_MAX:
+        raise UsageError(
+            "that is no key: it holds blanks or other characters that keys do not have; nothing is changed"
+        )
+    return key
+
+
+class StoredKeys(Mapping[str, str]):
+    """Variable -> key of the stored keys, each fetched when it is asked for."""
+
+    def __init__(self, environ: Mapping[str, str], home: str, settings: Settings) -> None:
+        self._environ, self._settings = environ, settings
+        self.path = credentials_file(environ, home)
+        self.file = shorten_home(self.path, home)
+        self.problem = ""
+        """Why no key could be read; '' for none."""
+        self._fetched: dict[str, str] = {}
+        self._stored: dict[str, StoredKey] = {}
+        try:
+            self._stored = read_stored(self.path)
+        except SettingsError as error:
+            self.problem = str(error)
+        self._providers: dict[str, str] = {}
+        for provider in self._stored:
+            with suppress(UsageError):  # the settings do not name it any more
+                self._providers[key_variable(provider, settings)] = provider
+
+    @property
+    def stored(self) -> Mapping[str, str]:
+        """Provider -> `file` or the name of a store."""
+        return {provider: one.kept for provider, one in self._stored.items()}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Keys that this process or a command could come across: those of the file, and those fetched."""
+        in_file = (one.key for one in self._stored.values() if one.key)
+        return tuple(dict.fromkeys((*in_file, *filter(None, self._fetched.values()))))
+
+    def source(self, variable: str) -> str:
+        """Return where the key under this variable comes from, for display."""
+        kept = self._stored[self._providers[variable]].kept
+        return self.file if kept == IN_FILE else f"the keyring ({kept})"
+
+    def __getitem__(self, variable: str) -> str:
+        if variable not in self._fetched:
+            provider = self._providers[variable]
+            one = self._stored[provider]
+            self._fetched[variable] = one.key if one.kept == IN_FILE else self._from_keyring(one.kept, provider)
+        return self._fetched[variable]
+
+    def _from_keyring(self, kept: str, provider: str) -> str:
+        from longrein.workspace.system_keyring import load_secret
+
+        return load_secret(kept, provider, self._environ)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._providers)
+
+    def __len__(self) -> int:
+        return len(self._providers)
+
+    def keep(self, provider: str, key: str) -> str:
+        """Keep the key of a provider; return where. Raises `UsageError` and `SettingsError`."""
+        from longrein.workspace.system_keyring import store_secret
+
+        variable, key = key_variable(provider, self._settings), checked_key(key)
+        stored = read_stored(self.path)
+        kept = store_secret(provider, key, self._environ)
+        stored[provider] = StoredKey(kept) if kept else StoredKey(IN_FILE, key)
+        write_stored(self.path, stored)
+        self._stored, self._providers[variable], self._fetched[variable] = stored, provider, key
+        return self.source(variable)
+
+    def forget(self, provider: str) -> str:
+        """Remove the key of a provider; return where it was. Raises `UsageError` and `SettingsError`."""
+        from longrein.workspace.system_keyring import delete_secret
+
+        stored = read_stored(self.path)
+        if provider not in stored:
+            known = ", ".join(stored) or "there is none"
+            raise UsageError(f"no key of {provider!r} is kept; kept are: {known}")
+        one = stored.pop(provider)
+        if one.kept != IN_FILE and not delete_secret(one.kept, provider, self._environ):
+            raise SettingsError(f"{one.kept} did not remove the key of {provider}: remove it there")
+        write_stored(self.path, stored)
+        self._stored = stored
+        for variable in [variable for variable, named in self._providers.items() if named == provider]:
+            del self._providers[variable]
+            self._fetched.pop(variable, None)
+        return self.file if one.kept == IN_FILE else f"the keyring ({one.kept})"

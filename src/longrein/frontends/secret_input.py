@@ -1,0 +1,68 @@
+"""A secret that a person enters: read from the terminal without an echo, or from stdin."""
+
+import os
+import sys
+import termios
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from longrein.events import UsageError
+from longrein.frontends.stdio import show
+
+SECRET_BYTES_MAX = 65_536
+
+
+class SecretQuestion(msgspec.Struct, frozen=True):
+    """A question for a secret."""
+
+    text: str
+    keep: Callable[[str], str]
+    """Takes the secret, returns the line to show. Raises `LongreinError`."""
+
+
+class KeyCommands(msgspec.Struct, frozen=True):
+    """What `/login` and `/logout` need."""
+
+    providers: Callable[[], Sequence[str]]
+    """Providers that have a key."""
+    login: Callable[[str], SecretQuestion]
+    """Provider -> the question for its key. Raises `UsageError`."""
+    logout: Callable[[str], str]
+    """Remove the key of a provider ('' for the only one); returns the line to show. Raises `LongreinError`."""
+
+
+def read_secret(question: str, fd: int = 0) -> str:
+    """Return the next line of `fd`, without its end; on a terminal it is asked for and not echoed.
+
+    Raises `UsageError` where nothing comes.
+    """
+    if not os.isatty(fd):
+        return _line(fd)
+    before = termios.tcgetattr(fd)
+    silent = [*before]
+    silent[0] |= termios.ICRNL
+    silent[3] = (silent[3] | termios.ICANON) & ~termios.ECHO
+    show(question)
+    termios.tcsetattr(fd, termios.TCSAFLUSH, silent)
+    try:
+        return _line(fd)
+    finally:
+        with suppress(termios.error):
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        show("\n")
+
+
+def _line(fd: int) -> str:
+    data = b""
+    while b"\n" not in data and len(data) <= SECRET_BYTES_MAX and (more := os.read(fd, 4_096)):
+        data += more
+    if not data.strip():
+        raise UsageError("no key was entered, nothing is changed")
+    return data.partition(b"\n")[0].decode("utf-8", "replace")
+
+
+def is_terminal() -> bool:
+    """Return True if a person can be asked: stdin and stdout are terminals."""
+    return sys.stdin is not None and os.isatty(0) and os.isatty(1)
