@@ -92,8 +92,9 @@ format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-docs: .venv/ready  ## write the tables of docs/settings.md
+docs: .venv/ready  ## write the tables of docs/settings.md and the man page
 	$(PY) -m tests.settings_page
+	$(PY) -m longrein help --man > docs/longrein.1
 
 demo: .venv/run  ## run a small real job offline, without a key; installs only what longrein needs
 	@PYTHONPATH="$(CURDIR)/src" $(PY) -m longrein demo
@@ -104,6 +105,7 @@ bench: .venv/ready  ## measure longrein against a minimal Python harness
 	$(PY) -m benchmarks.sandbox
 	$(PY) -m benchmarks.hooks
 	$(PY) -m benchmarks.mcp_start
+	$(PY) -m benchmarks.terminal_start
 
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load
