@@ -92,8 +92,9 @@ format: .venv/ready  ## format the code and fix lint
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-docs: .venv/ready  ## write the tables of docs/settings.md
+docs: .venv/ready  ## write the tables of docs/settings.md and the man page
 	$(PY) -m tests.settings_page
+	$(PY) -m longrein help --man > docs/longrein.1
 
 # The docs as a site. Its generator has a venv of its own, since nothing else needs it.
 .venv/site: .venv/run
@@ -116,6 +117,7 @@ bench: .venv/ready  ## measure longrein against a minimal Python harness
 	$(PY) -m benchmarks.mcp_start
 	$(PY) -m benchmarks.checkpoints
 	$(PY) -m benchmarks.terminal
+	$(PY) -m benchmarks.terminal_start
 
 load: .venv/ready  ## run load campaigns: a thousand kills, many subagents and tasks, many writers of few files
 	$(PY) -m tests.load
