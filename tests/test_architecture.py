@@ -174,6 +174,8 @@ LAZY_OWN = {
     *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
     "longrein.frontends.reports.session_preview",
     "longrein.frontends.terminal.clipboard",
+    "longrein.frontends.terminal.entry_pages",
+    "longrein.frontends.terminal.pager",
 }
 """Modules of longrein that a function may import."""
 

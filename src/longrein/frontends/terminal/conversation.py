@@ -104,9 +104,19 @@ class Conversation:
         self.leaving: Outcome | None = None
         """Outcome of the pending exit, while the user decides about running tasks."""
         self.ready = asyncio.Event()
+        self._make_surroundings(facts)
+        self._painter: MarkdownPainter | None = None
+        self._outbox: list[Piece] = []
+        self._live: list[Line] = []
+        """Live rows of the last redraw. A key press redraws these and does not run ahead of the finished pieces."""
+        self._news = asyncio.Event()
+        self._ticking: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _make_surroundings(self, facts: TerminalFacts) -> None:
         self.totals = SessionTotals()
         self.window = TerminalWindow(
-            self._write_raw, facts.options, facts.environ, mono_s, enabled=facts.colour and bool(facts.environ)
+            self._write_raw, facts.options, facts.environ, self.mono_s, enabled=facts.colour and bool(facts.environ)
         )
         self.context.window = self.window if facts.colour else None
         self.status_line = StatusLine(
@@ -116,13 +126,6 @@ class Conversation:
             self.request_redraw,
             self.notice,
         )
-        self._painter: MarkdownPainter | None = None
-        self._outbox: list[Piece] = []
-        self._live: list[Line] = []
-        """Live rows of the last redraw. A key press redraws these and does not run ahead of the finished pieces."""
-        self._news = asyncio.Event()
-        self._ticking: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # --- Showing -----------------------------------------------------------------------------------------------------
 
