@@ -200,8 +200,7 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
     inspector = read(sample)
     recording, sent = inspector.recording()
     scale = scale_of(inspector.budget, recording, sent)
-    assert [policy.name for policy in found.policies] == ["session", "keep-all", "summary-92", "batch"]
-    assert found.policies[0].cost == pytest.approx(found.requests[-1].total_usd)
+    assert [policy.name for policy in found.policies] == ["keep-all", "summary-92", "batch"]
     for policy in found.policies:
         assert len(policy.cumulative) == recording.requests
         assert policy.cumulative == sorted(policy.cumulative)

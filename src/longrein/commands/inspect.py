@@ -27,7 +27,7 @@ from longrein.store import find_session, latest_session
 
 PAGE, COMPARISON = "inspect.html", "compare.html"
 """Names of the pages in the folder of a session."""
-POLL_S = 0.5
+POLL_S = 1.0
 """Time between two looks at the log of a live page."""
 
 

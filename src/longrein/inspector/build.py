@@ -25,7 +25,7 @@ from longrein.inspector.data import (
 )
 from longrein.inspector.items import ItemTracker
 from longrein.inspector.lanes import LaneBuilder
-from longrein.inspector.policies import own_cost, replayed_policies, scale_of
+from longrein.inspector.policies import replayed_policies, scale_of
 from longrein.inspector.requests import RequestTracker
 from longrein.inspector.shorten import fit, fit_to
 from longrein.inspector.transcript import TranscriptBuilder
@@ -245,8 +245,7 @@ def inspect_session(inspector: SessionInspector) -> Inspection:
     """Return the inspection of what was read, with the cost of the plain policies, fit to the size of a page."""
     found, (recording, sent) = inspector.inspection(), inspector.recording()
     scale = scale_of(inspector.budget, recording, sent)
-    own = own_cost(found.requests, scale, inspector.budget.window_tokens)
-    policies = [own, *replayed_policies(recording, inspector.budget, scale)]
+    policies = replayed_policies(recording, inspector.budget, scale)
     return fit(msgspec.structs.replace(found, policies=policies, cost_unit=scale.unit))
 
 

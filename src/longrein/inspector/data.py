@@ -120,12 +120,12 @@ class RequestData(Data, frozen=True):
 
 
 class PolicyData(Data, frozen=True):
-    """What the session has cost, or would have cost under another context policy."""
+    """What the session would have cost under another context policy, by replay."""
 
     name: str
-    """`session` is the session as it was, by the same prices; it comes first. The others are plain policies, by replay:
-    `keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
-    window. `batch` hides old results in batches, then does the same."""
+    """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
+    window. `batch` hides old results in batches, then does the same. The session's own cost is the last
+    `RequestData.total_usd`."""
     cost: float
     """In `Inspection.cost_unit`, without recalls."""
     with_recalls: float
