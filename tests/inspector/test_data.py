@@ -217,6 +217,9 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
         other = replayed_inspection(found, recording, name, inspector.budget, scale)
         assert (other.session.policy, len(other.requests), other.items) == (name, recording.requests, [])
         assert all(sum(r.tokens.all()) for r in other.requests)
+        breaks = [r.break_ for r in other.requests if r.break_ is not None]
+        assert breaks
+        assert sum(mark.price_usd for mark in breaks) > 0
     with pytest.raises(KeyError):
         replayed_inspection(found, recording, "unknown", inspector.budget, scale)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.inspector_session import SampleLogs, SampleSession
 from longrein.inspector.build import SessionInspector, inspect_session
 from longrein.inspector.data import Inspection, Update
 from longrein.inspector.server import VERSIONS_MAX, InspectorServer, LivePage
+from tests.inspector.chromium import Chromium
 from tests.timeouts import HANG_S
 
 GOOD = "Host: 127.0.0.1:{port}"
@@ -233,3 +235,24 @@ def test_old_states_of_a_page_are_dropped(live: Live) -> None:
     version, now = live.page.current()
     assert version == VERSIONS_MAX + 6
     assert isinstance(now, Inspection)
+
+
+# --- In a browser ----------------------------------------------------------------------------------------------------
+
+
+def test_a_browser_shows_the_session_and_what_is_added(live: Live, browser: Chromium) -> None:
+    page = browser.new_page()
+    page.open(live.server.url)
+    page.wait_until("document.querySelector('#live').textContent === 'live'")
+    before = page.run("document.body.innerText")
+    assert "Repair of the shop" in before
+    for upto in (80, 120):
+        live.grow(upto)
+    count = len(live.inspector.inspection().requests)
+    page.wait_until(f"/Requests\\s+{count}\\s/.test(document.body.innerText)")
+    live.page.end()
+    page.wait_until("document.querySelector('#live').textContent === 'the session has ended'")
+    assert page.dialogs == []
+    assert page.problems == []
+    assert {urlsplit(url).netloc for url in page.requests} == {f"127.0.0.1:{live.port}"}
+    page.close()

@@ -3,12 +3,10 @@
 import os
 import sys
 import threading
-import time
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,21 +18,17 @@ from longrein.inspector.build import SessionInspector, inspect_session
 from longrein.inspector.data import Comparison, Inspection
 from longrein.inspector.page import render
 from longrein.inspector.policies import replayed_inspection, scale_of
+from longrein.inspector.server import InspectorServer, LivePage
 from longrein.inspector.shorten import PAGE_BYTES_MAX, fit
 from longrein.inspector.stored_logs import StoredLogs
 from longrein.replay import NAMES
 from longrein.run_context import RunContext, named_budget
 from longrein.store import find_session, latest_session
 
-if TYPE_CHECKING:
-    from longrein.inspector.server import LivePage
-
 PAGE, COMPARISON = "inspect.html", "compare.html"
 """Names of the pages in the folder of a session."""
-POLL_S = 0.5
+POLL_S = 1.0
 """Time between two looks at the log of a live page."""
-END_WAIT_S = 0.5
-"""Time in which open pages are told of the end."""
 
 
 def inspect(
@@ -151,8 +145,6 @@ def _policies(inspector: SessionInspector, policies: Sequence[str]) -> Compariso
 
 def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, opens: bool) -> int:
     """Serve the page until Ctrl-C, or until the process that has the session open has ended."""
-    from longrein.inspector.server import InspectorServer, LivePage
-
     page = LivePage(found)
     with InspectorServer(page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -166,15 +158,14 @@ def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, 
         except KeyboardInterrupt:
             pass
         finally:
-            page.end()
-            time.sleep(END_WAIT_S)
-            server.shutdown()
+            server.finish()
     return 0
 
 
-def _follow(logs: StoredLogs, inspector: SessionInspector, page: "LivePage", *, was_open: bool) -> None:
+def _follow(logs: StoredLogs, inspector: SessionInspector, page: LivePage, *, was_open: bool) -> None:
     """Show new entries until the session, if it was open, is closed."""
-    while True:
+    pause = threading.Event()
+    while not pause.wait(POLL_S):
         is_open = logs.is_open()
         if inspector.read() or is_open != page.current()[1].session.open:
             policies = page.current()[1].policies
@@ -182,4 +173,3 @@ def _follow(logs: StoredLogs, inspector: SessionInspector, page: "LivePage", *, 
         if was_open and not is_open:
             return
         was_open = was_open or is_open
-        time.sleep(POLL_S)

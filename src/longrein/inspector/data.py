@@ -120,11 +120,11 @@ class RequestData(Data, frozen=True):
 
 
 class PolicyData(Data, frozen=True):
-    """What another context policy would have cost on this session, by replay."""
+    """What the session would have cost under another context policy, by replay."""
 
     name: str
     """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
-    window. `batch` hides old results in batches, then does the same. What the session has cost is the last
+    window. `batch` hides old results in batches, then does the same. The session's own cost is the last
     `RequestData.total_usd`."""
     cost: float
     """In `Inspection.cost_unit`, without recalls."""
@@ -133,7 +133,7 @@ class PolicyData(Data, frozen=True):
     recalls: float
     """Number of these requests (an expectation, so not a whole number)."""
     cumulative: list[float]
-    """Cost up to each replayed request, without recalls."""
+    """Cost up to each answered request for a turn, without recalls."""
     peak_tokens: int = 0
     kept: float = 1.0
     """Share of what later requests used that the policy still showed."""

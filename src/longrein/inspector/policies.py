@@ -164,7 +164,11 @@ def _request(
     """Return request `change.t` of a replay. The tokens of a summary request are counted in the request after it."""
     usd = round(spent.cost(scale.rates) * scale.cost, 8)
     tokens = ModuleTokens(**{name: round(count * scale.tokens) for name, count in modules.items()})
-    before = sum(earlier[-1].tokens.all()) if earlier else 0
+    before, now = sum(earlier[-1].tokens.all()) if earlier else 0, sum(tokens.all())
+    by_summary = before if change.asked_tokens else 0
+    read = max(0, round(spent.read * scale.tokens) - by_summary)
+    missed = max(0, min(before, now) - read) if cause else 0
+    price = missed / scale.tokens * scale.cost * (scale.rates.write - scale.rates.read)
     return RequestData(
         change.t + 1,
         0,
@@ -175,5 +179,6 @@ def _request(
         output=round(spent.output * scale.tokens),
         usd=usd,
         total_usd=round(usd + (earlier[-1].total_usd if earlier else 0.0), 8),
-        break_=Break(cause, change.reason, 0, 0.0, before, sum(tokens.all())) if cause else None,
+        missed=missed,
+        break_=Break(cause, change.reason, 0, round(price, 8), before, now) if cause else None,
     )

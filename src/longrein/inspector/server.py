@@ -117,6 +117,13 @@ class InspectorServer(ThreadingHTTPServer):
             return "the token is missing or wrong; open the address that longrein has shown"
         return ""
 
+    def finish(self) -> None:
+        """Tell the open pages of the end, wait shortly until they know, and stop. `serve_forever` must be running."""
+        self.page.end()
+        for _ in range(CONNECTIONS_MAX):
+            self.free.acquire(timeout=END_WAIT_S / CONNECTIONS_MAX)
+        self.shutdown()
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore a connection that broke."""
 
@@ -154,7 +161,7 @@ class PageHandler(BaseHTTPRequestHandler):
             version, inspection = self.server.page.current()
             live = f"/events?token={self.server.token}&after={version}"
             data = msgspec.json.encode(msgspec.structs.replace(inspection, live=live))
-            self._send(HTTPStatus.OK, render(data, live=True), "text/html; charset=utf-8")
+            self._send(HTTPStatus.OK, render(data), "text/html; charset=utf-8")
         elif path == "/events":
             self._stream()
         else:

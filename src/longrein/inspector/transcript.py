@@ -59,6 +59,7 @@ class TranscriptBuilder:
         self.agent = agent
         self.rows: list[TranscriptRow] = []
         self._calls: dict[str, int] = {}
+        self._children: dict[str, str] = {}
 
     def hear(self, entry: Entry) -> None:
         """Append the rows of an entry."""
@@ -74,6 +75,14 @@ class TranscriptBuilder:
                 return [self._result(entry, event)]
             case PrefixSet() as event:
                 return self._prefix(entry, event)
+            case ChildStarted(child=child, again=again) as event:
+                label = f"a{again or entry.seq} {event.kind}: {event.description}"
+                self._children[child] = label
+                return [self._row(entry, "subagent", "assistant", event.task, label, "started")]
+            case ChildEnded(child=child, report=report, message=message, status=status):
+                label = f"{self._children.get(child, child)} ended"
+                text = "\n".join(filter(None, (message, report)))
+                return [self._row(entry, "subagent", "subagent", text, label, status)]
             case _:
                 values = _row_values(entry.event)
                 return [] if values is None else [self._row(entry, *values)]
@@ -187,10 +196,6 @@ def _row_values(event: AnyEvent) -> Values | None:  # noqa: C901, PLR0911, PLR09
             return "task", "assistant", command, f"background task {task}", state
         case TaskEnded(task=task, tail=tail, state=state):
             return "task", "tool", tail, f"background task {task} ended", state
-        case ChildStarted(task=task, kind=kind, description=description):
-            return "subagent", "assistant", task, f"{kind}: {description}", "started"
-        case ChildEnded(report=report, message=message, status=status):
-            return "subagent", "subagent", report or message, message, status
         case FileChanged(by=by, path=path, diff=diff, note=note) if by != "agent":
             return "file", _person(by), diff or note, f"{path} was changed", by
         case TodoSet(todos=todos):
