@@ -241,6 +241,17 @@ def test_texts_are_shortened_until_the_page_fits(sample: SampleSession, bytes_ma
     assert made.left_out.above_bytes == 0 or max(len(b.text) for _, b in cut) <= made.left_out.above_bytes + 10
 
 
+def test_of_a_very_long_session_the_oldest_rows_are_left_out(sample: SampleSession, found: Inspection) -> None:
+    inspector = SessionInspector(SampleLogs(sample), lambda _: sample.budget, rows_max=100)
+    inspector.read()
+    made = inspector.inspection()
+    assert fit(made).transcript == found.transcript[-100:]
+    assert made.left_out.rows == len(found.transcript) - 100
+    assert [item.handle for item in made.items if item.shown] == [i.handle for i in found.items if i.shown]
+    assert len(made.items) < len(found.items)
+    assert made.requests == found.requests
+
+
 # --- Reading on ------------------------------------------------------------------------------------------------------
 
 

@@ -342,6 +342,8 @@ class LeftOut(Data, frozen=True):
     """Texts above this size were shortened; 0 for none."""
     subagents: int = 0
     """Subagents whose logs were left out."""
+    rows: int = 0
+    """Oldest rows of the transcript that were left out, with the items that are no longer shown."""
 
 
 class Inspection(Data, frozen=True):
