@@ -44,7 +44,8 @@ def measure(entries: int) -> list[Row]:
         data = msgspec.json.encode(found)
         took, used = time.perf_counter() - begun, time.process_time() - cpu
         logs.close()
-    note = f"by the clock {took:.2f} s, {read_s:.2f} s of it to read; {len(found.transcript):,} rows, {len(found.items):,} items"
+    note = f"by the clock {took:.2f} s, {read_s:.2f} s of it to read; "
+    note += f"{len(found.transcript):,} rows, {len(found.items):,} items"
     left = f"{found.left_out.bodies:,} texts above {found.left_out.above_bytes:,} bytes shortened"
     return [
         Row(f"data of a session of {len(sample.entries):,} entries", f"{used:.2f} s", "< 3 s", used < READ_S_MAX, note),
