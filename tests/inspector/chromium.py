@@ -69,14 +69,15 @@ class Page:
         return answer["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression of the page is true; the test's timeout ends a wait in vain."""
-        while True:
+        """Wait until an expression of the page is true; a problem of the page or the test's timeout ends the wait."""
+        while not self.problems:
             try:
                 if self.run(f"new Promise((done) => setTimeout(() => done(Boolean({expression})), 20))"):
                     return
             except (ScriptError, RuntimeError) as error:  # a page that is replaced by the next one
                 if "Error" in str(error) and "context" not in str(error).lower():
                     raise
+        raise ScriptError("\n".join(self.problems))
 
     def emulate(self, feature: str, value: str) -> None:
         """Set what a media query of the page sees."""

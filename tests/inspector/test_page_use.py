@@ -60,7 +60,7 @@ def test_slash_searches_escape_leaves_and_question_mark_lists_the_keys(open_page
 
 def test_back_returns_to_the_view_before(open_page: OpenPage) -> None:
     page = open_page(inspection(60), "files")
-    page.run("document.querySelector('.touch a').click()")
+    page.run("document.querySelector('.touches a').click()")
     page.wait_until("document.querySelector('#tab-transcript').ariaSelected === 'true'")
     page.run("history.back()")
     page.wait_until("document.querySelector('#tab-files').ariaSelected === 'true'")

@@ -314,7 +314,7 @@ def test_files_name_who_touched_them(open_page: OpenPage) -> None:
     head, app, cart = table(page, "Files that the session read or changed")
     assert head == ["File", "Reads", "Changes", "Changed by", "Entries"]
     assert app[:4] == ["src/app.py", str(data["files"][0]["reads"]), str(data["files"][0]["changes"]), "agent, user"]
-    assert cart == ["src/cart.py", "1", "0", "", "read by a7 a7 r4"]
+    assert cart == ["src/cart.py", "1", "0", "", "read by a7: a7 r4"]
 
 
 def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:

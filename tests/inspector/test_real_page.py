@@ -1,4 +1,4 @@
-"""The page with the data and the server of longrein itself: a session that the log gives, in headless Chromium."""
+"""The page with the data of longrein itself: a session that the log gives, in headless Chromium."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,7 @@ from longrein.inspector.page import render
 from tests.inspector.chromium import Chromium
 from tests.inspector.example import inspection
 from tests.inspector.test_page_use import ACTIVE, HOSTILE, VIEWS
-from tests.inspector.test_page_views import focus, text, value
-from tests.inspector.test_server import Live
+from tests.inspector.test_page_views import focus, value
 
 
 def test_example_has_the_form_of_the_data() -> None:
@@ -56,28 +55,3 @@ def test_session_of_the_log_is_shown_in_every_view(browser: Chromium, tmp_path: 
         assert page.run("document.querySelectorAll('.stages > li').length") == len(item.stages)
     assert (page.problems, page.dialogs) == ([], [])
     page.close()
-
-
-def test_page_of_the_server_grows_with_the_session(browser: Chromium) -> None:
-    live = Live()
-    page = browser.new_page()
-    try:
-        page.open(f"{live.server.url}#transcript")
-        page.wait_until("document.querySelector('#live').textContent === 'live'")
-        for upto in (80, 120):
-            live.grow(upto)
-            rows = len(live.page.current()[1].transcript)
-            page.wait_until(f"document.querySelector('#panel .tools [role=status]').textContent === '{rows} rows'")
-        live.page.end()
-        page.wait_until("document.querySelector('#live').textContent === 'the session has ended'")
-        assert text(page, "#title") != ""
-        assert (page.problems, page.dialogs) == ([], [])
-        assert {url.split("?")[0] for url in page.requests} <= {
-            live.server.url.split("?")[0],
-            f"http://127.0.0.1:{live.port}/events",
-        }
-    finally:
-        page.close()
-        live.page.end()
-        live.server.shutdown()
-        live.server.server_close()

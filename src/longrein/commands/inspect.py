@@ -27,7 +27,7 @@ from longrein.store import find_session, latest_session
 
 PAGE, COMPARISON = "inspect.html", "compare.html"
 """Names of the pages in the folder of a session."""
-POLL_S = 0.5
+POLL_S = 1.0
 """Time between two looks at the log of a live page."""
 
 
@@ -96,6 +96,8 @@ def _tell_left_out(found: Inspection) -> None:
     left = found.left_out
     if left.bodies:
         say(f"{counted(left.bodies, 'text')} above {size(left.above_bytes)} were shortened, {size(left.bytes)} in all")
+    if left.rows:
+        say(f"the oldest {counted(left.rows, 'row')} of the transcript were left out")
     if left.subagents:
         say(f"the logs of {counted(left.subagents, 'subagent')} were left out")
 

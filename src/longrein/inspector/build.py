@@ -24,7 +24,7 @@ from longrein.inspector.data import (
 )
 from longrein.inspector.items import ItemTracker
 from longrein.inspector.lanes import LaneBuilder
-from longrein.inspector.policies import own_cost, replayed_policies, scale_of
+from longrein.inspector.policies import replayed_policies, scale_of
 from longrein.inspector.requests import RequestTracker
 from longrein.inspector.shorten import fit, fit_to
 from longrein.inspector.transcript import TranscriptBuilder
@@ -36,6 +36,8 @@ EXPLAINED_ITEMS_MAX = 12
 """Largest shown items whose lines are explained."""
 EXPLAINED_LINES_MAX = 60
 LINE_CHARS_MAX = 120
+ROWS_MAX = 20_000
+"""Newest rows of the transcript that are shown; a session of 10,000 entries has about 8,000."""
 SUBAGENTS_MAX = 500
 """Subagents whose logs are read."""
 
@@ -74,9 +76,10 @@ class AgentLog:
 class SessionInspector:
     """Reads a session and makes its `Inspection`."""
 
-    def __init__(self, logs: SessionLogs, budget_for: Callable[[str], Budget]) -> None:
+    def __init__(self, logs: SessionLogs, budget_for: Callable[[str], Budget], rows_max: int = ROWS_MAX) -> None:
         """`budget_for`: function from `provider/model` to the budget."""
         self._logs = logs
+        self._rows_max = rows_max
         self._budget_for = budget_for
         self._budgets: dict[str, Budget] = {}
         self._state = State()
@@ -129,6 +132,12 @@ class SessionInspector:
             now_us = max(now_us, self._entries[-1].at)
         is_open = self._logs.is_open()
         usable = budget.usable_tokens
+        rows, items = self._transcript(), self._item_data()
+        left_out = LeftOut(subagents=len(self._missing), rows=max(0, len(rows) - self._rows_max))
+        if left_out.rows:
+            rows = rows[left_out.rows :]
+            first = next((row.seq for row in rows if not row.agent), 0)
+            items = [item for item in items if item.shown or item.seq >= first]
         return Inspection(
             VERSION,
             self._session(now_us, is_open=is_open),
@@ -138,12 +147,12 @@ class SessionInspector:
             self._requests.requests(),
             [],
             [lane for agent in self._agents.values() for lane in agent.lane.lanes(now_us)],
-            self._item_data(),
-            self._transcript(),
+            items,
+            rows,
             [child.shown(is_open=is_open) for child in self._children.values()],
             self._files.files(),
             prices_note=budget.price.note if budget.price is not None else "",
-            left_out=LeftOut(subagents=len(self._missing)),
+            left_out=left_out,
         )
 
     # --- Entries
@@ -244,8 +253,7 @@ def inspect_session(inspector: SessionInspector) -> Inspection:
     """Return the inspection of what was read, with the cost of the plain policies, fit to the size of a page."""
     found, (recording, sent) = inspector.inspection(), inspector.recording()
     scale = scale_of(inspector.budget, recording, sent)
-    own = own_cost(found.requests, scale, inspector.budget.window_tokens)
-    policies = [own, *replayed_policies(recording, inspector.budget, scale)]
+    policies = replayed_policies(recording, inspector.budget, scale)
     return fit(msgspec.structs.replace(found, policies=policies, cost_unit=scale.unit))
 
 

@@ -120,12 +120,12 @@ class RequestData(Data, frozen=True):
 
 
 class PolicyData(Data, frozen=True):
-    """What the session has cost, or would have cost under another context policy."""
+    """What the session would have cost under another context policy, by replay."""
 
     name: str
-    """`session` is the session as it was, by the same prices; it comes first. The others are plain policies, by replay:
-    `keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
-    window. `batch` hides old results in batches, then does the same."""
+    """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
+    window. `batch` hides old results in batches, then does the same. The session's own cost is the last
+    `RequestData.total_usd`."""
     cost: float
     """In `Inspection.cost_unit`, without recalls."""
     with_recalls: float
@@ -342,6 +342,8 @@ class LeftOut(Data, frozen=True):
     """Texts above this size were shortened; 0 for none."""
     subagents: int = 0
     """Subagents whose logs were left out."""
+    rows: int = 0
+    """Oldest rows of the transcript that were left out, with the items that are no longer shown."""
 
 
 class Inspection(Data, frozen=True):

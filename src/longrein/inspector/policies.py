@@ -21,8 +21,6 @@ from longrein.replay.plain import PLAIN, Change, PlainReplay
 
 PLAIN_POLICIES = ("keep-all", *PLAIN)
 """Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or not."""
-OWN = "session"
-"""Name of the row of the session as it was."""
 SEARCHED_CHARS_MAX = 6_000_000
 """In a longer session no uses are looked for, so that the page is made in seconds: recalls are then not counted."""
 READ_SHARE, OUTPUT_SHARE = 0.1, 5.0
@@ -56,20 +54,6 @@ def replayed_policies(recording: Recording, budget: Budget, scale: Scale) -> lis
     """Replay a session under each plain policy."""
     uses = _uses(recording)
     return [_policy(name, recording, _scaled_budget(budget, scale), scale, uses) for name in PLAIN_POLICIES]
-
-
-def own_cost(requests: Sequence[RequestData], scale: Scale, window: int) -> PolicyData:
-    """Return what the session itself has cost, by the same prices. A summary is paid with the request after it."""
-    cost, cumulative = 0.0, list[float]()
-    unit = scale.cost / scale.tokens
-    for request in requests:
-        written = request.input + (request.cache_write * scale.rates.write)
-        cost += unit * (request.cache_read * scale.rates.read + written + request.output * scale.rates.output)
-        if request.purpose == "turn" and request.status == "ok":
-            cumulative.append(round(cost, 6))
-    peak = max((sum(request.tokens.all()) for request in requests), default=0)
-    misfits = sum(sum(request.tokens.all()) + request.output > window for request in requests)
-    return PolicyData(OWN, round(cost, 6), round(cost, 6), 0.0, cumulative, peak, 1.0, misfits)
 
 
 def _scaled_budget(budget: Budget, scale: Scale) -> Budget:

@@ -161,7 +161,7 @@ class PageHandler(BaseHTTPRequestHandler):
             version, inspection = self.server.page.current()
             live = f"/events?token={self.server.token}&after={version}"
             data = msgspec.json.encode(msgspec.structs.replace(inspection, live=live))
-            self._send(HTTPStatus.OK, render(data), "text/html; charset=utf-8")
+            self._send(HTTPStatus.OK, render(data, live=True), "text/html; charset=utf-8")
         elif path == "/events":
             self._stream()
         else:

@@ -44,6 +44,8 @@ class PlainReplay:
         """Positions of the items that are not shown in full."""
         self.results: list[int] = []
         """Positions of the results so far."""
+        self.batched = 0
+        """Number of results before which nothing is left for another batch."""
         self.end = self.before = 0
         """Number of items in this request and in the one before."""
 
@@ -90,12 +92,17 @@ def summarise_when_full(replay: PlainReplay, change: Change) -> None:
 def clear_in_batches(replay: PlainReplay, change: Change) -> None:
     """Hide old results when that saves many tokens at once; summarise when the window is nearly full all the same."""
     items = replay.recording.items
-    old = [p for p in replay.results[:-RESULTS_KEPT] if p not in replay.shorter and items[p].tokens > RESULT_TOKENS_MIN]
+    old = [
+        p
+        for p in replay.results[replay.batched : -RESULTS_KEPT]
+        if p not in replay.shorter and items[p].tokens > RESULT_TOKENS_MIN
+    ]
     notes = {place: f"[{items[place].text.count(chr(10)) + 1} lines of old output were cleared]" for place in old}
     saved = sum(replay.tokens[place] - count_tokens("tool_result", note) for place, note in notes.items())
     if notes and saved >= BATCH_TOKENS_MIN:
         for place, note in notes.items():
             replay.hide(change, place, note)
+        replay.batched = len(replay.results) - RESULTS_KEPT
         change.reason = "batch"
     summarise_when_full(replay, change)
 

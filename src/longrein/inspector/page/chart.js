@@ -2,6 +2,7 @@
 // move through the requests, and the numbers of the chosen one stand in a list below. A table has the same numbers.
 
 const CHART_HEIGHT = 300;
+const LONG_MARKS_MAX = 40; // more marks than that have no line down to the axis
 
 /**
  * `options`:
@@ -109,16 +110,17 @@ class RequestChart {
   drawMarks(plot) {
     const { ctx, bbox } = plot;
     const size = 5 * devicePixelRatio;
+    const placed = (this.options.marks ?? []).map((mark) => ({ ...mark, x: Math.round(plot.valToPos(this.options.xs[mark.index], "x", true)) }));
+    const inSight = placed.filter(({ x }) => x >= bbox.left && x <= bbox.left + bbox.width);
+    const lineHeight = inSight.length > LONG_MARKS_MAX ? 0 : bbox.height;
     ctx.save();
-    for (const mark of this.options.marks ?? []) {
-      const x = Math.round(plot.valToPos(this.options.xs[mark.index], "x", true));
-      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    for (const { x, ...mark } of inSight) {
       ctx.strokeStyle = ctx.fillStyle = color(mark.color);
       ctx.lineWidth = devicePixelRatio;
       ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.lineTo(x, bbox.top + lineHeight);
       ctx.stroke();
       ctx.beginPath();
       ctx.moveTo(x - size, bbox.top);

@@ -24,10 +24,19 @@ class FileView {
     this.node.replaceChildren(element("h2", {}, "Files, and who touched them"), table);
   }
 
+  /** Links to the entries, changes first, one line for each who did it. */
   touches(file) {
-    const link = (touch) => element("span", { class: `touch ${touch.kind}` }, `${touch.kind} by ${touch.by} `, entryLink(touch.seq, touch.agent));
-    const [first, rest] = [file.touches.slice(0, TOUCHES_SHOWN), file.touches.slice(TOUCHES_SHOWN)];
-    return [spaced(first.map(link)), rest.length ? disclosure(`${count(rest.length)} more`, () => element("div", {}, spaced(rest.map(link)))) : null];
+    const groups = new Map();
+    for (const touch of [...file.touches].sort((a, b) => (a.kind < b.kind ? -1 : a.kind > b.kind ? 1 : 0))) {
+      const name = `${touch.kind === "change" ? "changed" : "read"} by ${touch.by}: `;
+      if (!groups.has(name)) groups.set(name, []);
+      groups.get(name).push(entryLink(touch.seq, touch.agent ?? ""));
+    }
+    return [...groups].map(([name, links]) => {
+      const [first, rest] = [links.slice(0, TOUCHES_SHOWN), links.slice(TOUCHES_SHOWN)];
+      const more = rest.length ? disclosure(`${count(rest.length)} more`, () => element("div", {}, spaced(rest))) : null;
+      return element("div", { class: "touches" }, name, spaced(first), more);
+    });
   }
 
   redraw() {}

@@ -165,7 +165,7 @@ class TimeView {
       context.fillRect(left, y, width, SPAN_HEIGHT - 3);
       if (span.status !== "ok" && span.status !== "open") {
         context.fillStyle = color("break");
-        context.fillRect(left, y, Math.min(width, 4), SPAN_HEIGHT - 3);
+        context.fillRect(left, y + SPAN_HEIGHT - 7, width, 4);
       }
       if (width > 60 && span.kind !== "wait") {
         context.fillStyle = color("on-span");
