@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import structs
 from prompt_toolkit.buffer import Buffer
 
-from longrein.agent import Answer, InboxMessage, SessionPort, SubagentView, UserMessage
+from longrein.agent import BYPASS, Answer, InboxMessage, SessionPort, SubagentView, UserMessage
 from longrein.events import LongreinError, Text
 from longrein.frontends.terminal import event_lines, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
@@ -337,4 +337,6 @@ class Conversation:
         background = task_rows.counts(len(self.view.activity.tasks), agents)
         queued, sandbox = len(self.session.pending), self.facts.sandbox()
         now = figures(self.session.state, self.facts.model, window, queued, background, sandbox)
+        if (wanted := self.view.mode_wanted) not in ("", now.mode) and now.mode != BYPASS:
+            now = structs.replace(now, mode=f"{now.mode} → {wanted}")
         return footer_line(now, state_word(self.view), width)
