@@ -51,6 +51,8 @@ def test_commands_show_the_session(tmp_path: Path) -> None:
         idle(tty.ask("/status").until("mock/small").until("mode          bypassPermissions"))
         idle(tty.ask("/memory").until("instruction files: 1 read").until("AGENTS.md  9 B, read"))
         idle(tty.ask("/config").until('model = "mock/small"').until("config.toml:1"))
+        idle(tty.ask("/config wire").until('providers.mock.wire = "scripted"'))
+        idle(tty.ask("/config nope").until("no setting with nope in its name is set"))
         idle(tty.ask("/doctor").until("what longrein finds here").until("python"))
         idle(tty.ask("/cost").until("mock/small  turn: 2 requests"))
         idle(tty.ask("/todos").until("the todo list is empty"))
