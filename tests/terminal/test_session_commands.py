@@ -51,6 +51,8 @@ def test_commands_show_the_session(tmp_path: Path) -> None:
         idle(tty.ask("/status").until("mock/small").until("mode          bypassPermissions"))
         idle(tty.ask("/memory").until("instruction files: 1 read").until("AGENTS.md  9 B, read"))
         idle(tty.ask("/config").until('model = "mock/small"').until("config.toml:1"))
+        idle(tty.ask("/config wire").until('providers.mock.wire = "scripted"'))
+        idle(tty.ask("/config nope").until("no setting with nope in its name is set"))
         idle(tty.ask("/doctor").until("what longrein finds here").until("python"))
         idle(tty.ask("/cost").until("mock/small  turn: 2 requests"))
         idle(tty.ask("/todos").until("the todo list is empty"))
@@ -201,3 +203,11 @@ def test_a_session_that_is_open_elsewhere_is_watched_or_copied(tmp_path: Path) -
             tty.until("2 prompts ──").until("And more.")
             idle(tty)
     assert len(list_sessions(str(tmp_path / "state"))) == 3
+
+
+def test_shift_tab_while_a_reply_comes_goes_on_and_shows_what_comes(tmp_path: Path) -> None:
+    project = home(tmp_path, {"text": "word " * 400, "pace_s": 0.02})
+    with open_it(project) as tty:
+        tty.until("say something").ask("go").until("word word")
+        tty.send("\x1b[Z\x1b[Z").until("default → plan").send("\x1b").until("· plan")
+        assert not any("mode: " in row for row in tty.everything())

@@ -12,6 +12,7 @@ from longrein.events import (
     Cleared,
     Entry,
     Form,
+    ModeSet,
     PrefixSet,
     Replied,
     Restored,
@@ -182,3 +183,16 @@ async def test_copy_goes_by_the_terminal_else_by_a_program_else_says_so(tmp_path
 )
 def test_ages(seconds: int, said: str) -> None:
     assert age(seconds * 1_000_000) == said
+
+
+def test_a_mode_of_a_key_is_shown_by_the_footer_alone() -> None:
+    view = ViewModel()
+    view.silent_modes, view.mode_wanted = {"acceptEdits", "plan"}, "plan"
+    assert apply(view, ModeSet("acceptEdits")) == []
+    assert view.mode_wanted == "plan", "the footer shows it until it is in force"
+    assert apply(view, ModeSet("plan")) == []
+    assert (view.mode_wanted, view.silent_modes) == ("", set())
+    assert apply(view, ModeSet("plan")) == ["mode: plan"]
+    view.silent_modes, view.mode_wanted = {"auto"}, "auto"
+    assert apply(view, ModeSet("default")) == ["mode: default"], "of a command or a tool"
+    assert (view.mode_wanted, view.silent_modes) == ("", set())

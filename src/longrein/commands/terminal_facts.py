@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -87,11 +88,13 @@ def _settings(place: RunContext, built: Composition) -> Sequence[tuple[str, str,
 
 
 def _value(place: RunContext, key: str) -> str:
-    """Return the value of a setting as text; `…` for one of a table with names of the user's."""
+    """Return the value of a setting as text; `…` for headers and variables, which may hold secrets."""
     value: Any = place.settings
-    for name in key.split("."):
-        value = getattr(value, name, None)
-    return "…" if value is None else msgspec.json.encode(value).decode()
+    names = [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|([^."]+)', key)]
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    hidden = value is None or names[-1] == "headers" or names[0] in ("env", "redact")
+    return "…" if hidden else msgspec.json.encode(value).decode()
 
 
 async def _doctor(place: RunContext) -> Sequence[str]:

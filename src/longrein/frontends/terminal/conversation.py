@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import structs
 from prompt_toolkit.buffer import Buffer
 
-from longrein.agent import Answer, InboxMessage, SessionPort, SubagentView, UserMessage
+from longrein.agent import BYPASS, Answer, InboxMessage, SessionPort, SubagentView, UserMessage
 from longrein.events import LongreinError
 from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
@@ -467,6 +467,8 @@ class Conversation:
         background = task_rows.counts(len(self.view.activity.tasks), agents)
         queued, sandbox = len(self.session.pending), self.facts.sandbox()
         now = figures(self.session.state, self.facts.model, window, queued, background, sandbox)
+        if (wanted := self.view.mode_wanted) not in ("", now.mode) and now.mode != BYPASS:
+            now = structs.replace(now, mode=f"{now.mode} → {wanted}")
         vim = self.screen.vim_mode
         head = (("bold", vim), ("dim", " · ")) if vim else ()
         return (*head, *footer_line(now, state_word(self.view), width - len(vim) - 3 * bool(vim)))

@@ -299,9 +299,11 @@ def _next_mode(conversation: Conversation) -> None:
     if conversation.buffer.complete_state:
         conversation.buffer.complete_previous()
     else:
-        mode = next_mode(conversation.session.state.mode)
-        conversation.view.silent_modes.add(mode)
-        conversation.tell(SetMode(mode))
+        view = conversation.view
+        view.mode_wanted = next_mode(view.mode_wanted or conversation.session.state.mode)
+        view.silent_modes.add(view.mode_wanted)
+        conversation.tell(SetMode(view.mode_wanted))
+        conversation.request_redraw()
 
 
 def _complete(conversation: Conversation) -> None:

@@ -136,6 +136,8 @@ class ViewModel:
         """Commands of the user (`!`) that run now."""
         self.commands_shown: list[str] = []
         """Commands of the user that the screen prints itself at their end, before their entry comes."""
+        self.mode_wanted = ""
+        """The last of them, until it is in force: a reply may have to end first."""
         self.live = False
         """True if updates happen now; False while an old log is replayed."""
 
@@ -266,9 +268,11 @@ class ViewModel:
 
     def _lines_of(self, event: AnyEvent) -> list[Line]:
         """Lines of an event that is drawn alone; none for a mode that a key has set."""
-        if isinstance(event, ModeSet) and event.mode in self.silent_modes:
-            self.silent_modes.discard(event.mode)
-            return []
+        if isinstance(event, ModeSet):
+            by_key = event.mode in self.silent_modes
+            self.silent_modes = self.silent_modes - {event.mode} if by_key else set()
+            self.mode_wanted = self.mode_wanted if by_key and event.mode != self.mode_wanted else ""
+            return [] if by_key else event_lines.event_lines(event)
         if isinstance(event, Cleared | Summarized | Restored) and self.live and self.tokens_now is not None:
             before, self._last_tokens = self._last_tokens, self.tokens_now()
             usd, self._summary_usd = self._summary_usd, 0.0

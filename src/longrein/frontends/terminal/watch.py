@@ -124,12 +124,12 @@ async def watch(
     """
     watcher = Watcher(sys.stdout.fileno(), colour=colour)
     stopped = asyncio.Event()
-    watcher.print([head])
-    was_open = is_open()
-    watcher.replay(reader)
-    if not was_open:
-        return "no process has it open"
     with signal_handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), stopped.set)):
+        was_open = is_open()
+        watcher.print([head])
+        watcher.replay(reader)
+        if not was_open:
+            return "no process has it open"
         while not stopped.is_set() and not watcher.closed:
             open_now = is_open()  # before the look, so that the last entries are shown
             news = watcher.look(reader)
