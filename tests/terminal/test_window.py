@@ -67,7 +67,7 @@ def test_nothing_of_it_is_sent_without_colours_or_screen(
 
 
 def test_the_theme_follows_the_background_and_the_answer_is_not_typed(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"})) as tty:
+    with open_it(home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"}, {"text": "Third.\n"})) as tty:
         tty.until("say something")
         assert b"\x1b]11;?\x1b\\" in tty.raw
         assert b"38;5;25m" not in tty.raw
@@ -77,6 +77,9 @@ def test_the_theme_follows_the_background_and_the_answer_is_not_typed(tmp_path: 
         tty.send("/theme\r").until("which theme?").until("for a light background").send("\x1b")
         tty.send("/theme colour-blind\r").until("! theme colour-blind; [terminal] theme = ")
         tty.send("more\r").until("Second.").until(lambda: b"\x1b[1;38;5;32m" in tty.raw)
+        before = len(tty.until("idle").raw)
+        tty.send("/clear\r").until(lambda: tty.text().count("longrein 0.1.0") == 2).until("say something")
+        tty.send("third\r").until(lambda: b"\x1b[1;38;5;32m" in tty.raw[before:])
 
 
 def test_COLORFGBG_is_taken_without_a_question(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ DRAFT_QUIET_S = 2.0
 """The same while the input holds text."""
 PANEL_ROWS_MIN = 6
 """Rows that a question or a list keeps before an empty line or a waiting message gets one."""
+TITLE_CHARS_MAX = 200
 AGAIN_S = 3.0
 """Seconds in which a second Ctrl-C leaves, when no other key comes between."""
 
@@ -225,8 +226,8 @@ class Conversation:
 
     @property
     def title(self) -> str:
-        """Title of the session: its first prompt; '' before it."""
-        return self.view.prompts[0].text if self.view.prompts else ""
+        """Title of the session: the first line of its first prompt; '' before it."""
+        return self.view.prompts[0].text.strip().partition("\n")[0][:TITLE_CHARS_MAX] if self.view.prompts else ""
 
     def _update_surroundings(self) -> None:
         """Show the present state in the window's title, its progress and the status line."""

@@ -91,6 +91,19 @@ def use_theme(name: str) -> None:
     STYLES.update(THEMES[name])
 
 
+_chosen = [""]
+
+
+def choose(name: str) -> None:
+    """Remember the user's choice for the sessions that follow in this process; '' for none."""
+    _chosen[0] = name
+
+
+def chosen() -> str:
+    """The user's choice in this process; '' without one."""
+    return _chosen[0]
+
+
 def theme_in_use() -> str:
     """Name of the theme in use."""
     return next((name for name, styles in THEMES.items() if all(STYLES.get(k) == v for k, v in styles.items())), "ansi")

@@ -62,7 +62,7 @@ class TerminalWindow:
         self.has_focus: bool | None = None
         """None until the terminal has told it."""
         self.last_key_s = mono_s()
-        self.theme = options.theme
+        self.theme = themes.chosen() or options.theme
         """The theme as chosen; `auto` follows the background."""
 
     # --- On and off --------------------------------------------------------------------------------------------------
@@ -150,6 +150,7 @@ class TerminalWindow:
     def choose_theme(self, name: str) -> None:
         """Use a theme of `themes.NOTES` from now on."""
         self.theme = name
+        themes.choose(name)
         use_first_theme(name, self._environ)
         self.ask_background()
 
