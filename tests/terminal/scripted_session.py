@@ -335,6 +335,9 @@ class NullScreen:
     def focus(self, *, panel: bool) -> None:
         pass
 
+    def reset_vim_mode(self) -> None:
+        pass
+
     def redraw(self) -> None:
         pass
 

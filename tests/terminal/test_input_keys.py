@@ -181,8 +181,9 @@ def test_a_note_is_added_to_the_file_that_is_chosen(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path, 160) as tty:
         tty.ask("# use tabs").until("remember this in which file?").send("\r").until("added to ").until("use tabs;")
         tty.ask("#everywhere").until("remember this").send(f"{DOWN}\r").until("own/AGENTS.md: everywhere")
-        tty.ask("## a heading").until("You said 12")
-        assert said(tty.leave()) == [("prompt", "## a heading")]
+        for text in ("## a heading", "#123 is open"):
+            tty.ask(text).until(f"› {text}").until("idle")
+        assert said(tty.leave()) == [("prompt", "## a heading"), ("prompt", "#123 is open")]
     assert (tmp_path / "AGENTS.md").read_text() == "# Rules\n\n- be kind\n- use tabs\n"
     assert (tmp_path / "own/AGENTS.md").read_text() == "- everywhere\n"
 

@@ -18,12 +18,12 @@ def entries(project: Path) -> list[object]:
 
 
 def test_a_command_of_the_user_enters_the_log_and_a_later_folder_change_lasts(tmp_path: Path) -> None:
-    project = home(tmp_path, {"text": "I see.\n"})
+    project = home(tmp_path, {"find": {"seen": r"\| (hel\w+)"}, "text": "I see {{seen}}.\n"})
     (project / "sub").mkdir()
     with open_it(project) as tty:
         tty.ask("!echo hello; cd sub; exit 3").until("  hello").until("  [exit code 3]").until("idle")
         tty.ask('!basename "$PWD"').until(lambda: "  sub" in tty.lines())
-        tty.ask("what was it?").until("I see.").until("idle").leave()
+        tty.ask("what was it?").until("I see hello.").until("idle").leave()
     found = entries(project)
     first, second = (event for event in found if isinstance(event, Reminded) and event.kind == "user_command")
     moved = f"[current folder is now {project}/sub]"
@@ -73,7 +73,9 @@ def test_the_plain_terminal_runs_commands_keeps_notes_and_attaches(tmp_path: Pat
     project = home(tmp_path, {"text": "Fine.\n"})
     with open_it(project, "--plain") as tty:
         tty.until(lambda: ">" in tty.lines()).send("!echo hello $((1 + 1))\r").until("  hello 2")
-        tty.send("#be brief\r").until("#1 be brief").until("this project").send("#1 be brief\r").until("added to ")
+        tty.send("#be brief\r").until("#project: be brief").until("#user: be").send("#project: be brief\r").until(
+            "added to "
+        )
         tty.send("see @calc.py\r").until("Fine.").settle().send("\x04")
         assert tty.wait_exit() == 0
     assert (project / "AGENTS.md").read_text() == "- be brief\n"

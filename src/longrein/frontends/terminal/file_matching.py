@@ -65,15 +65,15 @@ class FileMatcher:
 
     def _fuzzy(self, wanted: str) -> Iterator[tuple[int, int]]:
         """Yield (length of the match, path) of paths that hold the letters of `wanted` in order."""
-        first, more = wanted[0], wanted[1:]
-        pattern = re.escape(first) + "".join(f"[^\\n{re.escape(one)}]*+{re.escape(one)}" for one in more)
-        search, at = re.compile(pattern).search, 0
+        # one attempt for each path, from its beginning, and no way back
+        steps = [f"[^\\n{re.escape(one)}]*+{re.escape(one)}" for one in wanted]
+        search, at = re.compile(f"\\n{steps[0]}(){''.join(steps[1:])}").search, 0
         for _ in range(MATCHES_MAX):
             match = search(self._text, at)
             if match is None:
                 return
             n = self._path_at(match.start())
-            yield match.end() - match.start(), n
+            yield match.end() - match.start(1), n
             at = self._starts[n + 1]
 
     def _path_at(self, at: int) -> int:

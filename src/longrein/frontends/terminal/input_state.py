@@ -23,7 +23,9 @@ def message_parts(conversation: "Conversation", text: str) -> Sequence[AnyPart]:
 
 
 def restore_draft(conversation: "Conversation") -> None:
-    """Put the draft that an earlier process left into the input."""
+    """Put the draft that an earlier process left into the input; it stays on disk when something is typed already."""
+    if conversation.buffer.text:
+        return
     draft = conversation.drafts.take_over()
     if draft.text:
         conversation.pastes.restore(draft.pastes)

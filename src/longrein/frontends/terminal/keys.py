@@ -277,7 +277,7 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
         input_actions.choose_memory_file(conversation, text.strip())
     elif text.strip():
         buffer.reset()
-        conversation.screen.app.vi_state.reset()
+        conversation.screen.reset_vim_mode()
         text = text.strip("\n").rstrip()
         if typed := parse(text, conversation.facts.custom_commands()):
             buffer.history.append_string(text)

@@ -11,11 +11,14 @@ from longrein.frontends.text_format import escape_line
 
 FILE_BYTES_MAX = 1024 * 1024
 TEXT_CHARS_MAX = 4_000
+NAMES = ("project", "user")
+"""Names of the files on the plain terminal, in the order in which they are given."""
 
 
 def is_memory_line(text: str) -> bool:
-    """Return True for `#` and text in one line; `## heading` and several lines are a message."""
-    return text.startswith("#") and not text.startswith("##") and bool(text[1:].strip()) and "\n" not in text.strip()
+    """Return True for `#` and text in one line; `## heading`, `#123` and several lines are a message."""
+    words = text[1:].strip()
+    return text.startswith("#") and bool(words) and text[1] != "#" and not text[1].isdigit() and "\n" not in words
 
 
 def memory_rows(files: Sequence[tuple[str, str]]) -> list[Row]:
@@ -44,17 +47,17 @@ def remember(path: str, text: str) -> str:
 
 
 def note_lines(files: Sequence[tuple[str, str]], text: str) -> list[Line]:
-    """Answer `#TEXT` on the plain terminal: the choices as lines to type, and for `#N TEXT` what was added where."""
-    rows = memory_rows(files)
-    number, _, rest = text[1:].strip().partition(" ")
-    if number.isascii() and number.isdigit() and 0 < int(number[:3]) <= len(rows) and rest.strip():
+    """Answer `#TEXT` on the plain terminal: the choices as lines to type; for `#project: TEXT` what was added where."""
+    rows = dict(zip(NAMES, memory_rows(files), strict=False))
+    name, colon, note = text[1:].strip().partition(":")
+    if colon and name in rows and note.strip():
         try:
-            return [notice_line(remember(rows[int(number) - 1].value, rest))]
+            return [notice_line(remember(rows[name].value, note))]
         except UsageError as error:
             return [notice_line(str(error))]
     if not rows:
         return [notice_line("there is no file of instructions that this could be added to")]
     return [
-        line(f"#{n} {escape_line(text[1:].strip())}", ("dim", f"  {row.label}: {escape_line(row.note)}"))
-        for n, row in enumerate(rows, 1)
+        line(f"#{name}: {escape_line(text[1:].strip())}", ("dim", f"  {row.label}: {escape_line(row.note)}"))
+        for name, row in rows.items()
     ]

@@ -141,7 +141,7 @@ async def _run_screen(conversation: Conversation, prompt: str, before: list[Any]
 
     def begin() -> None:  # before keys that were typed early
         conversation.ready.set()
-        input_state.restore_draft(conversation)
+        asyncio.get_running_loop().call_soon(input_state.restore_draft, conversation)  # after keys that came early
         for problem in keymap(conversation.facts.input.keys)[1]:
             conversation.notice(problem)
         conversation.spawn(conversation.show_later_notices())

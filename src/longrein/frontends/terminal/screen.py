@@ -190,6 +190,10 @@ class Screen:
             return ""
         return {InputMode.NAVIGATION: "NORMAL"}.get(self.app.vi_state.input_mode, self._insert_word)
 
+    def reset_vim_mode(self) -> None:
+        """Begin a new message in the mode that inserts."""
+        self.app.vi_state.reset()
+
     @property
     def _insert_word(self) -> str:
         return self.app.vi_state.input_mode.name.partition("_")[0]
