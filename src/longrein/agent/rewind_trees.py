@@ -9,7 +9,7 @@ from longrein.agent.rewind_plan import OldContent, RootPlan, carry_out, first_ch
 from longrein.agent.session import Session
 from longrein.events import CheckpointTaken, Entry, FileChanged, FilePut
 from longrein.workspace.checkpoints import CheckpointStore
-from longrein.workspace.shadow_repository import CheckpointError, TreeRecord
+from longrein.workspace.tree_records import CheckpointError, TreeRecord
 
 
 async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:

@@ -8,7 +8,8 @@ from threading import Lock
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.workspace.shadow_repository import CheckpointError, ShadowRepository, TreeRecord, decode, encode
+from longrein.workspace.shadow_repository import ShadowRepository
+from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, encode
 
 
 class CheckpointStore:
