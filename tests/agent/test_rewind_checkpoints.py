@@ -83,6 +83,19 @@ async def test_files_that_were_ignored_then_are_not_removed(tmp_path: Path) -> N
         assert sorted(path.name for path in harness.tree.iterdir()) == [".gitignore", "secret"]
 
 
+async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "a/b").mkdir(parents=True)
+    (harness.tree / "a/b/c").write_text("1")
+    before = picture(harness.tree)
+    async with harness.session(Script(*turns([[], [f"rm -r {harness.tree}"]]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        assert not harness.tree.exists()
+        assert await back(session, harness.ends()[0]) == []
+        assert picture(harness.tree) == before
+
+
 async def test_large_files_and_repositories_inside_are_skipped_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,7 +148,9 @@ class ShadowRepository:
     # --- keeping ---------------------------------------------------------------------------------------------
 
     def take(self) -> TreeRecord:
-        """Keep the tree as it is now. Raises `CheckpointError`, OSError."""
+        """Keep the tree as it is now; a root that is gone is an empty tree. Raises `CheckpointError`, OSError."""
+        if not os.path.isdir(self.root):
+            return TreeRecord(EMPTY_TREE, self._last.umask if self._last is not None else 0o022)
         for again in (True, False):
             try:
                 record = self._take()
