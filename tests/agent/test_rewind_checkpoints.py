@@ -12,7 +12,7 @@ from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.events import CheckpointTaken, Rewound
 from longrein.workspace import shadow_repository
 from longrein.workspace.checkpoints import CheckpointStore
-from longrein.workspace.shadow_repository import CheckpointError
+from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import Script, call, says, turn
 from tests.agent.test_rewind_commands import CheckpointHarness, back, turns
 from tests.support.tree_operations import picture, user_git
@@ -81,6 +81,19 @@ async def test_files_that_were_ignored_then_are_not_removed(tmp_path: Path) -> N
         kept = await back(session, harness.ends()[0])
         assert kept == ["secret `.gitignore` excluded it then, so it may be older"]
         assert sorted(path.name for path in harness.tree.iterdir()) == [".gitignore", "secret"]
+
+
+async def test_a_work_tree_that_a_command_removed_comes_back(tmp_path: Path) -> None:
+    harness = CheckpointHarness(tmp_path)
+    (harness.tree / "a/b").mkdir(parents=True)
+    (harness.tree / "a/b/c").write_text("1")
+    before = picture(harness.tree)
+    async with harness.session(Script(*turns([[], [f"rm -r {harness.tree}"]]))) as session:
+        await turn(session, "begin")
+        await turn(session, "go on")
+        assert not harness.tree.exists()
+        assert await back(session, harness.ends()[0]) == []
+        assert picture(harness.tree) == before
 
 
 async def test_large_files_and_repositories_inside_are_skipped_and_named(
@@ -177,6 +190,43 @@ def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
         ".gitattributes": b"* text eol=lf filter=x ident\n",
         "$Id$": b"$Id$",
     }
+
+
+def test_a_new_file_is_found_though_only_changed_folders_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, listed = tmp_path / "tree", []
+    for folder in ("a/b", "only-ignored/c", "empty"):
+        (tree / folder).mkdir(parents=True)
+    for name, text in {"a/b/f": "1", ".gitignore": "*.o\n", "only-ignored/c/x.o": "", "top": "1"}.items():
+        (tree / name).write_text(text)
+    store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
+    store.repository(str(tree))
+    run = shadow_repository.ShadowRepository._start
+
+    def start(self: object, words: list[str], **more: object) -> object:
+        listed.append("-o" in words)
+        return run(self, words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shadow_repository.ShadowRepository, "_start", start)
+
+    def found() -> tuple[set[str], bool]:
+        for folder in [path for path in tree.rglob("*") if path.is_dir()] + [tree]:
+            os.utime(folder, ns=(0, folder.stat().st_mtime_ns - 10**10))  # each change is older than two seconds
+        listed.clear()
+        _, records = store.take([str(tree)])
+        return set(store.repository(str(tree)).files(records[str(tree)])), any(listed)
+
+    usual = {"a/b/f", ".gitignore", "top"}
+    for _ in range(3):
+        assert found()[0] == usual
+    assert store.take([str(tree)])
+    for changed, more in (("only-ignored/c/new", {"only-ignored/c/new"}), ("empty/new", {"empty/new"})):
+        (tree / changed).write_text("1")
+        usual |= more
+        assert found() == (usual, True)
+    (tree / ".gitignore").write_text("*.a\n")
+    assert found() == (usual | {"only-ignored/c/x.o"}, True)
 
 
 KILLED = """

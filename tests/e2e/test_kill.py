@@ -216,7 +216,7 @@ def cut_in_mid_edit(cli: CliHarness) -> Path:
 
 def test_a_command_that_kills_longrein_is_told_and_the_turn_goes_on(cli: CliHarness) -> None:
     cut_in_mid_edit(cli).unlink()
-    assert cli.left().endswith("Replied ToolStarted FileSeen ToolEnded:ok ToolStarted")
+    assert cli.left().endswith("Replied ToolStarted FileSeen ToolEnded:ok CheckpointTaken ToolStarted")
     assert cli.run("-p", "-c", "--dangerously-skip-permissions").told() == (0, "done\n", "")
     assert cli.results()[1] == ("interrupted", "interrupted; it may have run")
     assert (cli.project / "a.txt").read_text() == "new words\n"

@@ -14,7 +14,7 @@ from longrein.events import CheckpointTaken
 from longrein.tools import Tool
 from longrein.workspace import run_in_background
 from longrein.workspace.checkpoints import CheckpointStore
-from longrein.workspace.shadow_repository import CheckpointError, TreeRecord
+from longrein.workspace.tree_records import CheckpointError, TreeRecord
 
 T = TypeVar("T")
 

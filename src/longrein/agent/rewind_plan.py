@@ -26,13 +26,9 @@ from longrein.events import (
     ToolEnded,
 )
 from longrein.workspace.checkpoints import CheckpointStore
-from longrein.workspace.shadow_repository import (
-    ShadowRepository,
-    TreeFile,
-    TreeRecord,
-    usual_mode,
-)
+from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.temp_files import recover_temp_files
+from longrein.workspace.tree_records import TreeFile, TreeRecord, usual_mode
 from longrein.workspace.tree_restore import FileTarget, put_files, remove_empty_folders, remove_files
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from longrein.agent.rewind_plan import OldContent, RootPlan, carry_out, first_ch
 from longrein.agent.session import Session
 from longrein.events import CheckpointTaken, Entry, FileChanged, FilePut
 from longrein.workspace.checkpoints import CheckpointStore
-from longrein.workspace.shadow_repository import CheckpointError, TreeRecord
+from longrein.workspace.tree_records import CheckpointError, TreeRecord
 
 
 async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
@@ -57,24 +57,16 @@ async def preview_rewind(session: Session, to: int, *, overwrite: bool, conversa
         if problem:
             notes.append(f"what commands changed is not restored: {problem}")
     covered = frozenset().union(*(plan.covered for plan in plans))
-    targets = [target for plan in plans for target in plan.targets]
     puts = put_back(session, entries, to, RestoredTrees((), covered), dry=True)
-    stays = [FilePut(printable(path), False, why) for plan in plans for path, why in plan.kept.items()]
-    return RewindPreview(
-        tuple(
-            sorted(
-                [
-                    *(printable(one.path) for one in targets if one.then),
-                    *(p.path for p in puts if p.done and not p.removed),
-                ]
-            )
-        ),
-        tuple(
-            sorted([*(printable(one.path) for one in targets if not one.then), *(p.path for p in puts if p.removed)])
-        ),
-        tuple(sorted([*stays, *(put for put in puts if not put.done)], key=lambda put: put.path)),
-        tuple(notes),
-    )
+    restored = [put.path for put in puts if put.done and not put.removed]
+    removed = [put.path for put in puts if put.removed]
+    kept_files = [put for put in puts if not put.done]
+    for plan in plans:
+        for target in plan.targets:
+            (removed if target.then is None else restored).append(printable(target.path))
+        kept_files += [FilePut(printable(path), False, why) for path, why in plan.kept.items()]
+    kept_files.sort(key=lambda put: put.path)
+    return RewindPreview(tuple(sorted(restored)), tuple(sorted(removed)), tuple(kept_files), tuple(notes))
 
 
 def _notes(session: Session, entries: Iterable[Entry], to: int) -> list[str]:

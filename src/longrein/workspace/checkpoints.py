@@ -8,7 +8,8 @@ from threading import Lock
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.workspace.shadow_repository import CheckpointError, ShadowRepository, TreeRecord, decode, encode
+from longrein.workspace.shadow_repository import ShadowRepository
+from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode, encode
 
 
 class CheckpointStore:
@@ -33,7 +34,8 @@ class CheckpointStore:
     def take(self, roots: Iterable[str]) -> tuple[str, dict[str, TreeRecord]]:
         """Keep the roots as they are now: (name of the checkpoint, records). Raises `CheckpointError`, OSError."""
         outer = [root for root in roots if not any(_is_below(root, other) for other in roots if other != root)]
-        records = {root: self.repository(root).take() for root in outer}
+        there = [root for root in outer if root in self._open or os.path.isdir(root)]
+        records = {root: self.repository(root).take() for root in there}
         text = encode(["1", {root: msgspec.structs.asdict(record) for root, record in records.items()}])
         name = sha256(text.encode()).hexdigest()[:24]
         path = os.path.join(self.folder, name + ".json")

@@ -17,8 +17,11 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.git import quiet_environment, work_tree
+from longrein.workspace.folder_stamps import FolderStamps
+from longrein.workspace.git import quiet_environment
 from longrein.workspace.temp_files import PREFIX, SUFFIX
+from longrein.workspace.tree_records import CheckpointError, TreeFile, TreeRecord, decode, encode, usual_mode
+from longrein.workspace.users_repository import GIT_S, UsersRepository
 from longrein.workspace.walk import entries
 
 FILE_BYTES_MAX = 50 << 20
@@ -27,8 +30,6 @@ TRACKED_MAX = 200_000
 """Files of the largest git repository that is kept."""
 LOOSE_FILES_MAX, LOOSE_BYTES_MAX = 20_000, 1 << 30
 """Files and bytes of the largest folder outside git that is kept."""
-GIT_S = 60.0
-"""Limit of one git command, in seconds."""
 RACY_NS = 2_000_000_000
 """Age of a change in nanoseconds below which a second one may have the same time stamp in whole seconds."""
 EMPTY_WALK_MAX = 5_000
@@ -60,39 +61,12 @@ CONFIG = """[core]
 """
 ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding -diff -merge\n"
 """Above every `.gitattributes` of the tree: no content is converted."""
+INNER = "a git repository of its own"
+OTHERS = ["ls-files", "-z", "-o", "--exclude-standard"]
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
 LAST = "last.json"
 """File of the last record, which belongs to the index."""
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-
-class CheckpointError(Exception):
-    """The work tree cannot be kept; the text is for the user."""
-
-
-class TreeRecord(msgspec.Struct, frozen=True):
-    """One root at one moment. Paths are relative to the root; bytes that are not UTF-8 are `surrogateescape`."""
-
-    tree: str
-    """Git tree of all files."""
-    umask: int
-    """Permission bits that usual files do not have."""
-    modes: dict[str, int] = {}
-    """Permission bits of files with other than the usual ones."""
-    folders: tuple[str, ...] = ()
-    """Empty folders."""
-    skipped: dict[str, str] = {}
-    """Files and folders that were left out, with the reason; those that `.gitignore` excludes are not listed."""
-
-
-class TreeFile(msgspec.Struct, frozen=True):
-    """A file in a checkpoint."""
-
-    kind: int
-    """Git's mode: 0o100644, 0o100755 or 0o120000 for a symlink."""
-    blob: str
-    permissions: int
-    """Permission bits; 0 for a symlink."""
 
 
 class _Changes(msgspec.Struct):
@@ -126,7 +100,8 @@ class ShadowRepository:
         self._last: TreeRecord | None = None
         self._racy: dict[str, int] = {}
         """Files changed at the last look -> ctime in nanoseconds; git compares whole seconds."""
-        self._user_index, self._user_stamp = "", (0, 0, 0)
+        self._stamps = FolderStamps(root)
+        self._user, self._user_stamp = UsersRepository(git, root, self._environment), (0, 0, 0)
         self._open(tuple(left_out))
 
     # --- opening ---------------------------------------------------------------------------------------------
@@ -135,17 +110,15 @@ class ShadowRepository:
         """Create what is missing, and read the user's rules of ignored files again."""
         for name in ("objects/info", "refs/kept", "info"):
             os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
-        top, objects, exclude = self._users_repository()
-        self._top = top or self.root
+        self._top = self._user.top or self.root
         lines = [f"{PREFIX}*{SUFFIX}"]
         base = self._top.rstrip("/") + "/"
         lines += [_pattern(path[len(base) :]) for path in (*left_out, self.folder) if path.startswith(base)]
-        own = exclude.decode("utf-8", "surrogateescape") + "\n" + "\n".join(lines) + "\n"
-        self._put("config", CONFIG + self._excludes_file())
+        own = self._user.exclude.decode("utf-8", "surrogateescape") + "\n" + "\n".join(lines) + "\n"
+        self._put("config", CONFIG + self._user.excludes_file())
         self._put("HEAD", "ref: refs/heads/none\n")
         self._put("info/attributes", ATTRIBUTES)
         self._put("info/exclude", own)
-        self._borrowed = objects
         self._remove_lock()
         self._load_last()
         if self._last is None:
@@ -154,49 +127,10 @@ class ShadowRepository:
     def _put(self, name: str, text: str) -> None:
         replace_file(os.path.join(self.folder, name), [text.encode("utf-8", "surrogateescape")], durable=False)
 
-    def _users_repository(self) -> tuple[str, str, bytes]:
-        """Return top folder, objects folder and `info/exclude` of the user's repository; '' outside of one."""
-        tops = work_tree(self.root)
-        if not tops:
-            return "", "", b""
-        words = ["rev-parse", "--git-path", "objects", "--git-path", "info/exclude", "--git-path", "index"]
-        found = self._ask_user(*words, "--show-object-format").decode("utf-8", "surrogateescape").split("\n")
-        if len(found) != 5:
-            return "", "", b""
-        objects, exclude, index = (os.path.join(self.root, path) for path in found[:3])
-        self._user_index = index
-        text = b""
-        with suppress(OSError), open(exclude, "rb") as file:
-            text = file.read(1 << 20)
-        usable = found[3] == "sha1" and ":" not in objects and not objects.startswith('"')
-        return tops["GIT_WORK_TREE"], os.path.realpath(objects) if usable else "", text
-
-    def _excludes_file(self) -> str:
-        """Return the setting of the user's own `core.excludesFile`; '' for the usual place."""
-        path = self._ask_user("config", "--type=path", "--get", "core.excludesFile").rstrip(b"\n")
-        if not path or b"\n" in path:
-            return ""
-        quoted = path.decode("utf-8", "surrogateescape").replace("\\", "\\\\").replace('"', '\\"')
-        return f'[core]\n\texcludesFile = "{quoted}"\n'
-
-    def _ask_user(self, *words: str) -> bytes:
-        """Ask the user's repository; b'' when it cannot answer."""
-        environment = self._environment | work_tree(self.root)
-        done = subprocess.run(
-            [self._git, "--no-optional-locks", "-c", "core.fsmonitor=false", *words],
-            cwd=self.root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_S,
-            check=False,
-        )
-        return done.stdout if done.returncode == 0 else b""
-
     def _check_size(self) -> None:
         """Raise `CheckpointError` for a tree that is too large."""
-        if self._user_index:
-            with suppress(OSError), open(self._user_index, "rb") as file:
+        if self._user.index:
+            with suppress(OSError), open(self._user.index, "rb") as file:
                 head = file.read(12)
                 if int.from_bytes(head[8:12], "big") > TRACKED_MAX:
                     raise CheckpointError(f"{self._top} has more than {TRACKED_MAX:,} files")
@@ -214,7 +148,9 @@ class ShadowRepository:
     # --- keeping ---------------------------------------------------------------------------------------------
 
     def take(self) -> TreeRecord:
-        """Keep the tree as it is now. Raises `CheckpointError`, OSError."""
+        """Keep the tree as it is now; a root that is gone is an empty tree. Raises `CheckpointError`, OSError."""
+        if not os.path.isdir(self.root):
+            return TreeRecord(EMPTY_TREE, self._last.umask if self._last is not None else 0o022)
         for again in (True, False):
             try:
                 record = self._take()
@@ -239,7 +175,7 @@ class ShadowRepository:
         if found.present:
             borrow = self._last is None
             self._feed(["update-index", "--add", "--replace", "-z", "--stdin"], found.present, borrow=borrow)
-            if borrow and self._borrowed:
+            if borrow and self._user.objects:
                 self._own_unsafe()
         tree = self._write_tree() if found.gone or found.present else last.tree
         record = TreeRecord(tree, last.umask, modes, tuple(sorted(found.folders)), found.skipped)
@@ -247,16 +183,15 @@ class ShadowRepository:
             self._put(f"refs/kept/{tree}", tree + "\n") if tree != EMPTY_TREE else None
         self._last = record
         self._store_last()
-        now_ns = os.stat(os.path.join(self.folder, LAST)).st_mtime_ns
+        now_ns = self._looked_ns()
         self._racy = {path: at for path, at in self._racy.items() if at >= now_ns - RACY_NS}
         return record
 
     def _look(self) -> _Changes:
         """Compare the work tree with the index."""
-        others = ["ls-files", "-z", "-o", "--exclude-standard"]
-        beside = self._start([*others, "--directory"])
+        beside = self._start([*OTHERS, "--directory"]) if self._stamps.look(self._looked_ns()) else None
         changed = self._run(["diff-files", "--raw", "-z", "--relative", "--no-renames"])
-        untracked = _finish(beside)
+        untracked = None if beside is None else _finish(beside)
         found = _Changes()
         fields = changed.split(b"\0")
         for head, raw in zip(fields[::2], fields[1::2], strict=False):
@@ -266,9 +201,31 @@ class ShadowRepository:
         hidden = [path for path in found.gone if os.path.isdir(os.path.join(self.root, path))]
         if hidden:  # git lists no files below a folder that has the name of a file in the index
             self._feed(REMOVE, hidden)
-            untracked = self._run([*others, "--directory"])
+        if hidden or (untracked is None and (self._last is None or _has_rules(found))):
+            untracked = self._run([*OTHERS, "--directory"])
         self._look_at_racy(found)
         found.present.update(dict.fromkeys(self._forced()))
+        if untracked is None:
+            self._keep_others(found)
+        else:
+            self._look_at_others(untracked, found)
+        self._stamps.add([*found.present, *(f"{folder}/." for folder in found.folders)])
+        if len(found.present) > TRACKED_MAX:
+            raise CheckpointError(f"{self.root} has more than {TRACKED_MAX:,} files")
+        return found
+
+    def _keep_others(self, found: _Changes) -> None:
+        """Take over what the last look found beside the files of the index: no folder has changed since."""
+        assert self._last is not None
+        found.folders = list(self._last.folders)
+        for path, why in self._last.skipped.items():
+            if why == INNER:
+                found.skipped[path] = why
+            else:
+                found.present[path] = None  # it may be small or readable now
+
+    def _look_at_others(self, untracked: bytes, found: _Changes) -> None:
+        """Sort files that are not in the index, and folders that hold none of it."""
         folders = []
         for raw in untracked.split(b"\0")[:-1]:
             path = os.fsdecode(raw)
@@ -277,15 +234,12 @@ class ShadowRepository:
             else:
                 found.present[path] = None
         if self._look_into(folders, found):
-            for raw in self._run(others).split(b"\0")[:-1]:
+            for raw in self._run(OTHERS).split(b"\0")[:-1]:
                 path = os.fsdecode(raw)
                 if not path.endswith("/"):
                     found.present[path] = None
                 else:
-                    found.skipped[path[:-1]] = "a git repository of its own"
-        if len(found.present) > TRACKED_MAX:
-            raise CheckpointError(f"{self.root} has more than {TRACKED_MAX:,} files")
-        return found
+                    found.skipped[path[:-1]] = INNER
 
     def _look_at_racy(self, found: _Changes) -> None:
         """Find files that changed twice within a second, which git may not see."""
@@ -303,11 +257,12 @@ class ShadowRepository:
             for at, below, names in os.walk(os.path.join(self.root, folder)):
                 path = os.path.relpath(at, self.root)
                 left -= 1 + len(names)
+                self._stamps.add([f"{path}/."])
                 if left < 0:
                     below.clear()
-                    more = True
+                    more, self._stamps.complete = True, False
                 elif ".git" in below or ".git" in names:
-                    found.skipped[path] = "a git repository of its own"
+                    found.skipped[path] = INNER
                     below.clear()
                 elif not below and not names:
                     found.folders.append(path)
@@ -317,17 +272,17 @@ class ShadowRepository:
 
     def _forced(self) -> list[str]:
         """Return files that the user has put under version control although they are ignored; [] when known."""
-        if not self._user_index:
+        if not self._user.index:
             return []
         try:
-            seen = os.stat(self._user_index)
+            seen = os.stat(self._user.index)
         except OSError:
             return []
         stamp = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
         if stamp == self._user_stamp:
             return []
         self._user_stamp = stamp
-        listed = self._ask_user("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[:-1]
+        listed = self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[:-1]
         return [os.fsdecode(raw) for raw in listed if os.path.lexists(os.path.join(os.fsencode(self.root), raw))]
 
     def _usual_umask(self, paths: Iterable[str]) -> int:
@@ -362,7 +317,7 @@ class ShadowRepository:
 
     def _own_unsafe(self) -> None:
         """Copy borrowed contents that are not in the user's last commit: git may delete those."""
-        committed = self._ask_user("ls-tree", "-r", "-z", "--full-tree", "HEAD").split(b"\0")[:-1]
+        committed = self._user.ask("ls-tree", "-r", "-z", "--full-tree", "HEAD").split(b"\0")[:-1]
         safe = {line.partition(b"\t")[0].rpartition(b" ")[2] for line in committed}
         staged = self._run(["ls-files", "-s", "-z"]).split(b"\0")[:-1]
         unsafe = {line.split(b" ", 2)[1] for line in staged} - safe
@@ -391,6 +346,13 @@ class ShadowRepository:
     def _store_last(self) -> None:
         self._put(LAST, encode([self._stamp(), msgspec.structs.asdict(self._last or TreeRecord("", 0))]))
 
+    def _looked_ns(self) -> int:
+        """Return when the last look ended; 0 for none."""
+        try:
+            return os.stat(os.path.join(self.folder, LAST)).st_mtime_ns
+        except OSError:
+            return 0
+
     def _load_last(self) -> None:
         """Read the record that belongs to the index; without it the index is built again."""
         try:
@@ -398,13 +360,14 @@ class ShadowRepository:
                 stamp, record = decode(file.read())
             if stamp and stamp == self._stamp():
                 self._last = msgspec.convert(record, TreeRecord)
+                self._stamps.add(os.fsdecode(raw) for raw in self._run(["ls-files", "-z"]).split(b"\0"))
                 return
         except (OSError, ValueError, msgspec.ValidationError):
             pass
         self._forget_index()
 
     def _forget_index(self) -> None:
-        self._last, self._user_stamp = None, (0, 0, 0)
+        self._last, self._user_stamp, self._stamps = None, (0, 0, 0), FolderStamps(self.root)
         self._racy.clear()
         self._remove_lock()
         with suppress(OSError):
@@ -551,8 +514,8 @@ class ShadowRepository:
         }
         if not plain:
             own["GIT_WORK_TREE"] = self._top
-        if borrow and self._borrowed:
-            own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = self._borrowed
+        if borrow and self._user.objects:
+            own["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = self._user.objects
         return subprocess.Popen(
             [self._git, *words],
             cwd=self.folder if plain else self.root,
@@ -570,9 +533,9 @@ class ShadowRepository:
         _finish(self._start(words, stdin=subprocess.PIPE, borrow=borrow), given)
 
 
-def usual_mode(mode: int, umask: int) -> int:
-    """Return the permission bits of a usual file, executable or not."""
-    return (0o777 if mode & 0o100 else 0o666) & ~umask
+def _has_rules(found: _Changes) -> bool:
+    """Return True if rules of ignored files have changed."""
+    return any(os.path.basename(path) == ".gitignore" for path in (*found.present, *found.gone))
 
 
 def _why_not(path: str, seen: os.stat_result) -> str:
@@ -601,20 +564,3 @@ def _finish(process: "subprocess.Popen[bytes]", given: bytes | None = None) -> b
 def _pattern(path: str) -> str:
     """Return the line of an exclude file for exactly this path."""
     return "/" + "".join("\\" + char if char in "\\*?[]!# " else char for char in path)
-
-
-def encode(value: object) -> str:
-    """Return JSON; file names may have bytes that are not UTF-8, which `msgspec` refuses."""
-    import json
-
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def decode(data: bytes) -> "list[object]":
-    """Return what `encode` wrote. Raises ValueError."""
-    import json
-
-    found = json.loads(data)
-    if not isinstance(found, list) or len(found) != 2:
-        raise ValueError("not a record")
-    return found

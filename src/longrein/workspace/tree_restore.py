@@ -14,8 +14,8 @@ import msgspec
 
 from longrein.atomic_file import write_all
 from longrein.workspace.openat import Folder, open_parent
-from longrein.workspace.shadow_repository import TreeFile
 from longrein.workspace.temp_files import new_temp_file
+from longrein.workspace.tree_records import TreeFile
 
 CHANGED_NOW = "it was changed just now by somebody else"
 

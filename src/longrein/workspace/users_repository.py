@@ -1,0 +1,60 @@
+"""What longrein asks the user's own git repository for its copies of the work tree. Nothing in it is changed."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+
+from longrein.workspace.git import work_tree
+
+GIT_S = 60.0
+"""Limit of one git command, in seconds."""
+EXCLUDE_BYTES_MAX = 1 << 20
+
+
+class UsersRepository:
+    """The repository that holds a root, if there is one."""
+
+    def __init__(self, git: str, root: str, environment: Mapping[str, str]) -> None:
+        """Look the places up. `environment`: without git's own variables."""
+        self._git, self._root, self._environment = git, root, environment
+        self.top = self.objects = self.index = ""
+        """Top folder, folder of objects that may be borrowed, index; '' outside a repository."""
+        self.exclude = b""
+        """Content of `info/exclude`."""
+        self._tops = work_tree(root)
+        if self._tops:
+            self._find()
+
+    def _find(self) -> None:
+        words = ["rev-parse", "--git-path", "objects", "--git-path", "info/exclude", "--git-path", "index"]
+        found = self.ask(*words, "--show-object-format").decode("utf-8", "surrogateescape").split("\n")
+        if len(found) != 5:
+            return
+        objects, exclude, self.index = (os.path.join(self._root, path) for path in found[:3])
+        self.top = self._tops["GIT_WORK_TREE"]
+        with suppress(OSError), open(exclude, "rb") as file:
+            self.exclude = file.read(EXCLUDE_BYTES_MAX)
+        if found[3] == "sha1" and ":" not in objects and not objects.startswith('"'):
+            self.objects = os.path.realpath(objects)
+
+    def excludes_file(self) -> str:
+        """Return the setting of the user's own `core.excludesFile`; '' for the usual place."""
+        path = self.ask("config", "--type=path", "--get", "core.excludesFile").rstrip(b"\n")
+        if not path or b"\n" in path:
+            return ""
+        quoted = path.decode("utf-8", "surrogateescape").replace("\\", "\\\\").replace('"', '\\"')
+        return f'[core]\n\texcludesFile = "{quoted}"\n'
+
+    def ask(self, *words: str) -> bytes:
+        """Run a git command that only reads; b'' when it fails."""
+        done = subprocess.run(
+            [self._git, "--no-optional-locks", "-c", "core.fsmonitor=false", *words],
+            cwd=self._root,
+            env={**self._environment, **self._tops},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_S,
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else b""
