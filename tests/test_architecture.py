@@ -132,6 +132,8 @@ LAZY_OWN = {
     "longrein.agent.hook_models",
     "longrein.agent.permission_check",
     "longrein.agent.rewind",
+    "longrein.frontends.terminal.entry_pages",  # when the user opens a page
+    "longrein.frontends.terminal.pager",
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",

@@ -1,5 +1,6 @@
 """A text that fills the screen: sections, scrolling, search. Knows no terminal."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import msgspec
@@ -96,8 +97,6 @@ class PageView:
 
     def _line_of(self, row: int) -> int:
         """Number of the line that is drawn in `row`."""
-        from bisect import bisect_right
-
         return max(bisect_right(self._starts, row) - 1, 0)
 
     def _sections(self) -> list[int]:
