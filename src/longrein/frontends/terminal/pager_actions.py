@@ -62,8 +62,13 @@ def open_page(conversation: Conversation, page: Page) -> None:
         conversation.spawn(_open_read(conversation, lambda past: shown_page(past, handle), pager))
 
     can_read = conversation.facts.read_history is not None
-    pager = Pager(page, open_handle=open_handle if can_read else lambda _: None)
+    pager = Pager(page, answers=lambda: _waiting(conversation), open_handle=open_handle if can_read else lambda _: None)
     _show(conversation, pager)
+
+
+def _waiting(conversation: Conversation) -> Line:
+    """A hint for the last row while a question waits below the page."""
+    return line(("warn", "a question waits; q goes back to it")) if conversation.view.questions else ()
 
 
 def open_question(conversation: Conversation, answer: Answering) -> None:
@@ -122,6 +127,8 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
         if approval is not None:
             approval.was_opened = True
             conversation.end_typing()
+        else:
+            conversation.last_key_s = conversation.mono_s()  # a question that came up meanwhile has not been seen
         conversation.redraw()
 
 
