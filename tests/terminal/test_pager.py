@@ -91,7 +91,7 @@ def test_I13_show_on_the_plain_terminal_prints_the_whole(tmp_path: Path) -> None
     ) as tty:
         tty.until(lambda: any(row.endswith(">") for row in tty.lines())).send("go\n").until("general done")
         tty.until(lambda: tty.lines()[-1].endswith("> ") or tty.text().rstrip().endswith("bypassPermissions>"))
-        tty.send("/show\n").until("Bash  seq 300")
+        tty.send("/show\n").until(lambda: any(row.startswith("/show a") for row in tty.lines()))
         handle = next(row.split()[1] for row in tty.everything() if "Bash  seq 300" in row and row.startswith("/show"))
         agent = next(row.split()[1] for row in tty.everything() if row.startswith("/show a"))
         tty.send(f"/show {handle}\n").until(lambda: "\n299\n300\n" in tty.text())
