@@ -139,6 +139,8 @@ LAZY_OWN = {
     "longrein.agent.rewind_trees",
     "longrein.agent.status_command",  # where the user has a status line
     "longrein.frontends.texts_zh",  # for those who read Chinese
+    "longrein.frontends.terminal.entry_pages",  # when the user opens a page
+    "longrein.frontends.terminal.pager",
     "longrein.agent.server_confinement",
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",
@@ -174,8 +176,6 @@ LAZY_OWN = {
     *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
     "longrein.frontends.reports.session_preview",
     "longrein.frontends.terminal.clipboard",
-    "longrein.frontends.terminal.entry_pages",
-    "longrein.frontends.terminal.pager",
 }
 """Modules of longrein that a function may import."""
 

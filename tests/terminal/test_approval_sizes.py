@@ -80,6 +80,9 @@ def test_I13_a_change_larger_than_the_window_is_shown_before_it_is_approved(
         assert tty.lines()[0].endswith("ledger.py")
         tty.send("G").until("52   value_52 = 52").send("g").until(lambda: "it changes" in tty.lines()[1])
         tty.send("/49 +\r").until("49 + value_49")
+        tty.resize(30, 10).until(lambda: len(tty.lines()[0]) > 20).settle(1.0)
+        assert tty.lines()[0].endswith("ledger.py"), "the conversation below does not draw over it"
+        assert tty.pager_counts()
         assert texts["new"].split("\n")[0] not in (project / PATH).read_text()
         tty.send("q").until(lambda: not tty.screen.is_alternate).until(tty.keys_count)
         assert any(row.startswith("? Edit") for row in tty.lines())

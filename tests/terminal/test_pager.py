@@ -77,7 +77,7 @@ def test_I13_a_subagents_transcript_opens_from_its_row_and_by_command(tmp_path: 
         tty.ask("go").until("general done").until("It is whole.").until("idle").until("say something").send(
             "\x0f"
         ).until("last results")
-        tty.send("g").until("Enter opens").send("\r").until("general: look around").until("Task APPLE")
+        tty.send("g").until("Enter opens").send("\r").until("/r4 the user").until("Task APPLE")
         tty.send("/seq 300\r").until(lambda: 1 in numbers(tty)).send("G").until("It is whole.")
         tty.send("q").until("last results").send("q").until(lambda: not tty.screen.is_alternate)
         label = next(row.split()[0] for row in tty.text().splitlines() if "general started" in row)
@@ -91,7 +91,7 @@ def test_I13_show_on_the_plain_terminal_prints_the_whole(tmp_path: Path) -> None
     ) as tty:
         tty.until(lambda: any(row.endswith(">") for row in tty.lines())).send("go\n").until("general done")
         tty.until(lambda: tty.lines()[-1].endswith("> ") or tty.text().rstrip().endswith("bypassPermissions>"))
-        tty.send("/show\n").until("Bash  seq 300")
+        tty.send("/show\n").until(lambda: any(row.startswith("/show a") for row in tty.lines()))
         handle = next(row.split()[1] for row in tty.everything() if "Bash  seq 300" in row and row.startswith("/show"))
         agent = next(row.split()[1] for row in tty.everything() if row.startswith("/show a"))
         tty.send(f"/show {handle}\n").until(lambda: "\n299\n300\n" in tty.text())
@@ -108,10 +108,19 @@ def test_I13_ctrl_t_pins_the_todo_list_above_the_input_and_unpins_it(tmp_path: P
         tty.ask("go").until("Done.").until("idle").until("say something")
 
         def pinned() -> list[str]:
-            end = next(n for n, row in enumerate(tty.lines()) if row.startswith("›") and "say something" in row)
-            return [row for row in tty.lines()[:end] if row.startswith(("[ ] step", "todos:"))]
+            end = max((n for n, row in enumerate(tty.lines()) if "› say something" in row), default=0)
+            start = max((n for n, row in enumerate(tty.lines()[:end]) if not row), default=0)
+            return [row for row in tty.lines()[start:end] if row.startswith(("[ ] step", "todos:"))]
 
         tty.send("\x14").until("todos: 2 of 12 done; Ctrl-T unpins them").until("[ ] step 3")
         tty.resize(40, 12).until("todos: 2 of 12 done")
         tty.resize(80, 60).until(lambda: pinned()[-1:] == ["[ ] step 12"])
-        tty.send("\x14").until(lambda: not any("todos: 2" in row for row in tty.lines()))
+        tty.send("\x14").until(lambda: pinned() == [])
+
+
+def test_I13_a_question_that_comes_up_below_a_page_is_announced_and_not_answered_by_accident(tmp_path: Path) -> None:
+    look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
+    ask = {"text": "word " * 40, "pace_s": 0.05, "calls": [{"name": "Bash", "arguments": {"command": "rm -rf build"}}]}
+    with open_it(home(tmp_path, look, ask, {"text": "Done.\n"})) as tty:
+        tty.ask("go").until("word").send("\x0f").until("last results").until("a question waits; q goes back to it")
+        tty.send("q").until("? Bash").send("y").until("› y").send("\x15").until(tty.keys_count).send("n").until("Done.")

@@ -90,7 +90,7 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(cli: CliHarne
     ]
     os.mkfifo(cli.project / "gate")
     with Provider(*turns) as provider, open_it(cli, provider, more=READ) as tty:
-        tty.ask("SPLIT").until("general asks: Write: it changes n.md").until("│ + one").until(tty.keys_count)
+        tty.ask("SPLIT").until("general asks: Write: it changes n.md").until("│ 1 + one").until(tty.keys_count)
         tty.send("y").until("look around · Bash cat gate")
         tty.until(lambda: not any("write the notes ·" in row for row in tty.lines()))
         label = next(row.split()[1] for row in tty.lines() if "look around ·" in row)

@@ -34,8 +34,10 @@ def open_last(conversation: Conversation, answer: Answering) -> None:
         conversation.spawn(_open_read(conversation, last_page))
 
 
-async def _open_read(conversation: Conversation, read: Callable[[Any], Page | str]) -> None:
-    """Read a page from the log and open it; a line of text becomes a notice."""
+async def _open_read(
+    conversation: Conversation, read: Callable[[Any], Page | str], above: "Pager | None" = None
+) -> None:
+    """Read a page from the log and open it, above the page of `above` if that is still open; else say why not."""
     assert conversation.facts.read_history is not None
     try:
         found = await conversation.facts.read_history(read)
@@ -44,9 +46,9 @@ async def _open_read(conversation: Conversation, read: Callable[[Any], Page | st
         return
     if isinstance(found, str):
         conversation.warn(found)
-    elif conversation.pager is not None:
-        conversation.pager.push(found)
-    else:
+    elif above is not None and conversation.pager is above:
+        above.push(found)
+    elif above is None:
         open_page(conversation, found)
 
 
@@ -57,10 +59,16 @@ def open_page(conversation: Conversation, page: Page) -> None:
     def open_handle(handle: str) -> None:
         from longrein.frontends.terminal.entry_pages import shown_page
 
-        conversation.spawn(_open_read(conversation, lambda past: shown_page(past, handle)))
+        conversation.spawn(_open_read(conversation, lambda past: shown_page(past, handle), pager))
 
     can_read = conversation.facts.read_history is not None
-    _show(conversation, Pager(page, open_handle=open_handle if can_read else lambda _: None))
+    pager = Pager(page, answers=lambda: _waiting(conversation), open_handle=open_handle if can_read else lambda _: None)
+    _show(conversation, pager)
+
+
+def _waiting(conversation: Conversation) -> Line:
+    """A hint for the last row while a question waits below the page."""
+    return line(("warn", "a question waits; q goes back to it")) if conversation.view.questions else ()
 
 
 def open_question(conversation: Conversation, answer: Answering) -> None:
@@ -119,6 +127,8 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
         if approval is not None:
             approval.was_opened = True
             conversation.end_typing()
+        else:
+            conversation.last_key_s = conversation.mono_s()  # a question that came up meanwhile has not been seen
         conversation.redraw()
 
 

@@ -78,6 +78,8 @@ class _App(Application[None]):
     """Application that handles the wrapped rows of a terminal that was made narrower."""
 
     def _on_resize(self) -> None:
+        if self._running_in_terminal:  # a page has the screen; what is below it is drawn anew afterwards
+            return
         extra = _wrapped_rows(self)
         if extra:
             self.output.cursor_up(extra)
