@@ -210,7 +210,7 @@ async def test_a_rewind_can_be_had_with_the_files(argument: str) -> None:
 # --- On a real terminal ----------------------------------------------------------------------------------------------
 
 ANSWERS = {
-    "/help": "  /rewind",
+    "/help": "  /skills",
     "/cost": "  requests            0",
     "/context": "24.6k of 100.0k tokens",
     "/pins": "nothing is pinned; /pin TEXT keeps TEXT word for word",

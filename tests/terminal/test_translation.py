@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.frontends.terminal.commands import COMMANDS, KEYS
+from longrein.frontends.terminal.commands import COMMANDS
 from longrein.frontends.terminal.event_lines import STATUS, WAKES
+from longrein.frontends.terminal.key_names import key_rows
 from longrein.frontends.texts_zh import TEXTS
 from longrein.frontends.translation import PLACEHOLDER, language_of, translate, use_language
 from tests.terminal.pseudo_terminal import PseudoTerminal
@@ -68,7 +69,7 @@ def test_every_translation_has_the_placeholders_of_its_text() -> None:
 def test_commands_keys_and_states_are_all_translated() -> None:
     needed = [
         *(command.summary for command in COMMANDS),
-        *(text for _, text in KEYS),
+        *(what for _, what, _ in key_rows({})),
         *(word for word, _ in STATUS.values()),
         *WAKES.values(),
     ]
