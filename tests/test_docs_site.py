@@ -77,3 +77,17 @@ def test_settings_that_a_page_shows_are_settings(page: Path, tmp_path: Path) -> 
         (folder / "config.toml").write_text(block)
         settings = load_settings(cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False)
         assert settings.notes == (), block
+
+
+def test_tests_that_the_table_of_features_names_exist() -> None:
+    table = (ROOT / "benchmarks/terminal_features.md").read_text(encoding="utf-8")
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) >= 41
+    named = set(re.findall(r"\btest_\w+\.py", table))
+    known = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert named - known == set()
+    functions = set(re.findall(r"::(test_\w+)\b(?!\*|…)", table))
+    code = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py") if path.name in named
+    )
+    assert {name for name in functions if f"def {name}" not in code} == set()
