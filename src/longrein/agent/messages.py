@@ -317,7 +317,7 @@ class SubagentView(msgspec.Struct, frozen=True):
 
 
 class RewindPreview(msgspec.Struct, frozen=True):
-    """What a rewind with files would do now. Paths are absolute."""
+    """Effects that a rewind with files would have now. Paths are absolute."""
 
     restored: tuple[str, ...] = ()
     """Files that get their old content back."""

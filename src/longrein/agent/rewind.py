@@ -31,7 +31,7 @@ PUTS_MAX = 500
 
 
 class RestoredTrees(msgspec.Struct, frozen=True):
-    """What was restored from checkpoints."""
+    """Result of a restore from checkpoints."""
 
     files: tuple[FilePut, ...]
     covered: frozenset[str]

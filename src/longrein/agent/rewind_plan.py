@@ -126,7 +126,7 @@ class OldContent(msgspec.Struct, frozen=True):
 
 
 class RootPlan(msgspec.Struct):
-    """What becomes of the files of one root."""
+    """Plan for the files of one root."""
 
     root: str
     repository: ShadowRepository

@@ -1,4 +1,4 @@
-"""What the log holds of a command that the user ran with `!`. The model reads it with its next request."""
+"""Log entry of a command that the user ran with `!`. The model reads it with its next request."""
 
 from longrein.agent.messages import CommandRun
 from longrein.context.state.quoting import quote_external

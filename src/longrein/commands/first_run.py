@@ -1,4 +1,4 @@
-"""What the terminal says of the model it found: in one line at each start, in more on the first, and without any."""
+"""Lines on the model that was found: one at each start, more on the first start and without a model."""
 
 import asyncio
 import os

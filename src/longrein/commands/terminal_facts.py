@@ -1,4 +1,4 @@
-"""What the terminal's slash commands need of a session, its settings and its files."""
+"""Facts and callbacks of a session, its settings and its files, for the terminal's slash commands."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Where and whether the work tree is kept before commands."""
+"""Choice of the place where the work tree is kept before commands, if it is kept."""
 
 import os
 from collections.abc import Callable

@@ -23,7 +23,7 @@ KEY_CHARS_MAX = 4_096
 
 
 class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the key of a provider is kept."""
+    """Place where the key of a provider is kept."""
 
     kept: str = IN_FILE
     """`file`, or the name of a store of `workspace.system_keyring`."""

@@ -24,7 +24,7 @@ _NAMED = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|(\S+))')
 
 
 class Attachments(msgspec.Struct, frozen=True):
-    """What goes with a message."""
+    """Content that goes with a message."""
 
     parts: tuple[AnyPart, ...] = ()
     notes: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ _SEQUENCE = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?"
 
 
 class _Frame:
-    """What is open."""
+    """State of the first frame."""
 
     before: list[Any] | None = None
     """Attributes of the terminal before raw mode; None while no frame is open."""

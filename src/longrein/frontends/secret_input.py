@@ -23,7 +23,7 @@ class SecretQuestion(msgspec.Struct, frozen=True):
 
 
 class KeyCommands(msgspec.Struct, frozen=True):
-    """What `/login` and `/logout` need."""
+    """Functions for `/login` and `/logout`."""
 
     providers: Callable[[], Sequence[str]]
     """Providers that have a key."""

@@ -33,7 +33,7 @@ def live_elapsed(seconds: float) -> str:
 
 
 def age(us: int) -> str:
-    """How long ago: `just now`, `5 m ago`, `3 h ago`, `2 days ago`, `5 weeks ago`."""
+    """Return an age in words: `just now`, `5 m ago`, `3 h ago`, `2 days ago`, `5 weeks ago`."""
     minutes = max(us, 0) // 60_000_000
     if minutes < 60:
         return f"{minutes} m ago" if minutes else "just now"

@@ -56,7 +56,7 @@ class SessionLogs(Protocol):
 
 
 class AgentLog:
-    """What is known of the log of one agent."""
+    """Data read from the log of one agent."""
 
     def __init__(self, label: str, session: str, lane_label: str, parent: str) -> None:
         self.label, self.session = label, session

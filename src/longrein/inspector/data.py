@@ -1,4 +1,4 @@
-"""What the inspector's page shows of a session: the JSON between `build.py` and `page/`.
+"""Data of the inspector's page: the JSON between `build.py` and `page/`.
 
 A field that has its default value is left out of the JSON. Times are microseconds UTC, token counts are the provider's
 where it named them and calibrated estimates elsewhere, money is US dollars.
@@ -120,7 +120,7 @@ class RequestData(Data, frozen=True):
 
 
 class PolicyData(Data, frozen=True):
-    """What the session would have cost under another context policy, by replay."""
+    """Cost of the session under another context policy, by replay."""
 
     name: str
     """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
@@ -194,7 +194,7 @@ class Stage(Data, frozen=True):
 
 
 class LineFate(Data, frozen=True):
-    """What the clearing policy thinks of one line of an item."""
+    """Judgement of the clearing policy on one line of an item."""
 
     line: str
     stays: bool
@@ -333,7 +333,7 @@ class FileData(Data, frozen=True):
 
 
 class LeftOut(Data, frozen=True):
-    """What does not stand in the page, so that the page can say so."""
+    """Counts of what the page leaves out, so that it can say so."""
 
     bodies: int = 0
     """Texts that were shortened."""
@@ -380,7 +380,7 @@ class Comparison(Data, frozen=True):
 
 
 class Update(Data, frozen=True):
-    """What has changed since the page was made; the data of a server-sent event of type `update`.
+    """Changes since the page was made; the data of a server-sent event of type `update`.
 
     `transcript` holds rows to append. Every other list holds whole values that are new or replace the one with the same
     `n`, `id`, `handle` or `path`.

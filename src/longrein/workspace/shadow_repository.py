@@ -70,7 +70,7 @@ EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 class _Changes(msgspec.Struct):
-    """What a look at the work tree found."""
+    """Findings of a look at the work tree."""
 
     present: dict[str, None] = {}
     """Files to be added."""

@@ -21,7 +21,7 @@ CHANGED_NOW = "it was changed just now by somebody else"
 
 
 class FileTarget(msgspec.Struct, frozen=True):
-    """What becomes of one file."""
+    """Outcome for one file."""
 
     path: str
     """Absolute real path."""

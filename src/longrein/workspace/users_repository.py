@@ -1,4 +1,4 @@
-"""What longrein asks the user's own git repository for its copies of the work tree. Nothing in it is changed."""
+"""Questions to the user's own git repository, for copies of the work tree. Nothing in it is changed."""
 
 import os
 import subprocess

@@ -296,7 +296,7 @@ class SourceItem(msgspec.Struct, frozen=True):
 
 
 class DisplayState(msgspec.Struct, kw_only=True):
-    """How an item is shown, so that it can be restored."""
+    """Display state of an item, so that it can be restored."""
 
     shown: tuple[str, ...] = ()  # Features of the text that is shown now
     tokens: float  # Tokens of the text that is shown now

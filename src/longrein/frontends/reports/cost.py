@@ -1,4 +1,4 @@
-"""What a session cost, by model and purpose. Pure."""
+"""Cost of a session by model and purpose. Pure."""
 
 from collections.abc import Iterable, Sequence
 

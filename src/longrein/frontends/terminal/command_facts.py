@@ -1,4 +1,4 @@
-"""What the slash commands about the session, its settings and its files need from the terminal's caller."""
+"""Facts from the terminal's caller for slash commands about the session, its settings and its files."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What the slash commands are made of: a command, what it is given, what it answers."""
+"""Types of the slash commands: a command, its context and its result."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal

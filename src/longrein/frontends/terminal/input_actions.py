@@ -14,7 +14,7 @@ from longrein.frontends.terminal.commands import BY_NAME, ParsedCommand
 from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.input_state import ESCAPE_AGAIN
-from longrein.frontends.terminal.remember import memory_rows, remember
+from longrein.frontends.terminal.memory_notes import memory_rows, remember
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.conversation import Conversation

@@ -1,4 +1,4 @@
-"""What the input of the terminal needs from its caller: keys, attachments, drafts, files of instructions."""
+"""Facts from the terminal's caller for the input: keys, attachments, drafts, files of instructions."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 

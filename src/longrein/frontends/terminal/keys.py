@@ -25,8 +25,8 @@ from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.history_search import HistorySearch
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.key_names import keymap
+from longrein.frontends.terminal.memory_notes import is_memory_line
 from longrein.frontends.terminal.pager_actions import open_last, open_question, toggle_todos
-from longrein.frontends.terminal.remember import is_memory_line
 from longrein.frontends.terminal.search_list import bind_search_keys
 from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.user_questions import OPTIONS_MAX

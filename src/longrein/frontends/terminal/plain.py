@@ -37,7 +37,7 @@ from longrein.frontends.terminal.command_types import Choices, Command, CommandC
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown_blocks import Block
-from longrein.frontends.terminal.remember import is_memory_line, note_lines
+from longrein.frontends.terminal.memory_notes import is_memory_line, note_lines
 from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
 from longrein.frontends.text_format import activity_text, escape, escape_line

@@ -129,7 +129,7 @@ class StatusLine:
             self._plan(max(self._options.status_line_refresh_s, DEBOUNCE_S))
 
     def rows(self, width: int, screen_rows: int) -> list[StyleAndTextTuples]:
-        """What the command printed, cropped to `width` columns and a share of the screen."""
+        """Output of the command, cropped to `width` columns and a share of the screen."""
         if not self.text.strip():
             return []
         pad = " " * min(max(self._options.status_line_padding, 0), width // 2)

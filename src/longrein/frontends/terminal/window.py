@@ -1,4 +1,4 @@
-"""What the terminal shows around the screen: title of the window, bell and notifications, progress, background colour.
+"""The window around the screen: title, bell and notifications, progress, background colour.
 
 Everything is switched on by `enter` and undone by `leave`, also while another program has the terminal.
 """
@@ -28,7 +28,7 @@ ITERM_WITH_PROGRESS = (3, 6, 6)
 
 
 class Activity(msgspec.Struct, frozen=True):
-    """What the session does, as far as the window shows it."""
+    """Activity of the session, as far as the window shows it."""
 
     title: str
     """Title of the session; '' before the first prompt."""
