@@ -8,7 +8,8 @@ from longrein.config import load_settings
 from longrein.events import PermissionAsked
 from longrein.frontends.flags import MAIN, help_page
 from longrein.frontends.terminal.approvals import Question, choices
-from longrein.frontends.terminal.commands import BY_NAME, KEYS
+from longrein.frontends.terminal.commands import BY_NAME
+from longrein.frontends.terminal.key_names import key_rows
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "README.zh.md").read_text(encoding="utf-8")
@@ -30,7 +31,7 @@ def test_commands_and_flags_of_the_page_exist() -> None:
     slashes = re.findall(r"`/([a-z]+)`", PAGE)
     assert slashes
     assert [name for name in slashes if name not in BY_NAME] == []
-    keys = ", ".join(name for name, _ in KEYS)
+    keys = ", ".join(name for name, _, _ in key_rows({}))
     assert [key for key in re.findall(r"^\| (Ctrl-\w|Enter|Esc) \|", PAGE, re.MULTILINE) if key not in keys] == []
 
 

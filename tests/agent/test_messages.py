@@ -8,8 +8,8 @@ from longrein.agent import InboxMessage, UserMessage
 from longrein.events import Text
 
 TAGS = (
-    "AddSchedule Answer CommandRun Compact GoOn Happened Pin RemoveSchedule Rewind Said SetMode SetModel StopChild "
-    "StopTask Uncompact Unpin"
+    "AddSchedule Answer CommandRun Compact GoOn Happened Pin RemoveSchedule Rewind Said SetMode SetModel SetTitle "
+    "StopChild StopTask Uncompact Unpin"
 )
 
 

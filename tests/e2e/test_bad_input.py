@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from longrein.config.model_choice import NoModelFound
 from longrein.events import (
     BudgetError,
     LongreinError,
@@ -231,6 +232,7 @@ ELSEWHERE = {
     TranscriptUnknown: "tests/transcripts: files of no known format",
     BlobDamaged: "tests/store/test_repair.py: a blob is not what was written",
     TurnFailed: "tests/test_sdk.py: a program catches it",
+    NoModelFound: "tests/e2e/test_login.py: without a model three lines say what to do",
     LongreinError: "the root",
 }
 

@@ -323,7 +323,7 @@ def test_a_subagent_that_is_left_is_named_and_goes_on_where_it_was(cli: CliHarne
         Turn(when="SPLIT", match="APPLE is done", text="I know"),
     ) as provider:
         ran = cli.run("-p", "SPLIT", BYPASS, "--background", "exit")
-        assert ran.told() == (0, "bye\n", "longrein: subagent a8 has not ended; it goes on with `longrein -c`\n")
+        assert ran.told() == (0, "bye\n", "longrein: subagent a9 has not ended; it goes on with `longrein -c`\n")
         again = cli.run("-p", "and now?", "-c", BYPASS)
         assert again.code == 0, again.told()
         assert again.text.endswith("I know\n")

@@ -53,7 +53,11 @@ def content(value: object) -> object:
     if isinstance(value, dict):
         return {repr(key): content(one) for key, one in value.items()}
     is_plain = isinstance(value, msgspec.Struct) or not hasattr(value, "__dict__")
-    return repr(value) if is_plain else {name: content(one) for name, one in vars(value).items() if name != "_now_s"}
+    return (
+        repr(value)
+        if is_plain
+        else {name: content(one) for name, one in vars(value).items() if name not in ("_now_s", "heard_s")}
+    )
 
 
 def drawn_by_terminal() -> set[type]:

@@ -94,9 +94,9 @@ def modes_of(state: Path) -> list[str]:
             continue
         if "sandbox" in path.parts:  # its private /tmp is open to all users of the namespace, below a closed folder
             continue
-        wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
-        if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) != wanted:
-            wrong.append(f"{path.name}: {stat.S_IMODE(mode):o} instead of {wanted:o}")
+        wanted = (0o700,) if stat.S_ISDIR(mode) else (0o600, 0o400)  # git's objects are read-only
+        if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) not in wanted:
+            wrong.append(f"{path.name}: {stat.S_IMODE(mode):o} instead of {wanted[0]:o}")
     return wrong
 
 

@@ -110,7 +110,8 @@ def test_esc_esc_on_an_idle_screen_opens_the_list_of_prompts(tmp_path: Path) -> 
         tty.until("say something").send("\x1b\x1b").settle().ask("first").until("You said 5").until("idle")
         tty.send("\x1b").until("Esc again goes back").send("\x1b").until("go back to before which")
         tty.send("\r").until("what goes back?").until("the files only").send("\r").until(has(tty, "› first"))
-        assert tty.send("\x15").leave()[-1] == {"type": "Rewind", "to": 2, "files": False, "conversation": True}
+        rewind = {"type": "Rewind", "to": 2, "files": False, "conversation": True, "overwrite": False}
+        assert tty.send("\x15").leave()[-1] == rewind
 
 
 def test_esc_esc_with_a_draft_changes_nothing(tmp_path: Path) -> None:

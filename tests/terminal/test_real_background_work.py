@@ -122,10 +122,10 @@ def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_
         with open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
             tty.ask("SPLIT").until("It looks.").until("Bash sleep 50").until("idle · served").send("\x04")
             tty.exits(0)
-            assert any("goes on with it, and with 1 subagent at work (a8)" in row for row in tty.lines())
+            assert any("goes on with it, and with 1 subagent at work (a9)" in row for row in tty.lines())
         assert cli.wait_survivors() == []
         with open_it(cli, provider, "-c", "--permission-mode", "bypassPermissions") as tty:
-            tty.until("a8 general done").until("It has seen.").until("idle · served").leave()
+            tty.until("a9 general done").until("It has seen.").until("idle · served").leave()
 
 
 def footer(tty: PseudoTerminal) -> str:

@@ -51,11 +51,11 @@ def test_a_file_a_folder_and_a_picture_go_with_the_message_and_only_its_words_ar
     project = home(tmp_path, {"text": "Fine.\n"})
     (project / "shot.png").write_bytes(PNG)
     with open_it(project) as tty:
-        tty.until("say something").send("see @calc.py @shot.png and @.").send("\x1b").settle().send("\r")
+        tty.until("say something").send("see @calc.py @shot.png and @. now").settle().send("\r")
         tty.until("[Image #1]").until("/calc.py]").until("Fine.").until("idle").leave()
         assert not any("return a - b" in row for row in tty.everything())
     (spoke,) = (event for event in entries(project) if isinstance(event, UserSpoke))
-    assert text_of(spoke.parts[:1]) == "see @calc.py @shot.png and @."
+    assert text_of(spoke.parts[:1]) == "see @calc.py @shot.png and @. now"
     assert "| def add(a, b):\n|     return a - b\n[end of " in text_of(spoke.parts)
     assert "| calc.py\n| shot.png" in text_of(spoke.parts)
 
@@ -66,7 +66,8 @@ def test_keys_of_the_settings_hold(tmp_path: Path) -> None:
     config.write_text(config.read_text() + '[keys]\nvim = true\neditor = ["f6"]\nredraw = ["ctrl-c"]\n')
     with open_it(project) as tty:
         tty.until("keys.redraw: `ctrl-c` has a meaning of its own that stays; Ctrl-L stays").until("INSERT · idle")
-        tty.ask("/keys").until("F6").until("keys.editor")
+        tty.ask("/keys").until("keys.suspend")
+        assert any("F6" in row and "edit the input" in row for row in tty.everything())
 
 
 def test_the_plain_terminal_runs_commands_keeps_notes_and_attaches(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_a_streaming_answer(tmp_path: Path, columns: int, rows: int) -> None:
 @at_every_size
 def test_a_question(tmp_path: Path, columns: int, rows: int) -> None:
     with PseudoTerminal("command", tmp_path, columns, rows) as tty:
-        tty.until("say something").send("go\r").until("waiting").until("no, and say why")
-        check(tty, "n no", *(("? Bash", "y yes, once", "rm -rf build") if columns > 30 else ()))
+        tty.until("say something").send("go\r").until("waiting").until(" n ")
+        check(tty, "n no", *(("? Bash", "y yes", "rm -rf build") if columns > 30 else ()))
         tty.until(lambda: any(tty.screen.buffer[y][1].bold for y, row in enumerate(tty.lines()) if " n no" in row))
         tty.send("n")
         tty.until(lambda: "You said deny" in tty.text()).until("idle")

@@ -150,11 +150,13 @@ def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, 
     page = LivePage(found)
     with InspectorServer(page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        say("the page shows the session as it grows; Ctrl-C ends it. Whoever has this address can read the session:")
-        show(f"{server.url}\n")
-        if opens:
-            webbrowser.open(server.url)
         try:
+            say(
+                "the page shows the session as it grows; Ctrl-C ends it. Whoever has this address can read the session:"
+            )
+            show(f"{server.url}\n")
+            if opens:
+                webbrowser.open(server.url)
             _follow(logs, inspector, page, was_open=logs.is_open())
             say("the session was closed, and the page with it")
         except KeyboardInterrupt:

@@ -27,7 +27,8 @@ class CheckpointStore:
         if root not in self._open:
             name = sha256(os.fsencode(root)).hexdigest()[:16]
             path = os.path.join(self.folder, name)
-            os.makedirs(path, mode=0o700, exist_ok=True)
+            for folder in (self.folder, path):  # 0700, whatever the umask
+                os.makedirs(folder, mode=0o700, exist_ok=True)
             self._open[root] = ShadowRepository(path, root, self._environment, self._left_out)
         return self._open[root]
 

@@ -108,7 +108,7 @@ class ShadowRepository:
 
     def _open(self, left_out: tuple[str, ...]) -> None:
         """Create what is missing, and read the user's rules of ignored files again."""
-        for name in ("objects/info", "refs/kept", "info"):
+        for name in ("objects", "objects/info", "refs", "refs/kept", "info"):  # one by one, so that each is 0700
             os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
         self._top = self._user.top or self.root
         lines = [f"{PREFIX}*{SUFFIX}"]
@@ -523,6 +523,7 @@ class ShadowRepository:
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if words[0] == "cat-file" else subprocess.PIPE,
+            umask=0o077,
         )
 
     def _run(self, words: list[str], *, plain: bool = False, borrow: bool = False) -> bytes:

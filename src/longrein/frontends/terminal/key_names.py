@@ -149,5 +149,7 @@ def key_rows(chosen: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
     own = []
     for action in ACTIONS:
         keys = chosen.get(action.name, action.keys)
+        if any(_is_wrong(key) for key in keys):
+            keys = action.keys
         own.append((shown_keys(keys) or "no key", action.summary, f"keys.{action.name}"))
     return [*own, *((key, summary, "") for key, summary in FIXED)]
