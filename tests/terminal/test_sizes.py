@@ -11,6 +11,9 @@ SIZES = [(24, 8), (40, 12), (80, 24), (200, 60)]
 at_every_size = pytest.mark.parametrize(("columns", "rows"), SIZES)
 
 
+FOOTER = re.compile(r"(idle|waiting|running|thinking)\b")
+
+
 def cells(row: str) -> int:
     """Columns of a row; the emulator puts an empty cell after a wide character, which `display` leaves out."""
     return sum(2 if "\u2e80" <= char <= "\uffef" else 1 for char in row)
@@ -18,11 +21,11 @@ def cells(row: str) -> int:
 
 def check(tty: PseudoTerminal, *needed: str) -> list[str]:
     """Check what holds on every screen: rows fit, one footer and it is last, the input above it, `needed` is there."""
+    tty.until(lambda: FOOTER.match(next((row for row in reversed(tty.lines()) if row), "")) is not None)
     rows = tty.lines()
     assert all(cells(row) <= tty.screen.columns for row in rows)
     shown = [row for row in rows if row]
-    footers = [row for row in shown if re.match(r"(idle|waiting|running|thinking)\b", row)]
-    assert footers == shown[-1:], "one footer, in the last row"
+    assert [row for row in shown if FOOTER.match(row)] == shown[-1:], "one footer, in the last row"
     assert sum(row.startswith("› ") or row == "›" for row in shown[-12:]) >= 1, "the input"
     text = "".join(shown).replace(" ", "")
     missing = [part for part in needed if part.replace(" ", "") not in text]
