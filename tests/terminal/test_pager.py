@@ -120,7 +120,7 @@ def test_I13_ctrl_t_pins_the_todo_list_above_the_input_and_unpins_it(tmp_path: P
 
 def test_I13_a_question_that_comes_up_below_a_page_is_announced_and_not_answered_by_accident(tmp_path: Path) -> None:
     look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
-    ask = {"text": "word " * 60, "pace_s": 0.1, "calls": [{"name": "Bash", "arguments": {"command": "rm -rf build"}}]}
+    ask = {"text": "word " * 40, "pace_s": 0.1, "calls": [{"name": "Bash", "arguments": {"command": "rm -rf build"}}]}
     with open_it(home(tmp_path, look, ask, {"text": "Done.\n"})) as tty:
         tty.ask("go").until("word").send("\x0f").until("last results").until("a question waits; q goes back to it")
         tty.send("q").until("? Bash").send("y").until("› y").send("\x15").until(tty.keys_count).send("n").until("Done.")

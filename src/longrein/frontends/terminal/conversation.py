@@ -184,7 +184,7 @@ class Conversation:
                 self._ticking = loop.call_later(tick_s, self._news.set)
 
     def redraw(self) -> None:
-        if self.screen.is_lent:
+        if self.screen.is_lent and self.pager is None:
             return
         self._follow_questions()
         if self.pager is not None:
