@@ -51,3 +51,37 @@ class Chooser:
             label,
             ("dim", f"  {escape_line(translate(row.note))}" if row.note else ""),
         )
+
+
+class TypedList(Chooser):
+    """A list that typing narrows to the rows that hold all words of `query`."""
+
+    def __init__(self, title: str, rows: Sequence[Row]) -> None:
+        super().__init__(title, rows)
+        self.every, self.query = rows, ""
+
+    @property
+    def chosen(self) -> str:
+        """Value of the marked row; '' when no row is left."""
+        return self.rows[self.at].value if self.rows else ""
+
+    def move(self, by: int) -> None:
+        self.at = max(min(self.at + by, len(self.rows) - 1), 0)
+
+    def type(self, text: str) -> None:
+        """Add `text` to the query."""
+        self.search(self.query + text)
+
+    def erase(self) -> None:
+        """Take the last character of the query back."""
+        self.search(self.query[:-1])
+
+    def search(self, query: str) -> None:
+        """Show the rows that hold all words of `query`."""
+        self.query, self.at = query, 0
+        words = query.lower().split()
+        self.rows = [row for row in self.every if all(word in self.searched_text(row).lower() for word in words)]
+
+    def searched_text(self, row: Row) -> str:
+        """Text of a row in which the words are looked for."""
+        return f"{row.label} {row.note} {row.value} {row.group}"

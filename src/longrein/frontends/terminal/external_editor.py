@@ -1,4 +1,4 @@
-"""Edit the input in the user's editor (Ctrl-G)."""
+"""Edit the input (Ctrl-G) or a file in the user's editor."""
 
 import os
 import shlex
@@ -32,6 +32,16 @@ def editor_command(environ: Mapping[str, str]) -> Sequence[str]:
     if not found:
         raise EditorError("no editor was found; set $EDITOR, such as EDITOR=nano")
     return (found,)
+
+
+def edit_file(command: Sequence[str], path: str) -> None:
+    """Let the user edit a file, which need not exist yet. Blocks; raises `EditorError`."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        subprocess.call([*command, path])
+    except OSError as error:
+        why = error.strerror or error
+        raise EditorError(f"{command[0]} cannot be started ({why}): set $EDITOR; the file is {path}") from None
 
 
 def edit_text(command: Sequence[str], text: str) -> str:

@@ -1,32 +1,38 @@
-"""Open a file in the user's editor, with the terminal handed over to it."""
+"""The user's editor, with the terminal handed over to it."""
 
-import os
-import shlex
-from subprocess import call
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from prompt_toolkit.application import run_in_terminal
 
 from longrein.frontends.terminal.conversation import Conversation
+from longrein.frontends.terminal.external_editor import EditorError, edit_file, editor_command
 
-DEFAULT_EDITOR = "vi"
+T = TypeVar("T")
+
+
+async def with_editor(conversation: Conversation, act: Callable[[Sequence[str]], T]) -> T | None:
+    """Call `act` with the words of the editor while the terminal is its own; the session goes on meanwhile.
+
+    A failure becomes a notice, and None is returned.
+    """
+    app = conversation.screen.app
+    if not app.is_running or app.context is None:
+        return None
+    try:
+        command = editor_command(conversation.facts.input.environ)
+
+        def run() -> T:
+            with conversation.keyboard_paused():
+                return act(command)
+
+        return await app.context.copy().run(run_in_terminal, run, False, True)
+    except EditorError as error:
+        conversation.notice(str(error))
+        return None
 
 
 async def open_in_editor(conversation: Conversation, path: str) -> None:
-    """Run `$VISUAL`, `$EDITOR` or vi on `path`; the session goes on meanwhile. A failure becomes a notice."""
-    environ = conversation.facts.commands.environ
-    words = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or DEFAULT_EDITOR)
-    failed: list[str] = []
-
-    def run() -> None:
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            call([*words, path])
-        except OSError as error:
-            failed.append(f"{words[0]} cannot be started ({error.strerror}): set $EDITOR; the file is {path}")
-
-    app = conversation.screen.app
-    if app.is_running and app.context is not None:
-        await app.context.copy().run(run_in_terminal, run, False, True)
-    for text in failed:
-        conversation.notice(text)
+    """Let the user edit the file `path`, which need not exist yet."""
+    await with_editor(conversation, lambda command: edit_file(command, path))
     conversation.request_redraw()

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
-from longrein.frontends.terminal.choice_list import Chooser, Row
+from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.event_lines import Line, crop, line
 from longrein.frontends.terminal.input import ProjectHistory
 from longrein.frontends.text_format import escape_line
@@ -40,36 +40,20 @@ def _files(history: str) -> Iterator[tuple[str, str]]:
         yield path, os.path.basename(path)[-40:]
 
 
-class HistorySearch(Chooser):
+class HistorySearch(TypedList):
     """A list of messages that what is typed narrows: each word must occur."""
 
     def __init__(self, rows: list[Row], typed: str = "") -> None:
         super().__init__("search what was sent", rows)
-        self._all, self.typed = rows, ""
         self.type(typed)
 
-    @property
-    def chosen(self) -> str:
-        """The marked message; '' when none matches."""
-        return self.rows[self.at].value if self.rows else ""
-
-    def type(self, text: str) -> None:
-        """Add `text` to what is searched."""
-        self._search(self.typed + text)
-
-    def erase(self) -> None:
-        """Take the last character back."""
-        self._search(self.typed[:-1])
-
-    def _search(self, typed: str) -> None:
-        self.typed, self.at = typed, 0
-        words = typed.lower().split()
-        self.rows = [row for row in self._all if all(word in row.label.lower() for word in words)]
+    def searched_text(self, row: Row) -> str:
+        return row.label
 
     def draw(self, width: int, height: int) -> list[Line]:
         """The search line, then the list in at most `height` rows."""
-        head = line(("bold", f"{self.title}: "), ("you", escape_line(self.typed)), ("dim", "▏"))
+        head = line(("bold", f"{self.title}: "), ("you", escape_line(self.query)), ("dim", "▏"))
         if not self.rows:
-            none = "nothing that was sent matches" if self._all else "nothing was sent yet"
+            none = "nothing that was sent matches" if self.every else "nothing was sent yet"
             return [crop(head, width), crop(line(("dim", f"  {none}; Esc leaves")), width)]
         return [crop(head, width), *super().draw(width, height)[1:]]

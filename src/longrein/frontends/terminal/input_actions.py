@@ -2,15 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.application import run_in_terminal
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.key_binding import KeyBindings
-from prompt_toolkit.keys import Keys
-
 from longrein.events import UsageError
 from longrein.frontends.terminal import external_editor
 from longrein.frontends.terminal.command_actions import run_command
 from longrein.frontends.terminal.commands import BY_NAME, ParsedCommand
+from longrein.frontends.terminal.file_editor import with_editor
 from longrein.frontends.terminal.history_search import HistorySearch, sent_messages
 from longrein.frontends.terminal.input import Pastes
 from longrein.frontends.terminal.input_state import ESCAPE_AGAIN
@@ -40,29 +36,6 @@ def _take(conversation: "Conversation", text: str) -> None:
         conversation.buffer.cursor_position = len(conversation.buffer.text)
 
 
-def bind_search_keys(conversation: "Conversation", keys: KeyBindings) -> None:
-    """Add the keys of the search to those of the panel: what is typed narrows the list."""
-
-    def search() -> HistorySearch | None:
-        chooser = conversation.chooser
-        return chooser if isinstance(chooser, HistorySearch) else None
-
-    searching = Condition(lambda: search() is not None)
-
-    def type_text(text: str) -> None:
-        if (found := search()) is not None and text.isprintable():
-            found.type(text)
-
-    def erase() -> None:
-        if (found := search()) is not None:
-            found.erase()
-
-    keys.add(Keys.Any, filter=searching)(lambda event: type_text(event.data))
-    keys.add(" ", filter=searching)(lambda event: type_text(" "))  # noqa: ARG005
-    keys.add("backspace", filter=searching)(lambda event: erase())  # noqa: ARG005
-    keys.add(Keys.BracketedPaste, filter=searching)(lambda event: type_text(" ".join(event.data.split())))
-
-
 # --- Editor ----------------------------------------------------------------------------------------------------------
 
 
@@ -75,18 +48,8 @@ def open_editor(conversation: "Conversation") -> None:
 async def _edit(conversation: "Conversation") -> None:
     buffer = conversation.buffer
     text = conversation.pastes.expand(buffer.text)
-    try:
-        command = external_editor.editor_command(conversation.facts.input.environ)
-
-        def edit() -> str:
-            with conversation.keyboard_paused():
-                return external_editor.edit_text(command, text)
-
-        edited = await run_in_terminal(edit, in_executor=True)
-    except external_editor.EditorError as error:
-        conversation.notice(str(error))
-        return
-    if edited != text:
+    edited = await with_editor(conversation, lambda command: external_editor.edit_text(command, text))
+    if edited is not None and edited != text:
         buffer.text = edited
         buffer.cursor_position = len(edited)
     conversation.request_redraw()

@@ -19,15 +19,14 @@ from longrein.agent import Continue, SetMode
 from longrein.frontends.terminal import input_actions
 from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
+from longrein.frontends.terminal.choice_list import TypedList
 from longrein.frontends.terminal.command_actions import background, edit_last_queued, request_exit, run_command
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
-from longrein.frontends.terminal.history_search import HistorySearch
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.key_names import keymap
 from longrein.frontends.terminal.memory_notes import is_memory_line
 from longrein.frontends.terminal.pager_actions import open_last, open_question, toggle_todos
-from longrein.frontends.terminal.search_list import bind_search_keys
 from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.user_questions import OPTIONS_MAX
 from longrein.frontends.terminal.view_model import EMPTY
@@ -82,7 +81,7 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     """Keys of a question or a list, active while the panel has the focus."""
     keys = KeyBindings()
     choosing = Condition(lambda: conversation.chooser is not None)
-    searching = Condition(lambda: isinstance(conversation.chooser, HistorySearch))
+    searching = Condition(lambda: isinstance(conversation.chooser, TypedList))
     add = partial(_bind, keys, conversation)
     for key in "ysaxmnfYSAXMNF":
         add(partial(answer, key=key.lower()), key, when=~choosing)
@@ -95,11 +94,30 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     add(_answer_in_words, "o", when=asking)
     keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
     add(_choose, "enter", when=choosing)
-    input_actions.bind_search_keys(conversation, keys)
+    _bind_search_keys(conversation, keys)
     for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
         add(partial(_move, rows=rows, pages=pages), key, when=~searching if key == " " else True)
-    bind_search_keys(keys, conversation)
     return keys
+
+
+def _bind_search_keys(conversation: Conversation, keys: KeyBindings) -> None:
+    """Add the keys of a list that typing narrows."""
+    searching = Condition(lambda: isinstance(conversation.chooser, TypedList))
+
+    def type_text(text: str) -> None:
+        if isinstance(conversation.chooser, TypedList) and text.isprintable():
+            conversation.chooser.type(text)
+            conversation.redraw()
+
+    def erase() -> None:
+        if isinstance(conversation.chooser, TypedList):
+            conversation.chooser.erase()
+            conversation.redraw()
+
+    keys.add(Keys.Any, filter=searching)(lambda event: type_text(event.data))
+    keys.add(" ", filter=searching)(lambda _: type_text(" "))
+    keys.add("backspace", filter=searching)(lambda _: erase())
+    keys.add(Keys.BracketedPaste, filter=searching)(lambda event: type_text(" ".join(event.data.split())))
 
 
 def _bind(keys: KeyBindings, conversation: Conversation, act: Action, *names: str, when: FilterOrBool = True) -> None:

@@ -2,12 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.key_binding import KeyBindings
-from prompt_toolkit.keys import Keys
-
 from longrein.events import LongreinError
-from longrein.frontends.terminal.choice_list import Chooser, Row
+from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.command_types import Choices
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import Line, crop, line
@@ -18,29 +14,14 @@ LIST_ROWS_MIN = 3
 """Rows of the list that a preview never takes."""
 
 
-class SearchList(Chooser):
-    """A list of rows; `query` keeps those that hold all of its words in label, note or value."""
+class SearchList(TypedList):
+    """A list of rows that typing narrows, with a preview of the marked row."""
 
     def __init__(self, title: str, rows: Sequence[Row], want: Callable[[str], None]) -> None:
         """`want` is called with the value of the marked row when its preview is not known yet."""
         super().__init__(title, rows)
-        self.every, self.query = rows, ""
         self.previews: dict[str, Sequence[str]] = {}
         self._want = want
-
-    @property
-    def chosen(self) -> str:
-        return self.rows[self.at].value if self.rows else ""
-
-    def search(self, query: str) -> None:
-        """Show the rows that hold all words of `query`."""
-        self.query = query
-        words = query.lower().split()
-        self.rows = [row for row in self.every if all(word in _searched(row) for word in words)]
-        self.at = 0
-
-    def move(self, by: int) -> None:
-        self.at = max(min(self.at + by, len(self.rows) - 1), 0)
 
     def draw(self, width: int, height: int) -> list[Line]:
         """The list in at most `height` rows: title with the query, rows under their headings, preview, hint."""
@@ -71,10 +52,6 @@ class SearchList(Chooser):
         return [drawn for _, drawn in lines[top : top + room]]
 
 
-def _searched(row: Row) -> str:
-    return f"{row.label} {row.note} {row.value} {row.group}".lower()
-
-
 def make_searchable(conversation: Conversation, choices: Choices) -> None:
     """Replace the list that is open by one that can be searched, if `choices` asks for it."""
     if not choices.search or conversation.chooser is None:
@@ -98,19 +75,3 @@ async def _load(
     except LongreinError as error:
         found.previews[value] = (str(error),)
     conversation.request_redraw()
-
-
-def bind_search_keys(keys: KeyBindings, conversation: Conversation) -> None:
-    """Typing and Backspace change the query. Call it last: a blank is typed, too."""
-    searching = Condition(lambda: isinstance(conversation.chooser, SearchList))
-
-    def search(text: str, *, erase: bool = False) -> None:
-        if isinstance(conversation.chooser, SearchList):
-            query = conversation.chooser.query
-            conversation.chooser.search(query[:-1] if erase else query + text)
-            conversation.redraw()
-
-    keys.add(Keys.Any, filter=searching)(lambda event: search(event.data if event.data.isprintable() else ""))
-    keys.add(" ", filter=searching)(lambda _: search(" "))
-    keys.add("backspace", filter=searching)(lambda _: search("", erase=True))
-    keys.add(Keys.BracketedPaste, filter=searching)(lambda event: search(" ".join(event.data.split())))
