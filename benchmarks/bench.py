@@ -1,9 +1,11 @@
-"""longrein beside the floor: `make bench` prints the table of docs/performance.md and keeps it in `benchmarks/out`.
+"""longrein beside the floor: `make bench` prints the table of docs/performance.md and keeps it in
+`benchmarks/out`.
 
-Both run as installed commands with the same Python, against the same loopback server in its own process, interleaved.
-longrein runs with its default settings, log and permissions (allow rules, so that each call is judged). CPU is user +
-system of the harness and its children; overhead of a turn is the time from the end of a response to the arrival of the
-next request, as the server saw it. Machines are noisy: read the ratios.
+Both run as installed commands with the same Python, against the same loopback server in its own
+process, interleaved. longrein runs with its default settings, log and permissions (allow rules, so
+that each call is judged). CPU is user + system of the harness and its children; overhead of a turn
+is the time from the end of a response to the arrival of the next request, as the server saw it.
+Machines are noisy: read the ratios.
 """
 
 import argparse
@@ -27,7 +29,9 @@ LONGREIN = Path(sys.executable).parent / "longrein"
 PROMPT = "go"
 HARNESSES = ("floor", "longrein")
 READS = 300
-"""Files that are read, one a turn. No call is made twice: who repeats one is told that nothing moves."""
+"""Files that are read, one a turn. No call is made twice: who repeats one is told that nothing
+moves.
+"""
 
 
 @dataclass
@@ -58,16 +62,27 @@ class Bench:
         self.tree = folder / "tree"
         self.tree.mkdir()
         for file in range(READS):
-            text = "".join(f"line {n:03d} of file {file:03d}, forty-odd bytes\n" for n in range(200))
+            text = "".join(
+                f"line {n:03d} of file {file:03d}, forty-odd bytes\n" for n in range(200)
+            )
             (self.tree / f"file{file:03d}.txt").write_text(text)
 
-    # --- running ---------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     def serve(self, script: dict[str, Any]) -> tuple["subprocess.Popen[bytes]", str]:
         path = self.folder / "script.json"
         path.write_text(json.dumps({"turns": expand_turns(script["turns"])}))
-        command = [sys.executable, "-m", "longrein.testing.loopback", "--script", str(path), "--lenient"]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, env=clean_environment())
+        command = [
+            sys.executable,
+            "-m",
+            "longrein.testing.loopback",
+            "--script",
+            str(path),
+            "--lenient",
+        ]
+        server = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, env=clean_environment()
+        )
         assert server.stdout is not None
         return server, f"http://127.0.0.1:{json.loads(server.stdout.readline())['port']}"
 
@@ -83,10 +98,14 @@ class Bench:
             '[models."mock/small"]\nwindow = 10000000\nmax_output = 8192\n'
         )
         environment |= {"HOME": str(home), "LONGREIN_STATE_DIR": str(home / "state")}
-        environment["LONGREIN_SANDBOX_MODE"] = "off"  # the floor has none; `benchmarks.sandbox` measures its cost
+        environment["LONGREIN_SANDBOX_MODE"] = (
+            "off"  # the floor has none; `benchmarks.sandbox` measures its cost
+        )
         return [str(LONGREIN), "-p", PROMPT, "--allowedTools", "Bash,Read"], environment
 
-    def run(self, harness: str, script: dict[str, Any], *, first_cpu: bool = False, bypass: bool = False) -> RunResult:
+    def run(
+        self, harness: str, script: dict[str, Any], *, first_cpu: bool = False, bypass: bool = False
+    ) -> RunResult:
         """`bypass`: no rule allows a compound command, so longrein is told to ask for nothing."""
         server, url = self.serve(script)
         try:
@@ -95,7 +114,11 @@ class Bench:
                 command += ["--permission-mode", "bypassPermissions"]
             begun = time.monotonic()
             process = subprocess.Popen(
-                command, cwd=self.tree, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+                command,
+                cwd=self.tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
             )
             first = cpu_at_first_request(process.pid, url) if first_cpu else 0.0
             _, status, usage = os.wait4(process.pid, 0)
@@ -109,21 +132,31 @@ class Bench:
             server.send_signal(signal.SIGTERM)
             server.wait()
 
-    def both(self, script: dict[str, Any], rounds: int = 0, **more: Any) -> dict[str, list[RunResult]]:
+    def both(
+        self, script: dict[str, Any], rounds: int = 0, **more: Any
+    ) -> dict[str, list[RunResult]]:
         runs: dict[str, list[RunResult]] = {harness: [] for harness in HARNESSES}
         for _ in range(rounds or self.rounds):
             for harness in HARNESSES:
                 runs[harness].append(self.run(harness, script, **more))
         return runs
 
-    # --- telling ---------------------------------------------------------------------------------------------
+    # --- telling ----------------------------------------------------------------------------------
 
-    def row(self, what: str, floor: float | None, ours: float, unit: str, reach: str, met: bool) -> None:
+    def row(
+        self, what: str, floor: float | None, ours: float, unit: str, reach: str, met: bool
+    ) -> None:
         ratio = f"{ours / floor:.2f} ×" if floor else ""
         shown = f"{floor:.3g} {unit}" if floor is not None else "–"
         verdict = reach if reach == "–" else f"{reach} {'met' if met else 'MISSED'}"
         self.rows.append((what, shown, f"{ours:.3g} {unit}", ratio, verdict))
-        self.figures[what] = {"floor": floor, "longrein": ours, "unit": unit, "reach": reach, "met": met}
+        self.figures[what] = {
+            "floor": floor,
+            "longrein": ours,
+            "unit": unit,
+            "reach": reach,
+            "met": met,
+        }
         print(
             f"{what:<58} {shown:>12} {ours:>9.3g} {unit:<7} {ratio:>7}  {verdict}",
             flush=True,
@@ -136,25 +169,40 @@ class Bench:
 
 def clean_environment() -> dict[str, str]:
     kept = ("PATH", "LANG", "TMPDIR")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": os.environ.get("HOME", "/")}
+    return {name: os.environ[name] for name in kept if name in os.environ} | {
+        "HOME": os.environ.get("HOME", "/")
+    }
 
 
 def expand_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Expand the `repeat` entries."""
-    return [{k: v for k, v in turn.items() if k != "repeat"} for turn in turns for _ in range(turn.get("repeat", 1))]
+    return [
+        {k: v for k, v in turn.items() if k != "repeat"}
+        for turn in turns
+        for _ in range(turn.get("repeat", 1))
+    ]
 
 
 def stats_of(url: str) -> list[dict[str, Any]]:
     with urllib.request.urlopen(f"{url}/_loopback/report") as answer:
         times = json.loads(answer.read())["times"]
-    return [{"received_s": at, "finished_s": finished, "body_bytes": size} for at, finished, size in times]
+    return [
+        {"received_s": at, "finished_s": finished, "body_bytes": size}
+        for at, finished, size in times
+    ]
 
 
 def cpu_at_first_request(pid: int, url: str) -> float:
     """Return the CPU seconds of all threads of `pid` at the server's first request."""
     while not stats_of(url):
         time.sleep(0.01)
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+    return (
+        sum(
+            int((task / "schedstat").read_text().split()[0])
+            for task in Path(f"/proc/{pid}/task").iterdir()
+        )
+        / 1e9
+    )
 
 
 def median(values: list[float]) -> float:
@@ -174,8 +222,9 @@ def say(**more: Any) -> dict[str, Any]:
 
 
 def flush_s(folder: Path) -> float:
-    """Median of one `fdatasync` of a small append in `folder`, a few milliseconds apart as in a session: a disk that
-    rested takes longer than one that is hammered."""
+    """Median of one `fdatasync` of a small append in `folder`, a few milliseconds apart as in a
+    session: a disk that rested takes longer than one that is hammered.
+    """
     times = []
     with open(folder / "flush", "ab", buffering=0) as file:
         for _ in range(100):
@@ -187,22 +236,32 @@ def flush_s(folder: Path) -> float:
     return median(times)
 
 
-# --- the measures ----------------------------------------------------------------------------------------------------
+# --- the measures ---------------------------------------------------------------------------------
 
 
 def cold_start(bench: Bench) -> None:
     runs = bench.both({"turns": [say(delay_s=0.4)]}, max(7, bench.rounds), first_cpu=True)
     floor, ours = (1000 * median_of(runs[h], lambda r: r.first_cpu_s) for h in HARNESSES)
-    bench.row("cold start to first request, CPU", floor, ours, "ms", "≤ 1.15 ×", ours <= 1.15 * floor)
+    bench.row(
+        "cold start to first request, CPU", floor, ours, "ms", "≤ 1.15 ×", ours <= 1.15 * floor
+    )
     floor, ours = (
-        1000 * median_of(runs[h], lambda r: r.wall_s - (r.exited_s - r.stats[0]["received_s"])) for h in HARNESSES
+        1000 * median_of(runs[h], lambda r: r.wall_s - (r.exited_s - r.stats[0]["received_s"]))
+        for h in HARNESSES
     )
     bench.row("cold start to first request, wall", floor, ours, "ms", "–", True)
     shutdown = 1000 * median_of(runs["longrein"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
     floor = 1000 * median_of(runs["floor"], lambda r: r.exited_s - r.stats[-1]["finished_s"])
     bench.row("last response to exit", floor, shutdown, "ms", "≤ 30 ms", shutdown <= 30)
     body = runs["longrein"][0].stats[0]["body_bytes"] / 1000
-    bench.row("first request, body", runs["floor"][0].stats[0]["body_bytes"] / 1000, body, "kB", "≤ 14 kB", body <= 14)
+    bench.row(
+        "first request, body",
+        runs["floor"][0].stats[0]["body_bytes"] / 1000,
+        body,
+        "kB",
+        "≤ 14 kB",
+        body <= 14,
+    )
 
 
 def shell_turns(bench: Bench) -> None:
@@ -211,11 +270,16 @@ def shell_turns(bench: Bench) -> None:
     floor, ours = (1000 * median_of(runs[h], lambda r: median(r.overheads_s)) for h in HARNESSES)
     bench.row("flush (p50 of fdatasync)", None, 1000 * flush, "ms", "–", True)
     limit = 1.4 * floor + 1000 * flush
-    bench.row("trivial shell turn, overhead, median", floor, ours, "ms", "≤ 1.4 × + flush", ours <= limit)
+    bench.row(
+        "trivial shell turn, overhead, median", floor, ours, "ms", "≤ 1.4 × + flush", ours <= limit
+    )
 
 
 def many_reads(bench: Bench) -> None:
-    reads = [{"calls": [{"name": "Read", "arguments": {"file_path": f"file{n:03d}.txt"}}]} for n in range(READS)]
+    reads = [
+        {"calls": [{"name": "Read", "arguments": {"file_path": f"file{n:03d}.txt"}}]}
+        for n in range(READS)
+    ]
     runs = bench.both({"turns": [*reads, say()]}, max(2, bench.rounds // 2))
     floor, ours = (1000 * median_of(runs[h], lambda r: r.cpu_s / 300) for h in HARNESSES)
     bench.row("300 reads: CPU per turn", floor, ours, "ms", "≤ 0.6 ×", ours <= 0.6 * floor)
@@ -228,14 +292,22 @@ def many_reads(bench: Bench) -> None:
     floor, ours = (median_of(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
     bench.row("300 reads: peak RSS", floor, ours, "MiB", "≤ 60 MiB", ours <= 60)
     size = runs["longrein"][0].stats[-1]["body_bytes"] / 1e6
-    bench.row("300 reads: last request", runs["floor"][0].stats[-1]["body_bytes"] / 1e6, size, "MB", "–", True)
+    bench.row(
+        "300 reads: last request",
+        runs["floor"][0].stats[-1]["body_bytes"] / 1e6,
+        size,
+        "MB",
+        "–",
+        True,
+    )
 
 
 BIG_OUTPUTS = {
     "a pipe of small writes": "yes 'a line of words' | head -c 30000000",
     "a pipe of blocks": "head -c 30000000 /dev/zero | tr '\\0' 'x'",
     "many lines": "seq 1 3800000",
-    "a program that prints": "python3 -c \"for n in range(600000): print('fifty or so characters of a line', n)\"",
+    "a program that prints": "python3 -c \"for n in range(600000): print('fifty or so characters "
+    "of a line', n)\"",
     "a file": "cat big.txt",
 }
 """Output -> command that prints it; the last one is examined in detail."""
@@ -250,14 +322,32 @@ def big_output(bench: Bench) -> None:
         bench.row(f"30 MB of output, {what}: time", floor, ours, "ms", "≤ 2 ×", ours <= 2 * floor)
     floor, ours = (median_of(runs[h], lambda r: r.rss_kib / 1024) for h in HARNESSES)
     before = median_of(small["longrein"], lambda r: r.rss_kib / 1024)
-    bench.row("30 MB of output: RSS above a small run", None, ours - before, "MiB", "≤ +6 MiB", ours - before <= 6)
+    bench.row(
+        "30 MB of output: RSS above a small run",
+        None,
+        ours - before,
+        "MiB",
+        "≤ +6 MiB",
+        ours - before <= 6,
+    )
     sent = [(r.stats[1]["body_bytes"] - r.stats[0]["body_bytes"]) / 1000 for r in runs["longrein"]]
-    bench.row("30 MB of output: sent to the model", None, median(sent), "kB", "≤ 12 kB", median(sent) <= 12)
+    bench.row(
+        "30 MB of output: sent to the model",
+        None,
+        median(sent),
+        "kB",
+        "≤ 12 kB",
+        median(sent) <= 12,
+    )
 
 
 def parallel(bench: Bench) -> None:
     compound = ("sleep 1; echo x", f"cd {bench.tree} && sleep 1 2>&1 | tail -1 || echo failed")
-    for times, command, limit in ((8, compound[0], 1.04), (32, compound[0], 1.10), (8, compound[1], 1.10)):
+    for times, command, limit in (
+        (8, compound[0], 1.04),
+        (32, compound[0], 1.10),
+        (8, compound[1], 1.10),
+    ):
         runs = bench.both({"turns": [bash(command, times), say()]}, 3)
         floor, ours = (median_of(runs[h], lambda r: r.overheads_s[0]) for h in HARNESSES)
         what = f"{times} one-second calls in one reply: {command.replace(str(bench.tree), '…')}"
@@ -276,7 +366,9 @@ def deltas(bench: Bench) -> None:
     for name, batch, limit in (("one per read", 1, 15), ("batched", 0, 4)):
         runs = bench.both({"turns": [{"text": text, "deltas": count, "batch": batch}]}, rounds)
         floor, ours = (1e6 * (least(runs[h]) - least(none[h])) / count for h in HARNESSES)
-        bench.row(f"a streamed delta, {name}: CPU", floor, ours, "µs", f"≤ {limit} µs", ours <= limit)
+        bench.row(
+            f"a streamed delta, {name}: CPU", floor, ours, "µs", f"≤ {limit} µs", ours <= limit
+        )
 
 
 MEASURES = {
@@ -303,7 +395,9 @@ def main() -> None:
             MEASURES[name](bench)
         out = HERE / "out"
         out.mkdir(exist_ok=True)
-        (out / "bench.json").write_text(json.dumps(bench.figures, indent=1, ensure_ascii=False) + "\n")
+        (out / "bench.json").write_text(
+            json.dumps(bench.figures, indent=1, ensure_ascii=False) + "\n"
+        )
         (out / "bench.md").write_text(bench.table())
         print(f"\nwritten to {out / 'bench.json'} and bench.md")
     finally:

@@ -1,7 +1,9 @@
-"""Time of a checkpoint in a repository of 20,000 files with 10 changed: `python -m benchmarks.checkpoints`.
+"""Time of a checkpoint in a repository of 20,000 files with 10 changed: `python -m
+benchmarks.checkpoints`.
 
-Printed are the median and the least wall time of the looks, and the processor time of longrein and its git together,
-which other work on the machine delays less. The verdict is on the least wall time.
+Printed are the median and the least wall time of the looks, and the processor time of longrein and
+its git together, which other work on the machine delays less. The verdict is on the least wall
+time.
 """
 
 import os
@@ -26,9 +28,15 @@ def make_tree(root: Path) -> list[Path]:
     for n in range(FILES):
         path = root / f"d{n % 40}/s{n // 40 % 50}/f{n}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"line {rng.random()} of {n}\n" for _ in range(rng.randrange(5, 120))))
+        path.write_text(
+            "".join(f"line {rng.random()} of {n}\n" for _ in range(rng.randrange(5, 120)))
+        )
         files.append(path)
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "all"]):
+    for words in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "all"],
+    ):
         subprocess.run(["git", *words], cwd=root, check=True)
     return files
 
@@ -65,9 +73,18 @@ def main() -> int:
             walls, ran = zip(*times, strict=True)
             least = min(walls)
             median = statistics.median(walls)
-            print(f"{name}: least {least:.0f} ms, median {median:.0f} ms (processor {statistics.median(ran):.0f} ms)")
-        print(f"stored beside the user's objects: {store.repository(str(root)).size_bytes() // 1024} kB")
-    print(f"a checkpoint with {CHANGED} of {FILES:,} files changed: {least:.0f} ms, limit {LIMIT_MS:.0f} ms")
+            print(
+                f"{name}: least {least:.0f} ms, median {median:.0f} ms (processor "
+                f"{statistics.median(ran):.0f} ms)"
+            )
+        print(
+            "stored beside the user's objects: "
+            f"{store.repository(str(root)).size_bytes() // 1024} kB"
+        )
+    print(
+        f"a checkpoint with {CHANGED} of {FILES:,} files changed: {least:.0f} ms, limit "
+        f"{LIMIT_MS:.0f} ms"
+    )
     return int(least > LIMIT_MS)
 
 

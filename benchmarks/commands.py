@@ -1,9 +1,10 @@
-"""Recorded `Bash` commands: the share that only reads, that offered rules can cover, and that cannot be read.
+"""Recorded `Bash` commands: the share that only reads, that offered rules can cover, and that
+cannot be read.
 
     python -m benchmarks.commands FOLDER
 
-FOLDER holds recorded sessions (`*.jsonl.gz`, as for `benchmarks.policy`). Folders of the recording machine do not
-exist here, so paths are not judged: only programs, options and the parser.
+FOLDER holds recorded sessions (`*.jsonl.gz`, as for `benchmarks.policy`). Folders of the recording
+machine do not exist here, so paths are not judged: only programs, options and the parser.
 """
 
 import argparse
@@ -35,7 +36,11 @@ def kind_of(text: str) -> str:
     command = read_command(text, "/w", "/home/user")
     if command.script.problem:
         return "not read"
-    pending = [part for part, effect in zip(command.script.parts, command.effects, strict=True) if effect.problem]
+    pending = [
+        part
+        for part, effect in zip(command.script.parts, command.effects, strict=True)
+        if effect.problem
+    ]
     if not pending:
         return "reads"
     return "rules" if suggest_rules(pending) else "no rule"
@@ -59,7 +64,10 @@ def main() -> int:
     kind_of("echo x; " * 125_000)
     large_ms = (time.perf_counter() - began_s) * 1e3
     print(f"a command of 1 MB takes {large_ms:.1f} ms (goal: 200 ms)")
-    print(f"{len(commands)} commands; a verdict takes {median_ms:.2f} ms (median), {most_ms:.1f} ms at most")
+    print(
+        f"{len(commands)} commands; a verdict takes {median_ms:.2f} ms (median), {most_ms:.1f} ms "
+        "at most"
+    )
     for kind, meaning in (
         ("reads", "known programs and options only"),
         ("rules", "covered by at most five offered rules"),

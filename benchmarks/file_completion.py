@@ -1,4 +1,6 @@
-"""Print what a key costs while a file name is completed after `@`: `python -m benchmarks.file_completion`."""
+"""Print what a key costs while a file name is completed after `@`: `python -m
+benchmarks.file_completion`.
+"""
 
 import argparse
 import random
@@ -6,15 +8,40 @@ import time
 
 from longrein.frontends.terminal.file_matching import FileMatcher
 
-WORDS = ("src", "lib", "core", "parser", "lexer", "token", "stream", "server", "client", "view", "model", "tests")
-SEARCHES = ("server_9", "prsrlxr", "src/lib/core", "tttttt", "e_e_e_1", "zzz", "model_77777", "serverstreamtoken")
+WORDS = (
+    "src",
+    "lib",
+    "core",
+    "parser",
+    "lexer",
+    "token",
+    "stream",
+    "server",
+    "client",
+    "view",
+    "model",
+    "tests",
+)
+SEARCHES = (
+    "server_9",
+    "prsrlxr",
+    "src/lib/core",
+    "tttttt",
+    "e_e_e_1",
+    "zzz",
+    "model_77777",
+    "serverstreamtoken",
+)
 SHOWN = 50
 
 
 def tree(files: int, folders: int, seed: int = 1) -> list[str]:
     """Return the paths of a made-up tree."""
     source = random.Random(seed)
-    above = ["/".join(source.choices(WORDS, k=source.randint(1, 6))) + f"/part{n}" for n in range(folders)]
+    above = [
+        "/".join(source.choices(WORDS, k=source.randint(1, 6))) + f"/part{n}"
+        for n in range(folders)
+    ]
     return [f"{source.choice(above)}/{source.choice(WORDS)}_{n}.py" for n in range(files)]
 
 
@@ -26,7 +53,10 @@ def main() -> None:
     options = parser.parse_args()
     begun = time.process_time()
     matcher = FileMatcher(tree(options.files, options.folders))
-    print(f"{len(matcher.paths):,} files and folders, read in {time.process_time() - begun:.2f} s (in a thread)")
+    print(
+        f"{len(matcher.paths):,} files and folders, read in {time.process_time() - begun:.2f} s "
+        "(in a thread)"
+    )
     costs = []
     for typed in SEARCHES:
         for end in range(1, len(typed) + 1):

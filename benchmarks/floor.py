@@ -1,8 +1,8 @@
 """Minimal Python agent loop for comparison: asyncio, httpx2, the standard `json`, no feature.
 
-One prompt goes to an Anthropic-shaped endpoint. The loop prints text, runs `Bash` and `Read` calls side by side and
-returns their results, until a reply holds no call. No log, permissions, limits or retries. Run:
-`python benchmarks/floor.py BASE_URL PROMPT`.
+One prompt goes to an Anthropic-shaped endpoint. The loop prints text, runs `Bash` and `Read` calls
+side by side and returns their results, until a reply holds no call. No log, permissions, limits or
+retries. Run: `python benchmarks/floor.py BASE_URL PROMPT`.
 """
 
 import asyncio
@@ -15,19 +15,30 @@ TOOLS = [
     {
         "name": "Bash",
         "description": "Run a shell command.",
-        "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+        "input_schema": {
+            "type": "object",
+            "properties": {"command": {"type": "string"}},
+            "required": ["command"],
+        },
     },
     {
         "name": "Read",
         "description": "Read a file.",
-        "input_schema": {"type": "object", "properties": {"file_path": {"type": "string"}}, "required": ["file_path"]},
+        "input_schema": {
+            "type": "object",
+            "properties": {"file_path": {"type": "string"}},
+            "required": ["file_path"],
+        },
     },
 ]
 
 
 async def bash(command: str) -> str:
     process = await asyncio.create_subprocess_shell(
-        command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     output, _ = await process.communicate()
     text = output.decode("utf-8", "replace")
@@ -53,8 +64,14 @@ async def ask(client: httpx2.AsyncClient, url: str, messages: list[dict]) -> lis
     }
     blocks: list[dict] = []
     partial: list[str] = []
-    headers = {"x-api-key": "none", "anthropic-version": "2023-06-01", "content-type": "application/json"}
-    async with client.stream("POST", f"{url}/v1/messages", content=json.dumps(body), headers=headers) as response:
+    headers = {
+        "x-api-key": "none",
+        "anthropic-version": "2023-06-01",
+        "content-type": "application/json",
+    }
+    async with client.stream(
+        "POST", f"{url}/v1/messages", content=json.dumps(body), headers=headers
+    ) as response:
         async for line in response.aiter_lines():
             if not line.startswith("data:"):
                 continue

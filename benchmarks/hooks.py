@@ -1,7 +1,8 @@
 """Cost of a hook beside its own time, without and in the sandbox: `python -m benchmarks.hooks`.
 
-The same command runs as a hook of a session and, in turn, by itself with the same input; for a hook in the sandbox also
-by itself in the sandbox. The difference of the fastest tenth is printed: other work on the machine delays the rest.
+The same command runs as a hook of a session and, in turn, by itself with the same input; for a hook
+in the sandbox also by itself in the sandbox. The difference of the fastest tenth is printed: other
+work on the machine delays the rest.
 """
 
 import asyncio
@@ -39,11 +40,18 @@ async def fastest_tenths(base: str, mode: str) -> tuple[float, float]:
     for name in ("project", "home", "state/session"):
         os.makedirs(f"{base}/{name}")
     spawner = SupervisedSpawner(
-        f"{base}/tasks", SupervisionOptions(), wall_us=lambda: 0, notice=print, environ=environ, roots=[base]
+        f"{base}/tasks",
+        SupervisionOptions(),
+        wall_us=lambda: 0,
+        notice=print,
+        environ=environ,
+        roots=[base],
     )
     disk = MemoryDisk()
     model = ScriptedModel()
-    deps = memory_dependencies(model, disk, workspace=open_workspace((project,), spawner=spawner, environment=environ))
+    deps = memory_dependencies(
+        model, disk, workspace=open_workspace((project,), spawner=spawner, environment=environ)
+    )
     sandbox = SessionSandbox(
         SandboxOptions(mode),
         folder=f"{base}/state/session",
@@ -55,7 +63,9 @@ async def fastest_tenths(base: str, mode: str) -> tuple[float, float]:
     deps.sandbox = sandbox
     deps.hooks = HookTable([CommandHandler(Hook("PreToolUse", COMMAND, "settings.json", "Bash"))])
     session = open_test_session(model, disk=disk, deps=deps)
-    told = session.hooks.payload("PreToolUse", tool_name="Bash", tool_input={"command": "make test"}, tool_use_id="c1")
+    told = session.hooks.payload(
+        "PreToolUse", tool_name="Bash", tool_input={"command": "make test"}, tool_use_id="c1"
+    )
 
     async def as_hook() -> None:
         answer, entries = await session.hooks.ask("PreToolUse", told, subjects=("Bash",), call="c1")
@@ -106,7 +116,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as base:
             plain, hooked = asyncio.run(fastest_tenths(base, mode))
         cost = hooked - plain
-        print(f"{where}: {hooked:.2f} ms, the command by itself {plain:.2f} ms: {cost:+.2f} ms (at most {LIMIT_MS:g})")
+        print(
+            f"{where}: {hooked:.2f} ms, the command by itself {plain:.2f} ms: {cost:+.2f} ms (at "
+            f"most {LIMIT_MS:g})"
+        )
         missed += cost > LIMIT_MS
     return int(missed > 0)
 

@@ -1,4 +1,5 @@
-"""Time and size of the inspector's data: `python -m benchmarks.inspector` for a stored session of 10,000 entries.
+"""Time and size of the inspector's data: `python -m benchmarks.inspector` for a stored session of
+10,000 entries.
 
 The time is that of the CPU, which varies less on a busy machine.
 """
@@ -48,7 +49,13 @@ def measure(entries: int) -> list[Row]:
     note = f"by the clock {took:.2f} s, {read_s:.2f} s of it to read; {made}"
     left = f"{found.left_out.bodies:,} texts above {found.left_out.above_bytes:,} bytes shortened"
     return [
-        Row(f"data of a session of {len(sample.entries):,} entries", f"{used:.2f} s", "< 3 s", used < READ_S_MAX, note),
+        Row(
+            f"data of a session of {len(sample.entries):,} entries",
+            f"{used:.2f} s",
+            "< 3 s",
+            used < READ_S_MAX,
+            note,
+        ),
         Row("JSON of it", f"{len(data) / 1e6:.2f} MB", "< 8 MB", len(data) < BYTES_MAX, left),
     ]
 
@@ -57,7 +64,11 @@ def main() -> int:
     """Print the table, and write the JSON of another session with `--json`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=10_000)
-    parser.add_argument("--json", type=Path, help="write the JSON of such a session to this file and measure nothing")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="write the JSON of such a session to this file and measure nothing",
+    )
     given = parser.parse_args()
     if given.json:
         from benchmarks.inspector_session import SampleLogs

@@ -1,6 +1,8 @@
-"""Time of the inspector's page in headless Chromium: `python -m benchmarks.inspector_page` for 10,000 entries.
+"""Time of the inspector's page in headless Chromium: `python -m benchmarks.inspector_page` for
+10,000 entries.
 
-`--json FILE` takes the data of another session, as `python -m benchmarks.inspector --json FILE` writes them.
+`--json FILE` takes the data of another session, as `python -m benchmarks.inspector --json FILE`
+writes them.
 """
 
 import argparse
@@ -64,21 +66,46 @@ def measure_page(browser: Chromium, url: str) -> list[Row]:
     assert page is not None
     best = min(opened)
     note = f"the best of {OPENINGS}; median {statistics.median(opened):.0f} ms"
-    rows = [Row("open, until the first view can be used", f"{best:.0f} ms", "< 2 s", best < OPEN_MS_MAX, note)]
+    rows = [
+        Row(
+            "open, until the first view can be used",
+            f"{best:.0f} ms",
+            "< 2 s",
+            best < OPEN_MS_MAX,
+            note,
+        )
+    ]
     views = {view: float(page.run(SHOW % view)) for view in (*VIEWS[1:], "context")}
     slowest = max(views, key=lambda view: views[view])
     note = ", ".join(f"{view} {ms:.0f}" for view, ms in views.items())
-    rows.append(Row("show a view for the first time", f"{views[slowest]:.0f} ms", "< 1 s", views[slowest] < 1000, note))
+    rows.append(
+        Row(
+            "show a view for the first time",
+            f"{views[slowest]:.0f} ms",
+            "< 1 s",
+            views[slowest] < 1000,
+            note,
+        )
+    )
     page.run(SHOW % "transcript")
     search = float(page.run(SEARCH))
     rows.append(Row("search the transcript", f"{search:.0f} ms", "< 500 ms", search < 500))
     page.run(
-        "document.querySelector('#transcript-search').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape' }))"
+        "document.querySelector('#transcript-search').dispatchEvent(new KeyboardEvent('keydown', "
+        "{ key: 'Escape' }))"
     )
     steps = sorted(page.run(SCROLL))
     middle, late = statistics.median(steps), steps[int(0.95 * len(steps))]
     note = f"95 % of the steps below {late:.1f} ms"
-    rows.append(Row("scroll step of the transcript", f"{middle:.1f} ms", "< 16.7 ms", middle < FRAME_MS_MAX, note))
+    rows.append(
+        Row(
+            "scroll step of the transcript",
+            f"{middle:.1f} ms",
+            "< 16.7 ms",
+            middle < FRAME_MS_MAX,
+            note,
+        )
+    )
     heap = page.run("performance.memory?.usedJSHeapSize ?? 0") / 1e6
     rows.append(Row("memory of the scripts", f"{heap:.0f} MB", "< 200 MB", heap < 200))
     return rows

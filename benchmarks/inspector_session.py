@@ -1,6 +1,8 @@
-"""A session of any length for the inspector: requests, edits, tasks, subagents, compactions, recalls, one rewind.
+"""A session of any length for the inspector: requests, edits, tasks, subagents, compactions,
+recalls, one rewind.
 
-The entries are those that the engine's own decisions lead to, with texts of `context.material`. Nothing runs.
+The entries are those that the engine's own decisions lead to, with texts of `context.material`.
+Nothing runs.
 """
 
 from collections.abc import Iterable
@@ -63,7 +65,10 @@ SESSION = "0198c0de-0000-4000-8000-00000000beef"
 PRICE = Price(3.0, 15.0, 0.3, 3.75)
 START_US = 1_780_000_000_000_000
 SECOND_US = 1_000_000
-FILES = [f"/work/shop/src/{name}.py" for name in ("cart", "orders", "prices", "stock", "mail", "report", "users")]
+FILES = [
+    f"/work/shop/src/{name}.py"
+    for name in ("cart", "orders", "prices", "stock", "mail", "report", "users")
+]
 WISHES = (
     "The total of a cart with a voucher is wrong by a cent. Find out why and fix it.",
     "Add a report of the orders per week, with a test.",
@@ -91,12 +96,24 @@ class SampleSession:
         self._last_reply = self.at
         self._breaks = 0
         self._tasks = 0
-        self._pool = [text(kind, 6_000, self.random) for kind in ("files", "log", "code", "json") for _ in range(24)]
+        self._pool = [
+            text(kind, 6_000, self.random)
+            for kind in ("files", "log", "code", "json")
+            for _ in range(24)
+        ]
         specs = tuple(tool.spec for tool in builtin_tools())
-        self.add(Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/work/shop",), "/work/shop", branch="main"))
+        self.add(
+            Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/work/shop",), "/work/shop", branch="main")
+        )
         system = "You are a coding agent. " * 60
         self.prefix = PrefixSet(
-            "start", "anthropic", "claude-sonnet-4-5", "anthropic", system, specs, ("# Shop\n" * 40,)
+            "start",
+            "anthropic",
+            "claude-sonnet-4-5",
+            "anthropic",
+            system,
+            specs,
+            ("# Shop\n" * 40,),
         )
         self.add(self.prefix)
 
@@ -117,7 +134,9 @@ class SampleSession:
         return self
 
     def step(self, n: int) -> None:
-        """Add a step: compactions that are due, a request, its reply, and the results of its calls."""
+        """Add a step: compactions that are due, a request, its reply, and the results of its
+        calls.
+        """
         if n % TURN_STEPS == 0:
             self.add(UserSpoke((Text(f"{self.random.choice(WISHES)} {self.hostile}".strip()),)), 40)
         self._compact()
@@ -136,7 +155,9 @@ class SampleSession:
             self._between_turns(n // TURN_STEPS)
 
     def _between_turns(self, turn: int) -> None:
-        """Do what the user may do between two turns: each once, and the compaction again in each hundredth turn."""
+        """Do what the user may do between two turns: each once, and the compaction again in each
+        hundredth turn.
+        """
         if turn % 100 == 1:
             self.add(Reminded("compact", "", "user"))
         if turn == 2 and self.state.compactions:
@@ -144,7 +165,9 @@ class SampleSession:
         if turn == 3:
             self._rewind()
         if turn == 4:
-            self.add(msgspec.structs.replace(self.prefix, reason="model", model="claude-opus-4-5"), 5)
+            self.add(
+                msgspec.structs.replace(self.prefix, reason="model", model="claude-opus-4-5"), 5
+            )
         if turn == 5:
             self.at += 900 * SECOND_US
 
@@ -152,10 +175,19 @@ class SampleSession:
 
     def _ask(self, *, fails: bool) -> int:
         forms = births(self.state, self.budget)
-        asked = self.add(Asked("turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.01))
+        asked = self.add(
+            Asked(
+                "turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.01
+            )
+        )
         if fails:
             self.add(AskFailed(asked, "overload", "Overloaded, please try again", 529), 2.5)
-            asked = self.add(Asked("turn", self.state.seq, self.state.prefix_seq, (), self.state.view_tokens, 0.01), 4)
+            asked = self.add(
+                Asked(
+                    "turn", self.state.seq, self.state.prefix_seq, (), self.state.view_tokens, 0.01
+                ),
+                4,
+            )
         return asked
 
     def _reply(self, asked: int, parts: tuple[Thinking | Text | ToolCall, ...], stop: str) -> None:
@@ -165,7 +197,9 @@ class SampleSession:
         read = 0 if self.at - self._last_reply > CACHE_SECONDS * SECOND_US else read
         self._breaks, self._last_sent = self.state.breaks, total
         usage = Usage(12, read, max(0, total - read - 12), self.random.randrange(80, 700))
-        self.add(Replied(asked, parts, stop, usage, cost_usd=cost(usage)), self.random.uniform(1.5, 14))
+        self.add(
+            Replied(asked, parts, stop, usage, cost_usd=cost(usage)), self.random.uniform(1.5, 14)
+        )
         self._last_reply = self.at
 
     def _compact(self) -> None:
@@ -176,12 +210,32 @@ class SampleSession:
                 case Summarise(first=first, last=last, reason=reason):
                     if self.state.summarising is not None or self.state.summary is not None:
                         return
-                    ask = Asked("summary", self.state.seq, self.state.prefix_seq, (), 0, 0.1, "", first, last, reason)
+                    ask = Asked(
+                        "summary",
+                        self.state.seq,
+                        self.state.prefix_seq,
+                        (),
+                        0,
+                        0.1,
+                        "",
+                        first,
+                        last,
+                        reason,
+                    )
                     usage = Usage(600, self._last_sent, 0, 1_500)
-                    prose = Text("1. Request and intent\nThe shop's cart, orders and stock are being repaired.")
-                    self.add(Replied(self.add(ask), (prose,), "end", usage, cost_usd=cost(usage)), 20)
+                    prose = Text(
+                        "1. Request and intent\nThe shop's cart, orders and stock are being "
+                        "repaired."
+                    )
+                    self.add(
+                        Replied(self.add(ask), (prose,), "end", usage, cost_usd=cost(usage)), 20
+                    )
                 case Swap(first=first, last=last, reason=reason, prose=prose_text, asked=asked):
-                    self.add(build_summary(self.state, self.budget, (first, last), reason, prose_text, (asked,)))
+                    self.add(
+                        build_summary(
+                            self.state, self.budget, (first, last), reason, prose_text, (asked,)
+                        )
+                    )
                 case _:
                     return
 
@@ -191,20 +245,47 @@ class SampleSession:
         path = self.random.choice(FILES)
         match n % 12:
             case 2:
-                made = [("Edit", {"file_path": path, "old_string": self._text(120), "new_string": self._text(160)})]
+                made = [
+                    (
+                        "Edit",
+                        {
+                            "file_path": path,
+                            "old_string": self._text(120),
+                            "new_string": self._text(160),
+                        },
+                    )
+                ]
             case 4:
-                made = [("Bash", {"command": "python -m pytest -q", "description": "Run the tests"})]
+                made = [
+                    ("Bash", {"command": "python -m pytest -q", "description": "Run the tests"})
+                ]
             case 6:
                 made = [("Bash", {"command": "make serve", "run_in_background": True})]
             case 8 if n % 24 == 8:
-                made = [("Agent", {"description": "Look for callers", "prompt": "Find all callers of total()."})]
+                made = [
+                    (
+                        "Agent",
+                        {
+                            "description": "Look for callers",
+                            "prompt": "Find all callers of total().",
+                        },
+                    )
+                ]
             case 9:
-                made = [("Write", {"file_path": path.replace("src", "tests"), "content": self._text(900)})]
+                made = [
+                    (
+                        "Write",
+                        {"file_path": path.replace("src", "tests"), "content": self._text(900)},
+                    )
+                ]
             case _:
                 made = [
-                    ("Read", {"file_path": self.random.choice(FILES)}) for _ in range(self.random.choice((1, 2, 3)))
+                    ("Read", {"file_path": self.random.choice(FILES)})
+                    for _ in range(self.random.choice((1, 2, 3)))
                 ]
-        return tuple(ToolCall(call_id(asked, k), name, arguments) for k, (name, arguments) in enumerate(made))
+        return tuple(
+            ToolCall(call_id(asked, k), name, arguments) for k, (name, arguments) in enumerate(made)
+        )
 
     def _run(self, call: ToolCall, n: int) -> None:
         arguments = call.arguments or {}
@@ -213,13 +294,19 @@ class SampleSession:
             self.add(PermissionAsked(call.id, call.name, str(arguments), "no rule allows it"))
             self.add(PermissionAnswered(call.id, "allow", "user"), self.random.uniform(1, 30))
         self.add(ToolStarted(call.id, call.name))
-        result, status, seconds = self._text(self.random.choice((200, 900, 2_500, 6_000))), "ok", 0.2
+        result, status, seconds = (
+            self._text(self.random.choice((200, 900, 2_500, 6_000))),
+            "ok",
+            0.2,
+        )
         digest = f"{self.random.randrange(10**6):064d}"
         if call.name == "Agent":
             result, seconds = self._delegate(call), 1.0
         elif arguments.get("run_in_background"):
             self._tasks += 1
-            self.add(TaskStarted(f"b{self._tasks}", str(arguments["command"]), call.id, cwd="/work/shop"))
+            self.add(
+                TaskStarted(f"b{self._tasks}", str(arguments["command"]), call.id, cwd="/work/shop")
+            )
             result = f"started as b{self._tasks}"
         elif call.name == "Bash":
             seconds, status = self.random.uniform(2, 40), "failed" if n % 5 == 0 else "ok"
@@ -229,12 +316,27 @@ class SampleSession:
             self.add(FileChanged(path, digest, "agent"))
         elapsed_ms = round(seconds * 1_000)
         self.add(
-            ToolEnded(call.id, call.name, status, (Text(f"{result} {self.hostile}".strip()),), elapsed_ms), seconds
+            ToolEnded(
+                call.id, call.name, status, (Text(f"{result} {self.hostile}".strip()),), elapsed_ms
+            ),
+            seconds,
         )
         if n % 12 == 7 and self._tasks:
-            self.add(TaskEnded(f"b{self._tasks}", "done", 0, tail="listening on 8000\n", elapsed_ms=60_000))
+            self.add(
+                TaskEnded(
+                    f"b{self._tasks}", "done", 0, tail="listening on 8000\n", elapsed_ms=60_000
+                )
+            )
         if n % 17 == 3:
-            self.add(TodoSet((Todo("Find the cause", "completed"), Todo("Fix it", "in_progress"), Todo("Test it"))))
+            self.add(
+                TodoSet(
+                    (
+                        Todo("Find the cause", "completed"),
+                        Todo("Fix it", "in_progress"),
+                        Todo("Test it"),
+                    )
+                )
+            )
 
     def _delegate(self, call: ToolCall) -> str:
         """Let a subagent read some files. Return its report."""
@@ -242,7 +344,11 @@ class SampleSession:
         grant = Grant(usd=0.5, tokens=200_000, turns=20)
         task = str((call.arguments or {})["prompt"])
         began, parent_seq = self.at, self.state.seq
-        described = {"description": "Look for callers", "task": task, "model": "anthropic/claude-haiku-4-5"}
+        described = {
+            "description": "Look for callers",
+            "task": task,
+            "model": "anthropic/claude-haiku-4-5",
+        }
         started = self.add(ChildStarted(child, "explore", call.id, grant, **described))
         log = self.children[child] = []
         label = f"a{started}"
@@ -253,9 +359,27 @@ class SampleSession:
             return len(log)
 
         parent = Parent(SESSION, parent_seq, call.id)
-        opened = Opened(SCHEMA_VERSION, child, "n0nce", ("/work/shop",), "/work/shop", parent=parent, grant=grant)
+        opened = Opened(
+            SCHEMA_VERSION,
+            child,
+            "n0nce",
+            ("/work/shop",),
+            "/work/shop",
+            parent=parent,
+            grant=grant,
+        )
         add(opened, 0)
-        add(PrefixSet("start", "anthropic", "claude-haiku-4-5", "anthropic", "You explore.", self.prefix.tools), 0)
+        add(
+            PrefixSet(
+                "start",
+                "anthropic",
+                "claude-haiku-4-5",
+                "anthropic",
+                "You explore.",
+                self.prefix.tools,
+            ),
+            0,
+        )
         add(UserSpoke((Text(task),)), 0)
         used = Usage()
         for k in range(3):
@@ -264,7 +388,16 @@ class SampleSession:
             used += usage
             read = ToolCall(call_id(asked, 0), "Grep", {"pattern": "total("})
             calls = (read,) if k < 2 else ()
-            add(Replied(asked, (Text(self._text(80)), *calls), "calls" if calls else "end", usage, cost_usd=0.004), 3)
+            add(
+                Replied(
+                    asked,
+                    (Text(self._text(80)), *calls),
+                    "calls" if calls else "end",
+                    usage,
+                    cost_usd=0.004,
+                ),
+                3,
+            )
             for one in calls:
                 add(ToolStarted(one.id, one.name), 0.01)
                 add(FileSeen(self.random.choice(FILES), "0" * 64), 0)
@@ -276,7 +409,9 @@ class SampleSession:
         return report
 
     def _recall(self) -> None:
-        cleared = [item.handle for item in self.state.items if item.form in ("trimmed", "placeholder")]
+        cleared = [
+            item.handle for item in self.state.items if item.form in ("trimmed", "placeholder")
+        ]
         if cleared:
             self.add(Recalled("c1.0", cleared[0], lines="1-40", size_bytes=800))
 
@@ -293,13 +428,20 @@ class SampleSession:
 
 def cost(usage: Usage) -> float:
     """Return the cost of a request at `PRICE`."""
-    tokens = usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens
+    tokens = (
+        usage.input_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+    )
     prices = PRICE.input, PRICE.read_usd, PRICE.write_usd, PRICE.output
     return sum(count * price for count, price in zip(tokens, prices, strict=True)) / 1e6
 
 
 class SampleLogs:
-    """The logs of a `SampleSession`, as the inspector reads them. `upto`: number of entries that exist so far."""
+    """The logs of a `SampleSession`, as the inspector reads them. `upto`: number of entries that
+    exist so far.
+    """
 
     def __init__(self, sample: SampleSession, *, upto: int = 0) -> None:
         self.sample, self.upto = sample, upto or len(sample.entries)

@@ -1,7 +1,8 @@
 """Time to the prompt with five MCP servers, against none: `python -m benchmarks.mcp_start`.
 
-The two kinds of start alternate, and each start with servers is compared with the one before it, so that other work on
-the machine delays both. The verdict is on processor time, which it does not delay; wall time is printed beside it.
+The two kinds of start alternate, and each start with servers is compared with the one before it, so
+that other work on the machine delays both. The verdict is on processor time, which it does not
+delay; wall time is printed beside it.
 """
 
 import json
@@ -30,16 +31,21 @@ def person(folder: Path, servers: int) -> dict[str, str]:
     (folder / "project").mkdir()
     (folder / "script.json").write_text(json.dumps({"turns": [{"text": "done"}]}))
     (config / "config.toml").write_text(
-        f'model = "play/small"\n[providers.play]\nwire = "scripted"\nbase_url = "{folder}/script.json"\n'
+        'model = "play/small"\n[providers.play]\nwire = "scripted"\nbase_url = '
+        f'"{folder}/script.json"\n'
     )
     entry = {"command": sys.executable, "args": ["-S", str(SERVER), "good"]}
-    (config / "mcp.json").write_text(json.dumps({"mcpServers": {f"s{n}": entry for n in range(servers)}}))
+    (config / "mcp.json").write_text(
+        json.dumps({"mcpServers": {f"s{n}": entry for n in range(servers)}})
+    )
     more = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "HOME": f"{folder}/home"}
     return {"PATH": os.environ["PATH"], "LONGREIN_STATE_DIR": f"{folder}/state", **more}
 
 
 def start(folder: Path, environ: dict[str, str]) -> tuple[float, float]:
-    """Start longrein on a terminal; return milliseconds of wall and of processor time until its prompt stands."""
+    """Start longrein on a terminal; return milliseconds of wall and of processor time until its
+    prompt stands.
+    """
     began = time.perf_counter()
     pid, terminal = pty.fork()
     if pid == 0:

@@ -2,12 +2,16 @@
 
     python -m benchmarks.mutants [--count 200] [--seed 1] [--workers 2] [--map FOLDER]
 
-1. The suite runs once under `coverage`, which notes the tests that run each line, child processes included.
-2. Mutants are drawn with a seeded generator from all places in function bodies: a comparison, `and`/`or`, `not`, a
-   number, `True`/`False`, `+`/`-`, a condition turned round, a return value dropped, a call left out.
-3. Each mutant runs the tests of its line, the shortest first. A failure or a run without end kills it.
+1. The suite runs once under `coverage`, which notes the tests that run each line, child processes
+   included.
+2. Mutants are drawn with a seeded generator from all places in function bodies: a comparison,
+   `and`/`or`, `not`, a number, `True`/`False`, `+`/`-`, a condition turned round, a return value
+   dropped, a call left out.
+3. Each mutant runs the tests of its line, the shortest first. A failure or a run without end kills
+   it.
 
-Everything happens in copies below a temporary folder. `--map` keeps the notes of step 1 for further seeds.
+Everything happens in copies below a temporary folder. `--map` keeps the notes of step 1 for further
+seeds.
 """
 
 import argparse
@@ -37,8 +41,10 @@ TESTS_MAX = 60
 SECONDS_MAX = 240.0
 """Longest run of the tests of one mutant; a mutant that takes longer counts as killed."""
 SWAPPED: dict[type, type] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or,
+    ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
 CHILD = """
@@ -49,11 +55,13 @@ if os.environ.get("MUTANTS_MAP"):
                               context=os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
     found.start()
     atexit.register(lambda: (found.stop(), found.save()))
-"""
+"""  # noqa: E501
 
 
 class Mutant(NamedTuple):
-    """Changed place: file below `src`, lines, the text that replaces columns `start` to `end` (UTF-8 bytes)."""
+    """Changed place: file below `src`, lines, the text that replaces columns `start` to `end`
+    (UTF-8 bytes).
+    """
 
     path: str
     line: int
@@ -64,7 +72,7 @@ class Mutant(NamedTuple):
     kind: str
 
 
-# --- Mutants of a file -----------------------------------------------------------------------------------------------
+# --- Mutants of a file ----------------------------------------------------------------------------
 
 
 def mutants_of(path: str, source: str) -> Iterator[Mutant]:
@@ -85,14 +93,19 @@ def mutants_of(path: str, source: str) -> Iterator[Mutant]:
                 )
                 if (first, last, kind) not in seen:
                     seen.add((first, last, kind))
-                    yield Mutant(path, node.lineno, node.end_lineno or node.lineno, first, last, new, kind)
+                    yield Mutant(
+                        path, node.lineno, node.end_lineno or node.lineno, first, last, new, kind
+                    )
 
 
 def changes(node: Any) -> Iterator[tuple[str, str]]:
     """Yield (new text, kind) for each mutant of one node."""
     match node:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            yield f"({ast.unparse(ast.Compare(left, [SWAPPED[type(op)]()], [right]))})", "comparison"
+            yield (
+                f"({ast.unparse(ast.Compare(left, [SWAPPED[type(op)]()], [right]))})",
+                "comparison",
+            )
         case ast.BoolOp(op=op, values=values):
             yield f"({ast.unparse(ast.BoolOp(SWAPPED[type(op)](), values))})", "and/or"
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -105,13 +118,15 @@ def changes(node: Any) -> Iterator[tuple[str, str]]:
             yield str(value + 1), "number"
         case ast.IfExp(test=test, body=body, orelse=other):
             yield f"({ast.unparse(ast.IfExp(test, other, body))})", "condition"
-        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+        case ast.Return(value=ast.expr() as value) if not (
+            isinstance(value, ast.Constant) and value.value is None
+        ):
             yield "return None", "return"
         case ast.Expr(value=ast.Call() | ast.Await()):
             yield "pass", "call"
 
 
-# --- Map of lines to tests: this module as a pytest plugin ------------------------------------------------------------
+# --- Map of lines to tests: this module as a pytest plugin ----------------------------------------
 
 _durations: dict[str, float] = {}
 
@@ -130,15 +145,19 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if os.environ.get("MUTANTS_MAP") and not hasattr(session.config, "workerinput"):
-        Path(os.environ["MUTANTS_MAP"]).with_name("durations.json").write_text(json.dumps(_durations))
+        Path(os.environ["MUTANTS_MAP"]).with_name("durations.json").write_text(
+            json.dumps(_durations)
+        )
 
 
-# --- Copies and runs -------------------------------------------------------------------------------------------------
+# --- Copies and runs ------------------------------------------------------------------------------
 
 
 def make_copy(folder: Path) -> Path:
     """Copy the tracked files into `folder`; return a Python that imports longrein from the copy."""
-    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout.split(b"\0")
     for name in (os.fsdecode(n) for n in names if n):
         if (ROOT / name).is_file():
             (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -147,17 +166,35 @@ def make_copy(folder: Path) -> Path:
     packages = next((folder / "venv").glob("lib/python*/site-packages"))
     ours = [p for p in sys.path if p.endswith("site-packages")]
     (packages / "mutants_child.py").write_text(CHILD)
-    (packages / "paths.pth").write_text("\n".join([str(folder / "copy" / "src"), *ours, "import mutants_child"]) + "\n")
+    (packages / "paths.pth").write_text(
+        "\n".join([str(folder / "copy" / "src"), *ours, "import mutants_child"]) + "\n"
+    )
     return folder / "venv" / "bin" / "python"
 
 
-def run_tests(python: Path, folder: Path, arguments: list[str], limit_s: float | None, **env: str) -> int | None:
+def run_tests(
+    python: Path, folder: Path, arguments: list[str], limit_s: float | None, **env: str
+) -> int | None:
     """Run pytest in the copy; return its exit code, or None after `limit_s` seconds."""
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *arguments]
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        *arguments,
+    ]
     variables = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", **env}
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(
-            command, cwd=folder / "copy", env=variables, start_new_session=True, stdout=output, stderr=output
+            command,
+            cwd=folder / "copy",
+            env=variables,
+            start_new_session=True,
+            stdout=output,
+            stderr=output,
         )
     try:
         return process.wait(limit_s)
@@ -168,7 +205,9 @@ def run_tests(python: Path, folder: Path, arguments: list[str], limit_s: float |
 
 
 def map_tests(python: Path, folder: Path, data: Path) -> None:
-    """Run the suite once and write the coverage data with the tests as contexts, and the durations beside it."""
+    """Run the suite once and write the coverage data with the tests as contexts, and the
+    durations beside it.
+    """
     arguments = ["-n", "4", "--dist", "worksteal", "-p", "benchmarks.mutants", "--timeout", "600"]
     run_tests(python, folder, arguments, None, MUTANTS_MAP=str(data))
     whole = coverage.Coverage(data_file=str(data))
@@ -177,7 +216,9 @@ def map_tests(python: Path, folder: Path, data: Path) -> None:
 
 
 def tests_of_lines(data: Path) -> dict[str, dict[int, list[str]]]:
-    """Return the tests of each line of each file below `source`, the shortest first; failed tests are left out."""
+    """Return the tests of each line of each file below `source`, the shortest first; failed
+    tests are left out.
+    """
     found = coverage.CoverageData(str(data))
     found.read()
     seconds = json.loads(data.with_name("durations.json").read_text())
@@ -185,7 +226,10 @@ def tests_of_lines(data: Path) -> dict[str, dict[int, list[str]]]:
     for file in found.measured_files():
         if "/src/longrein/" in file:
             result[file.partition("/src/")[2]] = {
-                line: sorted((t for t in tests if seconds.get(t, float("inf")) < 60), key=lambda t: seconds[t])
+                line: sorted(
+                    (t for t in tests if seconds.get(t, float("inf")) < 60),
+                    key=lambda t: seconds[t],
+                )
                 for line, tests in found.contexts_by_lineno(file).items()
             }
     return result
@@ -193,7 +237,9 @@ def tests_of_lines(data: Path) -> dict[str, dict[int, list[str]]]:
 
 def judge(mutant: Mutant, python: Path, folder: Path, lines: Mapping[int, list[str]]) -> str:
     """Return 'killed', 'survived' or 'not run' for one mutant."""
-    tests = dict.fromkeys(t for line in range(mutant.line, mutant.line_end + 1) for t in lines.get(line, ()))
+    tests = dict.fromkeys(
+        t for line in range(mutant.line, mutant.line_end + 1) for t in lines.get(line, ())
+    )
     if not tests:
         return "not run"
     file = folder / "copy" / "src" / mutant.path
@@ -235,7 +281,9 @@ def main() -> None:
 
 
 def report(
-    options: argparse.Namespace, free: "Queue[tuple[Path, Path]]", lines: Mapping[str, Mapping[int, list[str]]]
+    options: argparse.Namespace,
+    free: "Queue[tuple[Path, Path]]",
+    lines: Mapping[str, Mapping[int, list[str]]],
 ) -> None:
     """Judge the sampled mutants, print each that survives and the totals."""
     source = ROOT / "src"
@@ -250,15 +298,28 @@ def report(
         finally:
             free.put(copy)
         if result != "killed":
-            old = (source / mutant.path).read_bytes()[mutant.start : mutant.end].decode().partition("\n")[0]
-            print(f"{result:9} {mutant.path}:{mutant.line} {mutant.kind}: {old[:50]} -> {mutant.text[:50]}", flush=True)
+            old = (
+                (source / mutant.path)
+                .read_bytes()[mutant.start : mutant.end]
+                .decode()
+                .partition("\n")[0]
+            )
+            print(
+                f"{result:9} {mutant.path}:{mutant.line} {mutant.kind}: {old[:50]} -> "
+                f"{mutant.text[:50]}",
+                flush=True,
+            )
         return result
 
     with ThreadPoolExecutor(options.workers) as pool:
         counts = Counter(pool.map(one, sample))
     killed = counts["killed"]
-    print(f"{killed} of {options.count} mutants killed ({killed / options.count:.1%}), {counts['survived']} survived, "
-          f"{counts['not run']} on lines that no test runs; {len(places)} places, seed {options.seed}")  # fmt: skip
+    print(
+        f"{killed} of {options.count} mutants killed ({killed / options.count:.1%}), "
+        f"{counts['survived']} survived, "
+        f"{counts['not run']} on lines that no test runs; {len(places)} places, seed "
+        f"{options.seed}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""The newcomer's walk with the seconds of each step: clone, install, first answer, first question, kill, resume.
+"""The newcomer's walk with the seconds of each step: clone, install, first answer, first question,
+kill, resume.
 
     python3 benchmarks/newcomer.py [REPOSITORY]
 
-Needs Python and git only; run it in a bare container. It clones REPOSITORY (default: this one) into a new folder,
-installs longrein into a venv there as docs/start.md says, and works with an empty home. The model is a loopback server
-at the address of Ollama, which longrein finds by itself. The question is answered on a real terminal, and the kill is
-`kill -9` in the middle of a command.
+Needs Python and git only; run it in a bare container. It clones REPOSITORY (default: this one) into
+a new folder, installs longrein into a venv there as docs/start.md says, and works with an empty
+home. The model is a loopback server at the address of Ollama, which longrein finds by itself. The
+question is answered on a real terminal, and the kill is `kill -9` in the middle of a command.
 """
 
 import os
@@ -55,22 +56,39 @@ class Walk:
         self.project.mkdir()
         (self.project / "count.py").write_text(FILE)
         kept = {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_"))}
-        self.env = {**kept, "HOME": str(self.home), "PATH": os.defpath, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        self.env = {
+            **kept,
+            "HOME": str(self.home),
+            "PATH": os.defpath,
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+        }
         self.longrein = str(folder / "venv/bin/longrein")
 
     def step(self, name: str, act: Callable[[], str]) -> None:
         """Run a step and print its seconds and its last line."""
         begun = time.monotonic()
         said = act().strip().splitlines()
-        print(f"| {name} | {time.monotonic() - begun:.1f} | {said[-1][:80] if said else ''} |", flush=True)
+        print(
+            f"| {name} | {time.monotonic() - begun:.1f} | {said[-1][:80] if said else ''} |",
+            flush=True,
+        )
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a program to its end and return what it printed."""
         done = subprocess.run(
-            words, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+            words,
+            cwd=self.project,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
         )
         if done.returncode != code:
-            raise SystemExit(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+            raise SystemExit(
+                f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}"
+            )
         return done.stdout
 
     def question(self) -> str:
@@ -136,17 +154,27 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         walk = Walk(Path(folder), repository)
         print("| step | seconds | what it said |\n|---|---|---|")
-        walk.step("git clone", lambda: walk.run("git", "clone", "-q", repository, str(walk.folder / "clone")))
-        walk.step("python3 -m venv", lambda: walk.run(sys.executable, "-m", "venv", str(walk.folder / "venv")))
+        walk.step(
+            "git clone",
+            lambda: walk.run("git", "clone", "-q", repository, str(walk.folder / "clone")),
+        )
+        walk.step(
+            "python3 -m venv",
+            lambda: walk.run(sys.executable, "-m", "venv", str(walk.folder / "venv")),
+        )
         pip = str(walk.folder / "venv/bin/pip")
-        walk.step("pip install .", lambda: walk.run(pip, "install", "-q", str(walk.folder / "clone")))
+        walk.step(
+            "pip install .", lambda: walk.run(pip, "install", "-q", str(walk.folder / "clone"))
+        )
         walk.step("longrein --version", lambda: walk.run(walk.longrein, "--version"))
         words = [str(walk.folder / "venv/bin/python"), "-c", SERVER, "11434"]
         with subprocess.Popen(words, env=walk.env, stdout=subprocess.PIPE) as server:
             try:
                 assert server.stdout is not None
                 server.stdout.readline()
-                walk.step("first answer", lambda: walk.run(walk.longrein, "-p", "what does count.py do?"))
+                walk.step(
+                    "first answer", lambda: walk.run(walk.longrein, "-p", "what does count.py do?")
+                )
                 walk.step("first question, on a terminal", walk.question)
                 walk.step("kill -9 in the middle of a command", walk.kill)
                 walk.step("longrein -p -c", lambda: walk.run(walk.longrein, "-p", "-c"))

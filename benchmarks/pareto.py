@@ -2,8 +2,9 @@
 
     python benchmarks/pareto.py REPORT.json OUT.svg
 
-REPORT.json is the output of the judge's `--json`. Each policy is a point. x: its cost with recalls over keep-all. y:
-the share of uses, of content that only tool results held, that was still shown. A line joins the best policies.
+REPORT.json is the output of the judge's `--json`. Each policy is a point. x: its cost with recalls
+over keep-all. y: the share of uses, of content that only tool results held, that was still shown. A
+line joins the best policies.
 """
 
 import json
@@ -43,23 +44,35 @@ def draw_svg(found: list[Point]) -> str:
 
     def place(point: Point) -> tuple[float, float]:
         across = LEFT + (WIDTH - LEFT - 20) * (point[1] - low) / (high - low)
-        return across, HEIGHT - BOTTOM - (HEIGHT - BOTTOM - 20) * (point[2] - floor) / (1.01 - floor)
+        return across, HEIGHT - BOTTOM - (HEIGHT - BOTTOM - 20) * (point[2] - floor) / (
+            1.01 - floor
+        )
 
     path = " ".join(f"{x:.0f},{y:.0f}" for x, y in map(place, front(found)))
     size, upright = f"0 0 {WIDTH} {HEIGHT}", f"rotate(-90 15 {HEIGHT - BOTTOM})"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" font-family="sans-serif" font-size="13">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" font-family="sans-serif" '
+            'font-size="13">'
+        ),
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{LEFT} 20V{HEIGHT - BOTTOM}H{WIDTH - 20}" fill="none" stroke="#888"/>',
-        f'<text x="{LEFT}" y="{HEIGHT - 15}">cost with recalls / keep-all, from {low:.2f} to {high:.2f}</text>',
-        f'<text x="15" y="{HEIGHT - BOTTOM}" transform="{upright}">tool-only uses kept, from {floor:.2f} to 1</text>',
+        (
+            f'<text x="{LEFT}" y="{HEIGHT - 15}">cost with recalls / keep-all, from {low:.2f} to '
+            f"{high:.2f}</text>"
+        ),
+        (
+            f'<text x="15" y="{HEIGHT - BOTTOM}" transform="{upright}">tool-only uses kept, from '
+            f"{floor:.2f} to 1</text>"
+        ),
         f'<polyline points="{path}" fill="none" stroke="#2a7" stroke-dasharray="4 3"/>',
     ]
     for point in found:
         x, y = place(point)
         told = f"{escape(point[0])} {point[1]:.2f} / {point[2]:.2f}"
         parts.append(
-            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="4" fill="#16a"/><text x="{x + 7:.0f}" y="{y + 4:.0f}">{told}</text>'
+            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="4" fill="#16a"/><text x="{x + 7:.0f}" '
+            f'y="{y + 4:.0f}">{told}</text>'
         )
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -1,10 +1,12 @@
 """Write the view of a context policy for every session of a folder, in the judge's trace format.
 
-    python -m benchmarks.policy --sessions DIR --traces DIR [--policy NAME] [--weights FILE] [--wire NAME]
+    python -m benchmarks.policy --sessions DIR --traces DIR [--policy NAME] [--weights FILE] [--wire
+    NAME]
                                 [--prices P] [--window N] [--ttl S] [--jobs N] [--only REGEX]
 
-Drives the engine itself, one request at a time (`longrein.replay`): the policy never sees the future. Recorded results
-are as their agent sent them, so none is shortened at first. Without --sessions a small generated set is used.
+Drives the engine itself, one request at a time (`longrein.replay`): the policy never sees the
+future. Recorded results are as their agent sent them, so none is shortened at first. Without
+--sessions a small generated set is used.
 """
 
 import argparse
@@ -41,7 +43,9 @@ def read(path: Path) -> Recording:
     return read_recording(path.name, path.read_bytes())
 
 
-def trace_lines(recording: Recording, policy: str, budget: Budget, *, timed: bool = False) -> Iterator[dict[str, Any]]:
+def trace_lines(
+    recording: Recording, policy: str, budget: Budget, *, timed: bool = False
+) -> Iterator[dict[str, Any]]:
     """Yield the lines of the trace between its header and its end."""
     for change in replay_of(policy, recording, budget, timed=timed).changes():
         if line := trace_line(change):
@@ -74,21 +78,33 @@ def write_trace(job: tuple[Path, Path, str, str, str, int, float, str]) -> str:
         {"end": True, "requests": recording.requests, "items": len(recording.items)},
     ]
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{base_name(path.name)}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (out / f"{base_name(path.name)}.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines)
+    )
     return recording.name
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=Path, help="folder of recorded sessions; without it a generated set")
-    parser.add_argument("--traces", type=Path, required=True, help="folder for TRACES/<policy>/<session>.jsonl")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sessions", type=Path, help="folder of recorded sessions; without it a generated set"
+    )
+    parser.add_argument(
+        "--traces", type=Path, required=True, help="folder for TRACES/<policy>/<session>.jsonl"
+    )
     parser.add_argument("--policy", action="append", choices=NAMES)
-    parser.add_argument("--weights", default="", help="file of `longrein fit` instead of the weights that ship")
+    parser.add_argument(
+        "--weights", default="", help="file of `longrein fit` instead of the weights that ship"
+    )
     parser.add_argument("--wire", choices=tuple(CLEARS), default=WORST_WIRE)
     parser.add_argument("--prices", choices=sorted(PRICES), default="anthropic")
     parser.add_argument("--window", type=int, default=200_000, help="tokens; 0 for no limit")
-    parser.add_argument("--ttl", type=float, default=0.0, help="seconds after which the cache is cold; 0 for never")
+    parser.add_argument(
+        "--ttl", type=float, default=0.0, help="seconds after which the cache is cold; 0 for never"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="regular expression: only these sessions")
     args = parser.parse_args(argv)
@@ -97,7 +113,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"no --sessions: using a small generated set, written to {folder}")
     files = [path for path in sessions_in(folder) if re.search(args.only, path.name)]
     jobs = [
-        (path, args.traces / policy, policy, args.wire, args.prices, args.window, args.ttl, args.weights)
+        (
+            path,
+            args.traces / policy,
+            policy,
+            args.wire,
+            args.prices,
+            args.window,
+            args.ttl,
+            args.weights,
+        )
         for policy in args.policy or ["default"]
         for path in files
     ]

@@ -1,10 +1,12 @@
-"""Permission questions that recorded sessions would have asked, by mode, with and without the sandbox.
+"""Permission questions that recorded sessions would have asked, by mode, with and without the
+sandbox.
 
     python -m benchmarks.questions FOLDER
 
-FOLDER holds recorded sessions (`*.jsonl.gz`). The user answers "always" where rules are offered, and accepts all edits
-at the first edit, so that a question is asked once for its kind. The files of the recording machine do not exist here:
-paths are compared as text, and the root is the deepest folder that holds four fifths of the files.
+FOLDER holds recorded sessions (`*.jsonl.gz`). The user answers "always" where rules are offered,
+and accepts all edits at the first edit, so that a question is asked once for its kind. The files of
+the recording machine do not exist here: paths are compared as text, and the root is the deepest
+folder that holds four fifths of the files.
 """
 
 import argparse
@@ -22,7 +24,12 @@ from longrein.permissions.bash_parser import join_path
 from longrein.replay.recording import read_recording
 
 READING = {"Read": "file_path", "Grep": "path", "Glob": "path", "LS": "path"}
-WRITING = {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
+WRITING = {
+    "Edit": "file_path",
+    "Write": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+}
 HOME = "/Users/user"
 
 Arguments = dict[str, Any]
@@ -31,13 +38,20 @@ Arguments = dict[str, Any]
 def calls_of(path: Path) -> list[tuple[str, Arguments]]:
     """Return (tool, arguments) of each recorded call."""
     items = read_recording(path.name, path.read_bytes()).items
-    return [(item.name, msgspec.json.decode(item.text)) for item in items if item.kind == "tool_call"]
+    return [
+        (item.name, msgspec.json.decode(item.text)) for item in items if item.kind == "tool_call"
+    ]
 
 
 def root_of(calls: Sequence[tuple[str, Arguments]]) -> str:
     """Return the deepest folder that holds four fifths of the files."""
     paths = [str(arguments.get((READING | WRITING).get(tool, ""), "")) for tool, arguments in calls]
-    counts = Counter(str(folder) for path in paths if path.startswith("/") for folder in PurePosixPath(path).parents)
+    counts = Counter(
+        str(folder)
+        for path in paths
+        if path.startswith("/")
+        for folder in PurePosixPath(path).parents
+    )
     enough = [folder for folder, count in counts.items() if count >= 0.8 * counts["/"]]
     return max(enough, key=len, default="/w")
 
@@ -60,13 +74,21 @@ def call_of(tool: str, arguments: Arguments, root: str, *, sandbox: bool) -> Cal
     path = join_path(root, str(arguments.get(key) or root))
     writes = tool in WRITING
     name = "Edit" if writes else "Read"
-    return Call(tool, arguments, "write" if writes else "read", (touched(path, root, writes=writes),), name)
+    return Call(
+        tool, arguments, "write" if writes else "read", (touched(path, root, writes=writes),), name
+    )
 
 
 def _files(part: Any, effect: Any, root: str) -> Iterator[Touched]:
     for words, writes in ((effect.reads, False), (effect.writes, True)):
         for word in words if not effect.problem or not part.words else ():
-            text = glob_base(word.text) if word.kind == "glob" else word.text if word.kind == "literal" else "/?"
+            text = (
+                glob_base(word.text)
+                if word.kind == "glob"
+                else word.text
+                if word.kind == "literal"
+                else "/?"
+            )
             for folder in part.folders or ("/?",):
                 yield touched(join_path(folder, text), root, writes=writes)
 

@@ -1,11 +1,13 @@
-"""Check the four wires against recorded answers of real providers, from test fixtures of other projects.
+"""Check the four wires against recorded answers of real providers, from test fixtures of other
+projects.
 
-    git clone https://github.com/vercel/ai ../ai; git clone https://github.com/pydantic/pydantic-ai ../pydantic-ai
-    .venv/bin/python -m benchmarks.recorded ../ai/packages ../pydantic-ai/tests
+    git clone https://github.com/vercel/ai ../ai; git clone https://github.com/pydantic/pydantic-ai
+    ../pydantic-ai .venv/bin/python -m benchmarks.recorded ../ai/packages ../pydantic-ai/tests
 
-Reads `*.chunks.txt` (the data of one event a line), `*.sse`, `*.json` and cassettes (`*.yaml`, which needs PyYAML),
-finds the wire of each answer by its shape, and replays it whole and in random cuts. Text and calls must equal a plain
-reading of the same record, wherever the network cuts. The records stay in the other projects; none is copied here.
+Reads `*.chunks.txt` (the data of one event a line), `*.sse`, `*.json` and cassettes (`*.yaml`,
+which needs PyYAML), finds the wire of each answer by its shape, and replays it whole and in random
+cuts. Text and calls must equal a plain reading of the same record, wherever the network cuts. The
+records stay in the other projects; none is copied here.
 """
 
 import argparse
@@ -55,7 +57,7 @@ def main() -> None:
     sys.exit(1 if wrong else 0)
 
 
-# --- records -----------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 def records(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
@@ -75,7 +77,8 @@ def chunks(path: Path) -> Iterator[tuple[str, bytes]]:
     for n, line in enumerate(line for line in path.read_bytes().split(b"\n") if line.strip()):
         stream += b"data: %b\n\n" % line
         if any(
-            b'"type":"%b"' % end in line for end in (b"message_stop", b"response.completed", b"response.incomplete")
+            b'"type":"%b"' % end in line
+            for end in (b"message_stop", b"response.completed", b"response.incomplete")
         ):
             yield f"{path.name} to line {n + 1}", stream
             stream = b""
@@ -107,7 +110,11 @@ def events_of(body: bytes) -> list[Any]:
     if text.lstrip()[:1] in ("{", "["):
         lines = [text]
     else:
-        lines = [line[5:] for line in text.split("\n") if line.startswith("data:") and line[5:].strip() != "[DONE]"]
+        lines = [
+            line[5:]
+            for line in text.split("\n")
+            if line.startswith("data:") and line[5:].strip() != "[DONE]"
+        ]
     try:
         values = [json.loads(line) for line in lines]
     except ValueError:
@@ -132,24 +139,37 @@ def wire_named(events: list[Any]) -> str:
 
 
 def is_unsupported(body: bytes, events: list[Any]) -> bool:
-    """Return whether the record has argument pieces that longrein never requests, or was shortened by its owner."""
+    """Return whether the record has argument pieces that longrein never requests, or was
+    shortened by its owner.
+    """
     deltas, whole = dict[Any, str](), dict[Any, str]()
     for event in events:
         if event.get("type") == "response.output_text.delta":
             deltas[event["output_index"]] = deltas.get(event["output_index"], "") + event["delta"]
-        elif event.get("type") == "response.output_item.done" and event["item"].get("type") == "message":
-            whole[event["output_index"]] = "".join(part.get("text", "") for part in event["item"].get("content", []))
-    return b'"willContinue"' in body or any(not whole.get(at, text).startswith(text) for at, text in deltas.items())
+        elif (
+            event.get("type") == "response.output_item.done"
+            and event["item"].get("type") == "message"
+        ):
+            whole[event["output_index"]] = "".join(
+                part.get("text", "") for part in event["item"].get("content", [])
+            )
+    return b'"willContinue"' in body or any(
+        not whole.get(at, text).startswith(text) for at, text in deltas.items()
+    )
 
 
-# --- replaying ---------------------------------------------------------------------------------------------------
+# --- replaying ------------------------------------------------------------------------------------
 
 
-def judge(wire: str, body: bytes, events: list[Any], streamed: bool, random: Random, cuts: int) -> str:
+def judge(
+    wire: str, body: bytes, events: list[Any], streamed: bool, random: Random, cuts: int
+) -> str:
     """Return the difference between the adapter's reading and the record; '' for none."""
     expected = EXPECTED[wire](events)
     end = replayed(wire, [body]) if streamed else whole(wire, body)
-    failed = isinstance(end, Failure) and (expected != ("", []) or end.kind not in ("empty", *FAILED))
+    failed = isinstance(end, Failure) and (
+        expected != ("", []) or end.kind not in ("empty", *FAILED)
+    )
     if (
         isinstance(end, Failure)
         and failed
@@ -179,7 +199,10 @@ def is_error_event(event: Any) -> bool:
 
 def has_two_messages(events: list[Any]) -> bool:
     """Return whether the events are of two messages (a gateway that asked again in mid-stream)."""
-    return len({event["message"]["id"] for event in events if event.get("type") == "message_start"}) > 1
+    return (
+        len({event["message"]["id"] for event in events if event.get("type") == "message_start"})
+        > 1
+    )
 
 
 def replayed(wire: str, pieces: list[bytes]) -> Reply | Failure:
@@ -192,7 +215,9 @@ def replayed(wire: str, pieces: list[bytes]) -> Reply | Failure:
     _, final = read_rest(reader, splitter.flush())
     if final is None and wire == "openai-chat" and reader.builder.stop:
         return reader.finish()  # a record without `[DONE]`
-    return final or reader.builder.failure("truncated", "the stream ended before the model had finished")
+    return final or reader.builder.failure(
+        "truncated", "the stream ended before the model had finished"
+    )
 
 
 def whole(wire: str, body: bytes) -> Reply | Failure:
@@ -213,10 +238,12 @@ def cut(body: bytes, random: Random) -> list[bytes]:
 def summary_of(reply: Reply) -> Told:
     """Return text and calls of a reply."""
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-    return text.strip(), [(part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)]
+    return text.strip(), [
+        (part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)
+    ]
 
 
-# --- what the records themselves say, read as plainly as can be -----------------------------------------------------
+# --- what the records themselves say, read as plainly as can be -----------------------------------
 
 
 def _anthropic(events: list[Any]) -> Told:
@@ -232,9 +259,15 @@ def _anthropic(events: list[Any]) -> Told:
                 block["text"] += delta["text"]
             elif delta["type"] == "input_json_delta":
                 block["json"] = block.get("json", "") + delta["partial_json"]
-    text = "".join(block["text"] for block in blocks.values() if block["type"] == "text" and block["text"].strip())
+    text = "".join(
+        block["text"]
+        for block in blocks.values()
+        if block["type"] == "text" and block["text"].strip()
+    )
     calls = [block for block in blocks.values() if block["type"] == "tool_use"]
-    return text.strip(), [(call["name"], object_in(call.get("json")) or call["input"]) for call in calls]
+    return text.strip(), [
+        (call["name"], object_in(call.get("json")) or call["input"]) for call in calls
+    ]
 
 
 def _chat(events: list[Any]) -> Told:
@@ -244,10 +277,16 @@ def _chat(events: list[Any]) -> Told:
         for choice in (event.get("choices") or [])[:1]:
             delta = choice.get("delta") or choice.get("message") or {}
             content = delta.get("content") or delta.get("refusal") or ""
-            text += content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
+            text += (
+                content
+                if isinstance(content, str)
+                else "".join(part.get("text") or "" for part in content)
+            )
             for call in delta.get("tool_calls") or []:
                 if call.get("index") is None:  # whole, in one piece
-                    calls.append((call["function"]["name"], [call["function"].get("arguments") or ""]))
+                    calls.append(
+                        (call["function"]["name"], [call["function"].get("arguments") or ""])
+                    )
                     continue
                 key = (call.get("index"), call.get("id")) if call.get("id") else None
                 if key is not None and key not in by_index:
@@ -256,7 +295,8 @@ def _chat(events: list[Any]) -> Told:
                 at = by_index[key] if key else by_index[(call.get("index"),)]
                 calls[at][1].append(call["function"].get("arguments") or "")
     return text.strip(), [
-        (name, pieces[0] if isinstance(pieces[0], dict) else object_in("".join(pieces))) for name, pieces in calls
+        (name, pieces[0] if isinstance(pieces[0], dict) else object_in("".join(pieces)))
+        for name, pieces in calls
     ]
 
 
@@ -268,7 +308,11 @@ def _responses(events: list[Any]) -> Told:
         elif event.get("object") == "response":
             items = event["output"]
     parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-    calls = [(item["name"], object_in(item["arguments"])) for item in items if item["type"] == "function_call"]
+    calls = [
+        (item["name"], object_in(item["arguments"]))
+        for item in items
+        if item["type"] == "function_call"
+    ]
     return "".join(part.get("text") or part.get("refusal") or "" for part in parts).strip(), calls
 
 
@@ -291,7 +335,12 @@ def object_in(text: str | None) -> Any:
         return None
 
 
-EXPECTED = {"anthropic": _anthropic, "openai-chat": _chat, "openai-responses": _responses, "gemini": _gemini}
+EXPECTED = {
+    "anthropic": _anthropic,
+    "openai-chat": _chat,
+    "openai-responses": _responses,
+    "gemini": _gemini,
+}
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,8 @@
 """Time of a resume: from process start to first request, with and without the snapshot.
 
-`python -m benchmarks.resume --entries 100000` writes a session of that many entries, then starts `longrein -p … -c`
-against a provider on this machine. With `--keep FOLDER` the session is made once and lies there.
+`python -m benchmarks.resume --entries 100000` writes a session of that many entries, then starts
+`longrein -p … -c` against a provider on this machine. With `--keep FOLDER` the session is made once
+and lies there.
 """
 
 import argparse
@@ -48,7 +49,9 @@ class StoredLongSession(LongSession):
 
 async def write(state_dir: Path, tree: Path, entries: int) -> None:
     """Write the session: an agent that reads files for long."""
-    log = await open_log(str(state_dir), SESSION, create=True, wall_us=lambda: time.time_ns() // 1000)
+    log = await open_log(
+        str(state_dir), SESSION, create=True, wall_us=lambda: time.time_ns() // 1000
+    )
     long, n = StoredLongSession(session=SESSION, root=str(tree), results=RESULTS), 0
     while long.state.seq < entries or long.state.turn_open:
         long.step(n)
@@ -64,7 +67,14 @@ def serve(folder: Path) -> tuple["subprocess.Popen[bytes]", str]:
     """A provider that answers everything by one word."""
     script = folder / "script.json"
     script.write_text(json.dumps({"turns": [{"text": "Yes."}] * 50}))
-    command = [sys.executable, "-m", "longrein.testing.loopback", "--script", str(script), "--lenient"]
+    command = [
+        sys.executable,
+        "-m",
+        "longrein.testing.loopback",
+        "--script",
+        str(script),
+        "--lenient",
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     assert server.stdout is not None
     return server, f"http://127.0.0.1:{json.loads(server.stdout.readline())['port']}"
@@ -94,10 +104,18 @@ def resume(home: Path, state_dir: Path, tree: Path) -> ResumeTimes:
             f'model = "mock/small"\n[providers.mock]\nwire = "anthropic"\nbase_url = "{url}"\n'
             '[models."mock/small"]\nwindow = 200000\nmax_output = 8192\n'
         )
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LONGREIN_STATE_DIR": str(state_dir)}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "LONGREIN_STATE_DIR": str(state_dir),
+        }
         begun = time.monotonic()
         process = subprocess.Popen(
-            [str(LONGREIN), "-p", "Go on.", "-c"], cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=-3
+            [str(LONGREIN), "-p", "Go on.", "-c"],
+            cwd=tree,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=-3,
         )
         _, status, usage = os.wait4(process.pid, 0)
         ended = time.monotonic()
@@ -106,7 +124,12 @@ def resume(home: Path, state_dir: Path, tree: Path) -> ResumeTimes:
             raise SystemExit(f"longrein ended with {process.returncode}")
         with urllib.request.urlopen(f"{url}/_loopback/report") as answer:
             received, answered, _ = json.loads(answer.read())["times"][0]
-        return ResumeTimes(received - begun, ended - answered, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+        return ResumeTimes(
+            received - begun,
+            ended - answered,
+            usage.ru_utime + usage.ru_stime,
+            usage.ru_maxrss / 1024,
+        )
     finally:
         server.terminate()
         server.wait()
@@ -130,12 +153,17 @@ def measure(entries: int, folder: Path, rounds: int) -> list[Row]:
     best, slow = min(runs, key=lambda run: run.first_s), min(without, key=lambda run: run.first_s)
     note = f"{size_mb:.0f} MB of log, {snapshots_mb:.1f} MB of snapshot"
     return [
-        Row(f"{entries} entries, with snapshot: first request", f"{best.first_s:.2f} s", f"≤ {REACH_S} s",
-            best.first_s <= REACH_S, f"{note}; rounds: {', '.join(f'{run.first_s:.2f}' for run in runs)}"),
+        Row(f"{entries} entries, with snapshot: first request", f"{best.first_s:.2f} s",
+        f"≤ {REACH_S} s",
+            best.first_s <= REACH_S,
+            f"{note}; rounds: {', '.join(f'{run.first_s:.2f}' for run in runs)}"),
         Row("the same without it", f"{slow.first_s:.2f} s", "–", True),
-        Row("CPU with snapshot, start to end", f"{best.cpu_s:.2f} s", "–", True, f"without {slow.cpu_s:.2f} s"),
-        Row("peak memory with snapshot", f"{best.rss_mb:.0f} MB", "–", True, f"without {slow.rss_mb:.0f} MB"),
-        Row("from the answer to the end", f"{best.exit_s:.2f} s", "–", True, f"without {slow.exit_s:.2f} s"),
+        Row("CPU with snapshot, start to end", f"{best.cpu_s:.2f} s", "–", True,
+        f"without {slow.cpu_s:.2f} s"),
+        Row("peak memory with snapshot", f"{best.rss_mb:.0f} MB", "–", True,
+        f"without {slow.rss_mb:.0f} MB"),
+        Row("from the answer to the end", f"{best.exit_s:.2f} s", "–", True,
+        f"without {slow.exit_s:.2f} s"),
     ]  # fmt: skip
 
 

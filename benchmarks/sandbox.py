@@ -1,7 +1,8 @@
 """Cost of the sandbox for one command: `python -m benchmarks.sandbox`.
 
-Commands without it, with it, and with a network of single hosts run in turn. The differences of the fastest tenth are
-printed: other work on the machine delays the rest. Without hosts in `sandbox.network` nothing of the proxy is loaded.
+Commands without it, with it, and with a network of single hosts run in turn. The differences of the
+fastest tenth are printed: other work on the machine delays the rest. Without hosts in
+`sandbox.network` nothing of the proxy is loaded.
 """
 
 import asyncio
@@ -66,13 +67,21 @@ async def fastest_tenths(base: str) -> tuple[float, ...] | None:
             return None
         if kind == "confined":
             return sandbox.confine([root], root, ())
-        return proxied.confine([root], root, (), proxy_socket=proxied.open_proxy("s", refuse, print))
+        return proxied.confine(
+            [root], root, (), proxy_socket=proxied.open_proxy("s", refuse, print)
+        )
 
     async def run_ms(kind: str) -> float:
         began = time.perf_counter()
         confinement = confinement_of(kind)
         ended: CommandExit = await spawner.run(
-            ":", cwd=root, env=environ, sink=NullSink(), timeout_s=60, output_bytes_max=1, confinement=confinement
+            ":",
+            cwd=root,
+            env=environ,
+            sink=NullSink(),
+            timeout_s=60,
+            output_bytes_max=1,
+            confinement=confinement,
         )
         assert ended.code == 0
         return (time.perf_counter() - began) * 1000

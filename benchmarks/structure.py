@@ -1,4 +1,5 @@
-"""Measures of the source code itself: modules, lines, functions, docstrings, cycles, imports by string.
+"""Measures of the source code itself: modules, lines, functions, docstrings, cycles, imports by
+string.
 
 python -m benchmarks.structure
 """
@@ -34,18 +35,31 @@ def lines(folder: Path) -> int:
 
 def count(pattern: str) -> int:
     """Count the matches of a pattern in the source code."""
-    return sum(len(re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)) for path in FILES)
+    return sum(
+        len(re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)) for path in FILES
+    )
 
 
 def main() -> None:
     """Print a table of the measures."""
     found = [f for tree in trees().values() for f in functions(tree)]
     sizes = sorted(lines_of(f) for f in found)
-    documented = [n for tree in trees().values() for n in ast.walk(tree) if isinstance(n, DOCUMENTED)]
+    documented = [
+        n for tree in trees().values() for n in ast.walk(tree) if isinstance(n, DOCUMENTED)
+    ]
     docstrings = [text for node in documented if (text := ast.get_docstring(node))]
     riddles = [text for text in docstrings if text.split()[0].strip(",.:") in QUESTION_WORDS]
-    private = [path for path, tree in trees().items() if any(m[0] == "_" and m != "__future__" for m in imports(tree))]
-    lazy = [path for path, tree in trees().items() for n in tree.body if getattr(n, "name", "") == "__getattr__"]
+    private = [
+        path
+        for path, tree in trees().items()
+        if any(m[0] == "_" and m != "__future__" for m in imports(tree))
+    ]
+    lazy = [
+        path
+        for path, tree in trees().items()
+        for n in tree.body
+        if getattr(n, "name", "") == "__getattr__"
+    ]
     rows = {
         "modules in src": len(FILES),
         "lines in src": lines(SRC),

@@ -2,8 +2,9 @@
 
     python -m benchmarks.terminal [--tokens 5000] [--seconds 20]
 
-A frame takes the tokens of 0.1 s, makes lines of what is finished and draws the rest; its CPU time is that of the whole
-process. Goal: 16 ms or less at 5,000 tokens a second. The exit code is 1 when a goal is missed.
+A frame takes the tokens of 0.1 s, makes lines of what is finished and draws the rest; its CPU time
+is that of the whole process. Goal: 16 ms or less at 5,000 tokens a second. The exit code is 1 when
+a goal is missed.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def parse_{n}(lines: list[str]) -> list[Item]:
 |---|---|
 | word{n:05} | {n} |
 
-"""
+"""  # noqa: E501
 
 
 class Terminal:
@@ -81,9 +82,17 @@ class Terminal:
         keys_from = stack.enter_context(create_pipe_input())
         one = self.conversation
         output = Vt100_Output(self.written, lambda: self.size, enable_cpr=False)
-        content = ScreenContent(one.prompt, one.hint, one.panel_lines, one.footer, one.status_line.rows)
+        content = ScreenContent(
+            one.prompt, one.hint, one.panel_lines, one.footer, one.status_line.rows
+        )
         one.screen = Screen(
-            content, one.buffer, bind_keys(one), bind_panel_keys(one), output, colour=True, keys_from=keys_from
+            content,
+            one.buffer,
+            bind_keys(one),
+            bind_panel_keys(one),
+            output,
+            colour=True,
+            keys_from=keys_from,
         )
         one.view.live = True
 
@@ -105,14 +114,18 @@ class Terminal:
         app = self.conversation.screen.app
         drawn = app.render_counter
         self.conversation.redraw()
-        if app.render_counter == drawn:  # no line was finished, so the screen is drawn at the next moment
+        if (
+            app.render_counter == drawn
+        ):  # no line was finished, so the screen is drawn at the next moment
             app._redraw()
 
     async def run(self, act: Callable[[], None]) -> None:
         """Do `act` while the screen is open."""
         app = self.conversation.screen.app
         opened = asyncio.Event()
-        drawing = asyncio.ensure_future(app.run_async(pre_run=opened.set, set_exception_handler=False))
+        drawing = asyncio.ensure_future(
+            app.run_async(pre_run=opened.set, set_exception_handler=False)
+        )
         await opened.wait()
         await asyncio.sleep(0)
         act()
@@ -174,7 +187,11 @@ async def resize_costs() -> tuple[list[float], int]:
 
 def wrong_widths() -> list[str]:
     """Names of samples whose width longrein and prompt_toolkit count differently."""
-    return [name for name, text in SAMPLES.items() if cells(text) != sum(get_cwidth(char) for char in text)]
+    return [
+        name
+        for name, text in SAMPLES.items()
+        if cells(text) != sum(get_cwidth(char) for char in text)
+    ]
 
 
 def percentile(costs: list[float], share: float) -> float:
@@ -184,7 +201,9 @@ def percentile(costs: list[float], share: float) -> float:
 
 async def main() -> int:
     """Print the figures; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokens", type=int, default=5_000, help="tokens a second")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds of streaming")
     options = parser.parse_args()
@@ -194,14 +213,19 @@ async def main() -> int:
         mean, high = sum(costs) / len(costs), percentile(costs, 0.95)
         missed = missed or mean > FRAME_MS_MAX
         print(
-            f"frame at {options.tokens:,} tokens/s, {columns}x{rows}: {mean:.1f} ms CPU, 95 % below {high:.1f}, "
+            f"frame at {options.tokens:,} tokens/s, {columns}x{rows}: {mean:.1f} ms CPU, 95 % "
+            f"below {high:.1f}, "
             f"largest {max(costs):.1f} (goal: {FRAME_MS_MAX:g} ms or less)"
         )
     costs, lost = await resize_costs()
-    print(f"{RESIZES} resizes: {sum(costs) / len(costs):.1f} ms CPU each, largest {max(costs):.1f}; {lost} words lost")
+    print(
+        f"{RESIZES} resizes: {sum(costs) / len(costs):.1f} ms CPU each, largest {max(costs):.1f}; "
+        f"{lost} words lost"
+    )
     wrong = wrong_widths()
     print(
-        f"widths: {len(SAMPLES) - len(wrong)} of {len(SAMPLES)} samples agree{': not ' * bool(wrong)}{', '.join(wrong)}"
+        f"widths: {len(SAMPLES) - len(wrong)} of {len(SAMPLES)} samples "
+        f"agree{': not ' * bool(wrong)}{', '.join(wrong)}"
     )
     return int(missed or lost > 0)
 

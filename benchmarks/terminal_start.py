@@ -1,8 +1,10 @@
-"""Time from exec to a frame that takes keys, to the screen, and to the answer to what was typed at once, on a pty.
+"""Time from exec to a frame that takes keys, to the screen, and to the answer to what was typed at
+once, on a pty.
 
     python -m benchmarks.terminal_start [--rounds N]
 
-The model is scripted, so nothing waits for a network. The first round compiles every module and does not count.
+The model is scripted, so nothing waits for a network. The first round compiles every module and
+does not count.
 """
 
 import argparse
@@ -42,8 +44,12 @@ def make_home(folder: Path) -> dict[str, str]:
     return {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PATH": path, "HOME": home}
 
 
-def start_once(folder: Path, environ: dict[str, str], wanted: Sequence[str], typed: str = "") -> dict[str, float]:
-    """Start longrein on a pty, type `typed`; return milliseconds until each text of `wanted` was there."""
+def start_once(
+    folder: Path, environ: dict[str, str], wanted: Sequence[str], typed: str = ""
+) -> dict[str, float]:
+    """Start longrein on a pty, type `typed`; return milliseconds until each text of `wanted` was
+    there.
+    """
     began = time.monotonic()
     pid, fd = pty.fork()
     if pid == 0:
@@ -63,7 +69,9 @@ def start_once(folder: Path, environ: dict[str, str], wanted: Sequence[str], typ
             if what not in found and SEEN[what].encode() in data:
                 found[what] = 1000 * (time.monotonic() - began)
         if now > 30:
-            raise SystemExit(f"not seen within 30 s: {[w for w in wanted if w not in found]}\n{data!r}")
+            raise SystemExit(
+                f"not seen within 30 s: {[w for w in wanted if w not in found]}\n{data!r}"
+            )
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     os.close(fd)

@@ -1,9 +1,11 @@
-"""Trust measures in one table: each row is a program that prints its figure and fails when its reach is missed.
+"""Trust measures in one table: each row is a program that prints its figure and fails when its
+reach is missed.
 
     python -m benchmarks.trust [SESSIONS] [--only WORD] [--lines COUNT]
 
-SESSIONS is a folder of recorded sessions for the rows that read real commands; without it they are not measured.
-`--lines 50000` runs the whole campaign of fuzzed commands (half an hour) instead of a slice.
+SESSIONS is a folder of recorded sessions for the rows that read real commands; without it they are
+not measured. `--lines 50000` runs the whole campaign of fuzzed commands (half an hour) instead of a
+slice.
 """
 
 import argparse
@@ -49,13 +51,35 @@ ROWS = (
         "tests.load.commands {lines} 1",
         r"([\d,]+) fuzzed.*: (\d+) errors",
     ),
-    Row("writes and reads outside under a racer", "0 of 10,000", "tests.load.racer", r"(\d+ of [\d,]+)"),
+    Row(
+        "writes and reads outside under a racer",
+        "0 of 10,000",
+        "tests.load.racer",
+        r"(\d+ of [\d,]+)",
+    ),
     Row("escapes from bubblewrap", "0", "tests.load.escapes", r"(\d+ of \d+)"),
     Row("escapes from Landlock", "0", "tests.load.escapes landlock", r"(\d+ of \d+)"),
-    Row("leaks of a denied file, bubblewrap", "0", "tests.load.denied_reads bubblewrap", r"(\d+ of \d+)"),
-    Row("leaks of a denied file, Landlock", "0", "tests.load.denied_reads landlock", r"(\d+ of \d+)"),
-    Row("leaks of a denied file unasked, no sandbox", "0", "tests.load.denied_reads none", r"(\d+ of \d+)"),
-    Row("payloads in the channel of the harness", "0", "tests.load.injection", r"(\d+) in the harness"),
+    Row(
+        "leaks of a denied file, bubblewrap",
+        "0",
+        "tests.load.denied_reads bubblewrap",
+        r"(\d+ of \d+)",
+    ),
+    Row(
+        "leaks of a denied file, Landlock", "0", "tests.load.denied_reads landlock", r"(\d+ of \d+)"
+    ),
+    Row(
+        "leaks of a denied file unasked, no sandbox",
+        "0",
+        "tests.load.denied_reads none",
+        r"(\d+ of \d+)",
+    ),
+    Row(
+        "payloads in the channel of the harness",
+        "0",
+        "tests.load.injection",
+        r"(\d+) in the harness",
+    ),
     Row("canary secrets on any surface", "0", "tests.load.canaries", r"(\d+) found"),
 )
 LINES = "5000"
@@ -77,16 +101,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sessions", type=Path, nargs="?")
     parser.add_argument("--only", default="", help="run the rows that hold this word")
-    parser.add_argument("--lines", default=LINES, help=f"fuzzed commands, {LINES} by default; the campaign is 50000")
+    parser.add_argument(
+        "--lines", default=LINES, help=f"fuzzed commands, {LINES} by default; the campaign is 50000"
+    )
     options = parser.parse_args()
     missed, texts = 0, []
     print(FORM.format("measure", "reach", "figure", "verdict"))
     for row in [row for row in ROWS if options.only in row.measure]:
         if row.needs_sessions and options.sessions is None:
-            print(FORM.format(row.measure, row.reach, "-", "not measured: name a folder of sessions"), flush=True)
+            print(
+                FORM.format(row.measure, row.reach, "-", "not measured: name a folder of sessions"),
+                flush=True,
+            )
             continue
         began_s = time.monotonic()
-        arguments = [*row.module.format(lines=options.lines).split(), *([str(options.sessions)] * row.needs_sessions)]
+        arguments = [
+            *row.module.format(lines=options.lines).split(),
+            *([str(options.sessions)] * row.needs_sessions),
+        ]
         met, figure, text = run_row(row, arguments)
         missed += not met
         verdict = f"{'met' if met else 'MISSED'} ({time.monotonic() - began_s:.0f} s)"

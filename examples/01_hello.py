@@ -1,4 +1,6 @@
-"""The smallest program: a session, a prompt, and every fact that comes of it. The model is played from a script."""
+"""The smallest program: a session, a prompt, and every fact that comes of it. The model is
+played from a script.
+"""
 
 import asyncio
 

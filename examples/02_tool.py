@@ -1,4 +1,6 @@
-"""A tool of your own: an async function. Its signature and docstring are all that the model is told."""
+"""A tool of your own: an async function. Its signature and docstring are all that the model is
+told.
+"""
 
 import asyncio
 
@@ -18,7 +20,9 @@ async def CountLetters(word: str, letter: str = "") -> str:
 
 
 async def main() -> None:
-    model = ScriptedModel(says(call("CountLetters", word="strawberry", letter="r")), says("There are three."))
+    model = ScriptedModel(
+        says(call("CountLetters", word="strawberry", letter="r")), says("There are three.")
+    )
     session = await longrein.Session.open(model, tools=[CountLetters])
     await session.send("How many r are in strawberry?")
     async for entry in session.follow():

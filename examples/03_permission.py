@@ -9,7 +9,9 @@ from longrein.testing import ScriptedModel, call, says
 
 async def main() -> None:
     model = ScriptedModel(
-        says(call("Bash", command="echo careful")), says(call("Bash", command="rm -rf precious")), says("As you like.")
+        says(call("Bash", command="echo careful")),
+        says(call("Bash", command="rm -rf precious")),
+        says("As you like."),
     )
     session = await longrein.Session.open(model)
     await session.send("Clean up.")

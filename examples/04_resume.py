@@ -17,13 +17,18 @@ async def main() -> None:
     session = await longrein.Session.resume(first.id, model)
     await session.send("Who am I?")
     await session.wait()
-    start = await anext(entry.seq async for entry in session.follow() if isinstance(entry.event, TurnEnded))
+    start = await anext(
+        entry.seq async for entry in session.follow() if isinstance(entry.event, TurnEnded)
+    )
     await session.rewind(start)
     await session.send("I changed my name to Grace. Who am I?")
     async for entry in session.follow():
         if isinstance(entry.event, UserSpoke):
             print(entry.seq, text_of(entry.event.parts))
-    print("the last request shows:", [text_of((i.part,)) for i in model.requests[-1].items if i.kind == "user"])
+    print(
+        "the last request shows:",
+        [text_of((i.part,)) for i in model.requests[-1].items if i.kind == "user"],
+    )
     await session.close()
 
 

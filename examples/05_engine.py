@@ -13,4 +13,10 @@ budget = Budget(window_tokens=8_000, max_output_tokens=1_000, price=Price(1, 4))
 
 print("view:    ", [(item.handle, item.kind, item.tokens) for item in state.items])
 print("decision:", decide(state, budget))
-print("request: ", len(render(state, budget).items), "block, at most", render(state, budget).max_output_tokens, "out")
+print(
+    "request: ",
+    len(render(state, budget).items),
+    "block, at most",
+    render(state, budget).max_output_tokens,
+    "out",
+)

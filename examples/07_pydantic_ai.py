@@ -1,4 +1,6 @@
-"""Pydantic AI with the engine as a capability. Needs `pip install longrein[pydantic-ai]` and `openai`."""
+"""Pydantic AI with the engine as a capability. Needs `pip install longrein[pydantic-ai]` and
+`openai`.
+"""
 
 import asyncio
 
@@ -16,7 +18,11 @@ numbers = iter(range(25))
 def model(_: object) -> Turn:
     """What stands in for a model: it reads one big file after the other."""
     number = next(numbers, None)
-    return Turn(text="Read.") if number is None else Turn(calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
+    return (
+        Turn(text="Read.")
+        if number is None
+        else Turn(calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
+    )
 
 
 def read_file(path: str) -> str:
@@ -42,7 +48,9 @@ async def main() -> None:
         )
         result = await agent.run("Read all the files.", event_stream_handler=listen)
         print(result.output, "requests:", len(server.requests), "refused:", len(server.refused))
-        print("breaks:", mine.state.breaks, "history:", len(result.all_messages()), "messages, whole")
+        print(
+            "breaks:", mine.state.breaks, "history:", len(result.all_messages()), "messages, whole"
+        )
         await client.close()
 
 

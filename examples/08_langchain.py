@@ -1,4 +1,6 @@
-"""LangChain with the engine as a middleware. Needs `pip install longrein[langchain] langchain-openai`."""
+"""LangChain with the engine as a middleware. Needs `pip install longrein[langchain]
+langchain-openai`.
+"""
 
 import asyncio
 
@@ -15,7 +17,11 @@ numbers = iter(range(25))
 def model(_: object) -> Turn:
     """What stands in for a model: it reads one big file after the other."""
     number = next(numbers, None)
-    return Turn(text="Read.") if number is None else Turn(calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
+    return (
+        Turn(text="Read.")
+        if number is None
+        else Turn(calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
+    )
 
 
 def read_file(path: str) -> str:
@@ -39,8 +45,16 @@ async def main() -> None:
             [read_file],
             middleware=[middleware],
         )
-        result = await agent.ainvoke({"messages": [("user", "Read all the files.")]}, {"recursion_limit": 100})
-        print(result["messages"][-1].text, "requests:", len(server.requests), "refused:", len(server.refused))
+        result = await agent.ainvoke(
+            {"messages": [("user", "Read all the files.")]}, {"recursion_limit": 100}
+        )
+        print(
+            result["messages"][-1].text,
+            "requests:",
+            len(server.requests),
+            "refused:",
+            len(server.refused),
+        )
         mine = middleware.engine_of("")  # this agent has a single thread
         print("breaks:", mine.state.breaks, "state:", len(result["messages"]), "messages, whole")
 

@@ -1,4 +1,6 @@
-"""The OpenAI Agents SDK with the engine as an input filter. Needs `pip install longrein[openai-agents]`."""
+"""The OpenAI Agents SDK with the engine as an input filter. Needs `pip install
+longrein[openai-agents]`.
+"""
 
 import asyncio
 
@@ -14,7 +16,11 @@ numbers = iter(range(25))
 def model(_: object) -> Turn:
     """What stands in for a model: it reads one big file after the other."""
     number = next(numbers, None)
-    return Turn(text="Read.") if number is None else Turn(calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
+    return (
+        Turn(text="Read.")
+        if number is None
+        else Turn(calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
+    )
 
 
 @function_tool
@@ -28,7 +34,11 @@ async def main() -> None:
     async with LoopbackProvider(model, limits=limits) as server:
         client = AsyncOpenAI(base_url=server.url + "/v1", api_key="none")
         mine = engine(window=12_000, max_output=1_000)
-        agent = Agent("reader", model=OpenAIResponsesModel("loopback", client), tools=[read_file, recall_tool(mine)])
+        agent = Agent(
+            "reader",
+            model=OpenAIResponsesModel("loopback", client),
+            tools=[read_file, recall_tool(mine)],
+        )
         config = RunConfig(call_model_input_filter=input_filter(mine), tracing_disabled=True)
         run = Runner.run_streamed(
             agent, "Read all the files.", max_turns=50, hooks=EngineHooks(mine), run_config=config

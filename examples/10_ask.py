@@ -1,4 +1,6 @@
-"""Ask an agent: tools of your own choice, instructions, limits, and a function that approves calls."""
+"""Ask an agent: tools of your own choice, instructions, limits, and a function that approves
+calls.
+"""
 
 import asyncio
 
@@ -17,12 +19,21 @@ async def Population(city: str) -> str:
 
 async def main() -> None:
     model = ScriptedModel(
-        says(call("Population", city="Porto"), call("Population", city="Ghent")), says("Ghent has more inhabitants.")
+        says(call("Population", city="Porto"), call("Population", city="Ghent")),
+        says("Ghent has more inhabitants."),
     )
     async with longrein.Session.open(
-        model, tools=[Population], builtin_tools=(), instructions="Answer in one sentence.", max_turns=10
+        model,
+        tools=[Population],
+        builtin_tools=(),
+        instructions="Answer in one sentence.",
+        max_turns=10,
     ) as session:
-        print(await session.ask("Which is larger, Porto or Ghent?", approve=lambda asked: "rm " not in asked.shown))
+        print(
+            await session.ask(
+                "Which is larger, Porto or Ghent?", approve=lambda asked: "rm " not in asked.shown
+            )
+        )
 
 
 asyncio.run(main())

@@ -1,4 +1,6 @@
-"""Tell the model what happened outside: the findings of a linter, a failed build. To the model it is data."""
+"""Tell the model what happened outside: the findings of a linter, a failed build. To the model
+it is data.
+"""
 
 import asyncio
 
@@ -12,7 +14,9 @@ async def main() -> None:
         await session.happened("diagnostics", "3: undefined name `sixe`", source="src/area.py")
         print(await session.ask("Fix what the editor reports."))
         await session.happened("program_message", "the build of main failed", source="ci")
-        await session.happened("program_message", "the build of main failed", source="ci")  # told once
+        await session.happened(
+            "program_message", "the build of main failed", source="ci"
+        )  # told once
         print(await session.ask("Now add a test."))
     told = [item.part.text for item in model.requests[-1].items if item.kind == "reminder"]
     print(*told, sep="\n")

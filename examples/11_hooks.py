@@ -1,4 +1,6 @@
-"""A hook of the project, as Claude Code and Codex know them: it looks at each command before it runs."""
+"""A hook of the project, as Claude Code and Codex know them: it looks at each command before it
+runs.
+"""
 
 import asyncio
 import json
@@ -13,7 +15,11 @@ grep -q 'rm ' && { echo 'nothing is removed here; move it to attic/' >&2; exit 2
 exit 0
 """
 SETTINGS = {
-    "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "sh .claude/guard.sh"}]}]}
+    "hooks": {
+        "PreToolUse": [
+            {"matcher": "Bash", "hooks": [{"type": "command", "command": "sh .claude/guard.sh"}]}
+        ]
+    }
 }
 
 
@@ -22,8 +28,12 @@ async def main() -> None:
     (project / ".claude").mkdir(parents=True)
     (project / ".claude/guard.sh").write_text(GUARD)
     (project / ".claude/settings.json").write_text(json.dumps(SETTINGS))
-    model = ScriptedModel(says(call("Bash", command="rm old.txt")), says(call("Bash", command="ls")), says("Done."))
-    async with longrein.Session.open(model, folder=str(project), trust=True, allow=["Bash(rm *)"]) as session:
+    model = ScriptedModel(
+        says(call("Bash", command="rm old.txt")), says(call("Bash", command="ls")), says("Done.")
+    )
+    async with longrein.Session.open(
+        model, folder=str(project), trust=True, allow=["Bash(rm *)"]
+    ) as session:
         await session.ask("Clean up.")
         async for entry in session.follow():
             match entry.event:

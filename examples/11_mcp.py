@@ -1,4 +1,6 @@
-"""Give an agent the tools of an MCP server. The server of this example is this file itself, started with `serve`."""
+"""Give an agent the tools of an MCP server. The server of this example is this file itself,
+started with `serve`.
+"""
 
 import asyncio
 import sys

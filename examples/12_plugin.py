@@ -1,6 +1,8 @@
-"""A plugin: an installed package whose entry points longrein uses when the settings of the user name it.
+"""A plugin: an installed package whose entry points longrein uses when the settings of the user
+name it.
 
-Here the package is written into a temporary folder, as `pip install` would do it, and used by an agent.
+Here the package is written into a temporary folder, as `pip install` would do it, and used by an
+agent.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""Be the editor: start `longrein acp`, send a prompt, show the updates, answer a permission question."""
+"""Be the editor: start `longrein acp`, send a prompt, show the updates, answer a permission
+question.
+"""
 
 import asyncio
 import json
@@ -14,12 +16,19 @@ from acp import spawn_agent_process, text_block
 
 SCRIPT = {
     "turns": [
-        {"thinking": "I look first.", "calls": [{"name": "Read", "arguments": {"file_path": "greeting.txt"}}]},
+        {
+            "thinking": "I look first.",
+            "calls": [{"name": "Read", "arguments": {"file_path": "greeting.txt"}}],
+        },
         {
             "calls": [
                 {
                     "name": "Edit",
-                    "arguments": {"file_path": "greeting.txt", "old_string": "Helo", "new_string": "Hello"},
+                    "arguments": {
+                        "file_path": "greeting.txt",
+                        "old_string": "Helo",
+                        "new_string": "Hello",
+                    },
                 }
             ]
         },
@@ -42,8 +51,12 @@ class Editor:
                 print(f"tool_call_update: {update.tool_call_id} {update.status}")
 
     async def request_permission(self, tool_call: Any, options: Any, **_: Any) -> Any:
-        print(f"request_permission: {tool_call.title}: {', '.join(option.name for option in options)}")
-        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=options[0].option_id))
+        print(
+            f"request_permission: {tool_call.title}: {', '.join(option.name for option in options)}"
+        )
+        return RequestPermissionResponse(
+            outcome=AllowedOutcome(outcome="selected", option_id=options[0].option_id)
+        )
 
 
 async def main() -> None:
@@ -55,14 +68,21 @@ async def main() -> None:
         script.write_text(json.dumps(SCRIPT))
         settings = Path(folder, ".config", "longrein", "config.toml")
         settings.parent.mkdir(parents=True)
-        settings.write_text(f'model = "play/one"\n[providers.play]\nwire = "scripted"\nbase_url = "{script}"\n')
+        settings.write_text(
+            f'model = "play/one"\n[providers.play]\nwire = "scripted"\nbase_url = "{script}"\n'
+        )
         env = {**os.environ, "HOME": folder, "LONGREIN_STATE_DIR": f"{folder}/state"}
         command = (sys.executable, "-m", "longrein", "acp")
-        async with spawn_agent_process(Editor(), *command, env=env, cwd=project) as (agent, _process):
+        async with spawn_agent_process(Editor(), *command, env=env, cwd=project) as (
+            agent,
+            _process,
+        ):
             told = await agent.initialize(protocol_version=1)
             print(f"agent: {told.agent_info.name}, protocol {told.protocol_version}")
             session = await agent.new_session(cwd=str(project), mcp_servers=[])
-            answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("Mend the greeting.")])
+            answer = await agent.prompt(
+                session_id=session.session_id, prompt=[text_block("Mend the greeting.")]
+            )
             print(f"stop reason: {answer.stop_reason}")
         print(f"greeting.txt: {(project / 'greeting.txt').read_text().strip()}")
 

@@ -1,4 +1,6 @@
-"""longrein as the program of `claude-agent-sdk`, with a scripted provider. Needs `pip install claude-agent-sdk`."""
+"""longrein as the program of `claude-agent-sdk`, with a scripted provider. Needs `pip install
+claude-agent-sdk`.
+"""
 
 import asyncio
 import sys
@@ -46,12 +48,17 @@ async def main() -> None:
             settings = Path(home, ".config", "longrein", "config.toml")
             settings.parent.mkdir(parents=True)
             settings.write_text(
-                f'model = "anthropic/claude-sonnet-4-5"\n[providers.anthropic]\nbase_url = "{server.url}"\n'
+                'model = "anthropic/claude-sonnet-4-5"\n[providers.anthropic]\nbase_url = '
+                f'"{server.url}"\n'
             )
             options = ClaudeAgentOptions(
                 cli_path=Path(sys.executable).with_name("longrein"),
                 cwd=home,
-                env={"HOME": home, "LONGREIN_STATE_DIR": f"{home}/state", "ANTHROPIC_API_KEY": "none"},
+                env={
+                    "HOME": home,
+                    "LONGREIN_STATE_DIR": f"{home}/state",
+                    "ANTHROPIC_API_KEY": "none",
+                },
                 can_use_tool=approve,
                 hooks={"PreToolUse": [HookMatcher(matcher="Write", hooks=[note])]},
                 output_format={"type": "json_schema", "schema": ANSWER},

@@ -1,4 +1,6 @@
-"""Set-up of every test: asyncio only, no keys from the environment, loopback addresses only, default signals."""
+"""Set-up of every test: asyncio only, no keys from the environment, loopback addresses only,
+default signals.
+"""
 
 import os
 import signal
@@ -9,7 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.seeds import TIMES
 
-for name in [n for n in os.environ if n.endswith("_API_KEY") or n.startswith(("LONGREIN_", "XDG_"))]:
+for name in [
+    n for n in os.environ if n.endswith("_API_KEY") or n.startswith(("LONGREIN_", "XDG_"))
+]:
     del os.environ[name]
 settings.register_profile(
     "suite",
@@ -18,7 +22,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` and many CI runners have them ignored, which longrein respects
+signal.signal(
+    signal.SIGHUP, signal.SIG_DFL
+)  # `nohup` and many CI runners have them ignored, which longrein respects
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 

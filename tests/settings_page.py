@@ -1,6 +1,7 @@
 """Write the tables of docs/settings.md from the fields of `longrein.settings_schema`: `make docs`.
 
-A table stands after a comment `<!-- settings: TABLE... -->`; `top` is that of the settings without a table.
+A table stands after a comment `<!-- settings: TABLE... -->`; `top` is that of the settings without
+a table.
 """
 
 import json
@@ -16,15 +17,23 @@ HEAD = "| key | default | meaning | project |\n|---|---|---|---|\n"
 def generated(page: str) -> str:
     """Return the text of the page with its tables as they should be."""
     return re.sub(
-        r"(<!-- settings: (.+) -->\n)(?:\|.*\n)*", lambda found: found[1] + HEAD + rows(found[2].split()), page
+        r"(<!-- settings: (.+) -->\n)(?:\|.*\n)*",
+        lambda found: found[1] + HEAD + rows(found[2].split()),
+        page,
     )
 
 
 def rows(tables: list[str]) -> str:
     """Return the rows of these tables."""
-    fields = [(name, key) for table in tables for name, key in KEYS.items() if (key.table or "top") == table]
+    fields = [
+        (name, key)
+        for table in tables
+        for name, key in KEYS.items()
+        if (key.table or "top") == table
+    ]
     return "".join(
-        f"| `{name}` | {default(key)} | {key.setting.help} | {key.setting.project} |\n" for name, key in fields
+        f"| `{name}` | {default(key)} | {key.setting.help} | {key.setting.project} |\n"
+        for name, key in fields
     ).replace("|  |", "| |")
 
 
@@ -34,7 +43,11 @@ def default(key: Key) -> str:
     if value in ("", []) or value == -1:
         return ""
     is_number = key.type in (int, float)
-    return f"`{f'{value:_g}' if value < 1 else f'{value:_.0f}'}`" if is_number else f"`{json.dumps(value)}`"
+    return (
+        f"`{f'{value:_g}' if value < 1 else f'{value:_.0f}'}`"
+        if is_number
+        else f"`{json.dumps(value)}`"
+    )
 
 
 if __name__ == "__main__":

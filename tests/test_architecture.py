@@ -1,6 +1,7 @@
 """Architecture rules, each an ordinary test.
 
-Exceptions stand in a list next to their rule. The lists may shrink; a new exception needs a reason in a comment.
+Exceptions stand in a list next to their rule. The lists may shrink; a new exception needs a reason
+in a comment.
 """
 
 import ast
@@ -27,7 +28,9 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def top_package(path: Path) -> str:
-    """Package directly below `longrein` that holds the module; the module itself where none does."""
+    """Package directly below `longrein` that holds the module; the module itself where none
+    does.
+    """
     parts = path.relative_to(SRC).parts
     return parts[0] if len(parts) > 1 else path.stem
 
@@ -38,7 +41,9 @@ def name(path: Path) -> str:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -64,7 +69,7 @@ def attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{node.value.id}.{node.attr}"
 
 
-# --- Imports ---------------------------------------------------------------------------------------------------------
+# --- Imports --------------------------------------------------------------------------------------
 
 LAZY = {
     "jsonschema",
@@ -113,8 +118,12 @@ LAZY_OWN = {
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
     "longrein.models.scripted",
-    *(f"longrein.models.{wire}" for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")),  # one of them
-    "longrein.workspace.supervisor.start_process",  # a fallback; its `subprocess` takes half of a supervisor's start
+    *(
+        f"longrein.models.{wire}"
+        for wire in ("anthropic", "openai_chat", "openai_responses", "gemini")
+    ),  # one of them
+    # a fallback; its `subprocess` takes half of a supervisor's start
+    "longrein.workspace.supervisor.start_process",
     "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
     "longrein.workspace.sandbox",
     "longrein.workspace.net",  # brings h11 and httpx2 along
@@ -151,7 +160,10 @@ LAZY_OWN = {
     "longrein.context.snapshot",
     "longrein.context.summary.prompt",
     "longrein.context.summary.summary_text",
-    *(f"longrein.permissions.{name}" for name in ("bash_parser", "command_rules", "git_config", "verdict")),
+    *(
+        f"longrein.permissions.{name}"
+        for name in ("bash_parser", "command_rules", "git_config", "verdict")
+    ),
     "longrein.store.fork",
     "longrein.store.search",
     *(
@@ -160,7 +172,10 @@ LAZY_OWN = {
     ),
     "longrein.tools.mcp.content",
     "longrein.tools.mcp.tool_specs",
-    *(f"longrein.workspace.sandbox.{name}" for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp")),
+    *(
+        f"longrein.workspace.sandbox.{name}"
+        for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp")
+    ),
     "longrein.workspace.git",
     "longrein.workspace.search",
     "longrein.workspace.stream_process",
@@ -171,7 +186,10 @@ LAZY_OWN = {
         f"longrein.frontends.headless.{name}"
         for name in ("control_reports", "hook_callbacks", "host_permissions", "initialize", "input")
     ),
-    *(f"longrein.frontends.headless.{name}" for name in ("mcp_tunnel", "stream_json", "structured_retries")),
+    *(
+        f"longrein.frontends.headless.{name}"
+        for name in ("mcp_tunnel", "stream_json", "structured_retries")
+    ),
     # of slash commands of the terminal, when they are typed
     *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
     "longrein.frontends.reports.session_preview",
@@ -202,12 +220,29 @@ def test_no_private_module_of_python_is_imported() -> None:
 
 
 def test_no_module_changes_sys_modules() -> None:
-    """All threads of a process share `sys.modules`: a stand-in there breaks the imports of other threads."""
-    wrong = [name(path) for path, tree in trees().items() if "sys.modules" in {used for _, used in attributes(tree)}]
+    """All threads of a process share `sys.modules`: a stand-in there breaks the imports of other
+    threads.
+    """
+    wrong = [
+        name(path)
+        for path, tree in trees().items()
+        if "sys.modules" in {used for _, used in attributes(tree)}
+    ]
     assert not wrong, wrong
 
 
-PURE_STDLIB = {"collections", "typing", "re", "copy", "functools", "math", "uuid", "hashlib", "unicodedata", "bisect"}
+PURE_STDLIB = {
+    "collections",
+    "typing",
+    "re",
+    "copy",
+    "functools",
+    "math",
+    "uuid",
+    "hashlib",
+    "unicodedata",
+    "bisect",
+}
 PURE_STDLIB |= {"binascii", "codecs", "ipaddress", "json"}
 PURE_STDLIB |= {
     "itertools",
@@ -219,7 +254,9 @@ PURE_STDLIB |= {
 def imports_only_intern(path: Path) -> bool:
     """Whether `sys.intern` is all that a module imports from `sys`."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if "import sys" in line or "sys import" in line] == ["from sys import intern"]
+    return [line for line in lines if "import sys" in line or "sys import" in line] == [
+        "from sys import intern"
+    ]
 
 
 def test_pure_packages_import_no_module_that_does_io() -> None:
@@ -228,7 +265,8 @@ def test_pure_packages_import_no_module_that_does_io() -> None:
         for path, tree in trees().items()
         if top_package(path) in ("context", "permissions", "events")
         for module in imports(tree)
-        if module.split(".")[0] not in PURE_STDLIB | {"msgspec", "longrein", "tree_sitter", "tree_sitter_bash"}
+        if module.split(".")[0]
+        not in PURE_STDLIB | {"msgspec", "longrein", "tree_sitter", "tree_sitter_bash"}
         if module != "sys" or not imports_only_intern(path)
     ]
     assert not wrong, wrong
@@ -238,7 +276,12 @@ IO_OWNERS = {
     "sqlite3": {"store"},
     "subprocess": {"workspace", "frontends", "entry_points"},
     "h11": {"models", "workspace"},
-    "httpx2": {"models", "workspace", "entry_points", "tools"},  # `tools.mcp.transports`, for MCP servers over HTTP
+    "httpx2": {
+        "models",
+        "workspace",
+        "entry_points",
+        "tools",
+    },  # `tools.mcp.transports`, for MCP servers over HTTP
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},
@@ -250,7 +293,9 @@ IO_OWNERS = {
         "tools",
     },  # warnings of OpenTelemetry become a line; `tools.mcp.connection` silences the SDK
 }
-"""Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world and may use all."""
+"""Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world
+and may use all.
+"""
 
 
 def test_io_modules_are_imported_only_by_their_owners() -> None:
@@ -259,7 +304,9 @@ def test_io_modules_are_imported_only_by_their_owners() -> None:
         for path, tree in trees().items()
         for module in imports(tree)
         if (owners := IO_OWNERS.get(module.split(".")[0])) is not None
-        if top_package(path) not in owners and name(path) != "commands/demo.py" and top_package(path) != "testing"
+        if top_package(path) not in owners
+        and name(path) != "commands/demo.py"
+        and top_package(path) != "testing"
     ]
     assert not wrong, wrong
 
@@ -274,8 +321,9 @@ CLOCK_AND_ID_OWNERS = {
     "asyncio.to_thread": set(),
     "uuid.uuid4": {"composition", "run_context", "testing", "integrations"},
 }
-"""Source of time, ids or settings -> packages that may read it; all others get the value as an argument, so that a
-simulation can set it. Limits of real processes are measured in real time."""
+"""Source of time, ids or settings -> packages that may read it; all others get the value as an
+argument, so that a simulation can set it. Limits of real processes are measured in real time.
+"""
 
 
 def test_time_ids_and_environment_are_passed_as_arguments() -> None:
@@ -299,7 +347,7 @@ def test_only_the_agent_appends_to_a_log() -> None:
     assert not wrong, wrong
 
 
-# --- Import graph ----------------------------------------------------------------------------------------------------
+# --- Import graph ---------------------------------------------------------------------------------
 
 Graph = dict[str, set[str]]
 """Module or package -> those that it imports."""
@@ -322,7 +370,9 @@ def dotted(path: Path) -> str:
 
 
 def import_graph() -> Graph:
-    """Modules of longrein and the modules of longrein that they import at run time, also inside functions."""
+    """Modules of longrein and the modules of longrein that they import at run time, also inside
+    functions.
+    """
     modules = {dotted(path): tree for path, tree in trees().items()}
     guarded = {
         node
@@ -341,7 +391,9 @@ def import_graph() -> Graph:
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = {f"{node.module}.{alias.name}" for alias in node.names}
                 found |= names
-                if names <= modules.keys():  # `from package import module` alone needs no name of the package
+                if (
+                    names <= modules.keys()
+                ):  # `from package import module` alone needs no name of the package
                     found.discard(node.module)
         graph[module] = (found & modules.keys()) - {module}
     return graph
@@ -350,11 +402,15 @@ def import_graph() -> Graph:
 def package_graph() -> Graph:
     """The import graph of packages and sub-packages, each with the modules directly in it."""
     package_of = {dotted(path): dotted(path.parent / "__init__.py") for path in FILES}
-    alone = {module for module in package_of if module.count(".") == 1}  # each stands in a layer of its own
+    alone = {
+        module for module in package_of if module.count(".") == 1
+    }  # each stands in a layer of its own
     package_of |= {module: module for module in alone}
     graph: Graph = {package: set() for package in package_of.values()}
     for module, targets in import_graph().items():
-        graph[package_of[module]] |= {package_of[target] for target in targets} - {package_of[module]}
+        graph[package_of[module]] |= {package_of[target] for target in targets} - {
+            package_of[module]
+        }
     return graph
 
 
@@ -371,7 +427,11 @@ def cycles(graph: Graph) -> set[frozenset[str]]:
         return found
 
     reach = {node: reachable(node) for node in graph}
-    return {frozenset(other for other in reach[node] if node in reach[other]) for node in graph if node in reach[node]}
+    return {
+        frozenset(other for other in reach[node] if node in reach[other])
+        for node in graph
+        if node in reach[node]
+    }
 
 
 def test_cycles_are_found() -> None:
@@ -393,12 +453,15 @@ def test_only_listed_modules_import_by_string() -> None:
         name(path)
         for path, tree in trees().items()
         if calls & {used for _, used in attributes(tree)}
-        or any(isinstance(node, ast.Name) and node.id in ("import_module", "__import__") for node in ast.walk(tree))
+        or any(
+            isinstance(node, ast.Name) and node.id in ("import_module", "__import__")
+            for node in ast.walk(tree)
+        )
     }
     assert found == STRING_IMPORTERS
 
 
-# --- Names -----------------------------------------------------------------------------------------------------------
+# --- Names ----------------------------------------------------------------------------------------
 
 
 def test_no_name_is_messages_outside_models_and_testing() -> None:
@@ -413,7 +476,9 @@ def test_no_name_is_messages_outside_models_and_testing() -> None:
                 getattr(node, "arg", ""),
                 getattr(node, "name", ""),
             ]
-            wrong += [f"{name(path)}:{getattr(node, 'lineno', 0)}" for n in names if n == "messages"]
+            wrong += [
+                f"{name(path)}:{getattr(node, 'lineno', 0)}" for n in names if n == "messages"
+            ]
     assert not wrong, wrong
 
 
@@ -442,14 +507,16 @@ def test_every_module_and_public_definition_has_a_docstring() -> None:
     assert not wrong, wrong
 
 
-# --- Tool names ------------------------------------------------------------------------------------------------------
+# --- Tool names -----------------------------------------------------------------------------------
 #
-# A tool says its aliases, traits and permission rule where it is made. A list of tool names anywhere else would be one
-# more place to change for each new tool.
+# A tool says its aliases, traits and permission rule where it is made. A list of tool names
+# anywhere else would be one more place to change for each new tool.
 
 LISTS_OF_TOOL_NAMES = {
-    "context/state/tool_traits.py",  # traits of the tools in logs that state none; old, so it never grows
-    "context/state/ledger.py",  # tools whose result is the user's answer, in logs of other agents too
+    # traits of the tools in logs that state none; old, so it never grows
+    "context/state/tool_traits.py",
+    # tools whose result is the user's answer, in logs of other agents too
+    "context/state/ledger.py",
     "permissions/rules.py",  # names of rules, which users copy from other agents
     "frontends/terminal/approvals.py",  # arguments of the two tools whose question shows a diff
 }
@@ -466,7 +533,12 @@ def names_in(node: ast.AST) -> set[str]:
             return set(text.split())
         case _:
             return set()
-    return {e.value for one in elements for e in one if isinstance(e, ast.Constant) and isinstance(e.value, str)}
+    return {
+        e.value
+        for one in elements
+        for e in one
+        if isinstance(e, ast.Constant) and isinstance(e.value, str)
+    }
 
 
 def test_only_the_tools_know_the_names_of_tools() -> None:
@@ -480,7 +552,7 @@ def test_only_the_tools_know_the_names_of_tools() -> None:
     assert found == LISTS_OF_TOOL_NAMES
 
 
-# --- Sizes -----------------------------------------------------------------------------------------------------------
+# --- Sizes ----------------------------------------------------------------------------------------
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -508,17 +580,22 @@ def test_the_main_loop_fits_on_one_screen() -> None:
     assert len(matches) == 1, "the loop holds one match over moves"
 
 
-# --- Start time ------------------------------------------------------------------------------------------------------
+# --- Start time -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("package", ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic"])
+@pytest.mark.parametrize(
+    "package", ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic"]
+)
 def test_start_imports_no_heavy_package(package: str) -> None:
     code = f"import longrein.entry_points, sys; sys.exit({package!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_import_longrein_imports_no_subpackage() -> None:
-    code = "import sys, longrein; print([name for name in sys.modules if name.startswith(('longrein.', 'msgspec'))])"
+    code = (
+        "import sys, longrein; print([name for name in sys.modules if "
+        "name.startswith(('longrein.', 'msgspec'))])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -26,7 +26,9 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, durable: bool) -> Non
     with pytest.raises(OSError, match="no room"):
         replace_file(str(path), failing(), durable=durable)
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"one two", ["a.json"])
-    (tmp_path / "a.json.new").write_bytes(b"left by a killed process, and longer than the next content")
+    (tmp_path / "a.json.new").write_bytes(
+        b"left by a killed process, and longer than the next content"
+    )
     replace_file(str(path), (b"three",), durable=durable)
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"three", ["a.json"])
 
@@ -34,7 +36,9 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, durable: bool) -> Non
 def test_what_cannot_take_its_place_is_removed(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError):
-        replace_file(str(tmp_path / "folder"), (b"x",), durable=False, temporary=str(tmp_path / "temporary"))
+        replace_file(
+            str(tmp_path / "folder"), (b"x",), durable=False, temporary=str(tmp_path / "temporary")
+        )
     assert os.listdir(tmp_path) == ["folder"]
 
 
@@ -45,7 +49,10 @@ def test_another_name_of_the_temporary_file_keeps_its_content(
     (tmp_path / "other").write_bytes(b"mine")
     link(tmp_path / "other", tmp_path / "a.new")
     replace_file(str(tmp_path / "a"), (b"x",), durable=False)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"x", "other": b"mine"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "a": b"x",
+        "other": b"mine",
+    }
 
 
 def test_a_finished_file_takes_the_place_of_another(tmp_path: Path) -> None:

@@ -78,15 +78,21 @@ def test_the_settings_of_the_readme_are_settings(tmp_path: Path) -> None:
         file = tmp_path / ".config" / "longrein" / "config.toml"
         file.parent.mkdir(parents=True)
         file.write_text(text, encoding="utf-8")
-        settings = load_settings(cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False)
+        settings = load_settings(
+            cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False
+        )
         assert not settings.notes
         assert settings.model == "anthropic/claude-sonnet-4-5"
 
 
 def test_the_tables_of_the_settings_page_are_those_of_the_fields() -> None:
     page = settings_page.PAGE.read_text(encoding="utf-8")
-    assert re.findall(r"^\| `([a-z_.*]+)` \|", page, re.MULTILINE) == list(KEYS), "a table has no place on the page"
-    assert page == settings_page.generated(page), "docs/settings.md is older than settings_schema.py: run `make docs`"
+    assert re.findall(r"^\| `([a-z_.*]+)` \|", page, re.MULTILINE) == list(KEYS), (
+        "a table has no place on the page"
+    )
+    assert page == settings_page.generated(page), (
+        "docs/settings.md is older than settings_schema.py: run `make docs`"
+    )
 
 
 def test__what_the_package_offers_has_a_type() -> None:
@@ -109,7 +115,9 @@ def test__links_of_the_documents_lead_somewhere() -> None:
         text = document.read_text(encoding="utf-8")
         for link in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (document.parent / link).exists(), f"{document.name}: {link}"
-        for link in re.findall(r"\]\(https://github.com/longrein/longrein/(?:blob|tree)/main/([^)#]+)\)", text):
+        for link in re.findall(
+            r"\]\(https://github.com/longrein/longrein/(?:blob|tree)/main/([^)#]+)\)", text
+        ):
             assert (ROOT / link).exists(), f"{document.name}: {link}"
 
 
@@ -119,13 +127,21 @@ def test__links_of_the_readme_are_absolute_so_that_they_work_on_the_package_inde
 
 def test__every_package_stands_in_the_architecture_and_nothing_else_does() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = {name for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
+    named = {
+        name
+        for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", row)
+    }
     package = ROOT / "src/longrein"
     there = {path.name for path in package.iterdir() if not path.name.startswith(("_", "py."))}
     assert there - named == set()
     assert not [name for name in named if not (package / name).exists()]
     begins = re.findall(r"^\| `([a-z/]+)` \| .+ \| (`.+`) \|$", page, re.MULTILINE)
-    files = [package / folder / file for folder, begin in begins for file in re.findall(r"`([^`]+)`", begin)]
+    files = [
+        package / folder / file
+        for folder, begin in begins
+        for file in re.findall(r"`([^`]+)`", begin)
+    ]
     assert len(files) > 15
     assert not [file for file in files if not file.exists()]
 
@@ -138,8 +154,12 @@ def test__every_make_verb_of_the_documents_exists() -> None:
 
 
 def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_system() -> None:
-    """Debian and Ubuntu refuse that (PEP 668); a virtual environment, pipx and uv work everywhere."""
-    lines = [line for block in blocks("console") for line in block.splitlines() if "pip install" in line]
+    """Debian and Ubuntu refuse that (PEP 668); a virtual environment, pipx and uv work
+    everywhere.
+    """
+    lines = [
+        line for block in blocks("console") for line in block.splitlines() if "pip install" in line
+    ]
     assert lines
     for line in lines:
         assert re.search(r"-m venv (\S+) && \1/bin/pip install \.", line), line
@@ -147,7 +167,9 @@ def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_syste
 
 def pins(file: str) -> dict[str, str]:
     """Return package -> version of a lock file."""
-    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE))
+    return dict(
+        re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 def normal(requirement: str) -> str:
@@ -167,9 +189,13 @@ def test_the_demo_says_what_it_does_before_it_installs(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
     for file in ("pyproject.toml", "requirements.lock", "requirements-run.lock"):
         (tmp_path / file).touch()
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # it may run in a `make`
+    own = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+    }  # it may run in a `make`
     command = ["make", "-n", "--no-print-directory", "demo"]
-    would = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True).stdout
+    would = subprocess.run(
+        command, cwd=tmp_path, env=own, capture_output=True, text=True, check=True
+    ).stdout
     assert would.startswith('echo "make: installing the ')
     assert re.findall(r"-r (\S+?);", would) == ["requirements-run.lock"] * 2, "by uv or by pip"
     assert would.rstrip().endswith("-m longrein demo")

@@ -1,4 +1,6 @@
-"""The page in Chinese says what holds: its commands, keys and settings exist, and both pages link to each other."""
+"""The page in Chinese says what holds: its commands, keys and settings exist, and both pages
+link to each other.
+"""
 
 import re
 import tomllib
@@ -32,11 +34,17 @@ def test_commands_and_flags_of_the_page_exist() -> None:
     assert slashes
     assert [name for name in slashes if name not in BY_NAME] == []
     keys = ", ".join(name for name, _, _ in key_rows({}))
-    assert [key for key in re.findall(r"^\| (Ctrl-\w|Enter|Esc) \|", PAGE, re.MULTILINE) if key not in keys] == []
+    assert [
+        key
+        for key in re.findall(r"^\| (Ctrl-\w|Enter|Esc) \|", PAGE, re.MULTILINE)
+        if key not in keys
+    ] == []
 
 
 def test_the_answers_to_a_question_are_those_of_the_page() -> None:
-    question = Question(PermissionAsked("c1", "Bash", "make it", "no rule", "Bash(make it)"), {"command": "make it"})
+    question = Question(
+        PermissionAsked("c1", "Bash", "make it", "no rule", "Bash(make it)"), {"command": "make it"}
+    )
     offered = [row.value for row in choices(question)]
     named = re.findall(r"`([a-z])` ", PAGE)
     assert named
@@ -49,7 +57,9 @@ def test_the_settings_and_install_lines_of_the_page_hold(tmp_path: Path) -> None
     file = tmp_path / ".config/longrein/config.toml"
     file.parent.mkdir(parents=True)
     file.write_text(text, encoding="utf-8")
-    settings = load_settings(cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False)
+    settings = load_settings(
+        cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False
+    )
     assert (settings.terminal.language, settings.notes) == ("zh", ())
     lines = [line for line in PAGE.splitlines() if "pip install" in line]
     assert lines

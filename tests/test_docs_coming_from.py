@@ -32,12 +32,19 @@ def test_every_command_of_the_page_runs(cli: CliHarness) -> None:
 def test_every_file_of_the_table_is_known_as_it_says() -> None:
     used = {kind.path.removeprefix("~/"): kind.use for kind in KINDS}
     table = PAGE[PAGE.index("| what you have") : PAGE.index("## What is different")]
-    files = {file.removeprefix("~/") for file in re.findall(r"`(~?/?\.?[\w.-]+(?:/[\w.-]+|\.md|\.json))`", table)}
-    assert {file: used.get(file, "") for file in files if used.get(file) not in ("used", "partly")} == {}
+    files = {
+        file.removeprefix("~/")
+        for file in re.findall(r"`(~?/?\.?[\w.-]+(?:/[\w.-]+|\.md|\.json))`", table)
+    }
+    assert {
+        file: used.get(file, "") for file in files if used.get(file) not in ("used", "partly")
+    } == {}
 
 
 def test_every_page_that_it_names_exists() -> None:
-    assert [page for page in re.findall(r"\]\((\w[\w-]*\.md)\)", PAGE) if not (DOCS / page).exists()] == []
+    assert [
+        page for page in re.findall(r"\]\((\w[\w-]*\.md)\)", PAGE) if not (DOCS / page).exists()
+    ] == []
 
 
 def test_every_test_that_it_names_exists() -> None:

@@ -1,4 +1,6 @@
-"""Run what docs/editors.md says: the settings of editors start an agent, and the lists are those of the code."""
+"""Run what docs/editors.md says: the settings of editors start an agent, and the lists are those
+of the code.
+"""
 
 import asyncio
 import json
@@ -16,7 +18,9 @@ SETTINGS = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["zed", "jetbrains"])
-def test_the_settings_of_an_editor_start_an_agent(cli: CliHarness, settings: dict[str, object]) -> None:
+def test_the_settings_of_an_editor_start_an_agent(
+    cli: CliHarness, settings: dict[str, object]
+) -> None:
     pytest.importorskip("acp", reason="needs agent-client-protocol, which `make library` installs")
     from tests.acp.harness import raw_agent
 
@@ -27,7 +31,9 @@ def test_the_settings_of_an_editor_start_an_agent(cli: CliHarness, settings: dic
     async def work() -> None:
         async with raw_agent(cli, server["args"], **server["env"]) as raw:
             session = await raw.open(cli)
-            answer = await raw.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "hello"}])
+            answer = await raw.ask(
+                "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "hello"}]
+            )
             assert answer == {"stopReason": "end_turn"}
 
     asyncio.run(work())

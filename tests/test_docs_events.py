@@ -34,7 +34,11 @@ def test_the_commands_of_the_page_do_what_it_says(cli: CliHarness) -> None:  # n
     assert "* ci\n| the build of main failed" in told
     assert "* src/area.py\n| 3: undefined name sixe" in told
     assert cli.run("-p", "-c", "on").code == 0
-    assert [one.when for one in of(cli, SchedulesSet)[-1].schedules] == ["2h", "in 30m", "0 9 * * 1-5"]
+    assert [one.when for one in of(cli, SchedulesSet)[-1].schedules] == [
+        "2h",
+        "in 30m",
+        "0 9 * * 1-5",
+    ]
 
 
 def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
@@ -54,9 +58,13 @@ def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
 
 def test_the_table_of_the_page_is_the_catalogue() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE)
-    assert dict(rows) == {kind.name: kind.head for kind in KINDS.values() if kind.share and kind.head}
+    assert dict(rows) == {
+        kind.name: kind.head for kind in KINDS.values() if kind.share and kind.head
+    }
     (computed,) = re.findall(r"The words of (.+?) depend", PAGE)
-    assert re.findall(r"`(\w+)`", computed) == [kind.name for kind in KINDS.values() if kind.share and not kind.head]
+    assert re.findall(r"`(\w+)`", computed) == [
+        kind.name for kind in KINDS.values() if kind.share and not kind.head
+    ]
     (reportable,) = re.findall(r"Programs may report these kinds: (.+?)\. ", PAGE, re.DOTALL)
     assert tuple(re.findall(r"`(\w+)`", reportable)) == PROGRAM_KINDS
 

@@ -15,7 +15,9 @@ PAGE = (Path(__file__).parent.parent / "docs/export.md").read_text(encoding="utf
 
 
 def test_the_commands_of_the_export_page_run(cli: CliHarness) -> None:  # noqa: F811 - the fixture
-    lines = re.findall(r"^\$ (.*)$", "\n".join(re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)), re.MULTILINE)
+    lines = re.findall(
+        r"^\$ (.*)$", "\n".join(re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)), re.MULTILINE
+    )
     assert len(lines) >= 10
     cli.plays(*[says("done")] * 9)
     assert cli.run("-p", "begin").code == 0
@@ -28,7 +30,9 @@ def test_the_commands_of_the_export_page_run(cli: CliHarness) -> None:  # noqa: 
     new = {"LONGREIN_STATE_DIR": str(cli.folder / "new")}
     env: dict[str, str] = {}
     for line in lines:
-        words = [word.replace("$ID", session).replace("~", str(cli.home)) for word in shlex.split(line)]
+        words = [
+            word.replace("$ID", session).replace("~", str(cli.home)) for word in shlex.split(line)
+        ]
         if words[0] == "cd":
             folder, env = elsewhere, new  # the other machine
             (cli.project / "session.zip").rename(elsewhere / "session.zip")
@@ -37,7 +41,11 @@ def test_the_commands_of_the_export_page_run(cli: CliHarness) -> None:  # noqa: 
         words = words[1 : words.index(">")] if ">" in words else words[1:]
         done = cli.run(*words, cwd=folder, env=env)
         assert done.code == 0, (line, done.err)
-    assert sorted(path.name for path in cli.project.glob("session.*")) == ["session.html", "session.json", "session.md"]
+    assert sorted(path.name for path in cli.project.glob("session.*")) == [
+        "session.html",
+        "session.json",
+        "session.md",
+    ]
 
 
 def test_every_format_of_the_command_stands_on_the_page() -> None:

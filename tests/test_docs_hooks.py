@@ -15,7 +15,10 @@ from tests.agent.hook_harness import HookHarness
 pytestmark = pytest.mark.anyio
 PAGE = (Path(__file__).parent.parent / "docs/hooks.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```json\n(.+?)```", PAGE, re.DOTALL))
-SCRIPTS = {body.split("\n")[1].removeprefix("# "): body for body in re.findall(r"```sh\n(.+?)```", PAGE, re.DOTALL)}
+SCRIPTS = {
+    body.split("\n")[1].removeprefix("# "): body
+    for body in re.findall(r"```sh\n(.+?)```", PAGE, re.DOTALL)
+}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +26,11 @@ SCRIPTS = {body.split("\n")[1].removeprefix("# "): body for body in re.findall(r
     [
         ("refuse", [call("Bash", command="rm -rf build")], "rm -rf is not used here"),
         ("refuse", [call("Bash", command="echo fine")], "fine"),
-        ("lint", [call("Write", file_path="a.py", content="# TODO: later\n")], "./a.py:1:# TODO: later"),
+        (
+            "lint",
+            [call("Write", file_path="a.py", content="# TODO: later\n")],
+            "./a.py:1:# TODO: later",
+        ),
         ("stop", [], "run the tests first"),
         ("start", [], "the build server is down today"),
     ],

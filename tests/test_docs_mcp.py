@@ -15,9 +15,15 @@ PAGE = (Path(__file__).parent.parent / "docs/mcp.md").read_text(encoding="utf-8"
 
 def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
     cli = CliHarness(tmp_path)
-    (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"search": {"command": "search-server"}}}))
+    (cli.project / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"search": {"command": "search-server"}}})
+    )
     assert cli.run("trust").code == 0
-    lines = [line for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+    lines = [
+        line
+        for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+        for line in block.splitlines()
+    ]
     assert len(lines) > 8
     for line in lines:
         words = shlex.split(line.removeprefix("$ longrein "))
@@ -28,7 +34,12 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
 def test_the_configuration_of_the_page_is_read(tmp_path: Path) -> None:
     (text,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     found = load_mcp_servers(
-        str(tmp_path), str(tmp_path), {"ISSUES_TOKEN": "t"}, str(tmp_path), trusted=False, given=[text]
+        str(tmp_path),
+        str(tmp_path),
+        {"ISSUES_TOKEN": "t"},
+        str(tmp_path),
+        trusted=False,
+        given=[text],
     )
     assert (found.notes, [server.problem for server in found.servers]) == ((), ["", ""])
     assert [server.call_s for server in found.servers] == [60.0, 0.0]

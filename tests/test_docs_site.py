@@ -1,4 +1,6 @@
-"""The docs as a site: its list is complete, commands of the first five minutes run, tables are those of the code."""
+"""The docs as a site: its list is complete, commands of the first five minutes run, tables are
+those of the code.
+"""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +16,9 @@ from tests.e2e.harness import CliHarness, Provider
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 RUNS = re.findall(
-    r"<!-- run: (.*?) -->\n```console\n(.*?)```", (DOCS / "start.md").read_text(encoding="utf-8"), re.DOTALL
+    r"<!-- run: (.*?) -->\n```console\n(.*?)```",
+    (DOCS / "start.md").read_text(encoding="utf-8"),
+    re.DOTALL,
 )
 """(turns of the model, commands with their output), in order."""
 COUNT = "for n in range(1, 11):\n    print(n)\n"
@@ -32,12 +36,17 @@ def turns(text: str) -> list[Turn]:
     if text != "Edit count.py":
         return [Turn(text=text)]
     edit = {"file_path": "count.py", "old_string": "range(1, 11)", "new_string": "range(1, 21)"}
-    return [Turn(calls=(Call("Read", {"file_path": "count.py"}),)), Turn(calls=(Call("Edit", edit),))]
+    return [
+        Turn(calls=(Call("Read", {"file_path": "count.py"}),)),
+        Turn(calls=(Call("Edit", edit),)),
+    ]
 
 
 def test_every_page_is_in_the_list_of_the_site_once() -> None:
     listed = re.findall(
-        r"^ +- (?:[^:\n]+: )?(\w[\w-]*\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+        r"^ +- (?:[^:\n]+: )?(\w[\w-]*\.md)$",
+        (ROOT / "mkdocs.yml").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     assert sorted([*listed, "plan.md"]) == sorted(page.name for page in DOCS.glob("*.md"))
 
@@ -45,9 +54,13 @@ def test_every_page_is_in_the_list_of_the_site_once() -> None:
 def test_the_commands_of_the_first_five_minutes_print_what_the_page_shows(cli: CliHarness) -> None:
     (cli.project / "count.py").write_text(COUNT)
     assert len(RUNS) >= 3
-    script = [turn for texts, _ in RUNS for text in texts.split("|") for turn in turns(text.strip())]
+    script = [
+        turn for texts, _ in RUNS for text in texts.split("|") for turn in turns(text.strip())
+    ]
     with Provider(*script) as provider:
-        cli.config.write_text('model = "served/claude-sonnet-4-5"\n' + provider.settings("anthropic"))
+        cli.config.write_text(
+            'model = "served/claude-sonnet-4-5"\n' + provider.settings("anthropic")
+        )
         for command, shown in re.findall(
             r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(block for _, block in RUNS), re.MULTILINE
         ):
@@ -62,8 +75,12 @@ def test_the_commands_of_the_first_five_minutes_print_what_the_page_shows(cli: C
 def test_the_table_of_providers_is_that_of_the_code() -> None:
     page = (DOCS / "providers.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| `([\w-]+)` \| (.*?) \|$", page, re.MULTILINE)
-    assert [(name, wire) for name, _, wire, _ in rows] == [(known[0], known[1]) for known in PROVIDERS]
-    for (name, keys, _, model), (_, _, address, variables, _, default) in zip(rows, PROVIDERS, strict=True):
+    assert [(name, wire) for name, _, wire, _ in rows] == [
+        (known[0], known[1]) for known in PROVIDERS
+    ]
+    for (name, keys, _, model), (_, _, address, variables, _, default) in zip(
+        rows, PROVIDERS, strict=True
+    ):
         assert all(f"`{variable}`" in keys for variable in variables), name
         assert variables or keys.removeprefix("none: ") in address, name
         assert model == f"`{default}`" or not default, name
@@ -75,7 +92,9 @@ def test_settings_that_a_page_shows_are_settings(page: Path, tmp_path: Path) -> 
         folder = tmp_path / ".config/longrein"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.toml").write_text(block)
-        settings = load_settings(cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False)
+        settings = load_settings(
+            cwd=str(tmp_path), home=str(tmp_path), environ={}, flags={}, trusted=False
+        )
         assert settings.notes == (), block
 
 
@@ -88,6 +107,8 @@ def test_tests_that_the_table_of_features_names_exist() -> None:
     assert named - known == set()
     functions = set(re.findall(r"::(test_\w+)\b(?!\*|…)", table))
     code = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py") if path.name in named
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.name in named
     )
     assert {name for name in functions if f"def {name}" not in code} == set()

@@ -1,4 +1,6 @@
-"""The page on skills: its examples load without a note and do what it says; its tables name what the code reads."""
+"""The page on skills: its examples load without a note and do what it says; its tables name what
+the code reads.
+"""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +36,10 @@ def written(folder: Path) -> None:
 def test_the_files_of_the_page_load_without_a_note(tmp_path: Path) -> None:
     written(tmp_path / "repo")
     files = SkillFiles(str(tmp_path / "repo"), str(tmp_path), {}, lambda _: True)
-    assert [(one.name, one.kind) for one in files.all()] == [("release", "skill"), ("review", "command")]
+    assert [(one.name, one.kind) for one in files.all()] == [
+        ("release", "skill"),
+        ("review", "command"),
+    ]
     assert files.notes == ()
 
 
@@ -56,7 +61,11 @@ def test_the_figures_and_folders_of_the_page_are_those_of_the_code() -> None:
     named = [*PROJECT_FOLDERS, *(name for name, _ in COMMAND_FOLDERS)]
     singular = {".opencode/skill", ".opencode/command"}
     assert [name for name in named if f"`{name}`" not in PAGE and name not in singular] == []
-    for figure in (f"{CATALOGUE_CHARS_MAX:,} characters", f"{FOLDERS_MAX:,} folders", f"{RESOURCES_MAX} files"):
+    for figure in (
+        f"{CATALOGUE_CHARS_MAX:,} characters",
+        f"{FOLDERS_MAX:,} folders",
+        f"{RESOURCES_MAX} files",
+    ):
         assert figure in PAGE
     assert f"{SIZE_MAX_BYTES >> 10} kB" in PAGE
     assert all(f"`{field}`" in PAGE for field in NOT_OBEYED)

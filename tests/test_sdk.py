@@ -31,7 +31,7 @@ def tools_sent(model: ScriptedModel) -> list[str]:
     return [spec.name for spec in specs]
 
 
-# --- Public names ----------------------------------------------------------------------------------------------------
+# --- Public names ---------------------------------------------------------------------------------
 
 
 def test_dir_and_help_show_the_public_names() -> None:
@@ -42,7 +42,10 @@ def test_dir_and_help_show_the_public_names() -> None:
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:
-    code = "import importlib.metadata as m, longrein; print(m.version('longrein') == longrein.__version__)"
+    code = (
+        "import importlib.metadata as m, longrein; print(m.version('longrein') == "
+        "longrein.__version__)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
     assert re.fullmatch(r"\d+\.\d+\.\d+", longrein.__version__)
@@ -50,7 +53,10 @@ def test_the_version_is_that_of_the_installed_package() -> None:
 
 def test_every_error_of_the_tree_can_be_caught_by_its_public_name() -> None:
     def below(error: type) -> set[str]:
-        return {error.__name__, *(name for child in error.__subclasses__() for name in below(child))}
+        return {
+            error.__name__,
+            *(name for child in error.__subclasses__() for name in below(child)),
+        }
 
     tree = {name for name in below(longrein.LongreinError) if not name.startswith("_")}
     public = {name for name in longrein.__all__ if isinstance(getattr(longrein, name), type)}
@@ -73,8 +79,10 @@ with tempfile.TemporaryDirectory() as folder:
         engine.prepare([{"role": "user", "content": "hi"}])
         engine.recall("r3")
 print(sorted({name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names) - {"__main__"}))
-"""
-    done = subprocess.run([sys.executable, "-S", "-c", _with_path(code)], capture_output=True, text=True, check=False)
+"""  # noqa: E501
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _with_path(code)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert set(re.findall(r"'(\w+)'", done.stdout)) <= {"longrein", "msgspec", "typing_extensions"}
 
@@ -83,14 +91,16 @@ def _with_path(code: str) -> str:
     return f"import sys; sys.path[:] = {[path for path in sys.path if path]!r}\n{code}"
 
 
-# --- One prompt ------------------------------------------------------------------------------------------------------
+# --- One prompt -----------------------------------------------------------------------------------
 
 
 async def test_open_can_be_awaited_too(here: dict[str, Any]) -> None:
     session = await Session.open(ScriptedModel(says("Yes.")), **here)
     async with session:
         assert await session.ask("Are you there?") == "Yes."
-    async with Session.resume(session.id, ScriptedModel(says("Still.")), state_dir=here["state_dir"]) as again:
+    async with Session.resume(
+        session.id, ScriptedModel(says("Still.")), state_dir=here["state_dir"]
+    ) as again:
         assert await again.ask("And now?") == "Still."
 
 
@@ -113,7 +123,9 @@ async def test_the_answer_is_the_last_reply_after_the_tools(here: dict[str, Any]
         assert await session.ask("What is here?") == "Nothing here."
 
 
-async def test_a_call_that_needs_permission_is_denied_unless_somebody_approves(here: dict[str, Any]) -> None:
+async def test_a_call_that_needs_permission_is_denied_unless_somebody_approves(
+    here: dict[str, Any],
+) -> None:
     def script() -> ScriptedModel:
         return ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("Done."))
 
@@ -142,7 +154,9 @@ async def test_an_awaitable_approval_is_awaited(here: dict[str, Any]) -> None:
         await asyncio.sleep(0)
         return False
 
-    model = ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("As you like."))
+    model = ScriptedModel(
+        says(call("Write", file_path="n.txt", content="one")), says("As you like.")
+    )
     async with Session.open(model, **here) as session:
         assert await session.ask("Write it.", approve=approve) == "As you like."
 
@@ -160,7 +174,7 @@ async def test_a_turn_without_an_answer_says_why(here: dict[str, Any]) -> None:
         assert failed.value.reason == "error"
 
 
-# --- Tools and settings of a session ---------------------------------------------------------------------------------
+# --- Tools and settings of a session --------------------------------------------------------------
 
 
 @longrein.tool(access="none")
@@ -174,7 +188,11 @@ async def Double(number: int) -> str:
 
 @pytest.mark.parametrize(
     ("chosen", "sent"),
-    [((), ["Double"]), (("Read",), ["Read", "Double"]), (("Grep", "Read"), ["Read", "Grep", "Double"])],
+    [
+        ((), ["Double"]),
+        (("Read",), ["Read", "Double"]),
+        (("Grep", "Read"), ["Read", "Grep", "Double"]),
+    ],
 )
 async def test_tools_are_chosen_by_name_also_after_a_resume(
     chosen: tuple[str, ...], sent: list[str], here: dict[str, Any]
@@ -184,13 +202,19 @@ async def test_tools_are_chosen_by_name_also_after_a_resume(
         assert await session.ask("Double 4.") == "8"
         assert tools_sent(model) == sent
     model = ScriptedModel(says("Still 8."))
-    options: dict[str, Any] = {"tools": [Double], "builtin_tools": chosen, "state_dir": here["state_dir"]}
+    options: dict[str, Any] = {
+        "tools": [Double],
+        "builtin_tools": chosen,
+        "state_dir": here["state_dir"],
+    }
     async with Session.resume(session.id, model, **options) as again:
         assert await again.ask("Sure?") == "Still 8."
         assert tools_sent(model) == sent
 
 
-async def test_instructions_come_after_the_system_prompt_or_in_its_place(here: dict[str, Any]) -> None:
+async def test_instructions_come_after_the_system_prompt_or_in_its_place(
+    here: dict[str, Any],
+) -> None:
     model = ScriptedModel(says("Ahoy."), says("Ahoy."))
     async with Session.open(model, instructions="Speak like a sailor.", **here) as session:
         await session.ask("Hello.")
@@ -207,8 +231,17 @@ async def test_instructions_come_after_the_system_prompt_or_in_its_place(here: d
     [
         ({"allow": "Read"}, "allow is a list of texts, not a text: write allow=['Read']"),
         ({"builtin_tools": ["Reed"]}, "there is no built-in tool 'Reed'; there are Read, "),
-        ({"builtin_tools": "Read"}, "builtin_tools is a list of texts, not a text: write builtin_tools=['Read']"),
-        ({"window": 100_000}, "window and max_output go with the name of a model: a model object has its own `budget`"),
+        (
+            {"builtin_tools": "Read"},
+            "builtin_tools is a list of texts, not a text: write builtin_tools=['Read']",
+        ),
+        (
+            {"window": 100_000},
+            (
+                "window and max_output go with the name of a model: a model object has its own "
+                "`budget`"
+            ),
+        ),
         (
             {"model": "openai/gpt-5", "window": 1000, "max_output": 2000},
             "window 1000 must be larger than max_output 2000",
@@ -241,8 +274,16 @@ async def test_a_subagent_may_be_approved_too(here: dict[str, Any]) -> None:
             child = any("TASK" in str(item.part) for item in request.items if item.kind == "user")
             results = sum(item.kind == "result" for item in request.items)
             if child:
-                return says("written") if results else says(call("Write", file_path="n.txt", content="one"))
-            return says("done") if results else says(call("Agent", description="write it", prompt="TASK"))
+                return (
+                    says("written")
+                    if results
+                    else says(call("Write", file_path="n.txt", content="one"))
+                )
+            return (
+                says("done")
+                if results
+                else says(call("Agent", description="write it", prompt="TASK"))
+            )
 
     async with Session.open(Two(), **here) as session:
         assert await session.ask("go", approve=lambda asked: asked.name == "Write") == "done"
@@ -251,7 +292,9 @@ async def test_a_subagent_may_be_approved_too(here: dict[str, Any]) -> None:
     assert [entry for entry in entries if isinstance(entry.event, Replied)]
 
 
-async def test_what_happened_goes_with_the_next_request_and_starts_no_turn(here: dict[str, Any]) -> None:
+async def test_what_happened_goes_with_the_next_request_and_starts_no_turn(
+    here: dict[str, Any],
+) -> None:
     model = ScriptedModel(says("ok"))
     async with Session.open(model, **here) as session:
         for _ in range(2):

@@ -1,6 +1,8 @@
-"""What a start costs, by a measure that no other program on the machine changes: the modules that are imported.
+"""What a start costs, by a measure that no other program on the machine changes: the modules that
+are imported.
 
-`python -m tests.test_start` writes the list anew, after a change that needs another module before the first request.
+`python -m tests.test_start` writes the list anew, after a change that needs another module before
+the first request.
 """
 
 import subprocess
@@ -43,11 +45,23 @@ main()
 
 
 def modules_at_first_request(home: Path) -> list[str]:
-    """Return the names of the modules that a headless run has imported when it sends its first request."""
+    """Return the names of the modules that a headless run has imported when it sends its first
+    request.
+    """
     command = [sys.executable, "-P", "-c", START, str(home)]
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "LONGREIN_STATE_DIR": str(home / "state")}
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(home),
+        "LONGREIN_STATE_DIR": str(home / "state"),
+    }
     done = subprocess.run(
-        command, cwd=home, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        command,
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -79,7 +93,9 @@ def test_the_modules_of_a_start_are_few_and_small(modules: list[str]) -> None:
 
 def test_the_terminal_imports_no_more_of_first_use_before_its_prompt() -> None:
     code = "import sys, longrein.entry_points, longrein.commands.interactive; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     found = set(done.stdout.split()) & LAZY_OWN
     assert found <= set(LIST.read_text().split())
 
@@ -88,4 +104,6 @@ if __name__ == "__main__":
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
-        LIST.write_text("".join(f"{name}\n" for name in modules_at_first_request(Path(folder)) if is_own(name)))
+        LIST.write_text(
+            "".join(f"{name}\n" for name in modules_at_first_request(Path(folder)) if is_own(name))
+        )

@@ -1,4 +1,6 @@
-"""The installed command makes a multi-turn edit over each wire, and the provider accepts every request."""
+"""The installed command makes a multi-turn edit over each wire, and the provider accepts every
+request.
+"""
 
 import asyncio
 import json
@@ -25,8 +27,18 @@ TURNS = [
             {"name": "Read", "arguments": {"file_path": "b.py"}},
         ],
     },
-    {"calls": [{"name": "Edit", "arguments": {"file_path": "a.py", "old_string": "1", "new_string": "2"}}]},
-    {"fault": {"status": 529, "times": 1}, "calls": [{"name": "Bash", "arguments": {"command": "cat a.py"}}]},
+    {
+        "calls": [
+            {
+                "name": "Edit",
+                "arguments": {"file_path": "a.py", "old_string": "1", "new_string": "2"},
+            }
+        ]
+    },
+    {
+        "fault": {"status": 529, "times": 1},
+        "calls": [{"name": "Bash", "arguments": {"command": "cat a.py"}}],
+    },
     {"text": "Done: `a.py` says 2. 好。"},
 ]
 
@@ -34,14 +46,19 @@ TURNS = [
 def settings(folder: Path, wire: str, url: str) -> None:
     (folder / ".config" / "longrein").mkdir(parents=True)
     (folder / ".config" / "longrein" / "config.toml").write_text(
-        f'model = "judge/loopback"\n[providers.judge]\nwire = "{wire}"\nbase_url = "{url}{WIRES[wire]}"\n'
+        f'model = "judge/loopback"\n[providers.judge]\nwire = "{wire}"\nbase_url = '
+        f'"{url}{WIRES[wire]}"\n'
         'api_key_env = "JUDGE_KEY"\n[models."judge/loopback"]\nwindow = 100000\nmax_output = 4096\n'
     )
 
 
-async def run(folder: Path, *words: str, said: Sequence[str] = ()) -> tuple[int, list[dict[str, object]]]:
+async def run(
+    folder: Path, *words: str, said: Sequence[str] = ()
+) -> tuple[int, list[dict[str, object]]]:
     """Run longrein with the prompt in `words`, or with the messages `said` on stdin."""
-    lines = [json.dumps({"type": "user", "message": {"role": "user", "content": text}}) for text in said]
+    lines = [
+        json.dumps({"type": "user", "message": {"role": "user", "content": text}}) for text in said
+    ]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -89,7 +106,9 @@ async def test_a_multi_turn_edit_over_each_wire(wire: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_R024_a_refusal_is_shown_and_the_next_prompt_works(wire: str, tmp_path: Path) -> None:
-    """In words, in the middle of a call's turn, and without a word: the wire takes each request that follows."""
+    """In words, in the middle of a call's turn, and without a word: the wire takes each request
+    that follows.
+    """
     (tmp_path / "tree").mkdir()
     refusals = [{"text": "I cannot help with that.", "stop": "refusal"}, {"stop": "refusal"}]
     look = {"calls": [{"name": "Glob", "arguments": {"pattern": "*"}}]}
@@ -102,7 +121,9 @@ async def test_R024_a_refusal_is_shown_and_the_next_prompt_works(wire: str, tmp_
     told = "the model declined to answer; say it in another way or use another model"
     first, *more, last = [line for line in lines if line["type"] == "result"]
     assert told in json.dumps(first)
-    assert "I cannot help with that." in json.dumps(lines[: lines.index(first)]), "its words are shown"
+    assert "I cannot help with that." in json.dumps(lines[: lines.index(first)]), (
+        "its words are shown"
+    )
     assert [told in json.dumps(line) for line in more] == [True] * 3
     assert (code, last["result"]) == (0, "Gladly.")
 

@@ -10,13 +10,19 @@ _watching: list[list[tuple[str, bool]]] = []
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if len(_watching) > 1 and event == "open" and isinstance(arguments[0], str | bytes):
-        path = arguments[0].decode(errors="replace") if isinstance(arguments[0], bytes) else arguments[0]
+        path = (
+            arguments[0].decode(errors="replace")
+            if isinstance(arguments[0], bytes)
+            else arguments[0]
+        )
         _watching[-1].append((path, threading.current_thread() is threading.main_thread()))
 
 
 @contextmanager
 def files_opened() -> Iterator[list[tuple[str, bool]]]:
-    """Record each file that this process opens inside the block: (path, whether the main thread opened it)."""
+    """Record each file that this process opens inside the block: (path, whether the main thread
+    opened it).
+    """
     if not _watching:
         _watching.append([])
         sys.addaudithook(_hook)  # an audit hook cannot be removed
@@ -30,7 +36,9 @@ def files_opened() -> Iterator[list[tuple[str, bool]]]:
 
 @contextmanager
 def functions_called(counts: list[int]) -> Iterator[None]:
-    """Append to `counts` the number of functions that this thread calls inside the block, Python and C."""
+    """Append to `counts` the number of functions that this thread calls inside the block, Python
+    and C.
+    """
     count = 0
 
     def hook(_frame: object, kind: str, _argument: object) -> None:

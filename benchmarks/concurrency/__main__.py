@@ -1,6 +1,7 @@
 """Measures of background work that need a quiet machine: `python -m benchmarks.concurrency`.
 
-`make bench` runs it after the comparison with the floor; `make load` has the campaigns (kills, storms, many writers).
+`make bench` runs it after the comparison with the floor; `make load` has the campaigns (kills,
+storms, many writers).
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Cost of a subagent. Run: `python -m benchmarks.concurrency.agents`.
 
-The installed command with a scripted model that takes 0.2 s for each reply: one call of `Agent` with one or with eight
-tasks, each subagent runs one command and reports. CPU and memory of the harness with eight less those with one, by
-seven, is what one more costs.
+The installed command with a scripted model that takes 0.2 s for each reply: one call of `Agent`
+with one or with eight tasks, each subagent runs one command and reports. CPU and memory of the
+harness with eight less those with one, by seven, is what one more costs.
 """
 
 import json
@@ -58,7 +58,8 @@ def run(count: int) -> RunResult:
         (base / "tree").mkdir()
         (base / "script.json").write_text(json.dumps(script(count)))
         (settings / "config.toml").write_text(
-            f'model = "played/parts"\n[providers.played]\nwire = "scripted"\nbase_url = "{base}/script.json"\n'
+            'model = "played/parts"\n[providers.played]\nwire = "scripted"\nbase_url = '
+            f'"{base}/script.json"\n'
         )
         environment = {
             "PATH": os.environ["PATH"],
@@ -99,7 +100,9 @@ def measure(rounds: int = ROUNDS) -> list[tuple[str, str, str, bool]]:
     call = statistics.median(one.call_s for one in many)
 
     def more(of: str) -> float:
-        one, eight = (statistics.median(getattr(ran, of) for ran in runs[count]) for count in (1, MANY))
+        one, eight = (
+            statistics.median(getattr(ran, of) for ran in runs[count]) for count in (1, MANY)
+        )
         return float(eight - one) / (MANY - 1)
 
     cpu_ms, rss = 1000 * more("cpu_s"), more("rss_mib")

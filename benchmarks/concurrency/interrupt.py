@@ -1,7 +1,9 @@
-"""Time from the user's interrupt to an idle session. Run: `python -m benchmarks.concurrency.interrupt`.
+"""Time from the user's interrupt to an idle session. Run: `python -m
+benchmarks.concurrency.interrupt`.
 
-A session in this process with real commands that obey TERM: one, four in one reply, one with child processes, and a
-reply in mid-stream. The interrupt comes at a random instant. The session is idle when `TurnEnded` can be read.
+A session in this process with real commands that obey TERM: one, four in one reply, one with child
+processes, and a reply in mid-stream. The interrupt comes at a random instant. The session is idle
+when `TurnEnded` can be read.
 """
 
 import asyncio
@@ -61,7 +63,11 @@ async def measure_interrupts(folder: Path, rounds: int) -> list[float]:
     model, luck, took = BusyModel(), random.Random(1), []
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    built = await build(read_run_context(options, environ, folder=str(folder)), fresh=True, additions=Additions(model))
+    built = await build(
+        read_run_context(options, environ, folder=str(folder)),
+        fresh=True,
+        additions=Additions(model),
+    )
     session = built.session
     walk = asyncio.ensure_future(session.run(once=False))
     heard = session.follow(0, streaming=False)

@@ -1,7 +1,7 @@
 """Cost of running commands through a supervisor. Run: `python -m benchmarks.concurrency.latency`.
 
-Everything runs in a temporary folder, with the two spawners side by side. Each figure is a median of many or the best
-of a few; other work on the machine spoils them.
+Everything runs in a temporary folder, with the two spawners side by side. Each figure is a median
+of many or the best of a few; other work on the machine spoils them.
 """
 
 import asyncio
@@ -55,7 +55,9 @@ def supervised(folder: str) -> SupervisedSpawner:
 async def run(spawner: Spawner, command: str) -> tuple[CommandExit, int]:
     """Run one command; return its end and the number of printed bytes."""
     sink = Sink()
-    ended = await spawner.run(command, cwd="/", env=ENVIRONMENT, sink=sink, timeout_s=60, output_bytes_max=1 << 30)
+    ended = await spawner.run(
+        command, cwd="/", env=ENVIRONMENT, sink=sink, timeout_s=60, output_bytes_max=1 << 30
+    )
     return ended, sink.size_bytes
 
 
@@ -93,7 +95,9 @@ async def parallel_sleeps_s(spawner: Spawner, count: int) -> float:
     """Return the seconds of `count` one-second commands at once: the best of three."""
     return min(
         [
-            await elapsed_s(lambda: asyncio.gather(*[run(spawner, "sleep 1; echo x") for _ in range(count)]))
+            await elapsed_s(
+                lambda: asyncio.gather(*[run(spawner, "sleep 1; echo x") for _ in range(count)])
+            )
             for _ in "123"
         ]
     )
@@ -103,10 +107,14 @@ async def idle_cpu(folder: str) -> float:
     """Return the share of a core that the supervisor of 100 running tasks takes."""
     spawner = supervised(folder)
     for number in range(IDLE_TASKS):
-        started = await spawner.start("sleep 600", cwd="/", env=ENVIRONMENT, sink=None, output_bytes_max=1 << 20)
+        started = await spawner.start(
+            "sleep 600", cwd="/", env=ENVIRONMENT, sink=None, output_bytes_max=1 << 20
+        )
         assert not isinstance(started, CommandExit)
         await started.keep(BackgroundOptions(f"b{number}", "sleep"))
-    pid = int(Path(f"/proc/{spooled_tasks(folder)[0].pid}/stat").read_text().rpartition(")")[2].split()[1])
+    pid = int(
+        Path(f"/proc/{spooled_tasks(folder)[0].pid}/stat").read_text().rpartition(")")[2].split()[1]
+    )
     before, own = cpu_of(pid), own_cpu()
     await asyncio.sleep(IDLE_S)
     share = (cpu_of(pid) - before + own_cpu() - own) / IDLE_S
@@ -158,8 +166,12 @@ async def main() -> None:
         print_row("`true`, median, a child of longrein", f"{alone * 1000:.2f} ms")
         print_row("`true`, median, through the supervisor", f"{beside * 1000:.2f} ms")
         print_row("added latency", f"{(beside - alone) * 1000:+.2f} ms", "≤ 1 ms")
-        print_row("8 one-second commands", f"{await parallel_sleeps_s(through, 8):.3f} s", "≤ 1.04 s")
-        print_row("32 one-second commands", f"{await parallel_sleeps_s(through, 32):.3f} s", "≤ 1.10 s")
+        print_row(
+            "8 one-second commands", f"{await parallel_sleeps_s(through, 8):.3f} s", "≤ 1.04 s"
+        )
+        print_row(
+            "32 one-second commands", f"{await parallel_sleeps_s(through, 32):.3f} s", "≤ 1.10 s"
+        )
         held = [(await run(through, "sleep 3 & echo done"))[0].elapsed_s for _ in range(5)]
         print_row("return while a daemon holds the pipe", f"{max(held):.3f} s", "≤ 0.3 s")
         for name, spawner in (("a child of longrein", plain), ("through the supervisor", through)):
@@ -168,7 +180,11 @@ async def main() -> None:
         await plain.drain()
         await through.drain()
     with tempfile.TemporaryDirectory() as folder:
-        print_row(f"{IDLE_TASKS} running tasks, CPU of a core", f"{await idle_cpu(folder) * 100:.2f} %", "< 1 %")
+        print_row(
+            f"{IDLE_TASKS} running tasks, CPU of a core",
+            f"{await idle_cpu(folder) * 100:.2f} %",
+            "< 1 %",
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Table of all measures of the context engine: `python -m benchmarks.context [NAME …]`, or `make measures`.
+"""Table of all measures of the context engine: `python -m benchmarks.context [NAME …]`, or `make
+measures`.
 
-Takes some minutes; with names (`fuzz`, `soak`, …) only those. The table is kept in `benchmarks/out` for the docs.
+Takes some minutes; with names (`fuzz`, `soak`, …) only those. The table is kept in `benchmarks/out`
+for the docs.
 """
 
 import sys

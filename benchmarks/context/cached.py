@@ -1,6 +1,7 @@
 """Share of a summary request that the provider reads from its cache, as a local provider counts it.
 
-`python -m benchmarks.context.cached`. Real HTTP, a real wire, the provider's own rules for marks and prefixes.
+`python -m benchmarks.context.cached`. Real HTTP, a real wire, the provider's own rules for marks
+and prefixes.
 """
 
 import asyncio
@@ -25,7 +26,10 @@ from longrein.testing.store import MemoryDisk
 WINDOW = 64_000
 STEPS = 120
 REACH = 0.97
-PROSE = "1. Request and intent\nGo through all of it.\n8. Current work\nReading on.\n9. Next step\nRead on."
+PROSE = (
+    "1. Request and intent\nGo through all of it.\n8. Current work\nReading on.\n9. Next "
+    "step\nRead on."
+)
 
 
 async def play(wire: str) -> list[Entry]:
@@ -45,7 +49,9 @@ async def play(wire: str) -> list[Entry]:
         options = ModelOptions("loopback", "small", wire, server.url, "key", budget)
         disk, clock = MemoryDisk(), RealClock()
         model: Any = open_model(options, lambda blob: disk.blobs()[blob], clock)
-        model.budget = msgspec.structs.replace(budget, clears=())  # else clearing does, and nobody asks for a summary
+        model.budget = msgspec.structs.replace(
+            budget, clears=()
+        )  # else clearing does, and nobody asks for a summary
         deps = memory_dependencies(model, disk, clock=clock, tools=small_tools())
         session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions")
         session.tell(UserMessage((Text("work through all of it"),)))
@@ -66,7 +72,15 @@ def measure() -> list[Row]:
     """Return the row of the table."""
     got, many = share(asyncio.run(play("anthropic")))
     note = f"{many} summaries in a window of {WINDOW:,}, prepared beside the work"
-    return [Row("compaction request read from the cache", f"{got:.3f}", f">= {REACH}", got >= REACH and many > 0, note)]
+    return [
+        Row(
+            "compaction request read from the cache",
+            f"{got:.3f}",
+            f">= {REACH}",
+            got >= REACH and many > 0,
+            note,
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""A stand-in for a provider's tokenizer: cuts text the way byte-pair encoders do, without a vocabulary.
+"""A stand-in for a provider's tokenizer: cuts text the way byte-pair encoders do, without a
+vocabulary.
 
-Pieces are cut as the published tokenizers pre-cut them (a word with its blank, up to three digits, a run of
-punctuation, a run of blanks); a piece then costs so many tokens by its script. The costs follow what is publicly known
-of three families, so that no guess that fits one of them fits the others; a fourth counts bytes:
+Pieces are cut as the published tokenizers pre-cut them (a word with its blank, up to three digits,
+a run of punctuation, a run of blanks); a piece then costs so many tokens by its script. The costs
+follow what is publicly known of three families, so that no guess that fits one of them fits the
+others; a fourth counts bytes:
 
-    `wide`    a vocabulary of 200k: CJK 0.75 tokens a character, Cyrillic and Arabic 3 characters a token
-    `narrow`  a vocabulary of 100k: CJK 1.25 tokens a character, Cyrillic 2.2, Arabic 1.5, Thai 1 characters a token
-    `dense`   one that cuts everything finer: English at 3.3 characters a token, code at 2.5
+    `wide`    a vocabulary of 200k: CJK 0.75 tokens a character, Cyrillic and Arabic 3 characters a
+    token `narrow`  a vocabulary of 100k: CJK 1.25 tokens a character, Cyrillic 2.2, Arabic 1.5,
+    Thai 1 characters a token `dense`   one that cuts everything finer: English at 3.3 characters a
+    token, code at 2.5
 """
 
 import re
@@ -57,7 +60,12 @@ class Dialect:
             return -(-len(piece) // self.point_chars)
         if kind == "accent":
             return max(1.0, len(piece) / 3)
-        per_char = {"cjk": self.cjk, "cyrillic": self.cyrillic, "arabic": self.arabic, "thai": self.thai}
+        per_char = {
+            "cjk": self.cjk,
+            "cyrillic": self.cyrillic,
+            "arabic": self.arabic,
+            "thai": self.thai,
+        }
         if kind in per_char:
             return max(1.0, len(piece) * per_char[kind])
         return {"digits": 1.0, "emoji": self.emoji}.get(kind or "", 1.5)
@@ -115,6 +123,10 @@ class Counter:
 
     def _prefix(self, request: Request) -> int:
         if request.prefix_seq not in self._prefixes:
-            tools = "".join(f"{tool.name}{tool.description}{tool.schema}" for tool in request.prefix.tools)
-            self._prefixes[request.prefix_seq] = self.dialect.text(request.prefix.system) + self.dialect.text(tools)
+            tools = "".join(
+                f"{tool.name}{tool.description}{tool.schema}" for tool in request.prefix.tools
+            )
+            self._prefixes[request.prefix_seq] = self.dialect.text(
+                request.prefix.system
+            ) + self.dialect.text(tools)
         return self._prefixes[request.prefix_seq]

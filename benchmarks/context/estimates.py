@@ -1,9 +1,10 @@
 """Error of the token estimate against the provider's count, after five answered calls.
 
-For each script and each stand-in tokenizer a session of fifteen calls; from the sixth on three figures are compared
-with the count of a tokenizer that the engine does not know: the next request's size as `Asked` estimates it, what
-came since the last count (all that a session ever has to guess), and the factor that `/context` shows. Then the same
-with sessions that mix scripts and change them, and with providers that leave usage out, say zero or say nonsense.
+For each script and each stand-in tokenizer a session of fifteen calls; from the sixth on three
+figures are compared with the count of a tokenizer that the engine does not know: the next request's
+size as `Asked` estimates it, what came since the last count (all that a session ever has to guess),
+and the factor that `/context` shows. Then the same with sessions that mix scripts and change them,
+and with providers that leave usage out, say zero or say nonsense.
 """
 
 import sys
@@ -40,9 +41,16 @@ class EstimateErrors:
 
 
 def session(
-    kinds: Sequence[str], dialect: Dialect, *, lie: Lie = lambda usage: usage, seed: int = 0, calls: int = CALLS
+    kinds: Sequence[str],
+    dialect: Dialect,
+    *,
+    lie: Lie = lambda usage: usage,
+    seed: int = 0,
+    calls: int = CALLS,
 ) -> tuple[list[Entry], dict[int, int]]:
-    """Return the log of a session with results of `kinds` in turn, and the true count of each request by its number."""
+    """Return the log of a session with results of `kinds` in turn, and the true count of each
+    request by its number.
+    """
     random, disk, made = Random(seed), MemoryDisk(), [0]
 
     def turn(_: object) -> object:
@@ -60,11 +68,16 @@ def session(
         return tokens
 
     provider.counter.request = counting
-    run_virtual(play_session(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)), clock=VirtualClock())
+    run_virtual(
+        play_session(provider, ["go on"], disk=disk, tools=(*builtin_tools(), FEED)),
+        clock=VirtualClock(),
+    )
     return disk.entries(), true
 
 
-def compare_estimates(name: str, played: tuple[list[Entry], dict[int, int]], learned: int = LEARNED) -> EstimateErrors:
+def compare_estimates(
+    name: str, played: tuple[list[Entry], dict[int, int]], learned: int = LEARNED
+) -> EstimateErrors:
     """Compare the estimates of the log after `learned` calls with the true counts."""
     entries, true = played
     found, number, before = EstimateErrors(name), -1, 0
@@ -79,7 +92,9 @@ def compare_estimates(name: str, played: tuple[list[Entry], dict[int, int]], lea
                     found.fresh = max(found.fresh, abs((estimate - known) / (tokens - before) - 1))
             before = true[number]
         elif isinstance(entry.event, Replied) and number >= learned:
-            found.factor = max(found.factor, abs(factor(fold(entries[: entry.seq - 1])) / true[number] - 1))
+            found.factor = max(
+                found.factor, abs(factor(fold(entries[: entry.seq - 1])) / true[number] - 1)
+            )
     return found
 
 
@@ -89,7 +104,10 @@ def factor(state: State) -> float:
     parts = sum(gauge.tokens_of(item.part) for item in state.items)
     prefix = state.prefix
     assert prefix is not None
-    texts = [prefix.system, *(tool.name + tool.description + str(tool.schema) for tool in prefix.tools)]
+    texts = [
+        prefix.system,
+        *(tool.name + tool.description + str(tool.schema) for tool in prefix.tools),
+    ]
     return parts + sum(gauge.tokens_of_text(text) for text in texts)
 
 
@@ -101,11 +119,17 @@ def worst(rows: Sequence[EstimateErrors], what: str) -> tuple[float, str]:
 
 def homogeneous() -> list[EstimateErrors]:
     """Play one script per session with each tokenizer."""
-    return [compare_estimates(f"{kind}, {d.name}", session([kind], d)) for kind in KINDS for d in DIALECTS]
+    return [
+        compare_estimates(f"{kind}, {d.name}", session([kind], d))
+        for kind in KINDS
+        for d in DIALECTS
+    ]
 
 
 def mixed() -> list[EstimateErrors]:
-    """Play several scripts in turn, so that new content never resembles the view; measured once each was seen."""
+    """Play several scripts in turn, so that new content never resembles the view; measured once
+    each was seen.
+    """
     sets = [
         ("prose", "cjk"),
         ("code", "base64"),
@@ -137,24 +161,41 @@ LIES: dict[str, Lie] = {
 
 def false_usage() -> list[EstimateErrors]:
     """Measure the estimate under false usage; without a true count it must stay near the guess."""
-    return [compare_estimates(f"usage {name}", session(["code", "prose"], WIDE, lie=lie)) for name, lie in LIES.items()]
+    return [
+        compare_estimates(f"usage {name}", session(["code", "prose"], WIDE, lie=lie))
+        for name, lie in LIES.items()
+    ]
 
 
 def measure() -> list[Row]:
     """Return the rows of the table."""
     plain, several, lies = homogeneous(), mixed(), false_usage()
     rows = []
-    for what, of in (("view", "next request"), ("fresh", "what came since the last count"), ("factor", "sum of items")):
-        for rows_of, name in ((plain, f"{len(KINDS)} scripts × {len(DIALECTS)} tokenizers"), (several, "mixtures")):
+    for what, of in (
+        ("view", "next request"),
+        ("fresh", "what came since the last count"),
+        ("factor", "sum of items"),
+    ):
+        for rows_of, name in (
+            (plain, f"{len(KINDS)} scripts × {len(DIALECTS)} tokenizers"),
+            (several, "mixtures"),
+        ):
             error, whose = worst(rows_of, what)
             reach = REACH_FRESH if what == "fresh" else REACH
             rows.append(
-                Row(f"estimate after {LEARNED} calls, {of}, {name}: worst error", f"{error:.1%}", f"≤ {reach:.0%}",
+                Row(f"estimate after {LEARNED} calls, {of}, {name}: worst error", f"{error:.1%}",
+                f"≤ {reach:.0%}",
                     error <= reach, whose)
             )  # fmt: skip
     error, whose = worst(lies, "view")
     rows.append(
-        Row("estimate, usage missing, zero or wrong: worst error", f"{error:.1%}", "≤ 35 %", error <= 0.35, whose)
+        Row(
+            "estimate, usage missing, zero or wrong: worst error",
+            f"{error:.1%}",
+            "≤ 35 %",
+            error <= 0.35,
+            whose,
+        )
     )
     return rows
 
@@ -162,5 +203,8 @@ def measure() -> list[Row]:
 if __name__ == "__main__":
     if "-v" in sys.argv:
         for row in (*homogeneous(), *mixed(), *false_usage()):
-            print(f"{row.name:<70} view {row.view:6.1%}  fresh {row.fresh:6.1%}  items {row.factor:6.1%}")
+            print(
+                f"{row.name:<70} view {row.view:6.1%}  fresh {row.fresh:6.1%}  items "
+                f"{row.factor:6.1%}"
+            )
     sys.exit(print_table(measure()))

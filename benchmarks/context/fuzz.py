@@ -1,7 +1,7 @@
 """Fuzzing of sessions: windows × summarisers × contents, from seeds. Every request must fit.
 
-`python -m benchmarks.context.fuzz 200` plays seeds 0 to 199, `… 1 77` seed 77 alone. Each seed is one session; the last
-line of a failure is enough to play it again.
+`python -m benchmarks.context.fuzz 200` plays seeds 0 to 199, `… 1 77` seed 77 alone. Each seed is
+one session; the last line of a failure is enough to play it again.
 """
 
 import sys
@@ -11,7 +11,14 @@ from random import Random
 
 from benchmarks.context.counting import DIALECTS, WIDE, Dialect
 from benchmarks.context.material import KINDS, text
-from benchmarks.context.playing import BIG_BYTES, SUMMARISERS, Provider, budget_of, chaos_turn, play_session
+from benchmarks.context.playing import (
+    BIG_BYTES,
+    SUMMARISERS,
+    Provider,
+    budget_of,
+    chaos_turn,
+    play_session,
+)
 from benchmarks.context.table import Row, print_table
 
 from longrein.context import Budget, State, decide, decode_state, encode_state, fold
@@ -41,12 +48,15 @@ class FuzzResult:
 
     @property
     def fine(self) -> bool:
-        return not (self.overflows or self.broken or self.ended) and self.attempts <= self.attempts_max
+        return (
+            not (self.overflows or self.broken or self.ended) and self.attempts <= self.attempts_max
+        )
 
     def line(self) -> str:
         """Return one line for display."""
         return (
-            f"seed {self.seed}: window {self.window}, summariser {self.summariser}, {'+'.join(self.kinds)}: "
+            f"seed {self.seed}: window {self.window}, summariser {self.summariser}, "
+            f"{'+'.join(self.kinds)}: "
             f"{self.requests} requests, {self.overflows} did not fit, "
             f"{self.attempts} of {self.attempts_max:.1f} attempts"
             + (f"; ended: {self.ended}" if self.ended else "")
@@ -55,7 +65,12 @@ class FuzzResult:
 
 
 def fuzz(
-    seed: int, *, window: int = 0, summariser: str = "", steps: int = 40, dialects: tuple[Dialect, ...] = (WIDE,)
+    seed: int,
+    *,
+    window: int = 0,
+    summariser: str = "",
+    steps: int = 40,
+    dialects: tuple[Dialect, ...] = (WIDE,),
 ) -> FuzzResult:
     """Play one seed; missing arguments are drawn from it."""
     random = Random(seed)
@@ -64,14 +79,22 @@ def fuzz(
     kinds = random.choice([("cjk",), ("prose", "code", "log"), KINDS, ("base64",), KINDS])
     budget = budget_of(window, random.choice([0, 0, window // 2, 300]))
     provider = Provider(
-        budget, chaos_turn(random, budget, steps, kinds=kinds), summariser, random.choice(dialects), seed
+        budget,
+        chaos_turn(random, budget, steps, kinds=kinds),
+        summariser,
+        random.choice(dialects),
+        seed,
     )
     disk = MemoryDisk()
     session = run_virtual(
-        play_session(provider, _prompts(random, kinds, window), disk=disk), clock=VirtualClock(), seed=seed
+        play_session(provider, _prompts(random, kinds, window), disk=disk),
+        clock=VirtualClock(),
+        seed=seed,
     )
     entries = disk.entries()
-    ended = [e.event for e in entries if isinstance(e.event, TurnEnded) and e.event.reason != "done"]
+    ended = [
+        e.event for e in entries if isinstance(e.event, TurnEnded) and e.event.reason != "done"
+    ]
     again = fold(entries)
     return FuzzResult(
         seed,
@@ -89,29 +112,43 @@ def fuzz(
 
 
 def _prompts(random: Random, kinds: tuple[str, ...], window: int) -> list[str]:
-    prompts = [f"please {text(kinds[0], random.choice([30, 300, 2_000]), random)} [{n}]" for n in range(3)]
+    prompts = [
+        f"please {text(kinds[0], random.choice([30, 300, 2_000]), random)} [{n}]" for n in range(3)
+    ]
     if random.random() < 0.3:  # one message larger than all
-        prompts[random.randrange(3)] = text(kinds[0], random.choice([window, 4 * window, BIG_BYTES // 5]), random)
+        prompts[random.randrange(3)] = text(
+            kinds[0], random.choice([window, 4 * window, BIG_BYTES // 5]), random
+        )
     return prompts
 
 
-MADE_ANEW = ("worth",)  # Fields that a policy makes again from the others; what it decides must be the same
+MADE_ANEW = (
+    "worth",
+)  # Fields that a policy makes again from the others; what it decides must be the same
 
 
 def _differences(live: State, again: State) -> list[str]:
     """Law 1: the log alone gives the state."""
     names = [name for name in State.__struct_fields__ if name not in (*MADE_ANEW, "spent_usd")]
-    return [f"law 1: {name} differs after a fold" for name in names if getattr(live, name) != getattr(again, name)]
+    return [
+        f"law 1: {name} differs after a fold"
+        for name in names
+        if getattr(live, name) != getattr(again, name)
+    ]
 
 
 def _decides_equally(live: State, budget: Budget) -> bool:
-    """Check law 10: a session resumed from its snapshot equals, and decides as, the uninterrupted one."""
+    """Check law 10: a session resumed from its snapshot equals, and decides as, the
+    uninterrupted one.
+    """
     again = decode_state(encode_state(live))
     now_us = live.asked_at + 1
     return again == live and decide(live, budget, now_us) == decide(again, budget, now_us)
 
 
-def campaign(count: int, first: int = 0, *, loud: bool = True, dialects: tuple[Dialect, ...] = DIALECTS) -> list[Row]:
+def campaign(
+    count: int, first: int = 0, *, loud: bool = True, dialects: tuple[Dialect, ...] = DIALECTS
+) -> list[Row]:
     """Play `count` seeds."""
     begun = time.monotonic()
     done = []
@@ -128,7 +165,13 @@ def campaign(count: int, first: int = 0, *, loud: bool = True, dialects: tuple[D
     note = f"{count} sessions, {requests} requests, {time.monotonic() - begun:.0f} s"
     worst = max(done, key=lambda f: f.attempts / f.attempts_max)
     return [
-        Row("fuzz: requests that do not fit the provider's window", str(overflows), "0", not overflows, note),
+        Row(
+            "fuzz: requests that do not fit the provider's window",
+            str(overflows),
+            "0",
+            not overflows,
+            note,
+        ),
         Row("fuzz: sessions that stop before their work is done", str(len(stuck)), "0", not stuck),
         Row(
             "fuzz: attempts at summaries / allowed, worst session",

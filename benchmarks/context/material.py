@@ -1,4 +1,6 @@
-"""Generated text as in sessions, of any size, from a seed: prose, code, logs, CJK, other scripts, base64."""
+"""Generated text as in sessions, of any size, from a seed: prose, code, logs, CJK, other
+scripts, base64.
+"""
 
 import base64
 from collections.abc import Mapping
@@ -7,15 +9,19 @@ from pathlib import Path
 from random import Random
 
 _TABLES: Mapping[str, str] = {
-    "prose": "the agent reads a file and then it writes down what has changed since the last time somebody looked at "
+    "prose": "the agent reads a file and then it writes down what has changed since the last time "
+    "somebody looked at "
     "this part of the program because nobody could remember where the figures had come from",
-    "code": "def|return|self.items|state.seq|if|not|None:|for|in|range(10):|==|[0]|{}|\n    |\n        |value|"
+    "code": "def|return|self.items|state.seq|if|not|None:|for|in|range(10):|==|[0]|{}|\n    |\n   "
+    "     |value|"
     "result_of|import|(x,|y)|'name'|->|int:|# why|raise|ValueError(|)|=|+=|\n\n",
-    "cjk": "会话永远不会用完也不会丢失任何一个字节的内容压缩是日志里的一个事实而不是修改。，文件测试通过失败路径函数",
-    "cyrillic": "сессия никогда не заканчивается и ничего не теряет потому что журнал хранит каждое слово пользователя",
+    "cjk": "会话永远不会用完也不会丢失任何一个字节的内容压缩是日志里的一个事实而不是修改。，文件测试通过失败路径函数",  # noqa: E501
+    "cyrillic": "сессия никогда не заканчивается и ничего не теряет потому что журнал хранит "
+    "каждое слово пользователя",
     "arabic": "الجلسة لا تنتهي أبدا ولا تفقد شيئا لأن السجل يحفظ كل كلمة قالها المستخدم في كل مرة",
     "thai": "เซสชันไม่มีวันหมดและไม่สูญเสียข้อมูลใดเพราะบันทึกเก็บทุกคำของผู้ใช้ไว้เสมอ",
-    "accents": "die größte Änderung täglich für später geprüft déjà vu là-bas où l'été était très agréable mañana",
+    "accents": "die größte Änderung täglich für später geprüft déjà vu là-bas où l'été était très "
+    "agréable mañana",
     "emoji": "🙂 🚀 ✅ ❌ 🔥 done ok 🎉 👍 look ⚠️ here",
 }
 KINDS = (*_TABLES, "base64", "log", "json", "files")  # Kinds of text
@@ -51,9 +57,11 @@ def _rows(kind: str, chars: int, random: Random) -> str:
     while size < min(chars, 8_000):
         number, ms = random.randrange(10_000), random.random()
         row = (
-            f'{{"id": {number}, "path": "src/part_{number % 97}.py", "ok": {number % 2}, "took": {ms:.4f}}}\n'
+            f'{{"id": {number}, "path": "src/part_{number % 97}.py", "ok": {number % 2}, "took": '
+            f"{ms:.4f}}}\n"
             if kind == "json"
-            else f"2026-03-{number % 28 + 1:02d} 12:{number % 60:02d}:07,{number % 1000:03d} INFO worker-{number % 16} "
+            else f"2026-03-{number % 28 + 1:02d} 12:{number % 60:02d}:07,{number % 1000:03d} INFO "
+            f"worker-{number % 16} "
             f"request {number:08x} took {ms:.3f} s\n"
         )
         rows.append(row)

@@ -1,8 +1,9 @@
 """Behaviour of a process that is short of memory: it shrinks, and the session continues.
 
-The same work three times, each in a process of its own: without a limit, with `limits.memory_mb` between the initial
-size and the final one, and under a hard `RLIMIT_DATA`, which kills a process that does not shrink. The window is so
-large that nothing else causes a compaction. The real wire encodes the requests, so that its cache can be dropped.
+The same work three times, each in a process of its own: without a limit, with `limits.memory_mb`
+between the initial size and the final one, and under a hard `RLIMIT_DATA`, which kills a process
+that does not shrink. The window is so large that nothing else causes a compaction. The real wire
+encodes the requests, so that its cache can be dropped.
 """
 
 import asyncio
@@ -60,7 +61,9 @@ class LargeFileModel(BenchmarkModel):
         await asyncio.sleep(0)
         path = str(self.tree / f"part{len(self.rss)}.txt")
         more = len(self.rss) < self.turns and request.purpose == "turn"
-        made = reply("And on.", ToolCall("", "Read", {"file_path": path})) if more else reply("done")
+        made = (
+            reply("And on.", ToolCall("", "Read", {"file_path": path})) if more else reply("done")
+        )
         yield [Reply(made.parts, made.stop, Usage(0, size // 3, 0, 20))]
 
 
@@ -88,7 +91,9 @@ async def work(folder: Path, turns: int) -> ProcessResult:
     hoarder = LargeFileModel(tree, turns)
     options = Options(state_dir=str(folder / "state"), permission_mode="bypassPermissions")
     session = (
-        await build(read_run_context(options, folder=str(tree)), fresh=True, additions=Additions(hoarder))
+        await build(
+            read_run_context(options, folder=str(tree)), fresh=True, additions=Additions(hoarder)
+        )
     ).session
     heard: list[object] = []
     reader = asyncio.ensure_future(_hear(session, heard))
@@ -98,11 +103,19 @@ async def work(folder: Path, turns: int) -> ProcessResult:
     end = rss_mib()
     await session.close()
     await reader
-    reasons = [getattr(event, "reason", "") for event in heard if isinstance(event, Cleared | Summarized)]
+    reasons = [
+        getattr(event, "reason", "") for event in heard if isinstance(event, Cleared | Summarized)
+    ]
     notices = [news.text for news in heard if isinstance(news, UserNotice)]
     ended = [event.reason for event in heard if isinstance(event, TurnEnded)]
     return ProcessResult(
-        len(hoarder.rss), max(hoarder.rss), end, hoarder.rss[0], notices, reasons, ended[-1] if ended else ""
+        len(hoarder.rss),
+        max(hoarder.rss),
+        end,
+        hoarder.rss[0],
+        notices,
+        reasons,
+        ended[-1] if ended else "",
     )
 
 
@@ -120,10 +133,26 @@ def in_process(turns: int, *, memory_mb: int = 0, data_mb: int = 0) -> ProcessRe
         if memory_mb:
             settings = Path(home) / ".config" / "longrein"
             settings.mkdir(parents=True)
-            (settings / "config.toml").write_text(f"[limits]\nmemory_mb = {memory_mb}\n", encoding="utf-8")
-        environment = {"PATH": os.environ.get("PATH", ""), "HOME": home, "PYTHONPATH": _path(), "LANG": "C.UTF-8"}
-        command = [sys.executable, "-m", "benchmarks.context.memory", "--work", str(turns), str(data_mb)]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+            (settings / "config.toml").write_text(
+                f"[limits]\nmemory_mb = {memory_mb}\n", encoding="utf-8"
+            )
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": home,
+            "PYTHONPATH": _path(),
+            "LANG": "C.UTF-8",
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.context.memory",
+            "--work",
+            str(turns),
+            str(data_mb),
+        ]
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=False
+        )
     if done.returncode:
         return ProcessResult(0, 0.0, 0.0, 0.0, [], [], f"the process ended with {done.returncode}")
     return ProcessResult(**json.loads(done.stdout.splitlines()[-1]))
@@ -145,10 +174,33 @@ def measure(turns: int = TURNS) -> list[Row]:
     note = f"free: {free.start_mib:.0f} to {free.peak_mib:.0f} MiB; limit {limit}"
     what = "emergency, memory_mb set: "
     return [
-        Row(what + "peak RSS / the same without a limit", f"{share:.2f}", "< 0.75", share < 0.75, note),
-        Row(what + "the session goes on, the user is told", told_of, "done, 1 line", fine, "; ".join(low.notices)),
-        Row(what + "compactions for memory", str(low.reasons.count("memory")), "≥ 1", "memory" in low.reasons),
-        Row("emergency, RLIMIT_DATA: the session goes on", hard.ended, "done", hard.ended == "done", f"{hard.notices}"),
+        Row(
+            what + "peak RSS / the same without a limit",
+            f"{share:.2f}",
+            "< 0.75",
+            share < 0.75,
+            note,
+        ),
+        Row(
+            what + "the session goes on, the user is told",
+            told_of,
+            "done, 1 line",
+            fine,
+            "; ".join(low.notices),
+        ),
+        Row(
+            what + "compactions for memory",
+            str(low.reasons.count("memory")),
+            "≥ 1",
+            "memory" in low.reasons,
+        ),
+        Row(
+            "emergency, RLIMIT_DATA: the session goes on",
+            hard.ended,
+            "done",
+            hard.ended == "done",
+            f"{hard.notices}",
+        ),
     ]
 
 

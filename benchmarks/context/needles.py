@@ -1,10 +1,12 @@
-"""Byte-exact recall: needles in every kind of event are recalled after ten compactions and a restart.
+"""Byte-exact recall: needles in every kind of event are recalled after ten compactions and a
+restart.
 
-`python -m benchmarks.context.needles [NEEDLES [COMPACTIONS]]`. A real session on a real disk: SQLite, files, commands,
-permissions; only the model is scripted. The session plants needles, is compacted in every way (cleared results,
-summaries by the model, digests by code), rewound and closed. Then new objects open it, and the model asks for each
-needle with calls of `Recall`: by handle, by words, by file, by time. A needle counts when the joined pages hold it byte
-for byte. The last needles are asked for in a fork of the session.
+`python -m benchmarks.context.needles [NEEDLES [COMPACTIONS]]`. A real session on a real disk:
+SQLite, files, commands, permissions; only the model is scripted. The session plants needles, is
+compacted in every way (cleared results, summaries by the model, digests by code), rewound and
+closed. Then new objects open it, and the model asks for each needle with calls of `Recall`: by
+handle, by words, by file, by time. A needle counts when the joined pages hold it byte for byte. The
+last needles are asked for in a fork of the session.
 """
 
 import asyncio
@@ -131,7 +133,9 @@ async def Plant(hands: ToolContext, body: str, how: str = "text") -> Outcome:
     blob = hands.blobs.put_blob(data)
     if how == "image":
         return Outcome((Text("a picture"), Image(blob, "image/png", len(data))))
-    return Outcome((Document(blob, "text/plain", len(data), "plant", data.count(b"\n"), body[:40], ""),))
+    return Outcome(
+        (Document(blob, "text/plain", len(data), "plant", data.count(b"\n"), body[:40], ""),)
+    )
 
 
 PLANT = make_tool(Plant, access="none", together=True)
@@ -151,11 +155,15 @@ class ScriptedPlanter(BenchmarkModel):
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """See `models.Model.stream`."""
         if request.purpose == "summary":
-            made: Reply | Failure = reply(Text(self.prose.popleft() if self.prose else "1. Request and intent\nGo on."))
+            made: Reply | Failure = reply(
+                Text(self.prose.popleft() if self.prose else "1. Request and intent\nGo on.")
+            )
         else:
             made = self.steps.popleft() if self.steps else reply(Text("done"))
         if isinstance(made, Reply):
-            made = msgspec.structs.replace(made, usage=Usage(0, self.counter.request(request), 0, 50))
+            made = msgspec.structs.replace(
+                made, usage=Usage(0, self.counter.request(request), 0, 50)
+            )
         yield [made]
 
 
@@ -181,7 +189,9 @@ class NeedleSession:
         self.random = Random(seed)
         self.needles: list[Needle] = []
 
-    def new(self, kind: str, *, lines: bool = True, blob: bool = False, end: str = "", **more: str) -> str:
+    def new(
+        self, kind: str, *, lines: bool = True, blob: bool = False, end: str = "", **more: str
+    ) -> str:
         """The text of one more needle. `blob`: it lies in a blob, with `end` after it."""
         made = needle_text(len(self.needles), self.random, lines=lines)
         mark = sha256((made + end).encode()).hexdigest() if blob else repr(made)[1:-1]
@@ -205,16 +215,20 @@ class NeedleSession:
         """Compact now; every other time the model fails and code writes a digest."""
         self.model.prose.extend(["", ""])
         if n % 2:
-            self.model.prose.appendleft(f"1. Request and intent\n{self.new('Summarized.prose', lines=False)}")
+            self.model.prose.appendleft(
+                f"1. Request and intent\n{self.new('Summarized.prose', lines=False)}"
+            )
         last_needle, last = self.needles[-1], self.session.state.seq
         self.session.tell(Compact(self.new("Asked.focus", lines=False)))
         await self.session.run(once=True)
         self.model.prose.clear()
         after = [entry.event for entry in self.built.deps.history(last + 1, self.session.state.seq)]
-        if n % 2 and not any(isinstance(event, Summarized) and last_needle.text in event.prose for event in after):
+        if n % 2 and not any(
+            isinstance(event, Summarized) and last_needle.text in event.prose for event in after
+        ):
             self.needles.remove(last_needle)  # the audit has struck it, so it never entered
 
-    # --- one round -----------------------------------------------------------------------------------------------
+    # --- one round --------------------------------------------------------------------------------
 
     async def round(self, n: int) -> None:
         """Every kind once."""
@@ -227,18 +241,26 @@ class NeedleSession:
             TitleSet(self.new("TitleSet.title", lines=False)),
             GoalChanged(Goal(n, self.new("GoalChanged.goal", lines=False))),
             TaskStarted(f"t{n}", self.new("TaskStarted.command")),
-            TaskEnded(f"t{n}", "done", 0, output=put(self.new("TaskEnded.output", blob=True).encode())),
+            TaskEnded(
+                f"t{n}", "done", 0, output=put(self.new("TaskEnded.output", blob=True).encode())
+            ),
             Interrupted(self.new("Interrupted.text")),
         )
         hash_ = put(self.new("FileChanged.blob", blob=True, path=path).encode())
-        self.session.append(FileChanged(path, hash_, "user", hash_, diff=self.new("FileChanged.diff")))
+        self.session.append(
+            FileChanged(path, hash_, "user", hash_, diff=self.new("FileChanged.diff"))
+        )
         await self._child(n)
         file = self.tree / f"old{n}.txt"
-        file.write_text(self.new("FileSeen.blob", blob=True, end="\n", path=str(file)) + "\n", encoding="utf-8")
+        file.write_text(
+            self.new("FileSeen.blob", blob=True, end="\n", path=str(file)) + "\n", encoding="utf-8"
+        )
         new = self.tree / f"new{n}.txt"
         await self.say(
             self.new("UserSpoke.parts"),
-            Failure("server", self.new("AskFailed.message", lines=False), 500, 0.0, partial=(Text("x"),)),
+            Failure(
+                "server", self.new("AskFailed.message", lines=False), 500, 0.0, partial=(Text("x"),)
+            ),
             reply(
                 Thinking(self.new("Replied thinking")),
                 Text(self.new("Replied text")),
@@ -252,8 +274,19 @@ class NeedleSession:
             ),
             reply(
                 ToolCall("", "Read", {"file_path": str(file), "limit": "9"}),
-                ToolCall("", "Write", {"file_path": str(new), "content": self.new("Write", path=str(new))}),
-                ToolCall("", "Bash", {"command": f"echo {quote(self.new('PermissionAsked.shown', lines=False))} >> x"}),
+                ToolCall(
+                    "",
+                    "Write",
+                    {"file_path": str(new), "content": self.new("Write", path=str(new))},
+                ),
+                ToolCall(
+                    "",
+                    "Bash",
+                    {
+                        "command": f"echo {quote(self.new('PermissionAsked.shown', lines=False))} "
+                        ">> x"
+                    },
+                ),
             ),
             reply(Text("that was all")),
         )
@@ -261,25 +294,37 @@ class NeedleSession:
     async def fill(self) -> None:
         """Results that nobody needs again, until something had to go."""
         for _ in range(6):
-            hay = [reply(plant(text(kind, 6_000, self.random))) for kind in ("code", "log", "prose", "json")]
+            hay = [
+                reply(plant(text(kind, 6_000, self.random)))
+                for kind in ("code", "log", "prose", "json")
+            ]
             await self.say("go on", *hay, reply(Text("hay, all of it")))
 
     async def _child(self, n: int) -> None:
         child = f"00000000-0000-4000-8000-{self.random.getrandbits(48):012x}"
         at = self.session.append(ChildStarted(child, "explore", f"c{n}.0"))
-        log = await open_log(str(self.state), child, create=True, wall_us=self.built.deps.clock.wall_us)
+        log = await open_log(
+            str(self.state), child, create=True, wall_us=self.built.deps.clock.wall_us
+        )
         tree, parent = str(self.tree), Parent(self.session.id, at, f"c{n}.0")
         first = Opened(SCHEMA_VERSION, child, "n0nce", (tree,), tree, parent=parent)
         words = self.new("a child's words", handle=f"a{at}/r2")
         answer = self.new("a child's result", handle=f"a{at}/r3")
-        events = (first, UserSpoke((Text(words),)), ToolEnded("c1.0", "Bash", "ok", (Text(answer),)))
-        entries = [Entry(seq, self.built.deps.clock.wall_us(), event) for seq, event in enumerate(events, 1)]
+        events = (
+            first,
+            UserSpoke((Text(words),)),
+            ToolEnded("c1.0", "Bash", "ok", (Text(answer),)),
+        )
+        entries = [
+            Entry(seq, self.built.deps.clock.wall_us(), event)
+            for seq, event in enumerate(events, 1)
+        ]
         await asyncio.wrap_future(log.append(entries, flush=True))
         await log.close()
         self.session.append(ChildEnded(child, "done", self.new("ChildEnded.report")))
 
 
-# --- where everything lies ---------------------------------------------------------------------------------------
+# --- where everything lies ------------------------------------------------------------------------
 
 KINDS: dict[str, type] = {
     "FileChanged.blob": FileChanged,
@@ -298,7 +343,9 @@ KINDS: dict[str, type] = {
 
 
 def locate(needles: Sequence[Needle], entries: Sequence[Entry]) -> None:
-    """Give each needle the handle of the entry that holds it, worked out apart from the code that is tried."""
+    """Give each needle the handle of the entry that holds it, worked out apart from the code
+    that is tried.
+    """
     for entry in entries:
         event, raw = entry.event, repr(entry.event)
         for needle in needles:
@@ -307,13 +354,19 @@ def locate(needles: Sequence[Needle], entries: Sequence[Entry]) -> None:
             if not needle.handle and kind == type(event).__name__ and needle.mark in raw:
                 needle.handle, needle.at = f"r{entry.seq}", entry.at
                 if isinstance(event, Replied):
-                    parts = [n for n, part in enumerate(event.parts, 1) if needle.mark in repr(part)]
+                    parts = [
+                        n for n, part in enumerate(event.parts, 1) if needle.mark in repr(part)
+                    ]
                     needle.handle += f".{parts[0]}"
-                if kind == "PrefixSet" and isinstance(event, PrefixSet) and needle.mark in repr(event.context):
+                if (
+                    kind == "PrefixSet"
+                    and isinstance(event, PrefixSet)
+                    and needle.mark in repr(event.context)
+                ):
                     needle.handle += ".1"
 
 
-# --- bringing it back --------------------------------------------------------------------------------------------
+# --- bringing it back -----------------------------------------------------------------------------
 
 
 class RecallModel:
@@ -331,7 +384,9 @@ class RecallModel:
         waiting = [(needle, first_call(needle)) for needle in needles]
         while waiting:
             now, waiting = waiting[:CALLS], waiting[CALLS:]
-            for (needle, call), ended in zip(now, await self._recall([call for _, call in now]), strict=True):
+            for (needle, call), ended in zip(
+                now, await self._recall([call for _, call in now]), strict=True
+            ):
                 needle.calls += 1
                 following = self._look(needle, call, ended)
                 if following and needle.calls < CALLS_MAX:
@@ -345,27 +400,39 @@ class RecallModel:
         await session.run(once=True)
         self.asked += len(calls)
         after = [entry.event for entry in self.built.deps.history(before + 1, session.state.seq)]
-        order = next(e.parts for e in after if isinstance(e, Replied) and isinstance(e.parts[0], ToolCall))
+        order = next(
+            e.parts for e in after if isinstance(e, Replied) and isinstance(e.parts[0], ToolCall)
+        )
         ended = {event.call: event for event in after if isinstance(event, ToolEnded)}
         return [ended[part.id] for part in order if isinstance(part, ToolCall)]
 
-    def _look(self, needle: Needle, call: dict[str, str], ended: ToolEnded) -> dict[str, str] | None:
+    def _look(
+        self, needle: Needle, call: dict[str, str], ended: ToolEnded
+    ) -> dict[str, str] | None:
         """Take in what a call brought; the call to make next, None when there is none to make."""
         head = ended.parts[0].text if isinstance(ended.parts[0], Text) else ""
         if needle.picture and "handle" in call:
             images = [part for part in ended.parts if isinstance(part, Image)]
             blobs = [self.built.log.read_blob(image.blob).decode() for image in images]
             needle.got += "\n".join(blobs)
-        needle.got += "\n".join(part.text for part in ended.parts[1:] if isinstance(part, Text)) + "\n"
+        needle.got += (
+            "\n".join(part.text for part in ended.parts[1:] if isinstance(part, Text)) + "\n"
+        )
         if needle.found:
             return None
         if "query" in call:
             hits = [
-                opens for opens in OPENS.findall(head) if opens[0].partition(".")[0] == needle.handle.partition(".")[0]
+                opens
+                for opens in OPENS.findall(head)
+                if opens[0].partition(".")[0] == needle.handle.partition(".")[0]
             ]
             return {"handle": hits[0][0], "lines": hits[0][1]} if hits else None
         if "time" in call:
-            return {"handle": needle.handle} if f"\n{needle.handle.partition('.')[0]} " in head else None
+            return (
+                {"handle": needle.handle}
+                if f"\n{needle.handle.partition('.')[0]} " in head
+                else None
+            )
         if following := NEXT.search(head):
             return {"handle": following[1], "lines": following[2]}
         if stored := STORED.search(head):
@@ -389,7 +456,16 @@ def first_call(needle: Needle) -> dict[str, str]:
             return {"handle": needle.handle}
 
 
-UNSOUGHT = ("File", "image", "Opened", "PrefixSet.system", "PrefixSet.tools", "PermissionAsked", "Interrupted", "Asked")
+UNSOUGHT = (
+    "File",
+    "image",
+    "Opened",
+    "PrefixSet.system",
+    "PrefixSet.tools",
+    "PermissionAsked",
+    "Interrupted",
+    "Asked",
+)
 """Kinds that a search leaves out on purpose: they repeat what stands elsewhere, or are no text."""
 
 
@@ -410,7 +486,7 @@ def choose_queries(needles: Sequence[Needle]) -> None:
             needle.by = "time"
 
 
-# --- the story ---------------------------------------------------------------------------------------------------
+# --- the story ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -425,14 +501,23 @@ class RecallOutcome:
     in_fork: int
 
 
-async def plant_and_recall(folder: Path, count: int, compactions: int, *, hay: bool = True) -> RecallOutcome:
-    """Plant (with `hay` also what must be cleared), compact, close, open, bring back; the last tenth in a fork."""
+async def plant_and_recall(
+    folder: Path, count: int, compactions: int, *, hay: bool = True
+) -> RecallOutcome:
+    """Plant (with `hay` also what must be cleared), compact, close, open, bring back; the last
+    tenth in a fork.
+    """
     random = Random(9)
     names = [needle_text(4_000 + n, random, lines=False) for n in (1, 8, 15, 22)]
     tree, state = folder / names[0].replace("/", "-"), folder / "state"
     tree.mkdir()
     (tree / "AGENTS.md").write_text(names[1] + "\n", encoding="utf-8")
-    environ = {"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "LONGREIN_SANDBOX_MODE": "off"}
+    environ = {
+        "HOME": str(folder / "home"),
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "LONGREIN_SANDBOX_MODE": "off",
+    }
     spec = msgspec.structs.replace(PLANT.spec, description=names[3])
     tools = (msgspec.structs.replace(PLANT, spec=spec),)
     options = Options(state_dir=str(state), append_system_prompt=names[2], trust=True)
@@ -454,12 +539,16 @@ async def plant_and_recall(folder: Path, count: int, compactions: int, *, hay: b
     made = [entry.event for entry in entries]
     await built.session.close()
     await allowing
-    again = RecallModel(await build(place, built.session.id, additions=Additions(ScriptedPlanter(), tools)))
+    again = RecallModel(
+        await build(place, built.session.id, additions=Additions(ScriptedPlanter(), tools))
+    )
     fork_at = count - count // 10
     await again.bring(needles[:fork_at])
     await again.built.session.close()
     forking = read_run_context(
-        Options(state_dir=str(state), resume=built.session.id, fork_session=True), environ, folder=str(tree)
+        Options(state_dir=str(state), resume=built.session.id, fork_session=True),
+        environ,
+        folder=str(tree),
     )
     fork = RecallModel(await build(forking, additions=Additions(ScriptedPlanter(), tools)))
     await fork.bring(needles[fork_at:])
@@ -496,10 +585,14 @@ def measure(count: int = NEEDLES, compactions: int = COMPACTIONS) -> list[Row]:
         outcome = asyncio.run(plant_and_recall(Path(folder), count, compactions))
     lost = [needle for needle in outcome.needles if not needle.found]
     by = ", ".join(
-        f"{sum(n.by == way for n in outcome.needles)} by {way}" for way in ("handle", "query", "path", "time")
+        f"{sum(n.by == way for n in outcome.needles)} by {way}"
+        for way in ("handle", "query", "path", "time")
     )
     kinds = len({needle.kind for needle in outcome.needles})
-    what = f"{outcome.summaries} summaries, {outcome.digests} digests, {outcome.cleared} clearings, a restart"
+    what = (
+        f"{outcome.summaries} summaries, {outcome.digests} digests, {outcome.cleared} "
+        "clearings, a restart"
+    )
     names = [f"{needle.kind} {needle.handle or '(nowhere)'} by {needle.by}" for needle in lost[:5]]
     note = f"{kinds} kinds, {by}, {outcome.in_fork} in a fork, {outcome.asked} calls" + (
         f"; lost: {names}" if lost else ""

@@ -1,7 +1,9 @@
-"""Pinned constraints after fifty compactions: every byte, in this session and in a child that inherited them.
+"""Pinned constraints after fifty compactions: every byte, in this session and in a child that
+inherited them.
 
-After each compaction the next request must show each pin as it was written; so must the fold of the log, a session
-resumed from it, and a child session opened with `Opened.parent` that is compacted fifty times itself.
+After each compaction the next request must show each pin as it was written; so must the fold of the
+log, a session resumed from it, and a child session opened with `Opened.parent` that is compacted
+fifty times itself.
 """
 
 import asyncio
@@ -54,7 +56,11 @@ def provider_of(window: int) -> Watching:
     random = Random(window)
 
     def turn(_: Request) -> Reply:
-        return reply("done") if random.random() < 0.5 else reply(feed("code", random.randrange(50, window // 8)))
+        return (
+            reply("done")
+            if random.random() < 0.5
+            else reply(feed("code", random.randrange(50, window // 8)))
+        )
 
     return Watching(budget_of(window), turn, "any", WIDE, 5)
 
@@ -80,19 +86,25 @@ def summaries(disk: MemoryDisk) -> int:
     return sum(isinstance(entry.event, Summarized) for entry in disk.entries())
 
 
-async def opened(provider: Watching, disk: MemoryDisk, parent: Parent | None, pins: Sequence[str]) -> OpenSession:
+async def opened(
+    provider: Watching, disk: MemoryDisk, parent: Parent | None, pins: Sequence[str]
+) -> OpenSession:
     """A session in memory, a child's when it has a parent."""
     clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
     deps = memory_dependencies(provider, disk, clock=clock, tools=small_tools())
     root = deps.workspace.roots[0]
-    first = Opened(SCHEMA_VERSION, disk.session, NONCE, (root,), root, parent=parent, pins=tuple(pins))
+    first = Opened(
+        SCHEMA_VERSION, disk.session, NONCE, (root,), root, parent=parent, pins=tuple(pins)
+    )
     session = open_session(disk.open(), deps, opened=first, mode="bypassPermissions")
     provider.session = session
     return session
 
 
 async def story(window: int, times: int) -> dict[str, tuple[Watching, MemoryDisk, int]]:
-    """A parent that is told the pins and a child that inherits them, both compacted `times` times."""
+    """A parent that is told the pins and a child that inherits them, both compacted `times`
+    times.
+    """
     found = {}
     provider, disk = provider_of(window), MemoryDisk()
     session = await opened(provider, disk, None, ())

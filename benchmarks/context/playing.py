@@ -1,8 +1,9 @@
-"""Provider that checks every request, and sessions played against it; shared by fuzz, pins and bad input.
+"""Provider that checks every request, and sessions played against it; shared by fuzz, pins and bad
+input.
 
-The provider counts in its own way, refuses requests that do not fit, and checks the laws that are visible from outside:
-pairing (3), the prefix (2), handles (4), the user's words (5), the window (6). It collects violations instead of
-raising, so that one run reports all of them.
+The provider counts in its own way, refuses requests that do not fit, and checks the laws that are
+visible from outside: pairing (3), the prefix (2), handles (4), the user's words (5), the window
+(6). It collects violations instead of raising, so that one run reports all of them.
 """
 
 import asyncio
@@ -15,7 +16,16 @@ from benchmarks.context.material import KINDS, text
 
 from longrein.agent import OpenSession, UserMessage
 from longrein.context import Budget, Item, Price, Request, State
-from longrein.events import AnyPart, Document, Text, ToolCall, ToolResult, Usage, parse_handle, text_of
+from longrein.events import (
+    AnyPart,
+    Document,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+    parse_handle,
+    text_of,
+)
 from longrein.models import Delta, Failure, Reply
 from longrein.testing.clock import VirtualClock
 from longrein.testing.harness import memory_dependencies, open_test_session
@@ -25,7 +35,17 @@ from longrein.tools import Outcome, Tool, ToolContext, builtin_tools, make_tool
 
 PRICE = Price(3, 15, 0.3, 3.75)
 BIG_BYTES = 5 * 1024 * 1024  # The result that stands in the tail
-SUMMARISERS = ("good", "fails", "lies", "nothing", "too much", "calls tools", "stalls", "is cut", "obeys")
+SUMMARISERS = (
+    "good",
+    "fails",
+    "lies",
+    "nothing",
+    "too much",
+    "calls tools",
+    "stalls",
+    "is cut",
+    "obeys",
+)
 """Kinds of summarisers."""
 
 Answer = Reply | Failure
@@ -44,7 +64,9 @@ async def Feed(hands: ToolContext, kind: str, chars: int, how: str = "text") -> 
         return Outcome.of(made)
     data = made.encode()
     blob = hands.blobs.put_blob(data)
-    shown = Document(blob, "text/plain", len(data), "feed", made.count("\n") + 1, made[:4_000], made[-6_000:])
+    shown = Document(
+        blob, "text/plain", len(data), "feed", made.count("\n") + 1, made[:4_000], made[-6_000:]
+    )
     return Outcome((shown,))
 
 
@@ -72,14 +94,18 @@ class BenchmarkModel:
 
 @dataclass
 class Provider(BenchmarkModel):
-    """A `models.Model`: answers turns by `turn`, summaries as `summariser` says, and judges each request."""
+    """A `models.Model`: answers turns by `turn`, summaries as `summariser` says, and judges each
+    request.
+    """
 
     budget: Budget
     turn: Turn
     summariser: str = "good"
     dialect: Dialect = WIDE
     seed: int = 0
-    said_usage: Callable[[Usage], Usage] = lambda usage: usage  # Usage that a lying provider reports
+    said_usage: Callable[[Usage], Usage] = lambda usage: (
+        usage
+    )  # Usage that a lying provider reports
     wait: Callable[[], Awaitable[object]] | None = None  # Seconds of an answer
     check: bool = True  # Whether requests are judged; off where only time is measured
     requests: int = 0
@@ -87,7 +113,9 @@ class Provider(BenchmarkModel):
     overflows: int = 0  # Requests that did not fit, by its own count
     entered: float = 0.0  # Tokens that came into the view, each block once, as first sent
     largest: int = 0  # Tokens of the largest request
-    broken: list[str] = field(default_factory=list)  # Every law that did not hold, with what broke it
+    broken: list[str] = field(
+        default_factory=list
+    )  # Every law that did not hold, with what broke it
     session: OpenSession | None = None
 
     def __post_init__(self) -> None:
@@ -123,17 +151,20 @@ class Provider(BenchmarkModel):
         usage = self.said_usage(Usage(0, max(0, tokens - 100), min(100, tokens), output))
         return Reply(made.parts, made.stop, usage)
 
-    # --- the summariser --------------------------------------------------------------------------------------
+    # --- the summariser ---------------------------------------------------------------------------
 
     def _summary(self, request: Request) -> Answer:
         kind = self.summariser
         if kind == "any":
             kind = self.random.choice(SUMMARISERS)
         table: dict[str, Callable[[], Answer]] = {
-            "good": lambda: reply(f"1. Request and intent\nGo on.\n{text('prose', 600, self.random)}"),
+            "good": lambda: reply(
+                f"1. Request and intent\nGo on.\n{text('prose', 600, self.random)}"
+            ),
             "fails": lambda: Failure("server", "internal error", 500),
             "lies": lambda: reply(
-                "1. Request\nAll tests pass in /nowhere/made_up.py:77, exit code 0, r99999, commit f00d"
+                "1. Request\nAll tests pass in /nowhere/made_up.py:77, exit code 0, r99999, "
+                "commit f00d"
             ),
             "nothing": lambda: Failure("empty", "an answer with neither text nor call"),
             "too much": lambda: reply(text("prose", 12 * self.budget.window_tokens, self.random)),
@@ -144,7 +175,7 @@ class Provider(BenchmarkModel):
         }
         return table[kind]()
 
-    # --- the judge -------------------------------------------------------------------------------------------
+    # --- the judge --------------------------------------------------------------------------------
 
     def _judge(self, request: Request) -> None:
         try:
@@ -156,13 +187,17 @@ class Provider(BenchmarkModel):
             return
         old, self.last = self.last, request.items
         if state.breaks == self.last_breaks and request.items[: len(old)] != old:
-            self._wrong("law 2", f"a request does not begin with the one before ({len(old)} blocks)")
+            self._wrong(
+                "law 2", f"a request does not begin with the one before ({len(old)} blocks)"
+            )
         self.last_breaks = state.breaks
         self._judge_words(request, state)
         self._judge_handles(request, state)
 
     def _judge_words(self, request: Request, state: State) -> None:
-        shown = "\n".join(text_of((item.part,)) for item in request.items if not isinstance(item.part, ToolResult))
+        shown = "\n".join(
+            text_of((item.part,)) for item in request.items if not isinstance(item.part, ToolResult)
+        )
         for word in state.words:
             if word.text not in shown and f"r{word.seq}" not in shown:
                 self._wrong("law 5", f"r{word.seq} {word.text[:40]!r} is neither shown nor named")
@@ -175,7 +210,11 @@ class Provider(BenchmarkModel):
             if handle is None or handle.seq > state.seq:
                 self._wrong("law 4", f"{item.kind} {item.key} has no handle: {item.handle!r}")
             elif item.form in ("trimmed", "placeholder") and item.handle not in msg_text(item.part):
-                self._wrong("law 4", f"{item.handle} is shortened and does not name it: {msg_text(item.part)[:90]!r}")
+                self._wrong(
+                    "law 4",
+                    f"{item.handle} is shortened and does not name it: "
+                    f"{msg_text(item.part)[:90]!r}",
+                )
 
     def _wrong(self, law: str, what: str) -> None:
         self.broken.append(f"{law} at request {self.requests}: {what}")
@@ -208,9 +247,15 @@ def reply(*parts: str | ToolCall, stop: str = "") -> Reply:
 
 
 async def play_session(
-    provider: Provider, prompts: Sequence[str], *, disk: MemoryDisk | None = None, tools: Sequence[Tool] = ()
+    provider: Provider,
+    prompts: Sequence[str],
+    *,
+    disk: MemoryDisk | None = None,
+    tools: Sequence[Tool] = (),
 ) -> OpenSession:
-    """Say each of `prompts` to a session on `disk` and let its turns end; the session is closed again."""
+    """Say each of `prompts` to a session on `disk` and let its turns end; the session is closed
+    again.
+    """
     disk = disk or MemoryDisk()
     loop = asyncio.get_running_loop()
     clock = getattr(loop, "clock", None) or VirtualClock()
@@ -225,7 +270,9 @@ async def play_session(
 
 
 def chaos_turn(random: Random, budget: Budget, steps: int, *, kinds: Sequence[str] = KINDS) -> Turn:
-    """Turns as a fuzzer likes them: small and large results, several at once, many small steps; ends after `steps`."""
+    """Turns as a fuzzer likes them: small and large results, several at once, many small steps;
+    ends after `steps`.
+    """
     usable = budget.usable_tokens
     left = [steps]
 
@@ -239,7 +286,10 @@ def chaos_turn(random: Random, budget: Budget, steps: int, *, kinds: Sequence[st
         if luck < 0.04:
             return reply(feed(kind, BIG_BYTES, random.choice(["text", "document"])))
         if luck < 0.14:
-            return reply("Several.", *(feed(random.choice(kinds), usable // 6) for _ in range(random.randrange(2, 8))))
+            return reply(
+                "Several.",
+                *(feed(random.choice(kinds), usable // 6) for _ in range(random.randrange(2, 8))),
+            )
         if luck < 0.5:
             return reply(feed(kind, random.randrange(1, 400)))
         if luck < 0.6:

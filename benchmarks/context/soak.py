@@ -1,10 +1,10 @@
 """Two thousand turns at a 32k window on a real disk: only the log may grow.
 
-`python -m benchmarks.context.soak [TURNS [STEPS]]`: number of requests in all, and per prompt.
-Real SQLite, real files, some real commands; only the model is scripted. It runs in a process of its own with an empty
-home. A reader follows the session as a frontend would. CPU is that of the harness between the end of an answer and the
-next request. A turn is a request. The measure is taken twice: with prompts of a dozen requests each, and with a user
-message before every other request.
+`python -m benchmarks.context.soak [TURNS [STEPS]]`: number of requests in all, and per prompt. Real
+SQLite, real files, some real commands; only the model is scripted. It runs in a process of its own
+with an empty home. A reader follows the session as a frontend would. CPU is that of the harness
+between the end of an answer and the next request. A turn is a request. The measure is taken twice:
+with prompts of a dozen requests each, and with a user message before every other request.
 """
 
 import asyncio
@@ -79,10 +79,16 @@ class Worker(BenchmarkModel):
         begun = time.process_time()
         tokens = self.counter.request(request)
         self._note(request, tokens, begun)
-        made = reply("1. Request and intent\nRead on.") if request.purpose == "summary" else self._turn(request)
+        made = (
+            reply("1. Request and intent\nRead on.")
+            if request.purpose == "summary"
+            else self._turn(request)
+        )
         made = Reply(made.parts, made.stop, Usage(0, tokens, 0, 40))
         if self.asking:
-            return_text = [text_of((i.part,)) for i in request.items if isinstance(i.part, ToolResult)]
+            return_text = [
+                text_of((i.part,)) for i in request.items if isinstance(i.part, ToolResult)
+            ]
             self.recalled = return_text[-1] if return_text else ""
         self.ended = time.process_time()
         yield [made]
@@ -103,16 +109,26 @@ class Worker(BenchmarkModel):
     def _turn(self, request: Request) -> Reply:
         n = len(self.cpu_ms)
         if self.asking:
-            asked = any(isinstance(item.part, ToolCall) and item.part.name == "Recall" for item in request.items[-4:])
+            asked = any(
+                isinstance(item.part, ToolCall) and item.part.name == "Recall"
+                for item in request.items[-4:]
+            )
             return reply("done") if asked else reply(ToolCall("", "Recall", {"handle": self.first}))
         if n % self.steps == 0:
             return reply(f"Step {n} is done. {text('prose', 300, self.random)}")
         path = str(self.tree / f"file{1 + (n - 1) % FILES}.py")
         if n % 7 == 3:
-            return reply("Now run it.", ToolCall("", "Bash", {"command": f"echo run {n}; head -c 1500 {path}"}))
+            return reply(
+                "Now run it.",
+                ToolCall("", "Bash", {"command": f"echo run {n}; head -c 1500 {path}"}),
+            )
         if n % 31 == 5:
             other = str(self.tree / f"note{n % 17}.md")
-            return reply(ToolCall("", "Write", {"file_path": other, "content": text("prose", 900, self.random)}))
+            return reply(
+                ToolCall(
+                    "", "Write", {"file_path": other, "content": text("prose", 900, self.random)}
+                )
+            )
         return reply(ToolCall("", "Read", {"file_path": path}))
 
 
@@ -133,7 +149,9 @@ async def soak(folder: Path, turns: int, steps: int) -> Worker:
     tree.mkdir()
     grow_tree(tree)
     worker = Worker(tree, steps)
-    session = await Session.open(worker, folder=str(tree), state_dir=str(state), permission_mode="bypassPermissions")
+    session = await Session.open(
+        worker, folder=str(tree), state_dir=str(state), permission_mode="bypassPermissions"
+    )
     last: list[TurnEnded] = []
     reader = asyncio.ensure_future(_read(session, last))
     while worker.turns < turns and not worker.stopped:
@@ -164,7 +182,11 @@ def rows_of(worker: Worker, turns: int) -> list[Row]:
     early, late = median(worker.cpu_ms[200:400] or worker.cpu_ms), median(worker.cpu_ms[-200:])
     start, end = worker.rss[3] if len(worker.rss) > 4 else worker.rss[0], worker.rss[-1]
     what = f"soak, a prompt for {worker.steps} turns: "
-    found, whole, over = SECRET in worker.recalled, worker.turns >= turns, max(worker.views) - usable
+    found, whole, over = (
+        SECRET in worker.recalled,
+        worker.turns >= turns,
+        max(worker.views) - usable,
+    )
     asked = f"{worker.turns} turns, {worker.requests} requests"
     share = f"{max(worker.views) / usable:.3f}"
     return [
@@ -184,7 +206,12 @@ def rows_of(worker: Worker, turns: int) -> list[Row]:
             late <= CPU_RATIO_MAX * early and whole,
             f"{early:.2f} and {late:.2f} ms",
         ),
-        Row(what + "exact answer about file 1 by Recall", "found" if found else "not found", "found", found),
+        Row(
+            what + "exact answer about file 1 by Recall",
+            "found" if found else "not found",
+            "found",
+            found,
+        ),
     ]
 
 
@@ -195,9 +222,23 @@ def measure(turns: int = TURNS, steps: Sequence[int] = (STEPS, CHATTY)) -> list[
 
 def _measured(turns: int, steps: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as home:
-        environment = {"PATH": os.environ.get("PATH", ""), "HOME": home, "PYTHONPATH": os.getcwd(), "LANG": "C.UTF-8"}
-        command = [sys.executable, "-m", "benchmarks.context.soak", str(turns), str(steps), "--json"]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": home,
+            "PYTHONPATH": os.getcwd(),
+            "LANG": "C.UTF-8",
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.context.soak",
+            str(turns),
+            str(steps),
+            "--json",
+        ]
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
     return [Row(**fields) for fields in json.loads(done.stdout.splitlines()[-1])]
 
 

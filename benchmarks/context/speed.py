@@ -1,7 +1,9 @@
-"""Cost of one new entry: `step`, then `decide`, in sessions of a thousand to a hundred thousand entries.
+"""Cost of one new entry: `step`, then `decide`, in sessions of a thousand to a hundred thousand
+entries.
 
-A long session at a 200k window is folded, and its own decisions are applied. At each size the next thousand entries are
-timed one by one. The cost must stay under a millisecond and must not depend on the length of the history.
+A long session at a 200k window is folded, and its own decisions are applied. At each size the next
+thousand entries are timed one by one. The cost must stay under a millisecond and must not depend on
+the length of the history.
 """
 
 import gc
@@ -16,7 +18,18 @@ from benchmarks.context.material import text
 from benchmarks.context.playing import budget_of
 from benchmarks.context.table import Row, print_table
 
-from longrein.context import Clear, Digest, State, Summarise, Swap, advance, births, build_summary, decide, render
+from longrein.context import (
+    Clear,
+    Digest,
+    State,
+    Summarise,
+    Swap,
+    advance,
+    births,
+    build_summary,
+    decide,
+    render,
+)
 from longrein.events import (
     SCHEMA_VERSION,
     AnyEvent,
@@ -53,7 +66,9 @@ class LongSession:
     root: str = "/w"
     results: tuple[int, ...] = (60, 400, 1_500, 4_000)  # Characters that results have
     state: State = field(default_factory=State)
-    took_ms: list[float] = field(default_factory=list)  # Milliseconds of `step` and `decide`, per entry
+    took_ms: list[float] = field(
+        default_factory=list
+    )  # Milliseconds of `step` and `decide`, per entry
     kinds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -62,11 +77,15 @@ class LongSession:
         self.counter = Counter()
         self.at = 1_700_000_000 * SECOND_US
         self.pool = [
-            text(kind, max(self.results), self.random) for kind in ("files", "code", "log", "prose") for _ in range(40)
+            text(kind, max(self.results), self.random)
+            for kind in ("files", "code", "log", "prose")
+            for _ in range(40)
         ]
         specs = tuple(tool.spec for tool in builtin_tools())
         self.add(Opened(SCHEMA_VERSION, self.session, "n0nce", (self.root,), self.root))
-        self.add(PrefixSet("start", "mock", "small", "anthropic", "Be good. " * 200, specs, ("# here",)))
+        self.add(
+            PrefixSet("start", "mock", "small", "anthropic", "Be good. " * 200, specs, ("# here",))
+        )
 
     def add(self, event: AnyEvent) -> int:
         """Add one entry and time it with the decision after it."""
@@ -83,12 +102,19 @@ class LongSession:
     def step(self, n: int) -> None:
         """A step: what the policy wants, a request, an answer, its results."""
         if n % 12 == 0:
-            self.add(UserSpoke((Text(f"go on with part {n}: {self.random.choice(self.pool)[:200]}"),)))
+            self.add(
+                UserSpoke((Text(f"go on with part {n}: {self.random.choice(self.pool)[:200]}"),))
+            )
         self._obey()
         forms = births(self.state, self.budget)
-        seq = self.add(Asked("turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1))
+        seq = self.add(
+            Asked("turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1)
+        )
         used = Usage(0, self.state.gauge.raw, 0, 60)
-        calls = tuple(self._call(seq, k) for k in range(0 if n % 12 == 11 else self.random.choice([1, 1, 2, 4])))
+        calls = tuple(
+            self._call(seq, k)
+            for k in range(0 if n % 12 == 11 else self.random.choice([1, 1, 2, 4]))
+        )
         said = Text(self.random.choice(self.pool)[:300])
         self.add(Replied(seq, (said, *calls), "calls" if calls else "end", used))
         for call in calls:
@@ -115,10 +141,27 @@ class LongSession:
                 case Summarise(first=first, last=last, reason=reason):
                     if self.state.summarising is not None or self.state.summary is not None:
                         return
-                    ask = Asked("summary", self.state.seq, self.state.prefix_seq, (), 0, 0.1, "", first, last, reason)
-                    self.add(Replied(self.add(ask), (Text("1. Request and intent\nGo on."),), "end"))
+                    ask = Asked(
+                        "summary",
+                        self.state.seq,
+                        self.state.prefix_seq,
+                        (),
+                        0,
+                        0.1,
+                        "",
+                        first,
+                        last,
+                        reason,
+                    )
+                    self.add(
+                        Replied(self.add(ask), (Text("1. Request and intent\nGo on."),), "end")
+                    )
                 case Swap(first=first, last=last, reason=reason, prose=prose, asked=asked):
-                    self.add(build_summary(self.state, self.budget, (first, last), reason, prose, (asked,)))
+                    self.add(
+                        build_summary(
+                            self.state, self.budget, (first, last), reason, prose, (asked,)
+                        )
+                    )
                 case _:
                     return
 
@@ -139,7 +182,9 @@ class EntryTimes:
     slowest: str
 
 
-def time_entries(sizes: tuple[int, ...] = SIZES, window: int = WINDOW, count: int = TIMED) -> list[EntryTimes]:
+def time_entries(
+    sizes: tuple[int, ...] = SIZES, window: int = WINDOW, count: int = TIMED
+) -> list[EntryTimes]:
     """Grow one session and time `count` entries at each of `sizes`."""
     long, found, n = LongSession(window), [], 0
     for size in sizes:
@@ -154,7 +199,12 @@ def time_entries(sizes: tuple[int, ...] = SIZES, window: int = WINDOW, count: in
         slowest = max(zip(long.took_ms, long.kinds, strict=True))
         found.append(
             EntryTimes(
-                long.state.seq, median(took), took[int(0.99 * len(took))], took[-1], len(long.state.items), slowest[1]
+                long.state.seq,
+                median(took),
+                took[int(0.99 * len(took))],
+                took[-1],
+                len(long.state.items),
+                slowest[1],
             )
         )
     return found
@@ -171,7 +221,9 @@ def _until(long: LongSession, size: int, n: int) -> int:
 
 
 def request_ms(long: LongSession, count: int = 50) -> float:
-    """Median time to render the view of `long`: what a request costs before any wire has seen it."""
+    """Median time to render the view of `long`: what a request costs before any wire has seen
+    it.
+    """
     took = []
     for _ in range(count):
         begun = time.perf_counter()
@@ -184,7 +236,7 @@ def rows_of(found: list[EntryTimes], limit_ms: float = LIMIT_MS) -> list[Row]:
     """Return the rows of the table."""
     few, many = found[0], found[-1]
     each = "; ".join(
-        f"{t.entries}: {t.median_ms:.3f}, p99 {t.p99_ms:.2f}, worst {t.worst_ms:.1f} ({t.slowest}), {t.items} items"
+        f"{t.entries}: {t.median_ms:.3f}, p99 {t.p99_ms:.2f}, worst {t.worst_ms:.1f} ({t.slowest}), {t.items} items"  # noqa: E501
         for t in found
     )
     ratio = many.median_ms / few.median_ms
@@ -192,7 +244,8 @@ def rows_of(found: list[EntryTimes], limit_ms: float = LIMIT_MS) -> list[Row]:
     return [
         Row(f"{what}, median", f"{many.median_ms:.3f} ms", reach, many.median_ms <= limit_ms, each),
         Row(f"{what}, p99", f"{many.p99_ms:.2f} ms", reach, many.p99_ms <= limit_ms),
-        Row(f"step + decide: {many.entries} entries / {few.entries} entries", f"{ratio:.2f}", "≤ 1.5", ratio <= 1.5),
+        Row(f"step + decide: {many.entries} entries / {few.entries} entries", f"{ratio:.2f}",
+        "≤ 1.5", ratio <= 1.5),
     ]  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Stall of the work while a model needs 60 seconds for a summary.
 
-`python -m benchmarks.context.stall`. Two runs: one in virtual time, where only the model takes time, so a wait for the
-summary would show as 60 seconds; one in real time with a summary that never comes, which measures longrein's own time
-between a result and the next request.
+`python -m benchmarks.context.stall`. Two runs: one in virtual time, where only the model takes
+time, so a wait for the summary would show as 60 seconds; one in real time with a summary that never
+comes, which measures longrein's own time between a result and the next request.
 """
 
 import asyncio
@@ -19,7 +19,17 @@ from benchmarks.context.table import Row, print_table
 
 from longrein.agent import UserMessage
 from longrein.context import Request
-from longrein.events import Asked, AskFailed, Cleared, Entry, Replied, Summarized, Text, ToolEnded, UserSpoke
+from longrein.events import (
+    Asked,
+    AskFailed,
+    Cleared,
+    Entry,
+    Replied,
+    Summarized,
+    Text,
+    ToolEnded,
+    UserSpoke,
+)
 from longrein.models import Reply
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
@@ -49,21 +59,31 @@ class RealClock:
 
 
 def provider_of(steps: int, turn_s: float, summary_s: float) -> Provider:
-    """A model that tolerates no clearing, so that summaries are left; without `turn_s` it fills at once."""
+    """A model that tolerates no clearing, so that summaries are left; without `turn_s` it fills
+    at once.
+    """
     random, left = Random(7), [steps]
 
     def turn(_: Request) -> Reply:
         left[0] -= 1
         said = text("prose", 1_500 if turn_s == 0 else 500, random)
-        return reply(said, feed("code", 3_000 if turn_s == 0 else 1_000)) if left[0] > 0 else reply("done")
+        return (
+            reply(said, feed("code", 3_000 if turn_s == 0 else 1_000))
+            if left[0] > 0
+            else reply("done")
+        )
 
-    budget = msgspec.structs.replace(budget_of(WINDOW), clears=())  # else clearing does, and nobody asks for a summary
+    budget = msgspec.structs.replace(
+        budget_of(WINDOW), clears=()
+    )  # else clearing does, and nobody asks for a summary
     provider = Provider(budget, turn, check=False)
     provider.wait = _waiting(provider, turn_s, summary_s)
     return provider
 
 
-def _waiting(provider: Provider, turn_s: float, summary_s: float) -> Callable[[], Awaitable[object]]:
+def _waiting(
+    provider: Provider, turn_s: float, summary_s: float
+) -> Callable[[], Awaitable[object]]:
     known = [0]
 
     async def wait() -> None:
@@ -86,7 +106,9 @@ async def play(provider: Provider, clock: VirtualClock | RealClock) -> list[Entr
 
 
 def stalls_ms(log: list[Entry]) -> list[float]:
-    """From the last result (or word) to the request that carries it, for each request of purpose turn."""
+    """From the last result (or word) to the request that carries it, for each request of purpose
+    turn.
+    """
     found, since = [], 0
     for entry in log:
         if isinstance(entry.event, ToolEnded | UserSpoke):
@@ -109,18 +131,28 @@ def virtually(provider: Provider) -> list[Entry]:
 
 
 def measure(*, real: bool = True) -> list[Row]:
-    """Both runs; without `real` the second is in virtual time, too, where only a wait for the summary takes any."""
+    """Both runs; without `real` the second is in virtual time, too, where only a wait for the
+    summary takes any.
+    """
     never = provider_of(STEPS, 0.0, 3_600.0)
     slow = virtually(provider_of(STEPS, TURN_S, SUMMARY_S))
-    return [_slow(slow), _never(asyncio.run(play(never, RealClock())) if real else virtually(never))]
+    return [
+        _slow(slow),
+        _never(asyncio.run(play(never, RealClock())) if real else virtually(never)),
+    ]
 
 
 def _slow(log: list[Entry]) -> Row:
     got = stalls_ms(log)
     prepared = sum(isinstance(e.event, Summarized) and bool(e.event.prose) for e in log)
-    note = f"{len(got)} requests of {TURN_S:.0f} s, a summariser of {SUMMARY_S:.0f} s, {prepared} summaries swapped in"
+    note = (
+        f"{len(got)} requests of {TURN_S:.0f} s, a summariser of {SUMMARY_S:.0f} s, {prepared} "
+        "summaries swapped in"
+    )
     met = p95(got) < REACH_MS and prepared > 0
-    return Row("stall while a summary is written, p95", f"{p95(got):.0f} ms", f"< {REACH_MS} ms", met, note)
+    return Row(
+        "stall while a summary is written, p95", f"{p95(got):.0f} ms", f"< {REACH_MS} ms", met, note
+    )
 
 
 def _never(log: list[Entry]) -> Row:
@@ -130,10 +162,17 @@ def _never(log: list[Entry]) -> Row:
     answered = sum(isinstance(e.event, Replied) for e in log)
     lost = sum(isinstance(e.event, AskFailed) for e in log)
     note = (
-        f"{answered} answers, {cleared} clearings, {digests} digests, {lost} summaries given up, max {max(got):.0f} ms"
+        f"{answered} answers, {cleared} clearings, {digests} digests, {lost} summaries given "
+        f"up, max {max(got):.0f} ms"
     )
     met = p95(got) < REACH_MS and answered >= STEPS
-    return Row("stall when the summary never comes, p95", f"{p95(got):.1f} ms", f"< {REACH_MS} ms", met, note)
+    return Row(
+        "stall when the summary never comes, p95",
+        f"{p95(got):.1f} ms",
+        f"< {REACH_MS} ms",
+        met,
+        note,
+    )
 
 
 if __name__ == "__main__":

@@ -22,14 +22,20 @@ def as_markdown(rows: Iterable[Row]) -> str:
     lines = ["| measure | reached | reach | |", "|---|---|---|---|"]
     for row in rows:
         note = f" ({row.note})" if row.note else ""
-        lines.append(f"| {row.measure} | {row.got}{note} | {row.reach} | {'met' if row.met else '**missed**'} |")
+        lines.append(
+            f"| {row.measure} | {row.got}{note} | {row.reach} | "
+            f"{'met' if row.met else '**missed**'} |"
+        )
     return "\n".join(lines)
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
     """Write the rows to the file that the table of the docs is made from."""
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n",
+        encoding="utf-8",
+    )
 
 
 def print_table(rows: list[Row]) -> int:

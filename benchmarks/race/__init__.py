@@ -1,1 +1,3 @@
-"""Race of context policies in the message loops of others, against a scripted provider. `make race`."""
+"""Race of context policies in the message loops of others, against a scripted provider. `make
+race`.
+"""

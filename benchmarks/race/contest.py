@@ -39,9 +39,15 @@ class Run:
     error: str = ""
 
     def cost(self, table: str = "") -> float:
-        """Return the cost in uncached input tokens, by the session's own prices or another table. Refusals are free."""
+        """Return the cost in uncached input tokens, by the session's own prices or another
+        table. Refusals are free.
+        """
         prices = TABLES[table or self.setting.price]
-        return sum(prices.cost(one.prompt, one.cached, one.output) for one in self.requests if one.kind != "refused")
+        return sum(
+            prices.cost(one.prompt, one.cached, one.output)
+            for one in self.requests
+            if one.kind != "refused"
+        )
 
     def count(self, kind: str) -> int:
         """Return the number of requests of a kind."""
@@ -49,13 +55,17 @@ class Run:
 
 
 def settings(first_seed: int, rounds: int) -> list[Setting]:
-    """Return `rounds` sessions for each kind of needs and window; the rest varies so that each value is used alike."""
+    """Return `rounds` sessions for each kind of needs and window; the rest varies so that each
+    value is used alike.
+    """
     made: list[Setting] = []
     prices = tuple(TABLES)
     for at in range(rounds):
         for n, needs in enumerate(NEEDS):
             for w, window in enumerate(WINDOWS):
-                lengths, overflows = (REQUESTS_LARGE, OVERFLOWS_LARGE) if window > 100_000 else (REQUESTS, OVERFLOWS)
+                lengths, overflows = (
+                    (REQUESTS_LARGE, OVERFLOWS_LARGE) if window > 100_000 else (REQUESTS, OVERFLOWS)
+                )
                 made.append(
                     Setting(
                         seed=first_seed + len(made),
@@ -74,7 +84,16 @@ def settings(first_seed: int, rounds: int) -> list[Setting]:
 def quick_settings(first_seed: int) -> list[Setting]:
     """Return one short session for each kind of needs, in a small window."""
     return [
-        Setting(first_seed + n, needs, 16_000, 30, 2.0, SHAPES[n % 3], ("range", "whole")[n % 2], list(TABLES)[n])
+        Setting(
+            first_seed + n,
+            needs,
+            16_000,
+            30,
+            2.0,
+            SHAPES[n % 3],
+            ("range", "whole")[n % 2],
+            list(TABLES)[n],
+        )
         for n, needs in enumerate(NEEDS)
     ]
 
@@ -82,7 +101,9 @@ def quick_settings(first_seed: int) -> list[Setting]:
 Job = tuple[str, str, Setting]
 
 
-def jobs(sessions: Sequence[Setting], loops: Iterable[str], policies: Sequence[str] = ()) -> list[Job]:
+def jobs(
+    sessions: Sequence[Setting], loops: Iterable[str], policies: Sequence[str] = ()
+) -> list[Job]:
     """Return every session under every policy of the loops."""
     return [
         (loop, policy, setting)
@@ -105,7 +126,9 @@ def run_all(todo: Sequence[Job], processes: int) -> Iterator[Run]:
 def run_one(job: Job) -> Run:
     """Run one job in an event loop of its own."""
     warnings.simplefilter("ignore")
-    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # refusals are counted, not logged
+    logging.getLogger("openai.agents").setLevel(
+        logging.CRITICAL
+    )  # refusals are counted, not logged
     return asyncio.run(_run(*job))
 
 
@@ -123,4 +146,12 @@ async def _run(loop: str, policy: str, setting: Setting) -> Run:
             model = played.served.model
             if not error and model.at < len(model.steps):
                 error = f"ended at step {model.at} of {len(model.steps)}"
-    return Run(loop, policy, setting, tuple(played.served.requests), model.tally, time.process_time() - begun, error)
+    return Run(
+        loop,
+        policy,
+        setting,
+        tuple(played.served.requests),
+        model.tally,
+        time.process_time() - begun,
+        error,
+    )

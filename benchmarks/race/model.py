@@ -1,7 +1,9 @@
-"""The scripted model of a session: it checks what it can see, repairs what it cannot, and writes summaries.
+"""The scripted model of a session: it checks what it can see, repairs what it cannot, and writes
+summaries.
 
-Every policy meets the same model. When a needed line is in no text of the request, the model calls `Recall` if the
-request offers it and names a handle near the file's path; else it reads the file again.
+Every policy meets the same model. When a needed line is in no text of the request, the model calls
+`Recall` if the request offers it and names a handle near the file's path; else it reads the file
+again.
 """
 
 import hashlib
@@ -24,7 +26,9 @@ KEPT_SHARE, KEPT_ITEMS = 0.30, 0.80
 """Share of definitions, constants and errors, and of open work items, that a summary repeats."""
 SUMMARY_TOKENS_MAX = 8_000
 _HANDLE = re.compile(r"\br\d+(?:\.\d+)?\b")
-_TELLING = re.compile(r"(async def|def|class|raise|[A-Z][A-Z_0-9]{3,} ?[:=]|[a-z_]+ ?[:=] ?[\"'\d(\[{])")
+_TELLING = re.compile(
+    r"(async def|def|class|raise|[A-Z][A-Z_0-9]{3,} ?[:=]|[a-z_]+ ?[:=] ?[\"'\d(\[{])"
+)
 _ITEM = re.compile(r"- \[ \] \d+\.")
 _NUMBER = re.compile(r"^\s{0,6}\d+\t")
 
@@ -52,7 +56,9 @@ class Answer:
     @property
     def tokens(self) -> int:
         """Output tokens."""
-        return count_tokens(self.text) + sum(8 + count_tokens(json.dumps(call[1])) for call in self.calls)
+        return count_tokens(self.text) + sum(
+            8 + count_tokens(json.dumps(call[1])) for call in self.calls
+        )
 
 
 @dataclass
@@ -79,7 +85,7 @@ class ScriptedModel:
         self.tries = 0
         self.tally = Tally()
 
-    # --- Steps -------------------------------------------------------------------------------------------------------
+    # --- Steps ------------------------------------------------------------------------------------
 
     def answer(self, blocks: Sequence[Block], tools: frozenset[str]) -> tuple[Answer, str]:
         """Return the answer to a request, and `step` or `repair`."""
@@ -100,7 +106,9 @@ class ScriptedModel:
         self.tally.needed += sum(len(need.lines) for need in step.needs)
         self.tally.missed += sum(len(need.lines) for need in hidden)
         self.tally.steps_missed += bool(hidden)
-        self.tally.misses += [f"step {self.at}: {len(need.lines)} lines of {need.path}" for need in hidden]
+        self.tally.misses += [
+            f"step {self.at}: {len(need.lines)} lines of {need.path}" for need in hidden
+        ]
 
     def _hidden(self, need: Need, blocks: Sequence[Block]) -> Need:
         """Return the part of a need that no block shows as it is now."""
@@ -113,14 +121,20 @@ class ScriptedModel:
                 return "read_file", {"path": path}
             case Call("edit_file", path, (first, last)):
                 old = self.workspace.files[path][first : last + 1]
-                return "edit_file", {"path": path, "old": "\n".join(old), "new": "\n".join(_changed(old, self.at))}
+                return "edit_file", {
+                    "path": path,
+                    "old": "\n".join(old),
+                    "new": "\n".join(_changed(old, self.at)),
+                }
             case Call("search", pattern=pattern):
                 return "search", {"pattern": pattern}
         return call.tool, {"path": call.path}
 
-    # --- Repairs -----------------------------------------------------------------------------------------------------
+    # --- Repairs ----------------------------------------------------------------------------------
 
-    def _repair(self, hidden: Sequence[Need], blocks: Sequence[Block], tools: frozenset[str]) -> Answer:
+    def _repair(
+        self, hidden: Sequence[Need], blocks: Sequence[Block], tools: frozenset[str]
+    ) -> Answer:
         calls = []
         for need in hidden:
             first, last = max(need.lines[0] + 1 - RANGE_LINES, 1), need.lines[-1] + 1 + RANGE_LINES
@@ -129,18 +143,26 @@ class ScriptedModel:
             if handle:
                 self.tally.recalls += 1
                 paged = part or self._is_long(need.path)
-                calls.append(("Recall", {"handle": handle, **({"lines": f"{first}-{last}"} if paged else {})}))
+                calls.append(
+                    (
+                        "Recall",
+                        {"handle": handle, **({"lines": f"{first}-{last}"} if paged else {})},
+                    )
+                )
             else:
                 self.tally.rereads += 1
                 calls.append(
-                    ("read_file", {"path": need.path, **({"start": first, "end": last} if part else {})}),
+                    (
+                        "read_file",
+                        {"path": need.path, **({"start": first, "end": last} if part else {})},
+                    ),
                 )
         return Answer("I need to see this again.", tuple(calls))
 
     def _is_long(self, path: str) -> bool:
         return sum(map(len, self.workspace.files[path])) > RECALL_PAGE
 
-    # --- Summaries ---------------------------------------------------------------------------------------------------
+    # --- Summaries --------------------------------------------------------------------------------
 
     def summary(self, text: str, tokens_max: int) -> str:
         """Return a summary: the files read, and a fixed sample of the telling lines, whoever asks.
@@ -151,7 +173,11 @@ class ScriptedModel:
         seen: dict[str, None] = {}
         for line in text.replace("\\n", "\n").replace('\\"', '"').splitlines():
             bare = _NUMBER.sub("", line).strip()
-            if 10 <= len(bare) <= 200 and (_ITEM.match(bare) or _TELLING.match(bare)) and _is_kept(bare):
+            if (
+                10 <= len(bare) <= 200
+                and (_ITEM.match(bare) or _TELLING.match(bare))
+                and _is_kept(bare)
+            ):
                 seen[bare] = None
         kept = ["## Summary of the work so far", f"{self.at} steps are done.", ""]
         room = min(tokens_max, SUMMARY_TOKENS_MAX)
@@ -165,16 +191,24 @@ class ScriptedModel:
 
 def _is_kept(line: str) -> bool:
     share = KEPT_ITEMS if _ITEM.match(line) else KEPT_SHARE
-    return int.from_bytes(hashlib.blake2b(line.encode(), digest_size=4).digest(), "big") < share * 2**32
+    return (
+        int.from_bytes(hashlib.blake2b(line.encode(), digest_size=4).digest(), "big")
+        < share * 2**32
+    )
 
 
 def _shown(line: str, blocks: Sequence[Block]) -> bool:
     escaped = json.dumps(line)[1:-1]
-    return any(line in block.text or (escaped != line and escaped in block.text) for block in reversed(blocks))
+    return any(
+        line in block.text or (escaped != line and escaped in block.text)
+        for block in reversed(blocks)
+    )
 
 
 def _handle_of(path: str, blocks: Sequence[Block]) -> str:
-    """Return the newest handle that stands for a read of `path`: in its result, or in a line that names the file."""
+    """Return the newest handle that stands for a read of `path`: in its result, or in a line
+    that names the file.
+    """
     read_by: dict[str, str] = {}
     for block in blocks:
         for id_, tool, arguments in block.calls:

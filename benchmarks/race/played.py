@@ -43,7 +43,9 @@ class Played:
 
     def run_tool(self, name: str, arguments: str | dict[str, Any]) -> str:
         """Run a tool of the session."""
-        return self.workspace.run(name, json.loads(arguments) if isinstance(arguments, str) else arguments)
+        return self.workspace.run(
+            name, json.loads(arguments) if isinstance(arguments, str) else arguments
+        )
 
 
 def begin(setting: Setting, provider: RaceProvider, folder: str) -> Played:

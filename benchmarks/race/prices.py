@@ -15,13 +15,20 @@ class PriceTable:
     dollars: float
 
     def cost(self, prompt: int, cached: int, output: int) -> float:
-        """Return the cost of a request in uncached input tokens. All that was not cached is written to the cache."""
+        """Return the cost of a request in uncached input tokens. All that was not cached is
+        written to the cache.
+        """
         return cached * self.read + (prompt - cached) * self.write + output * self.output
 
     @property
     def price(self) -> Price:
         """The table as longrein's engine takes it."""
-        return Price(self.dollars, self.dollars * self.output, self.dollars * self.read, self.dollars * self.write)
+        return Price(
+            self.dollars,
+            self.dollars * self.output,
+            self.dollars * self.read,
+            self.dollars * self.write,
+        )
 
 
 TABLES = {

@@ -1,7 +1,8 @@
-"""Loopback provider of the race: Chat Completions and Responses, with a prompt cache and a window of its own.
+"""Loopback provider of the race: Chat Completions and Responses, with a prompt cache and a window
+of its own.
 
-Each session has its own URL, `/SESSION/v1`. A request without tools, or whose tools must not be called, asks for a
-summary. A prompt that does not fit is refused with status 400 as OpenAI does.
+Each session has its own URL, `/SESSION/v1`. A request without tools, or whose tools must not be
+called, asks for a summary. A prompt that does not fit is refused with status 400 as OpenAI does.
 """
 
 import asyncio
@@ -56,7 +57,9 @@ class ServedSession:
     window: int
     requests: list[Request] = field(default_factory=list)
     cut_next: bool = False
-    """Set by a loop that knows no other way after a refusal: the oldest half of its list is left out from now on."""
+    """Set by a loop that knows no other way after a refusal: the oldest half of its list is left
+    out from now on.
+    """
     _prefixes: set[int] = field(default_factory=set)
     _counted: dict[bytes, _Counted] = field(default_factory=dict)
     _cut_at: int | None = None  # Digest of the first message that is sent after a cut
@@ -78,7 +81,9 @@ class ServedSession:
         return found
 
     def cut(self, messages: list[_Counted]) -> list[_Counted]:
-        """Leave out what an earlier cut has left out, and the oldest half when `cut_next` is set."""
+        """Leave out what an earlier cut has left out, and the oldest half when `cut_next` is
+        set.
+        """
         front = next((n for n, one in enumerate(messages) if one.block.role != "system"), 0) + 1
         at = next((n for n, one in enumerate(messages) if one.digest == self._cut_at), front)
         if self.cut_next:
@@ -95,8 +100,12 @@ class ServedSession:
             self._cut_at = messages[at].digest
         return messages if at <= front else [*messages[:front], *messages[at:]]
 
-    def cached_tokens(self, head: bytes, head_tokens: int, messages: Sequence[_Counted], *, keep: bool) -> int:
-        """Return how many tokens of a prompt are in the cache; with `keep` the prompt enters the cache."""
+    def cached_tokens(
+        self, head: bytes, head_tokens: int, messages: Sequence[_Counted], *, keep: bool
+    ) -> int:
+        """Return how many tokens of a prompt are in the cache; with `keep` the prompt enters the
+        cache.
+        """
         chain, cached, hit, chains = hash(head), 0, True, []
         sizes = [head_tokens, *(one.tokens for one in messages)]
         for digest, size in zip([0, *(one.digest for one in messages)], sizes, strict=True):
@@ -109,9 +118,14 @@ class ServedSession:
         return cached
 
     def change(self, messages: Sequence[_Counted]) -> str:
-        """Describe the first message that the last step showed otherwise; '' when this prompt only appends."""
+        """Describe the first message that the last step showed otherwise; '' when this prompt
+        only appends.
+        """
         last, self._last = self._last, [one.digest for one in messages]
-        at = next((n for n, one in enumerate(last) if n >= len(messages) or messages[n].digest != one), len(last))
+        at = next(
+            (n for n, one in enumerate(last) if n >= len(messages) or messages[n].digest != one),
+            len(last),
+        )
         if at == len(last):
             return ""
         shown = messages[at].block if at < len(messages) else None
@@ -163,7 +177,9 @@ class RaceProvider:
         if wire == "chat/completions":
             return serve(session, "chat", msgspec.json.decode(body, type=_ChatRequest).parts())
         request = msgspec.json.decode(body, type=_ResponsesRequest)
-        return serve(session, "compact" if wire.endswith("compact") else "responses", request.parts())
+        return serve(
+            session, "compact" if wire.endswith("compact") else "responses", request.parts()
+        )
 
 
 class _Parts(msgspec.Struct):
@@ -181,7 +197,9 @@ class _ChatRequest(msgspec.Struct):
     def parts(self) -> _Parts:
         names = frozenset(str(json.loads(bytes(tool))["function"]["name"]) for tool in self.tools)
         summary = not names or self.tool_choice == "none"
-        return _Parts(b"".join(map(bytes, self.tools)), list(map(bytes, self.messages)), names, summary)
+        return _Parts(
+            b"".join(map(bytes, self.tools)), list(map(bytes, self.messages)), names, summary
+        )
 
 
 class _ResponsesRequest(msgspec.Struct):

@@ -1,4 +1,6 @@
-"""Tables of the race: cost, needed lines not visible, refused requests and cache hits, by loop and policy."""
+"""Tables of the race: cost, needed lines not visible, refused requests and cache hits, by loop
+and policy.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -19,9 +21,19 @@ def finished(runs: Sequence[Run]) -> list[Run]:
 
 
 def race_table(runs: Sequence[Run]) -> str:
-    """Return the table by loop, policy and kind of needs. Costs are relative to keeping all in the same loop."""
+    """Return the table by loop, policy and kind of needs. Costs are relative to keeping all in
+    the same loop.
+    """
     base = _keep_all(runs)
-    columns = ("cost", *NEEDS, "worst session", "lines not visible", "repairs", "refused", "cache hit")
+    columns = (
+        "cost",
+        *NEEDS,
+        "worst session",
+        "lines not visible",
+        "repairs",
+        "refused",
+        "cache hit",
+    )
     lines = ["| loop | policy | " + " | ".join(columns) + " |", "|---|---|" + "---|" * len(columns)]
     for loop, policy in _arms(runs):
         mine = [run for run in runs if (run.loop, run.policy) == (loop, policy)]
@@ -58,10 +70,14 @@ def split_table(runs: Sequence[Run], title: str, key: Callable[[Run], object]) -
 
 def trace(run: Run) -> str:
     """Return each request of a run: tokens, and what broke the cache."""
-    lines = [f"{run.loop}, {run.policy}: {run.setting.name}", " request  step kind     prompt  cached output  changed"]
+    lines = [
+        f"{run.loop}, {run.policy}: {run.setting.name}",
+        " request  step kind     prompt  cached output  changed",
+    ]
     for n, one in enumerate(run.requests):
         lines.append(
-            f"{n:8} {one.step:5} {one.kind:8}{one.prompt:7} {one.cached:7} {one.output:6}  {one.changed}".rstrip()
+            f"{n:8} {one.step:5} {one.kind:8}{one.prompt:7} {one.cached:7} {one.output:6}  "
+            f"{one.changed}".rstrip()
         )
     lines += [f"not visible at {miss}" for miss in run.tally.misses]
     return "\n".join(lines)

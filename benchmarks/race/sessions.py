@@ -1,11 +1,14 @@
-"""Scripts of sessions: what the scripted model does request by request, and which lines it must see for each step.
+"""Scripts of sessions: what the scripted model does request by request, and which lines it must see
+for each step.
 
-A script is made from a seed alone, before any policy is known. The needs of a step are lines of files that an earlier
-step has read. Three kinds of needs:
+A script is made from a seed alone, before any policy is known. The needs of a step are lines of
+files that an earlier step has read. Three kinds of needs:
 
 - `random`: any place of any file read before.
-- `edits`: the place that is edited now; the next edits are near it, in the same file, or in a recently read file.
-- `plan`: an early message lists the work. Each step needs its line of the list and the place that the line names.
+- `edits`: the place that is edited now; the next edits are near it, in the same file, or in a
+  recently read file.
+- `plan`: an early message lists the work. Each step needs its line of the list and the place that
+  the line names.
 """
 
 import random
@@ -34,7 +37,9 @@ class Need:
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call of the scripted model. `old` and `new` of an edit are filled in when it is played."""
+    """A tool call of the scripted model. `old` and `new` of an edit are filled in when it is
+    played.
+    """
 
     tool: str
     path: str = ""
@@ -79,7 +84,8 @@ class Setting:
     @property
     def name(self) -> str:
         return (
-            f"{self.needs}, window {self.window // 1000}k, {self.requests} steps, reads {self.overflow:g} windows, "
+            f"{self.needs}, window {self.window // 1000}k, {self.requests} steps, reads "
+            f"{self.overflow:g} windows, "
             f"{self.shape}, repair {self.repair}, {self.price}, seed {self.seed}"
         )
 
@@ -109,7 +115,9 @@ class _Writer:
         self.rng = random.Random(f"{setting.seed} {setting.needs}")
         count = max(6, round(setting.requests * READ_SHARE))
         window_bytes = round(setting.window * BYTES_PER_TOKEN)
-        self.files = choose_files(self.rng, count, round(setting.overflow * window_bytes), window_bytes // 6)
+        self.files = choose_files(
+            self.rng, count, round(setting.overflow * window_bytes), window_bytes // 6
+        )
         self.unread = list(self.files)
         self.read: list[str] = []
         counts: dict[str, int] = {}
@@ -118,7 +126,11 @@ class _Writer:
                 counts[line.strip()] = counts.get(line.strip(), 0) + 1
         # only lines of one place: a copy elsewhere would make a lost line visible
         self.usable = {
-            path: [n for n, line in enumerate(lines) if len(line.strip()) >= LINE_MIN and counts[line.strip()] == 1]
+            path: [
+                n
+                for n, line in enumerate(lines)
+                if len(line.strip()) >= LINE_MIN and counts[line.strip()] == 1
+            ]
             for path, lines in self.files.items()
         }
         self.steps: list[Step] = []
@@ -129,7 +141,7 @@ class _Writer:
         first = makers[self.setting.needs]()
         return Script(self.setting, self.files, self._in_turns(first))
 
-    # --- The three kinds of needs ------------------------------------------------------------------------------------
+    # --- The three kinds of needs -----------------------------------------------------------------
 
     def _random(self) -> str:
         while len(self.steps) < self.setting.requests:
@@ -142,7 +154,10 @@ class _Writer:
                 self._step((need,), f"`{name}` matters here.", Call("search", pattern=name))
             else:
                 self._tests(self.rng.choice(self.read))
-        return "Find out how these packages report errors. Read what you need, search, and run the tests."
+        return (
+            "Find out how these packages report errors. Read what you need, search, and run "
+            "the tests."
+        )
 
     def _edits(self) -> str:
         while len(self.steps) < self.setting.requests:
@@ -153,10 +168,15 @@ class _Writer:
                 self._edit(*self._near())
             else:
                 self._tests(self.place[0] or self.rng.choice(self.read))
-        return "Make the errors of these packages say what to do. Change file by file and run the tests."
+        return (
+            "Make the errors of these packages say what to do. Change file by file and run the "
+            "tests."
+        )
 
     def _near(self) -> tuple[str, int]:
-        """Return file and line of the next edit: near the last one, elsewhere in its file, or in another file."""
+        """Return file and line of the next edit: near the last one, elsewhere in its file, or in
+        another file.
+        """
         path, line = self.place
         draw = self.rng.random()
         if path and draw < 0.45:
@@ -171,10 +191,14 @@ class _Writer:
         survey = max(4, round(self.setting.requests * 0.25))
         items = round(self.setting.requests * 0.36)
         order = self.unread[:survey]
-        places = [(path := self.rng.choice(order), self.rng.choice(self.usable[path])) for _ in range(items)]
+        places = [
+            (path := self.rng.choice(order), self.rng.choice(self.usable[path]))
+            for _ in range(items)
+        ]
         names = [self._name_in(self._block_at(*place)) for place in places]
         plan = [
-            f"- [ ] {n + 1}. {path}, near line {line + 1}: let `{name}` say what to do (#{self.rng.randrange(10**6)})"
+            f"- [ ] {n + 1}. {path}, near line {line + 1}: let `{name}` say what to do "
+            f"(#{self.rng.randrange(10**6)})"
             for n, ((path, line), name) in enumerate(zip(places, names, strict=True))
         ]
         self.files[PLAN] = ["# Work", "", *plan]
@@ -196,12 +220,13 @@ class _Writer:
             self._read_next()
         listed = "\n".join(self.files[PLAN])
         return (
-            f"Do this work item by item, in this order (it is also in {PLAN}). First read the files.\n\n{listed}"
+            f"Do this work item by item, in this order (it is also in {PLAN}). First read the "
+            f"files.\n\n{listed}"
             if told
             else f"Do the work that {PLAN} lists, item by item, in its order. First read the files."
         )
 
-    # --- Steps -------------------------------------------------------------------------------------------------------
+    # --- Steps ------------------------------------------------------------------------------------
 
     def _must_read(self, draw: float) -> bool:
         return bool(self.unread) and (len(self.read) < 4 or draw < READ_SHARE * 1.05)
@@ -220,7 +245,9 @@ class _Writer:
         self.place = (path, need.lines[0])
         name = self._name_in(need)
         self._step(
-            (*more, need), f"I change `{name}` in {path}.", Call("edit_file", path, (need.lines[0], need.lines[-1]))
+            (*more, need),
+            f"I change `{name}` in {path}.",
+            Call("edit_file", path, (need.lines[0], need.lines[-1])),
         )
 
     def _tests(self, path: str) -> None:
@@ -233,7 +260,9 @@ class _Writer:
         return self._block_at(path, self.rng.choice(self.usable[path]))
 
     def _block_at(self, path: str, line: int) -> Need:
-        """Return the usable lines among the three to eight from the usable one nearest to `line`."""
+        """Return the usable lines among the three to eight from the usable one nearest to
+        `line`.
+        """
         usable = self.usable[path]
         first = min(usable, key=lambda n: abs(n - line))
         last = first + self.rng.randint(3, 8)
@@ -254,7 +283,12 @@ class _Writer:
         return turns
 
 
-GO_ON = ("Good. Go on.", "Go on with the next part, please.", "Fine so far. Continue.", "Yes. And the rest?")
+GO_ON = (
+    "Good. Go on.",
+    "Go on with the next part, please.",
+    "Fine so far. Continue.",
+    "Yes. And the rest?",
+)
 
 
 def flatten(turns: Sequence[Turn]) -> list[Step]:

@@ -28,7 +28,9 @@ BYTES_MIN, BYTES_MAX = 1_500, 90_000
 
 @cache
 def source_files() -> tuple[tuple[str, int], ...]:
-    """Return path (below site-packages) and size of each module that a session may read, sorted by path."""
+    """Return path (below site-packages) and size of each module that a session may read, sorted
+    by path.
+    """
     home = _home()
     found = []
     for package in PACKAGES:
@@ -39,8 +41,12 @@ def source_files() -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def choose_files(rng: random.Random, count: int, bytes_total: int, bytes_max: int) -> dict[str, list[str]]:
-    """Choose `count` files of about `bytes_total` together, none much larger than `bytes_max`; return path -> lines."""
+def choose_files(
+    rng: random.Random, count: int, bytes_total: int, bytes_max: int
+) -> dict[str, list[str]]:
+    """Choose `count` files of about `bytes_total` together, none much larger than `bytes_max`;
+    return path -> lines.
+    """
     pool = list(source_files())
     rng.shuffle(pool)
     mean = bytes_total / count

@@ -1,4 +1,6 @@
-"""Tokens as the race's provider counts them: a tokenizer of its own, unrelated to longrein's estimates."""
+"""Tokens as the race's provider counts them: a tokenizer of its own, unrelated to longrein's
+estimates.
+"""
 
 import re
 
@@ -10,7 +12,9 @@ MESSAGE_OVERHEAD = 4
 
 
 def count_tokens(text: str) -> int:
-    """Count tokens: words in pieces, three digits, one run of white space; a single space belongs to its word."""
+    """Count tokens: words in pieces, three digits, one run of white space; a single space
+    belongs to its word.
+    """
     count = 0
     for piece in _PIECES.findall(text):
         first = piece[0]

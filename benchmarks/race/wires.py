@@ -1,4 +1,6 @@
-"""The two wires of the race's provider: messages read into blocks, answers and errors written as OpenAI does."""
+"""The two wires of the race's provider: messages read into blocks, answers and errors written as
+OpenAI does.
+"""
 
 import base64
 import json
@@ -42,17 +44,27 @@ def read_responses_item(one: dict[str, Any]) -> Block:
 def chat_reply(answer: Answer, number: int, usage: Usage) -> dict[str, Any]:
     """Write an answer of Chat Completions."""
     calls = [
-        {"id": f"call_{number}_{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        {
+            "id": f"call_{number}_{n}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
         for n, (name, arguments) in enumerate(answer.calls)
     ]
-    message = {"role": "assistant", "content": answer.text, **({"tool_calls": calls} if calls else {})}
+    message = {
+        "role": "assistant",
+        "content": answer.text,
+        **({"tool_calls": calls} if calls else {}),
+    }
     prompt, cached, output = usage
     return {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
         "created": 1_700_000_000 + number,
         "model": MODEL,
-        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
+        "choices": [
+            {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        ],
         "usage": {
             "prompt_tokens": prompt,
             "completion_tokens": output,
@@ -97,7 +109,9 @@ def responses_reply(answer: Answer, number: int, usage: Usage) -> dict[str, Any]
 
 
 def compacted(messages: Sequence[bytes], summary: str, number: int, usage: Usage) -> dict[str, Any]:
-    """Write the answer of `responses.compact`: the user's messages as they were, and one opaque item."""
+    """Write the answer of `responses.compact`: the user's messages as they were, and one opaque
+    item.
+    """
     items = [json.loads(raw) for raw in messages]
     users = [
         {
@@ -127,10 +141,16 @@ def compacted(messages: Sequence[bytes], summary: str, number: int, usage: Usage
 def too_long(limit: int, prompt: int) -> dict[str, Any]:
     """Write the error that OpenAI sends for a prompt beyond the window."""
     text = (
-        f"Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in {prompt} tokens. "
+        f"Input tokens exceed the configured limit of {limit} tokens. Your messages resulted in "
+        f"{prompt} tokens. "
         "Please reduce the length of the messages."
     )
-    error = {"message": text, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}
+    error = {
+        "message": text,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
     return {"error": error}
 
 
@@ -161,5 +181,8 @@ def _arguments(text: str) -> dict[str, Any]:
 
 def _with_calls(text: str, calls: Sequence[tuple[str, str, dict[str, Any]]]) -> str:
     """Return the text with the calls as a model reads them: name, and each argument as text."""
-    shown = [f"{name}\n" + "\n".join(f"{key}: {value}" for key, value in given.items()) for _, name, given in calls]
+    shown = [
+        f"{name}\n" + "\n".join(f"{key}: {value}" for key, value in given.items())
+        for _, name, given in calls
+    ]
     return "\n".join([text, *shown])

@@ -1,4 +1,6 @@
-"""The tools of a session, which every loop offers: files, search and tests that run on the script's copy."""
+"""The tools of a session, which every loop offers: files, search and tests that run on the
+script's copy.
+"""
 
 import json
 import random
@@ -8,7 +10,8 @@ from typing import Any
 from benchmarks.race.sessions import Script
 
 SYSTEM = (
-    "You are a careful engineer. You work on Python packages with the tools you have. Read before you edit; an edit "
+    "You are a careful engineer. You work on Python packages with the tools you have. Read before "
+    "you edit; an edit "
     "needs the exact old text. Do one thing at a time and say briefly what you do."
 )
 SCHEMAS: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -17,11 +20,20 @@ SCHEMAS: tuple[tuple[str, str, dict[str, str]], ...] = (
         "Read a file, or its lines from `start` to `end` (from 1; end 0 is the end of the file).",
         {"path": "string", "start": "integer", "end": "integer"},
     ),
-    ("edit_file", "Replace the text `old` by `new` in a file.", {"path": "string", "old": "string", "new": "string"}),
+    (
+        "edit_file",
+        "Replace the text `old` by `new` in a file.",
+        {"path": "string", "old": "string", "new": "string"},
+    ),
     ("search", "List the lines of all files that contain `pattern`.", {"pattern": "string"}),
     ("run_tests", "Run the tests of a file.", {"path": "string"}),
 )
-REQUIRED = {"read_file": ["path"], "edit_file": ["path", "old", "new"], "search": ["pattern"], "run_tests": ["path"]}
+REQUIRED = {
+    "read_file": ["path"],
+    "edit_file": ["path", "old", "new"],
+    "search": ["pattern"],
+    "run_tests": ["path"],
+}
 
 
 def tool_schemas(wire: str) -> list[dict[str, Any]]:
@@ -40,7 +52,9 @@ def tool_schemas(wire: str) -> list[dict[str, Any]]:
 
 
 class Workspace:
-    """Files of one session as they are now. Results depend on the script and the calls so far only."""
+    """Files of one session as they are now. Results depend on the script and the calls so far
+    only.
+    """
 
     def __init__(self, script: Script) -> None:
         self.files = {path: list(lines) for path, lines in script.files.items()}
@@ -89,15 +103,23 @@ class Workspace:
             for n, line in enumerate(lines, 1)
             if pattern in line
         ]
-        return "\n".join([*found[:40], *([f"({len(found) - 40} more)"] if len(found) > 40 else [])]) or "nothing found"
+        return (
+            "\n".join([*found[:40], *([f"({len(found) - 40} more)"] if len(found) > 40 else [])])
+            or "nothing found"
+        )
 
     def run_tests(self, path: str) -> str:
-        """Show the output of invented tests: progress, and sometimes a failure with its traceback."""
+        """Show the output of invented tests: progress, and sometimes a failure with its
+        traceback.
+        """
         rng = random.Random(f"{self._seed} {path} {hash_of(self.files.get(path, ()))}")
         name = path.rpartition("/")[2].removesuffix(".py")
         count = rng.randint(5, 60)
         out = [f"============ test session starts ============\ncollected {count} items", ""]
-        out += [f"tests/test_{name}.py::test_{n}_{rng.randrange(16**8):08x} PASSED" for n in range(count)]
+        out += [
+            f"tests/test_{name}.py::test_{n}_{rng.randrange(16**8):08x} PASSED"
+            for n in range(count)
+        ]
         if rng.random() < 0.4:
             lines = self.files.get(path) or [""]
             at = rng.randrange(len(lines))

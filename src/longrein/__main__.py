@@ -1,4 +1,6 @@
-"""`longrein`, `python -m longrein`. Imports nothing from the current folder, also where PYTHONPATH names it."""
+"""`longrein`, `python -m longrein`. Imports nothing from the current folder, also where
+PYTHONPATH names it.
+"""
 
 import os
 import sys
@@ -10,12 +12,15 @@ except OSError:  # the current folder has been removed
 
 import gc
 
-gc.disable()  # imports make many objects and no garbage; looking for it would cost a tenth of the start
+# imports make many objects and no garbage; looking for it would cost a tenth of the start
+gc.disable()
 
 import signal  # noqa: E402
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while importing: nothing has begun, so no traceback
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # Ctrl-C while importing: nothing has begun, so no traceback
 
 from longrein.frontends import first_frame  # noqa: E402
 
@@ -24,7 +29,9 @@ first_frame.open_frame(sys.argv[1:], os.environ)
 from longrein import cli, entry_points  # noqa: E402
 
 GC_THRESHOLD = 50_000
-"""Look for garbage after this many new containers (CPython's own: 700). The whole start makes about 40,000."""
+"""Look for garbage after this many new containers (CPython's own: 700). The whole start makes
+about 40,000.
+"""
 
 
 def main() -> None:

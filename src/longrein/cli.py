@@ -1,4 +1,6 @@
-"""Command line: turn argv and stdin into `Options`, call `app`, turn an error into one line and an exit code."""
+"""Command line: turn argv and stdin into `Options`, call `app`, turn an error into one line and
+an exit code.
+"""
 
 import os
 import sys
@@ -18,14 +20,18 @@ class App(Protocol):
     """Interface of the module `longrein.entry_points`. Each function returns the exit code."""
 
     def run_print(self, options: Options, /) -> int:
-        """Run headless once. `options.prompt` is empty only with `-c`, `-r` or stream-json input."""
+        """Run headless once. `options.prompt` is empty only with `-c`, `-r` or stream-json
+        input.
+        """
         ...
 
     def run_interactive(self, options: Options, /) -> int:
         """Run the terminal."""
         ...
 
-    def run_command(self, name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
+    def run_command(
+        self, name: str, options: Options, words: Sequence[str], /, **flags: Any
+    ) -> int:
         """Run subcommand `name` with its words and the fields of its flags that were given."""
         ...
 
@@ -72,7 +78,9 @@ def _run(parsed: Parsed, app: App) -> int:
         return app.run_interactive(msgspec.structs.replace(options, prompt=prompt))
     resumes = options.continue_newest or options.resume is not None
     if options.input_format == "text":
-        prompt = with_stdin(prompt, lambda wait_s: read_piped(0, wait_s=wait_s, say=say), needed=not resumes)
+        prompt = with_stdin(
+            prompt, lambda wait_s: read_piped(0, wait_s=wait_s, say=say), needed=not resumes
+        )
     if not prompt.strip() and not resumes and options.input_format == "text":
         raise UsageError('the prompt is empty: write longrein -p "…" or pipe text in')
     return app.run_print(msgspec.structs.replace(options, prompt=prompt))
@@ -81,12 +89,14 @@ def _run(parsed: Parsed, app: App) -> int:
 def with_stdin(prompt: str, read: Callable[[float | None], bytes], *, needed: bool) -> str:
     """Join `prompt` and piped text, a blank line between.
 
-    `read` gets the seconds to wait for the first byte, None without limit. With the prompt `-`, or without one where
-    it is `needed`, stdin is the prompt, and there is no limit.
+    `read` gets the seconds to wait for the first byte, None without limit. With the prompt `-`, or
+    without one where it is `needed`, stdin is the prompt, and there is no limit.
     """
     wait_s = None if prompt == "-" or (needed and not prompt.strip()) else STDIN_WAIT_S
     prompt = "" if prompt == "-" else prompt
-    piped = read(wait_s).decode("utf-8", "replace").replace("\0", "\ufffd")  # no provider accepts NUL
+    piped = (
+        read(wait_s).decode("utf-8", "replace").replace("\0", "\ufffd")
+    )  # no provider accepts NUL
     return "\n\n".join(filter(str.strip, (prompt, piped)))
 
 
@@ -109,7 +119,9 @@ def _version() -> str:
 
 
 def own_the_three(fds: Sequence[int] = (0, 1, 2)) -> None:
-    """Open /dev/null for a closed stdin, stdout or stderr, so that no other file gets its number."""
+    """Open /dev/null for a closed stdin, stdout or stderr, so that no other file gets its
+    number.
+    """
     for fd in fds:
         try:
             os.fstat(fd)
@@ -123,6 +135,9 @@ def blame_ourselves() -> None:
 
     def hook(*error: object) -> None:
         shown(*error)  # type: ignore[arg-type]
-        say("this is a bug in longrein, please report it; the session is saved, `longrein -c` goes on with it")
+        say(
+            "this is a bug in longrein, please report it; the session is saved, `longrein -c` "
+            "goes on with it"
+        )
 
     sys.excepthook = hook

@@ -13,7 +13,17 @@ from longrein import __version__
 from longrein.agent import Rewind
 from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
-from longrein.events import Image, LongreinError, Opened, Text, TurnEnded, UsageError, UserSpoke, entry_uuid, redactor
+from longrein.events import (
+    Image,
+    LongreinError,
+    Opened,
+    Text,
+    TurnEnded,
+    UsageError,
+    UserSpoke,
+    entry_uuid,
+    redactor,
+)
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control import ControlChannel, error_line, success_line
@@ -43,7 +53,9 @@ def run_print(options: Options) -> int:
     if options.worktree is None:
         return _leave(_print(options))
     place = read_run_context(options)
-    return _leave(_command("worktree_session").run_in_worktree(place, lambda inner: _print(options, inner)))
+    return _leave(
+        _command("worktree_session").run_in_worktree(place, lambda inner: _print(options, inner))
+    )
 
 
 async def _print(options: Options, place: RunContext | None = None) -> int:
@@ -83,7 +95,9 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
     finally:
         await session.close()
         await built.finish()
-        await discard_unused(built.run_context, session.id, said=bool(session.state.words or session.pending))
+        await discard_unused(
+            built.run_context, session.id, said=bool(session.state.words or session.pending)
+        )
 
 
 async def _opened(
@@ -113,8 +127,12 @@ async def _opened(
     return built
 
 
-def _with_program(options: Options, given: "Initialize | None", channel: ControlChannel) -> tuple[Options, Additions]:
-    """Return the options with those of `initialize`, and what the program that writes stdin adds: hooks and servers."""
+def _with_program(
+    options: Options, given: "Initialize | None", channel: ControlChannel
+) -> tuple[Options, Additions]:
+    """Return the options with those of `initialize`, and what the program that writes stdin
+    adds: hooks and servers.
+    """
     from longrein.frontends.headless.mcp_tunnel import mcp_tunnel, program_servers
 
     tunnel = mcp_tunnel(channel)
@@ -144,40 +162,65 @@ def output_options(built: Composition) -> OutputOptions:
 
 
 def resume_point(built: Composition, message: str) -> int:
-    """Return the entry to go back to, so that the message with this id is the last one. Raises `UsageError`."""
+    """Return the entry to go back to, so that the message with this id is the last one. Raises
+    `UsageError`.
+    """
     session = built.session
     entries = list(built.deps.history(1, session.state.seq))
     opened = entries[0].event if entries else None
     parent = opened.parent.session if isinstance(opened, Opened) and opened.parent else session.id
-    found = next((e for e in entries if message in (entry_uuid(session.id, e.seq), entry_uuid(parent, e.seq))), None)
+    found = next(
+        (
+            e
+            for e in entries
+            if message in (entry_uuid(session.id, e.seq), entry_uuid(parent, e.seq))
+        ),
+        None,
+    )
     if found is None:
-        raise UsageError(f"--resume-session-at: no message of session {session.id} has the id {message}")
+        raise UsageError(
+            f"--resume-session-at: no message of session {session.id} has the id {message}"
+        )
     if isinstance(found.event, UserSpoke):
         return found.seq
-    return next((e.seq for e in entries if e.seq >= found.seq and isinstance(e.event, TurnEnded)), found.seq)
+    return next(
+        (e.seq for e in entries if e.seq >= found.seq and isinstance(e.event, TurnEnded)), found.seq
+    )
 
 
 STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
-"""Variables with which a program asks for lines `session_state_changed`: for its SDK, and for itself."""
+"""Variables with which a program asks for lines `session_state_changed`: for its SDK, and for
+itself.
+"""
 
 
 def control_options(built: Composition, channel: ControlChannel, *, waits: bool) -> ControlOptions:
-    """Return what a session is given for the requests of a program that runs it. For `waits` see there."""
+    """Return what a session is given for the requests of a program that runs it. For `waits` see
+    there.
+    """
 
     run_context, deps = built.run_context, built.deps
-    for_sdk, for_all = (run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES)
+    for_sdk, for_all = (
+        run_context.environ.get(name, "").lower() in ("1", "true") for name in STATE_VARIABLES
+    )
 
     def resolve(name: str) -> str:
-        chosen = chosen_model(run_context, full_model_name(name, run_context.settings, run_context.key_environ))
+        chosen = chosen_model(
+            run_context, full_model_name(name, run_context.settings, run_context.key_environ)
+        )
         return f"{chosen.provider}/{chosen.model}"
 
     def think(tokens: int | None) -> str:
         options = msgspec.structs.replace(
-            run_context.options, thinking="", max_thinking_tokens="" if tokens is None else str(tokens)
+            run_context.options,
+            thinking="",
+            max_thinking_tokens="" if tokens is None else str(tokens),
         )
         changed = msgspec.structs.replace(run_context, options=options)
         chosen_model(changed, deps.model.name)  # raises for one that a plugin opens
-        deps.open_model = lambda name: open_model(chosen_model(changed, name), built.log.read_blob, CLOCK)
+        deps.open_model = lambda name: open_model(
+            chosen_model(changed, name), built.log.read_blob, CLOCK
+        )
         return deps.model.name
 
     def hide(secrets: Sequence[str]) -> None:
@@ -202,7 +245,9 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
 
 
 def offer_of(built: Composition) -> "Offer":
-    """Return what a session offers to a program that runs it, as it is on disk and in the settings now."""
+    """Return what a session offers to a program that runs it, as it is on disk and in the
+    settings now.
+    """
     from longrein.frontends.headless.initialize import Offer
 
     deps, run_context = built.deps, built.run_context
@@ -213,7 +258,10 @@ def offer_of(built: Composition) -> "Offer":
         tuple(one.name for one in skills if one.kind == "skill"),
         tuple((kind.name, kind.description, kind.model) for kind in deps.kinds),
         present,
-        tuple((name, named_budget(run_context, name).window_tokens) for name in model_names(run_context, present)),
+        tuple(
+            (name, named_budget(run_context, name).window_tokens)
+            for name in model_names(run_context, present)
+        ),
         built.key_source,
         __version__,
         bool(run_context.options.plugin_dirs),
@@ -258,7 +306,9 @@ def _mcp_servers(built: Composition) -> tuple[tuple[str, str], ...]:
 
 
 def _leave(work: Coroutine[Any, Any, int]) -> int:
-    """Run to the end and exit at once: everything is on disk, so freeing memory would only take time."""
+    """Run to the end and exit at once: everything is on disk, so freeing memory would only take
+    time.
+    """
     code = asyncio.run(work)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # None when longrein was started without it

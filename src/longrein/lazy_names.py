@@ -5,8 +5,12 @@ from importlib import import_module
 
 
 def names_at_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of `package`. `modules`: module below it -> the names that it gives the package."""
-    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+    """Return the `__getattr__` of `package`. `modules`: module below it -> the names that it
+    gives the package.
+    """
+    homes = {
+        name: f"{package}.{module}" for module, names in modules.items() for name in names.split()
+    }
 
     def get(name: str) -> object:
         if name not in homes:

@@ -32,10 +32,24 @@ from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
 from longrein.frontends.argv import Options
 from longrein.frontends.text_format import age
-from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, offered_models
+from longrein.models import (
+    ModelOptions,
+    known_models,
+    known_provider,
+    known_providers,
+    look_up,
+    offered_models,
+)
 from longrein.permissions import escape
 from longrein.settings_schema import InstructionOptions, Settings
-from longrein.store import Reader, discard_empty, find_session, is_open, latest_session, session_info
+from longrein.store import (
+    Reader,
+    discard_empty,
+    find_session,
+    is_open,
+    latest_session,
+    session_info,
+)
 from longrein.workspace import end_orphans, nesting_depth
 
 PREPARE_AHEAD = 0.02
@@ -89,11 +103,15 @@ class RunContext(msgspec.Struct, frozen=True):
 
     @property
     def key_environ(self) -> Mapping[str, str]:
-        """The environment with the kept keys, for the choice of a model only: no process may get them."""
+        """The environment with the kept keys, for the choice of a model only: no process may get
+        them.
+        """
         return with_keys(self.environ, self.keys)
 
     def uses(self, source: str) -> bool:
-        """Return True if files of `source` (`user`, `project`, `local`) are used: `--setting-sources`."""
+        """Return True if files of `source` (`user`, `project`, `local`) are used:
+        `--setting-sources`.
+        """
         return _uses(self.options, source)
 
 
@@ -104,7 +122,8 @@ def read_run_context(
     folder: str = "",
     trusted: TrustedFolders | None = None,
 ) -> RunContext:
-    """Read settings and folders for `folder`, the current one by default. `trusted`: in place of the stored ones.
+    """Read settings and folders for `folder`, the current one by default. `trusted`: in place of
+    the stored ones.
 
     Raises `SettingsError` and `UsageError`.
     """
@@ -113,9 +132,14 @@ def read_run_context(
     cwd = _folder(folder, "folder") if folder else _present_folder()
     roots = (cwd, *(_folder(written, "--add-dir") for written in options.add_dirs))
     for root in roots:
-        if any("\udc80" <= char <= "\udcff" for char in root):  # its bytes are no UTF-8, and the log is
+        if any(
+            "\udc80" <= char <= "\udcff" for char in root
+        ):  # its bytes are no UTF-8, and the log is
             shown = root.encode("utf-8", "backslashreplace").decode()
-            raise UsageError(f"the name of {shown} is not UTF-8, so no session can be kept there: rename the folder")
+            raise UsageError(
+                f"the name of {shown} is not UTF-8, so no session can be kept there: rename the "
+                "folder"
+            )
     state = os.path.abspath(options.state_dir) if options.state_dir else state_dir(environ, home)
     options = _with_files(options)
     plugins = tuple(_folder(written, "--plugin-dir") for written in options.plugin_dirs)
@@ -128,17 +152,26 @@ def read_run_context(
     given, table = read_given(options.settings, cwd, home) if options.settings else (None, None)
     settings = _settings(options, cwd, home, environ, trusted=is_trusted, given=given)
     roots = (*roots, *(folder for folder in settings.folders if folder not in roots))
-    left_out = () if is_trusted or not _uses(options, "project") else left_out_files(cwd, home, environ, settings)
+    left_out = (
+        ()
+        if is_trusted or not _uses(options, "project")
+        else left_out_files(cwd, home, environ, settings)
+    )
     hooks = _hooks(options, settings, cwd, home, environ, trusted, table)
     keys = StoredKeys(environ, home, settings)
-    return RunContext(options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks, keys)
+    return RunContext(
+        options, settings, environ, home, cwd, state, roots, trusted, left_out, hooks, keys
+    )
 
 
 def with_keys(environ: Mapping[str, str], keys: StoredKeys | None) -> Mapping[str, str]:
-    """Return `environ` with the kept keys behind it, to be read only: a variable that is set comes first."""
+    """Return `environ` with the kept keys behind it, to be read only: a variable that is set
+    comes first.
+    """
     if not keys:
         return environ
-    return ChainMap({name: value for name, value in environ.items() if value or name not in keys}, keys)  # type: ignore[arg-type]
+    given = {name: value for name, value in environ.items() if value or name not in keys}
+    return ChainMap(given, keys)  # type: ignore[arg-type]
 
 
 def _hooks(
@@ -150,7 +183,9 @@ def _hooks(
     trusted: TrustedFolders,
     given: Mapping[str, Any] | None,
 ) -> LoadedHooks:
-    """Read the hooks. `trusted` knows the confirmed ones; `--trust` confirms all. `given`: fields of `--settings`."""
+    """Read the hooks. `trusted` knows the confirmed ones; `--trust` confirms all. `given`:
+    fields of `--settings`.
+    """
     if settings.hooks.disable:
         return LoadedHooks()
     return load_hooks(
@@ -171,16 +206,24 @@ def found_notes(run_context: RunContext) -> tuple[str, ...]:
 
 
 def changed_hooks_note(run_context: RunContext) -> str:
-    """Return the line about hooks of the project that are not as the user has confirmed them; '' for none."""
+    """Return the line about hooks of the project that are not as the user has confirmed them; ''
+    for none.
+    """
     changed = run_context.hooks.changed
     if not changed:
         return ""
-    named = ", ".join(f"{hook.event} `{escape(hook.name)[:60]}`" for hook in changed[:LEFT_OUT_SHOWN_MAX])
-    return f"hooks that are not as you have confirmed them do not run: {named}; see `longrein trust`"
+    named = ", ".join(
+        f"{hook.event} `{escape(hook.name)[:60]}`" for hook in changed[:LEFT_OUT_SHOWN_MAX]
+    )
+    return (
+        f"hooks that are not as you have confirmed them do not run: {named}; see `longrein trust`"
+    )
 
 
 def _uses(options: Options, source: str) -> bool:
-    return options.setting_sources is None or source in options.setting_sources.replace(" ", "").split(",")
+    return options.setting_sources is None or source in options.setting_sources.replace(
+        " ", ""
+    ).split(",")
 
 
 def _settings(
@@ -192,7 +235,9 @@ def _settings(
     trusted: bool,
     given: OtherSettings | None,
 ) -> Settings:
-    """Load the settings; a flag may name a model without its provider. `given`: those of `--settings`."""
+    """Load the settings; a flag may name a model without its provider. `given`: those of
+    `--settings`.
+    """
     flags = {name: getattr(options, name) for name in options.__struct_fields__}
     named = {field: flags.pop(field) for field in ("model", "fallback_model")}
     if given is not None:
@@ -201,13 +246,22 @@ def _settings(
 
     def load() -> Settings:
         return load_settings(
-            cwd=cwd, home=home, environ=environ, flags=flags, trusted=trusted, others_own=own, given=given
+            cwd=cwd,
+            home=home,
+            environ=environ,
+            flags=flags,
+            trusted=trusted,
+            others_own=own,
+            given=given,
         )
 
     settings = load() if any(name and "/" not in name for name in named.values()) else None
-    keyed = with_keys(environ, StoredKeys(environ, home, settings)) if settings is not None else environ
+    keyed = (
+        with_keys(environ, StoredKeys(environ, home, settings)) if settings is not None else environ
+    )
     flags |= {
-        field: full_model_name(name, settings, keyed) if settings is not None else name for field, name in named.items()
+        field: full_model_name(name, settings, keyed) if settings is not None else name
+        for field, name in named.items()
     }
     return load()
 
@@ -215,9 +269,13 @@ def _settings(
 def _with_files(options: Options) -> Options:
     """Replace the flags that name files of instructions by their texts. Raises `UsageError`."""
     if path := options.system_prompt_file:
-        options = msgspec.structs.replace(options, system_prompt=_text_of(path, "--system-prompt-file"))
+        options = msgspec.structs.replace(
+            options, system_prompt=_text_of(path, "--system-prompt-file")
+        )
     if path := options.append_system_prompt_file:
-        options = msgspec.structs.replace(options, append_system_prompt=_text_of(path, "--append-system-prompt-file"))
+        options = msgspec.structs.replace(
+            options, append_system_prompt=_text_of(path, "--append-system-prompt-file")
+        )
     return options
 
 
@@ -234,7 +292,10 @@ def left_out_note(run_context: RunContext) -> str:
     """Return the line about what was left out of a folder that is not trusted; '' for nothing."""
     if not run_context.left_out:
         return ""
-    shown, more = run_context.left_out[:LEFT_OUT_SHOWN_MAX], len(run_context.left_out) - LEFT_OUT_SHOWN_MAX
+    shown, more = (
+        run_context.left_out[:LEFT_OUT_SHOWN_MAX],
+        len(run_context.left_out) - LEFT_OUT_SHOWN_MAX,
+    )
     named = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
     why = run_context.trusted.why_not(run_context.cwd)
     because = f"this folder is not trusted ({why})" if why else "this folder is not trusted"
@@ -255,7 +316,8 @@ def check_depth(run_context: RunContext) -> None:
     above = nesting_depth(run_context.environ)
     if above > NESTED_MAX:
         raise UsageError(
-            f"commands of longrein have started longrein {above} levels deep already; what is to be done is done there"
+            f"commands of longrein have started longrein {above} levels deep already; what is to "
+            "be done is done there"
         )
 
 
@@ -263,7 +325,9 @@ def _present_folder() -> str:
     try:
         return os.getcwd()
     except OSError:
-        raise UsageError("the folder that this shell is in has been removed: cd to one that is there") from None
+        raise UsageError(
+            "the folder that this shell is in has been removed: cd to one that is there"
+        ) from None
 
 
 def _folder(written: str, said: str) -> str:
@@ -274,7 +338,7 @@ def _folder(written: str, said: str) -> str:
     return folder
 
 
-# --- Model -----------------------------------------------------------------------------------------------------------
+# --- Model ----------------------------------------------------------------------------------------
 
 
 def chosen_model(run_context: RunContext, name: str = "") -> ModelOptions:
@@ -313,14 +377,23 @@ def _effort(options: Options) -> str:
 def model_names(run_context: RunContext, present: str) -> Sequence[str]:
     """Return the present model, those of the settings, then those of providers with a key."""
     environ = run_context.key_environ
-    with_key = [known.name for known in known_providers() if any(environ.get(key) for key in known.keys)]
-    offered = [f"{name}/{model}" for name in with_key for model in known_models() if look_up(name, model).price]
+    with_key = [
+        known.name for known in known_providers() if any(environ.get(key) for key in known.keys)
+    ]
+    offered = [
+        f"{name}/{model}"
+        for name in with_key
+        for model in known_models()
+        if look_up(name, model).price
+    ]
     return list(dict.fromkeys((present, *run_context.settings.models, *offered)))
 
 
 def budget_of(run_context: RunContext, state: State) -> Budget:
     """Return the budget of a stored session's model: as configured, else from the table."""
-    return named_budget(run_context, f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else "/")
+    return named_budget(
+        run_context, f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else "/"
+    )
 
 
 def named_budget(run_context: RunContext, name: str) -> Budget:
@@ -334,16 +407,27 @@ def named_budget(run_context: RunContext, name: str) -> Budget:
 
 
 def key_source(run_context: RunContext, chosen: ModelOptions) -> str:
-    """Return the variable that the key came from, or where `longrein login` keeps it; `none` without a key."""
-    known, given = known_provider(chosen.provider), run_context.settings.providers.get(chosen.provider)
-    names = ((given.api_key_env,) if given and given.api_key_env else ()) + (known.keys if known else ())
+    """Return the variable that the key came from, or where `longrein login` keeps it; `none`
+    without a key.
+    """
+    known, given = (
+        known_provider(chosen.provider),
+        run_context.settings.providers.get(chosen.provider),
+    )
+    names = ((given.api_key_env,) if given and given.api_key_env else ()) + (
+        known.keys if known else ()
+    )
     if not chosen.api_key:
         return "none"
     for name in names:
         if run_context.environ.get(name, "").strip() == chosen.api_key:
             return name
     keys = run_context.keys
-    return next((keys.source(name) for name in names if name in keys), "none") if keys is not None else "none"
+    return (
+        next((keys.source(name) for name in names if name in keys), "none")
+        if keys is not None
+        else "none"
+    )
 
 
 def kept_keys(run_context: RunContext) -> tuple[str, ...]:
@@ -363,14 +447,14 @@ def new_nonce() -> str:
     return uuid.uuid4().hex[:8]
 
 
-# --- Session ---------------------------------------------------------------------------------------------------------
+# --- Session --------------------------------------------------------------------------------------
 
 
 async def session_of(run_context: RunContext, busy: Sequence[str] = ()) -> tuple[str, bool, str]:
     """Choose the session that the options name.
 
-    Returns (session id, True if it is new, note for the user). `busy`: sessions that another process has opened since
-    they were chosen. Raises `SessionUnknown`.
+    Returns (session id, True if it is new, note for the user). `busy`: sessions that another
+    process has opened since they were chosen. Raises `SessionUnknown`.
     """
     options = run_context.options
     said = ""
@@ -380,7 +464,11 @@ async def session_of(run_context: RunContext, busy: Sequence[str] = ()) -> tuple
         found = find_session(run_context.state_dir, options.resume)
     else:
         return options.session_id or str(uuid.uuid4()), True, ""
-    return (await fork(run_context, found, options.session_id) if options.fork_session else found), False, said
+    return (
+        (await fork(run_context, found, options.session_id) if options.fork_session else found),
+        False,
+        said,
+    )
 
 
 def _newest(run_context: RunContext, busy: Sequence[str]) -> tuple[str, str]:
@@ -388,17 +476,27 @@ def _newest(run_context: RunContext, busy: Sequence[str]) -> tuple[str, str]:
 
     One that is open elsewhere can only be copied, so the newest that is not open is taken.
     """
-    once = run_context.options.print  # the terminal goes on with a one-shot run only when there is nothing else
+    once = (
+        run_context.options.print
+    )  # the terminal goes on with a one-shot run only when there is nothing else
     newest = latest_session(run_context.state_dir, run_context.cwd, one_shot=once)
     if not newest:
-        raise SessionUnknown(f"there is no session of {run_context.cwd} to go on with; start one without -c")
+        raise SessionUnknown(
+            f"there is no session of {run_context.cwd} to go on with; start one without -c"
+        )
     if run_context.options.fork_session or not (busy or is_open(run_context.state_dir, newest)):
         return newest, "" if once else f"going on with {_named(run_context, newest)}"
     free = latest_session(run_context.state_dir, run_context.cwd, closed=True, one_shot=once)
     if not free or free in busy:
         return newest, ""  # opening it reports which process holds it
     watched = "" if once else f" (`longrein watch {newest[:8]}` shows it)"
-    return free, f"session {newest} is open in another process{watched}; going on with {_named(run_context, free)}"
+    return (
+        free,
+        (
+            f"session {newest} is open in another process{watched}; going on with "
+            f"{_named(run_context, free)}"
+        ),
+    )
 
 
 def _named(run_context: RunContext, session: str) -> str:
@@ -421,7 +519,9 @@ async def fork(run_context: RunContext, source: str, session: str = "") -> str:
         raise SessionUnknown(f"session {source} holds nothing to fork")
     target = session or str(uuid.uuid4())
     copied = first.event.one_shot and run_context.options.print
-    opened = msgspec.structs.replace(first.event, session=target, parent=Parent(source, last), one_shot=copied)
+    opened = msgspec.structs.replace(
+        first.event, session=target, parent=Parent(source, last), one_shot=copied
+    )
     await fork_log(run_context.state_dir, source, last, Entry(1, first.at, opened))
     return target
 
@@ -429,26 +529,31 @@ async def fork(run_context: RunContext, source: str, session: str = "") -> str:
 async def discard_unused(run_context: RunContext, session: str, *, said: bool) -> None:
     """Delete a session that was left without a message.
 
-    One with a chosen id is kept, since another program may wait for it; so is one where a message was `said`, which
-    may not be on disk yet.
+    One with a chosen id is kept, since another program may wait for it; so is one where a message
+    was `said`, which may not be on disk yet.
     """
     if not said and session != run_context.options.session_id:
         await discard_empty(run_context.state_dir, session, wall_us=CLOCK.wall_us)
 
 
 def sweep_orphans(run_context: RunContext) -> list[str]:
-    """End processes that a killed longrein left behind. Those of other state folders are left alone."""
+    """End processes that a killed longrein left behind. Those of other state folders are left
+    alone.
+    """
     sessions = os.path.join(run_context.state_dir, "sessions")
     if not os.path.isdir(sessions):
         return []
     return end_orphans(
-        lambda one: _is_held_or_foreign(run_context.state_dir, one), lambda one: os.path.join(sessions, one)
+        lambda one: _is_held_or_foreign(run_context.state_dir, one),
+        lambda one: os.path.join(sessions, one),
     )
 
 
 def _is_held_or_foreign(folder: str, session: str) -> bool:
     """Return True for a session that is open or belongs to another state folder."""
     try:
-        return not os.path.isdir(os.path.join(folder, "sessions", session)) or is_open(folder, session)
+        return not os.path.isdir(os.path.join(folder, "sessions", session)) or is_open(
+            folder, session
+        )
     except LongreinError:
         return True

@@ -2,7 +2,15 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Literal, overload
@@ -23,7 +31,17 @@ from longrein.agent import (
 from longrein.composition import Additions, Composition, build
 from longrein.config.environment import environment
 from longrein.config.mcp_servers import read_server
-from longrein.events import AnyPart, Entry, PermissionAsked, Replied, Text, TurnEnded, TurnFailed, UsageError, text_of
+from longrein.events import (
+    AnyPart,
+    Entry,
+    PermissionAsked,
+    Replied,
+    Text,
+    TurnEnded,
+    TurnFailed,
+    UsageError,
+    text_of,
+)
 from longrein.frontends.argv import Options
 from longrein.models import Model
 from longrein.run_context import read_run_context
@@ -32,7 +50,10 @@ from longrein.tools.mcp import McpServer
 
 Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]
 """Decide a call that asks for permission; `shown` has its exact bytes."""
-NOBODY = "nobody is there to approve it; `allow` has rules for calls that may run, `approve` decides each"
+NOBODY = (
+    "nobody is there to approve it; `allow` has rules for calls that may run, `approve` "
+    "decides each"
+)
 
 
 class Opening:
@@ -57,7 +78,8 @@ class Opening:
 class Session:
     """An agent: it has a conversation, tools and a log on disk. Make one with `open` or `resume`.
 
-        async with longrein.Session.open("anthropic/claude-sonnet-4-5", allow=["Bash(make test)"]) as session:
+        async with longrein.Session.open("anthropic/claude-sonnet-4-5", allow=["Bash(make test)"])
+        as session:
             print(await session.ask("Why does the build fail?"))
 
     All of it belongs to the event loop it was opened in.
@@ -90,19 +112,21 @@ class Session:
         window: int = 0,
         max_output: int = 0,
     ) -> Opening:
-        """Open a new session in `folder` (default: the current one), kept in `state_dir` (default: with all others).
+        """Open a new session in `folder` (default: the current one), kept in `state_dir` (default:
+        with all others).
 
-        `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`; '' for what settings
-        and environment offer. `instructions` come after longrein's system prompt, `system_prompt` in its place. `tools`
-        come after the built-in ones; `mcp_servers` has entries as in `mcpServers` of an `.mcp.json`, by name;
-        `builtin_tools` names the built-in ones to offer, () for none.
-        `permission_mode` is one of `settings_schema.MODES`; `allow` and `deny` are permission
-        rules such as `Bash(make test)`. `trust` uses the settings, subagent types and instruction files of the folder,
-        which otherwise are read only where the user trusts it. `max_turns` limits the requests for one message,
-        `max_budget_usd` the money of the session; 0 for no limit. `window` and `max_output` are tokens, in place of
-        what is known of the model. What
-        is not given comes from the settings. Raises `ModelUnknown`, `SettingsError`, `SessionError`, `BudgetError`, and
-        `UsageError` for an argument that cannot be.
+        `model` is `provider/model` or anything that keeps the contract of `longrein.models.Model`;
+        '' for what settings and environment offer. `instructions` come after longrein's system
+        prompt, `system_prompt` in its place. `tools` come after the built-in ones; `mcp_servers`
+        has entries as in `mcpServers` of an `.mcp.json`, by name; `builtin_tools` names the
+        built-in ones to offer, () for none. `permission_mode` is one of `settings_schema.MODES`;
+        `allow` and `deny` are permission rules such as `Bash(make test)`. `trust` uses the
+        settings, subagent types and instruction files of the folder, which otherwise are read only
+        where the user trusts it. `max_turns` limits the requests for one message, `max_budget_usd`
+        the money of the session; 0 for no limit. `window` and `max_output` are tokens, in place of
+        what is known of the model. What is not given comes from the settings. Raises
+        `ModelUnknown`, `SettingsError`, `SessionError`, `BudgetError`, and `UsageError` for an
+        argument that cannot be.
         """
         return Opening(cls._opened("", **{k: v for k, v in locals().items() if k != "cls"}))
 
@@ -127,12 +151,14 @@ class Session:
         window: int = 0,
         max_output: int = 0,
     ) -> Opening:
-        """Open the stored session of that id, with the model and the permission mode it had unless others are named.
+        """Open the stored session of that id, with the model and the permission mode it had unless
+        others are named.
 
         `bypassPermissions` is never taken from what is stored: it must be named.
 
-        The other arguments are those of `open`; tools and instructions are not stored, so name them again. Raises
-        `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged` and what `open` raises.
+        The other arguments are those of `open`; tools and instructions are not stored, so name them
+        again. Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged` and what
+        `open` raises.
         """
         return Opening(cls._opened(**{k: v for k, v in locals().items() if k != "cls"}))
 
@@ -157,7 +183,10 @@ class Session:
         _check(allow=allow, deny=deny, builtin_tools=builtin_tools)
         named = isinstance(model, str)
         if not named and (window or max_output):
-            raise UsageError("window and max_output go with the name of a model: a model object has its own `budget`")
+            raise UsageError(
+                "window and max_output go with the name of a model: a model object has its own "
+                "`budget`"
+            )
         options = Options(
             model=str(model) if named else "",
             append_system_prompt=instructions,
@@ -175,30 +204,42 @@ class Session:
             mcp_servers=_servers(mcp_servers or {}),
         )
         return cls(
-            await build(read_run_context(options, folder=folder), session, fresh=not session, additions=additions)
+            await build(
+                read_run_context(options, folder=folder),
+                session,
+                fresh=not session,
+                additions=additions,
+            )
         )
 
     async def __aenter__(self) -> "Session":
         return self
 
     async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _where: TracebackType | None,
     ) -> None:
         await self.close()
 
     async def ask(self, words: str | Sequence[AnyPart], *, approve: Approve | None = None) -> str:
         """Send a message, wait until the turn ends, return the text of the answer.
 
-        A call that needs permission is decided by `approve`, a subagent's too; without it, it is denied and the model
-        told so. Raises `TurnFailed` when the turn ended without an answer: a limit, a budget, an interrupt, or
-        a provider that failed.
+        A call that needs permission is decided by `approve`, a subagent's too; without it, it is
+        denied and the model told so. Raises `TurnFailed` when the turn ended without an answer: a
+        limit, a budget, an interrupt, or a provider that failed.
         """
         start = self._session.subscribers.committed
         await self.send(words)
         answer = ""
         async with aclosing(self.follow(start, children=True)) as news:
             async for one in news:
-                event = one.heard.event if isinstance(one, FromSubagent) and isinstance(one.heard, Entry) else None
+                event = (
+                    one.heard.event
+                    if isinstance(one, FromSubagent) and isinstance(one.heard, Entry)
+                    else None
+                )
                 child = one.child if isinstance(one, FromSubagent) else ""
                 match one.event if isinstance(one, Entry) else event:
                     case PermissionAsked() as asked:
@@ -208,14 +249,22 @@ class Session:
                     case TurnEnded(reason="done" | "blocked") if not child:
                         return answer
                     case TurnEnded(reason=reason, message=message) if not child:
-                        raise TurnFailed(message or f"the turn ended without an answer: {reason}", reason)
+                        raise TurnFailed(
+                            message or f"the turn ended without an answer: {reason}", reason
+                        )
         await self.wait()
         raise TurnFailed("the session was closed before the turn had ended", "interrupted")
 
     async def _decide(self, asked: PermissionAsked, child: str, approve: Approve | None) -> None:
         verdict = approve(asked) if approve is not None else False
         allowed = await verdict if inspect.isawaitable(verdict) else verdict
-        told = "" if allowed else NOBODY if approve is None else "the program that runs this session denied it"
+        told = (
+            ""
+            if allowed
+            else NOBODY
+            if approve is None
+            else "the program that runs this session denied it"
+        )
         await self.answer(asked.call, "allow" if allowed else "deny", told, child=child)
 
     @property
@@ -229,12 +278,16 @@ class Session:
         return self._session.state.spent_usd
 
     async def send(
-        self, words: str | Sequence[AnyPart], *, how: Literal["prompt", "steer", "queued"] = "prompt", to: str = ""
+        self,
+        words: str | Sequence[AnyPart],
+        *,
+        how: Literal["prompt", "steer", "queued"] = "prompt",
+        to: str = "",
     ) -> None:
         """Send a message; return when it is on disk.
 
-        `steer` goes with the next request, `queued` waits for the end of the turn. `to` is the session of an active
-        subagent (`SubagentView.child`), which gets it with its next request.
+        `steer` goes with the next request, `queued` waits for the end of the turn. `to` is the
+        session of an active subagent (`SubagentView.child`), which gets it with its next request.
         """
         parts = (Text(words),) if isinstance(words, str) else tuple(words)
         await self._session.tell(UserMessage(parts, "steer" if to else how, to))
@@ -243,9 +296,10 @@ class Session:
     async def happened(self, kind: str, text: str, *, source: str = "") -> None:
         """Report an event to the model; return when it is on disk.
 
-        It goes with the next request, quoted as data, and starts no turn. `kind` is one of the kinds of
-        docs/events.md, such as `diagnostics` or `program_message`; `source` is its subject, such as a file or a
-        program. The same report is told once. Raises `UsageError` for another kind.
+        It goes with the next request, quoted as data, and starts no turn. `kind` is one of the
+        kinds of docs/events.md, such as `diagnostics` or `program_message`; `source` is its
+        subject, such as a file or a program. The same report is told once. Raises `UsageError` for
+        another kind.
         """
         await self._session.tell(program_event(kind, text, source))
 
@@ -259,24 +313,37 @@ class Session:
         await self._session.tell(Compact(focus))
         self._go()
 
-    async def rewind(self, to: int, *, files: bool = False, conversation: bool = True, overwrite: bool = False) -> None:
+    async def rewind(
+        self, to: int, *, files: bool = False, conversation: bool = True, overwrite: bool = False
+    ) -> None:
         """Go back to entry `to`; with `files`, restore files too. What came after stays in the log.
 
-        Without `conversation` only the files go back. `overwrite`: also files that somebody else has changed since.
+        Without `conversation` only the files go back. `overwrite`: also files that somebody else
+        has changed since.
         """
         await self._session.tell(Rewind(to, files, conversation, overwrite))
         self._go()
 
-    async def preview_rewind(self, to: int, *, conversation: bool = True, overwrite: bool = False) -> RewindPreview:
+    async def preview_rewind(
+        self, to: int, *, conversation: bool = True, overwrite: bool = False
+    ) -> RewindPreview:
         """Return what `rewind(to, files=True)` would do to the files. Changes nothing."""
-        return await self._session.preview_rewind(to, overwrite=overwrite, conversation=conversation)
+        return await self._session.preview_rewind(
+            to, overwrite=overwrite, conversation=conversation
+        )
 
-    async def answer(self, call: str, verdict: Literal["allow", "deny"], message: str = "", *, child: str = "") -> None:
-        """Answer a `PermissionAsked`; `child` is the session of the subagent that asks (`FromSubagent.child`)."""
+    async def answer(
+        self, call: str, verdict: Literal["allow", "deny"], message: str = "", *, child: str = ""
+    ) -> None:
+        """Answer a `PermissionAsked`; `child` is the session of the subagent that asks
+        (`FromSubagent.child`).
+        """
         await self._session.tell(Answer(call, verdict, message=message, by="user", session=child))
 
     def agents(self) -> Sequence[SubagentView]:
-        """Return the subagents as they are now, each followed by its own, finished ones included."""
+        """Return the subagents as they are now, each followed by its own, finished ones
+        included.
+        """
         return self._session.agents()
 
     def tasks(self) -> Sequence[TaskView]:
@@ -298,9 +365,9 @@ class Session:
     ) -> AsyncGenerator[Entry | FromSubagent, None]:
         """Yield entries after `seq` as they are committed, until the session rests.
 
-        With `forever`, until it closes. With `children` also live entries of subagents, as `FromSubagent` with the
-        entry in `heard`, such as their questions (`PermissionAsked`). They have no place in the order of `seq` and do
-        not come again.
+        With `forever`, until it closes. With `children` also live entries of subagents, as
+        `FromSubagent` with the entry in `heard`, such as their questions (`PermissionAsked`). They
+        have no place in the order of `seq` and do not come again.
         """
         heard = self._session.follow(seq)
         coming = asyncio.ensure_future(anext(heard))
@@ -322,15 +389,17 @@ class Session:
             coming.cancel()
 
     async def wait(self) -> None:
-        """Wait until the session rests. Raises `StoreFull` and related errors when it could not continue."""
+        """Wait until the session rests. Raises `StoreFull` and related errors when it could not
+        continue.
+        """
         if self._walk is not None:
             await self._walk
 
     async def leave(self, tasks: Literal["stop", "keep"]) -> Sequence[TaskView]:
         """Stop background tasks before `close`, when the session rests; return those that continue.
 
-        `stop` ends every task, `keep` only those that cannot outlive longrein. Without this call each task's own
-        policy holds.
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Without this call
+        each task's own policy holds.
         """
         return await self._session.leave(tasks)
 
@@ -348,7 +417,9 @@ class Session:
     async def _news(self, coming: "asyncio.Future[SessionUpdate]") -> None:
         """Wait for an update, or for the main loop to end."""
         walking = self._walk is not None and not self._walk.done()
-        waited: list[asyncio.Future[Any]] = [coming, self._walk] if walking and self._walk else [coming]
+        waited: list[asyncio.Future[Any]] = (
+            [coming, self._walk] if walking and self._walk else [coming]
+        )
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
 
     def _resting(self, seq: int) -> bool:
@@ -359,7 +430,8 @@ class Session:
 def _servers(entries: Mapping[str, Mapping[str, Any]]) -> tuple[McpServer, ...]:
     """Read the entries of MCP servers. Raises `UsageError` for a wrong one."""
     found = tuple(
-        read_server(name, dict(entry), environment(), "program", "mcp_servers") for name, entry in entries.items()
+        read_server(name, dict(entry), environment(), "program", "mcp_servers")
+        for name, entry in entries.items()
     )
     if wrong := next((server for server in found if server.problem), None):
         raise UsageError(f"mcp_servers: {wrong.name}: {wrong.problem}")

@@ -1,8 +1,8 @@
 """The settings: one annotated field for each, one struct for each table of config.toml.
 
-To add a setting, add a field with its `Setting` and its default, use it where the struct arrives, and run `make docs`.
-Its key, checks, variable and built-in value (`config.settings_keys`) and its row in docs/settings.md are generated. A
-field without a `Setting` is no setting.
+To add a setting, add a field with its `Setting` and its default, use it where the struct arrives,
+and run `make docs`. Its key, checks, variable and built-in value (`config.settings_keys`) and its
+row in docs/settings.md are generated. A field without a `Setting` is no setting.
 """
 
 from collections.abc import Mapping
@@ -61,9 +61,15 @@ class PermissionRules(msgspec.Struct, frozen=True):
     ] = ()
     ask: Annotated[
         tuple[str, ...],
-        Setting("asks even when another rule allows it; not in `bypassPermissions`", "add", check="rules"),
+        Setting(
+            "asks even when another rule allows it; not in `bypassPermissions`",
+            "add",
+            check="rules",
+        ),
     ] = ()
-    deny: Annotated[tuple[str, ...], Setting("is refused", "add", check="rules", flag="--disallowed-tools")] = ()
+    deny: Annotated[
+        tuple[str, ...], Setting("is refused", "add", check="rules", flag="--disallowed-tools")
+    ] = ()
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -77,24 +83,30 @@ class Provider(msgspec.Struct, frozen=True):
             choices=WIRES,
         ),
     ] = ""
-    base_url: Annotated[str, Setting("address of requests; for `scripted` the path of the file", "nothing")] = ""
+    base_url: Annotated[
+        str, Setting("address of requests; for `scripted` the path of the file", "nothing")
+    ] = ""
     api_key_env: Annotated[str, Setting("the variable that holds the key", "nothing")] = ""
     headers: Annotated[
-        tuple[tuple[str, str], ...], Setting("a table of further headers", "nothing", check="headers", replaces=True)
+        tuple[tuple[str, str], ...],
+        Setting("a table of further headers", "nothing", check="headers", replaces=True),
     ] = ()
-    text_tools: Annotated[bool, Setting("for models without tool calls: tools are called in the text", "nothing")] = (
-        False
-    )
+    text_tools: Annotated[
+        bool, Setting("for models without tool calls: tools are called in the text", "nothing")
+    ] = False
     idle_timeout_s: Annotated[
         int,
         Setting(
-            "longest pause inside an answer, in seconds; five times as long before its first byte", "nothing", least=1
+            "longest pause inside an answer, in seconds; five times as long before its first byte",
+            "nothing",
+            least=1,
         ),
     ] = 120
     content_timeout_s: Annotated[
         int,
         Setting(
-            "longest time without content, in seconds; comments, pings and empty events do not count",
+            "longest time without content, in seconds; comments, pings and empty events do not "
+            "count",
             "nothing",
             least=1,
         ),
@@ -111,13 +123,25 @@ class ModelSettings(msgspec.Struct, frozen=True):
     ] = -1.0
     price_output: Annotated[float, Setting("the same for output", "nothing")] = -1.0
     price_cache_read: Annotated[
-        float, Setting("for input read from the cache; default: the usual price of the provider's family", "nothing")
+        float,
+        Setting(
+            "for input read from the cache; default: the usual price of the provider's family",
+            "nothing",
+        ),
     ] = -1.0
-    price_cache_write: Annotated[float, Setting("for input written to the cache; likewise", "nothing")] = -1.0
-    cache_ttl_s: Annotated[float, Setting("seconds a cached prefix lives after its last use", "nothing")] = -1.0
+    price_cache_write: Annotated[
+        float, Setting("for input written to the cache; likewise", "nothing")
+    ] = -1.0
+    cache_ttl_s: Annotated[
+        float, Setting("seconds a cached prefix lives after its last use", "nothing")
+    ] = -1.0
     effort: Annotated[
         str,
-        Setting("effort of thinking: `none`, `minimal`, `low`, `medium`, `high`, `max`", "nothing", choices=EFFORTS),
+        Setting(
+            "effort of thinking: `none`, `minimal`, `low`, `medium`, `high`, `max`",
+            "nothing",
+            choices=EFFORTS,
+        ),
     ] = ""
 
 
@@ -125,9 +149,12 @@ class ToolOptions(msgspec.Struct, frozen=True):
     """Table `tools`: limits of the tools. The model cannot raise them."""
 
     bash_timeout_s: Annotated[
-        float, Setting("seconds of a command without a timeout; then it continues in the background")
+        float,
+        Setting("seconds of a command without a timeout; then it continues in the background"),
     ] = 120.0
-    bash_timeout_max_s: Annotated[float, Setting("largest timeout of a command, in seconds")] = 600.0
+    bash_timeout_max_s: Annotated[float, Setting("largest timeout of a command, in seconds")] = (
+        600.0
+    )
     output_inline_bytes: Annotated[
         int, Setting("output up to this is shown whole; larger output by both ends and a handle")
     ] = 30_000
@@ -136,50 +163,73 @@ class ToolOptions(msgspec.Struct, frozen=True):
     tail_bytes: Annotated[int, Setting("shown end of a larger output")] = 6_000
     parallel_calls: Annotated[
         bool,
-        Setting("calls of one reply run at once where none writes what another reads; `false` runs all in order"),
+        Setting(
+            "calls of one reply run at once where none writes what another reads; `false` runs "
+            "all in order"
+        ),
     ] = True
     read_lines_max: Annotated[int, Setting("lines of a `Read` without a limit")] = 2_000
     read_bytes_max: Annotated[int, Setting("bytes of one `Read`")] = 256 * 1024
     line_chars_max: Annotated[int, Setting("longer lines are cut, with a note")] = 2_000
-    keep_bytes_max: Annotated[int, Setting("larger files are not kept for rewinds and merges when read or changed")] = (
-        5 * MIB
-    )
+    keep_bytes_max: Annotated[
+        int, Setting("larger files are not kept for rewinds and merges when read or changed")
+    ] = 5 * MIB
     checkpoint_bytes_max: Annotated[
         int,
         Setting(
-            "MB of a session's copies of the work tree, from which `/rewind` undoes what commands changed; 0: none",
+            "MB of a session's copies of the work tree, from which `/rewind` undoes what commands "
+            "changed; 0: none",
             key="checkpoint_mb",
             factor=MIB,
         ),
     ] = 512 * MIB
-    web_timeout_s: Annotated[float, Setting("seconds until the page of a `WebFetch` must have come")] = 60.0
+    web_timeout_s: Annotated[
+        float, Setting("seconds until the page of a `WebFetch` must have come")
+    ] = 60.0
     web_bytes_max: Annotated[int, Setting("a larger page is cut")] = 5 * MIB
     web_private_hosts: Annotated[
         tuple[str, ...],
         Setting(
-            "hosts on this machine or in a private network that `WebFetch` may reach, such as `localhost:8000`",
+            "hosts on this machine or in a private network that `WebFetch` may reach, such as "
+            "`localhost:8000`",
             "nothing",
         ),
     ] = ()
     web_search: Annotated[
         bool,
-        Setting("`true` lets the provider search the web with its own tool; each search has a price", "nothing"),
+        Setting(
+            "`true` lets the provider search the web with its own tool; each search has a price",
+            "nothing",
+        ),
     ] = False
     schedules: Annotated[
         bool,
-        Setting("`true` offers the model `CronCreate`, `CronList`, `CronDelete` in a terminal or an editor", "nothing"),
+        Setting(
+            "`true` offers the model `CronCreate`, `CronList`, `CronDelete` in a terminal or an "
+            "editor",
+            "nothing",
+        ),
     ] = False
 
 
 class Limits(msgspec.Struct, frozen=True):
     """Table `limits`, and the limits of a subagent. 0 means no limit."""
 
-    turns_max: Annotated[int, Setting("requests for one prompt", "narrow", key="max_turns", flag="--max-turns")] = 0
+    turns_max: Annotated[
+        int, Setting("requests for one prompt", "narrow", key="max_turns", flag="--max-turns")
+    ] = 0
     usd_max: Annotated[
         float,
-        Setting("money of a session, its subagents included", "narrow", key="max_budget_usd", flag="--max-budget-usd"),
+        Setting(
+            "money of a session, its subagents included",
+            "narrow",
+            key="max_budget_usd",
+            flag="--max-budget-usd",
+        ),
     ] = 0.0
-    parallel_max: Annotated[int, Setting("calls that run at once; in the `seed` profiles 10", "narrow", least=1)] = 32
+    parallel_max: Annotated[
+        int, Setting("calls that run at once; in the `seed` profiles 10", "narrow", least=1)
+    ] = 32
     continuations_max: int = 3
     """Times the model is told to continue an answer that the output limit cut."""
     barren_steps_max: int = 20
@@ -191,39 +241,69 @@ class Limits(msgspec.Struct, frozen=True):
     seconds_max: float = 0.0
     """Wall time of one turn; for a subagent, of its task."""
     agents_max: Annotated[int, Setting("subagents that run at once", "narrow", least=1)] = 20
-    depth_max: Annotated[int, Setting("levels of subagents", "narrow", key="agents_depth", least=1)] = 1
-    spawns_max: Annotated[int, Setting("subagents of one session in all", "narrow", key="agents_spawns", least=1)] = 200
+    depth_max: Annotated[
+        int, Setting("levels of subagents", "narrow", key="agents_depth", least=1)
+    ] = 1
+    spawns_max: Annotated[
+        int, Setting("subagents of one session in all", "narrow", key="agents_spawns", least=1)
+    ] = 200
     memory_mb: Annotated[
-        int, Setting("memory limit of longrein itself, MB; the system's limits apply in any case", "narrow")
+        int,
+        Setting(
+            "memory limit of longrein itself, MB; the system's limits apply in any case", "narrow"
+        ),
     ] = 0
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
     """Table `tasks`: limits and notices of background tasks. 0 means no limit."""
 
-    running_max: Annotated[int, Setting("tasks that run at once; more wait", "narrow", key="max", least=1)] = 32
+    running_max: Annotated[
+        int, Setting("tasks that run at once; more wait", "narrow", key="max", least=1)
+    ] = 32
     keep_s: Annotated[
-        float, Setting("hours that a task continues without longrein", "narrow", key="keep_hours", factor=3600)
+        float,
+        Setting(
+            "hours that a task continues without longrein", "narrow", key="keep_hours", factor=3600
+        ),
     ] = 24 * 3600.0
     quota_bytes: Annotated[
         int,
         Setting(
-            "MB of output kept per task: the first and the newest half", "narrow", key="quota_mb", factor=MIB, least=1
+            "MB of output kept per task: the first and the newest half",
+            "narrow",
+            key="quota_mb",
+            factor=MIB,
+            least=1,
         ),
     ] = 64 * MIB
     memory_bytes: Annotated[
-        int, Setting("MB of memory of a task and its child processes", "narrow", key="memory_mb", factor=MIB)
+        int,
+        Setting(
+            "MB of memory of a task and its child processes", "narrow", key="memory_mb", factor=MIB
+        ),
     ] = 0
     cpu_s: Annotated[float, Setting("CPU seconds of a task and its child processes", "narrow")] = 0
     timeout_s: Annotated[float, Setting("seconds of a task without a timeout", "narrow")] = 0
     policy: Annotated[
-        str, Setting("on exit of the terminal: `keep`, `stop` or `ask`; default: ask", "nothing", choices=POLICIES)
+        str,
+        Setting(
+            "on exit of the terminal: `keep`, `stop` or `ask`; default: ask",
+            "nothing",
+            choices=POLICIES,
+        ),
     ] = ""
-    promote: Annotated[bool, Setting("a command becomes a task at its timeout; `false` ends it")] = True
+    promote: Annotated[
+        bool, Setting("a command becomes a task at its timeout; `false` ends it")
+    ] = True
     wake: Annotated[bool, Setting("an end wakes an idle agent")] = True
     wake_after_s: Annotated[float, Setting("seconds to wait for further ends before that")] = 0.5
     stall_s: Annotated[
-        float, Setting("seconds of silence after which a task that seems to ask a question is reported; 0 for never")
+        float,
+        Setting(
+            "seconds of silence after which a task that seems to ask a question is reported; 0 "
+            "for never"
+        ),
     ] = 45.0
     background: Annotated[
         str,
@@ -234,7 +314,9 @@ class TaskOptions(msgspec.Struct, frozen=True):
             flag="--background",
         ),
     ] = "steer"
-    background_s: Annotated[float, Setting("longest wait for these tasks, in seconds", "nothing")] = 600.0
+    background_s: Annotated[
+        float, Setting("longest wait for these tasks, in seconds", "nothing")
+    ] = 600.0
     tail_bytes: int = 2_000
     """End of the output that goes with the notice."""
     leave_s: float = 5.0
@@ -244,7 +326,10 @@ class TaskOptions(msgspec.Struct, frozen=True):
 class InstructionOptions(msgspec.Struct, frozen=True):
     """Table `context`: instruction files and the clearing policy."""
 
-    files: Annotated[tuple[str, ...], Setting("instruction files; the first that exists per folder", replaces=True)] = (
+    files: Annotated[
+        tuple[str, ...],
+        Setting("instruction files; the first that exists per folder", replaces=True),
+    ] = (
         "AGENTS.override.md",
         "AGENTS.md",
         "CLAUDE.md",
@@ -254,23 +339,33 @@ class InstructionOptions(msgspec.Struct, frozen=True):
     prepare_at: Annotated[
         int,
         Setting(
-            "percent of the usable window at which a summary is prepared in the background; 30 or more, below "
+            "percent of the usable window at which a summary is prepared in the background; 30 or "
+            "more, below "
             "`compact_at`",
             least=30,
             most=90,
         ),
     ] = 80
     compact_at: Annotated[
-        int, Setting("percent of the usable window at which the view must shrink; 60 to 95", least=60, most=95)
+        int,
+        Setting(
+            "percent of the usable window at which the view must shrink; 60 to 95",
+            least=60,
+            most=95,
+        ),
     ] = 92
     git: Annotated[
         bool,
-        Setting("a session that begins in a git repository tells the model its status, newest commits and files once"),
+        Setting(
+            "a session that begins in a git repository tells the model its status, newest commits "
+            "and files once"
+        ),
     ] = True
     weights: Annotated[
         str,
         Setting(
-            "file of `longrein fit`: weights of the clearing policy in place of the shipped ones. A relative path "
+            "file of `longrein fit`: weights of the clearing policy in place of the shipped ones. "
+            "A relative path "
             "begins in the folder of your settings",
             "nothing",
         ),
@@ -283,7 +378,8 @@ class EnvironmentOptions(msgspec.Struct, frozen=True):
     keep: Annotated[
         tuple[str, ...],
         Setting(
-            "variables that commands get beside the usual ones; `AWS_*` matches all with this prefix that do not look "
+            "variables that commands get beside the usual ones; `AWS_*` matches all with this "
+            "prefix that do not look "
             "like a secret",
             "nothing",
         ),
@@ -294,7 +390,10 @@ class RedactOptions(msgspec.Struct, frozen=True):
     """Table `redact`: secrets."""
 
     patterns: Annotated[
-        tuple[str, ...], Setting("regular expressions of secrets: matches never reach the log", "add", check="patterns")
+        tuple[str, ...],
+        Setting(
+            "regular expressions of secrets: matches never reach the log", "add", check="patterns"
+        ),
     ] = ()
     env: Annotated[tuple[str, ...], Setting("variables whose values are secrets", "add")] = ()
 
@@ -302,14 +401,79 @@ class RedactOptions(msgspec.Struct, frozen=True):
 SANDBOX_MODES = ("off", "auto", "required")
 """Modes of the sandbox, least strict first."""
 TOOL_CHAINS = (
-    *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/pnpm", ".local/share/mise"),
-    *(".local/share/fnm", ".local/share/virtualenvs", ".local/share/nvim/mason", ".asdf", ".pyenv", ".rbenv"),
-    *(".nvm", ".fnm", ".volta", ".n", ".bun", ".deno", ".cargo", ".rustup", "go", "sdk", ".sdkman", ".jabba"),
-    *(".gradle", ".m2", ".ivy2", ".sbt", ".nuget", ".dotnet", ".ghcup", ".cabal", ".stack", ".opam", ".elan"),
-    *(".julia", ".juliaup", ".nix-profile", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", "mambaforge"),
-    *(".conda", ".npm", ".npm-global", ".yarn", ".pnpm-store", ".gem", ".bundle", ".composer", ".hex", ".mix"),
+    *(
+        ".local/bin",
+        ".local/lib",
+        ".local/share/uv",
+        ".local/share/pipx",
+        ".local/share/pnpm",
+        ".local/share/mise",
+    ),
+    *(
+        ".local/share/fnm",
+        ".local/share/virtualenvs",
+        ".local/share/nvim/mason",
+        ".asdf",
+        ".pyenv",
+        ".rbenv",
+    ),
+    *(
+        ".nvm",
+        ".fnm",
+        ".volta",
+        ".n",
+        ".bun",
+        ".deno",
+        ".cargo",
+        ".rustup",
+        "go",
+        "sdk",
+        ".sdkman",
+        ".jabba",
+    ),
+    *(
+        ".gradle",
+        ".m2",
+        ".ivy2",
+        ".sbt",
+        ".nuget",
+        ".dotnet",
+        ".ghcup",
+        ".cabal",
+        ".stack",
+        ".opam",
+        ".elan",
+    ),
+    *(
+        ".julia",
+        ".juliaup",
+        ".nix-profile",
+        ".linuxbrew",
+        "miniconda3",
+        "anaconda3",
+        "miniforge3",
+        "mambaforge",
+    ),
+    *(
+        ".conda",
+        ".npm",
+        ".npm-global",
+        ".yarn",
+        ".pnpm-store",
+        ".gem",
+        ".bundle",
+        ".composer",
+        ".hex",
+        ".mix",
+    ),
     *(".pub-cache", "flutter", ".terminfo", ".gitconfig", ".config/git", ".cache/uv", ".cache/pip"),
-    *(".cache/pypoetry", ".cache/pre-commit", ".cache/ms-playwright", ".cache/huggingface", ".cache/torch"),
+    *(
+        ".cache/pypoetry",
+        ".cache/pre-commit",
+        ".cache/ms-playwright",
+        ".cache/huggingface",
+        ".cache/torch",
+    ),
     *(".cache/bazel", ".cache/yarn"),
 )
 """Places of tool chains and their downloads below home, and git's settings of the user."""
@@ -318,18 +482,32 @@ TOOL_CHAINS = (
 class McpOptions(msgspec.Struct, frozen=True):
     """Table `mcp`: MCP servers."""
 
-    startup_s: Annotated[float, Setting("seconds that a server has to connect", "narrow", least=1)] = 30.0
+    startup_s: Annotated[
+        float, Setting("seconds that a server has to connect", "narrow", least=1)
+    ] = 30.0
     wait_s: Annotated[
-        float, Setting("seconds that the first request waits for servers; later ones are found with `ToolSearch`")
+        float,
+        Setting(
+            "seconds that the first request waits for servers; later ones are found with "
+            "`ToolSearch`"
+        ),
     ] = 10.0
-    call_s: Annotated[float, Setting("seconds of one call; a server's own `timeout` counts before it", least=1)] = 600.0
-    background_s: Annotated[float, Setting("seconds after which a call goes on as a background task; 0 for never")] = (
-        120.0
-    )
+    call_s: Annotated[
+        float, Setting("seconds of one call; a server's own `timeout` counts before it", least=1)
+    ] = 600.0
+    background_s: Annotated[
+        float, Setting("seconds after which a call goes on as a background task; 0 for never")
+    ] = 120.0
     listed_tokens_max: Annotated[
-        int, Setting("schemas of servers' tools above this size are deferred: the model finds them with `ToolSearch`")
+        int,
+        Setting(
+            "schemas of servers' tools above this size are deferred: the model finds them with "
+            "`ToolSearch`"
+        ),
     ] = 2_000
-    listed_share: Annotated[int, Setting("the same as a share of the usable window, in percent")] = 10
+    listed_share: Annotated[
+        int, Setting("the same as a share of the usable window, in percent")
+    ] = 10
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):
@@ -338,7 +516,8 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     mode: Annotated[
         str,
         Setting(
-            "`auto` confines commands where a sandbox works, and says where none does; `required` refuses to start "
+            "`auto` confines commands where a sandbox works, and says where none does; `required` "
+            "refuses to start "
             "without one; `off` runs commands as you",
             "narrow",
             choices=SANDBOX_MODES,
@@ -347,7 +526,8 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     home: Annotated[
         tuple[str, ...],
         Setting(
-            "what confined commands may read of your home: names below it, or absolute paths. Default: the usual "
+            "what confined commands may read of your home: names below it, or absolute paths. "
+            "Default: the usual "
             "places of tool chains and git's settings; known files with tokens in them stay hidden",
             "nothing",
             replaces=True,
@@ -356,7 +536,8 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     home_writable: Annotated[
         tuple[str, ...],
         Setting(
-            "what confined commands may change of it, such as `.cache/go-build`. Whatever runs from there later was "
+            "what confined commands may change of it, such as `.cache/go-build`. Whatever runs "
+            "from there later was "
             "perhaps changed by a command that nobody was asked about",
             "nothing",
         ),
@@ -368,8 +549,10 @@ class SandboxOptions(msgspec.Struct, frozen=True):
     network: Annotated[
         tuple[str, ...],
         Setting(
-            "`[]`: confined commands have no network but loopback of their own. Hosts (`pypi.org`, `*.debian.org`, "
-            '`10.1.0.0/16:8080`): those, by an HTTP proxy; another host is asked for at its first use. `["ask"]`: each '
+            "`[]`: confined commands have no network but loopback of their own. Hosts "
+            "(`pypi.org`, `*.debian.org`, "
+            "`10.1.0.0/16:8080`): those, by an HTTP proxy; another host is asked for at its first "
+            'use. `["ask"]`: each '
             'host is asked for. `["*"]`: all of the network',
             "nothing",
         ),
@@ -377,13 +560,16 @@ class SandboxOptions(msgspec.Struct, frozen=True):
 
 
 class HookOptions(msgspec.Struct, frozen=True):
-    """Table `hooks`: how hooks run. The hooks themselves are in `hooks.json` and in files of other agents."""
+    """Table `hooks`: how hooks run. The hooks themselves are in `hooks.json` and in files of
+    other agents.
+    """
 
     disable: Annotated[bool, Setting("`true` runs no hook at all", "nothing")] = False
     may_allow: Annotated[
         bool,
         Setting(
-            "`true` lets your own hooks answer a question with yes, where no rule asks or denies. Otherwise a hook can "
+            "`true` lets your own hooks answer a question with yes, where no rule asks or denies. "
+            "Otherwise a hook can "
             "only narrow",
             "nothing",
         ),
@@ -391,20 +577,25 @@ class HookOptions(msgspec.Struct, frozen=True):
     outside_sandbox: Annotated[
         bool,
         Setting(
-            "`true` runs the commands of your own hooks outside the sandbox. Those of a project always run in it",
+            "`true` runs the commands of your own hooks outside the sandbox. Those of a project "
+            "always run in it",
             "nothing",
         ),
     ] = False
-    timeout_s: Annotated[float, Setting("seconds of a command or address that names no limit", "nothing", least=1)] = (
-        60.0
-    )
+    timeout_s: Annotated[
+        float, Setting("seconds of a command or address that names no limit", "nothing", least=1)
+    ] = 60.0
 
 
 class SkillOptions(msgspec.Struct, frozen=True):
     """Table `skills`: skills and custom commands."""
 
     disable_commands: Annotated[
-        bool, Setting("`true`: what a text runs with ``!`command` `` is not run, and a remark stands there", "narrow")
+        bool,
+        Setting(
+            "`true`: what a text runs with ``!`command` `` is not run, and a remark stands there",
+            "narrow",
+        ),
     ] = False
 
 
@@ -414,7 +605,8 @@ class OtherAgentOptions(msgspec.Struct, frozen=True):
     read: Annotated[
         bool,
         Setting(
-            "rules, variables and hooks of `~/.claude/settings.json`, of `~/.codex/hooks.json` and of such files in a "
+            "rules, variables and hooks of `~/.claude/settings.json`, of `~/.codex/hooks.json` "
+            "and of such files in a "
             "trusted project are used; `false` leaves them all out",
             "nothing",
         ),
@@ -422,7 +614,8 @@ class OtherAgentOptions(msgspec.Struct, frozen=True):
     full: Annotated[
         tuple[str, ...],
         Setting(
-            "folders of projects whose such settings may also widen: allow calls, set variables, mode and model. "
+            "folders of projects whose such settings may also widen: allow calls, set variables, "
+            "mode and model. "
             "Absolute or `~/…`",
             "nothing",
         ),
@@ -435,12 +628,15 @@ class TraceOptions(msgspec.Struct, frozen=True):
     endpoint: Annotated[
         str,
         Setting(
-            "where traces and metrics are sent by OTLP over HTTP, such as `http://localhost:4318`; needs the extra "
+            "where traces and metrics are sent by OTLP over HTTP, such as "
+            "`http://localhost:4318`; needs the extra "
             "`otel`. Without it and without `OTEL_EXPORTER_OTLP_ENDPOINT` nothing is sent",
             "nothing",
         ),
     ] = ""
-    content: Annotated[bool, Setting("whether messages, arguments and results are sent too", "nothing")] = False
+    content: Annotated[
+        bool, Setting("whether messages, arguments and results are sent too", "nothing")
+    ] = False
 
 
 THEMES = ("auto", "dark", "light", "ansi", "colour-blind")
@@ -453,7 +649,8 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     theme: Annotated[
         str,
         Setting(
-            "colours: `dark`, `light`, `ansi` (the sixteen of your terminal), `colour-blind`; `auto` asks the terminal "
+            "colours: `dark`, `light`, `ansi` (the sixteen of your terminal), `colour-blind`; "
+            "`auto` asks the terminal "
             "for its background",
             "nothing",
             choices=THEMES,
@@ -461,23 +658,32 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     ] = "auto"
     language: Annotated[
         str,
-        Setting("language of hints, questions and commands: `en`, `zh`; default: that of `LANG`", choices=LANGUAGES),
+        Setting(
+            "language of hints, questions and commands: `en`, `zh`; default: that of `LANG`",
+            choices=LANGUAGES,
+        ),
     ] = ""
-    title: Annotated[bool, Setting("the title of the window names the session and its state", "nothing")] = True
+    title: Annotated[
+        bool, Setting("the title of the window names the session and its state", "nothing")
+    ] = True
     notify: Annotated[
         str,
         Setting(
-            "what calls you to a window without focus when a question waits or a long turn ends: `all`, `bell`, "
+            "what calls you to a window without focus when a question waits or a long turn ends: "
+            "`all`, `bell`, "
             "`message`, `off`",
             "nothing",
             choices=("all", "bell", "message", "off"),
         ),
     ] = "all"
-    notify_after_s: Annotated[float, Setting("seconds of a turn from which its end counts for that", "nothing")] = 10.0
+    notify_after_s: Annotated[
+        float, Setting("seconds of a turn from which its end counts for that", "nothing")
+    ] = 10.0
     progress: Annotated[
         str,
         Setting(
-            "progress in the tab or task bar while a turn runs: `on`, `off`; `auto` where the terminal shows it",
+            "progress in the tab or task bar while a turn runs: `on`, `off`; `auto` where the "
+            "terminal shows it",
             "nothing",
             choices=("auto", "on", "off"),
         ),
@@ -485,7 +691,8 @@ class TerminalOptions(msgspec.Struct, frozen=True):
     status_line: Annotated[
         str,
         Setting(
-            "command whose output is shown above the last line; it gets JSON about the session. Default: "
+            "command whose output is shown above the last line; it gets JSON about the session. "
+            "Default: "
             "`statusLine` of `~/.claude/settings.json`",
             "nothing",
         ),
@@ -499,35 +706,48 @@ class TerminalOptions(msgspec.Struct, frozen=True):
 class KeyOptions(msgspec.Struct, frozen=True):
     """Table `keys`: keys of the terminal. `/keys` shows those that hold."""
 
-    vim: Annotated[bool, Setting("`true`: the input has the keys of vim; the footer shows its mode", "nothing")] = False
+    vim: Annotated[
+        bool, Setting("`true`: the input has the keys of vim; the footer shows its mode", "nothing")
+    ] = False
     steer: Annotated[
-        tuple[str, ...], Setting("send into the turn that goes on, such as `ctrl-s`", "nothing", replaces=True)
+        tuple[str, ...],
+        Setting("send into the turn that goes on, such as `ctrl-s`", "nothing", replaces=True),
     ] = ("ctrl-s",)
     background: Annotated[
-        tuple[str, ...], Setting("send the running command to the background", "nothing", replaces=True)
+        tuple[str, ...],
+        Setting("send the running command to the background", "nothing", replaces=True),
     ] = ("ctrl-b",)
     new_line: Annotated[
-        tuple[str, ...], Setting("new line; `\\` and Enter makes one on every terminal", "nothing", replaces=True)
+        tuple[str, ...],
+        Setting("new line; `\\` and Enter makes one on every terminal", "nothing", replaces=True),
     ] = ("alt-enter", "shift-enter", "ctrl-j")
-    next_mode: Annotated[tuple[str, ...], Setting("next permission mode", "nothing", replaces=True)] = ("shift-tab",)
-    history_search: Annotated[tuple[str, ...], Setting("search what was sent before", "nothing", replaces=True)] = (
-        "ctrl-r",
-    )
+    next_mode: Annotated[
+        tuple[str, ...], Setting("next permission mode", "nothing", replaces=True)
+    ] = ("shift-tab",)
+    history_search: Annotated[
+        tuple[str, ...], Setting("search what was sent before", "nothing", replaces=True)
+    ] = ("ctrl-r",)
     editor: Annotated[
-        tuple[str, ...], Setting("edit the input in `$VISUAL` or `$EDITOR`", "nothing", replaces=True)
+        tuple[str, ...],
+        Setting("edit the input in `$VISUAL` or `$EDITOR`", "nothing", replaces=True),
     ] = ("ctrl-g",)
-    paste_image: Annotated[tuple[str, ...], Setting("paste a picture of the clipboard", "nothing", replaces=True)] = (
-        "ctrl-v",
-    )
+    paste_image: Annotated[
+        tuple[str, ...], Setting("paste a picture of the clipboard", "nothing", replaces=True)
+    ] = ("ctrl-v",)
     open_results: Annotated[
-        tuple[str, ...], Setting("open the last results, thinking and diffs whole", "nothing", replaces=True)
+        tuple[str, ...],
+        Setting("open the last results, thinking and diffs whole", "nothing", replaces=True),
     ] = ("ctrl-o",)
     pin_todos: Annotated[
-        tuple[str, ...], Setting("pin the todo list above the input, or unpin it", "nothing", replaces=True)
+        tuple[str, ...],
+        Setting("pin the todo list above the input, or unpin it", "nothing", replaces=True),
     ] = ("ctrl-t",)
-    redraw: Annotated[tuple[str, ...], Setting("draw the screen again", "nothing", replaces=True)] = ("ctrl-l",)
+    redraw: Annotated[
+        tuple[str, ...], Setting("draw the screen again", "nothing", replaces=True)
+    ] = ("ctrl-l",)
     suspend: Annotated[
-        tuple[str, ...], Setting("stop longrein until `fg`, while commands go on", "nothing", replaces=True)
+        tuple[str, ...],
+        Setting("stop longrein until `fg`, while commands go on", "nothing", replaces=True),
     ] = ("ctrl-z",)
 
 
@@ -537,13 +757,19 @@ class Settings(msgspec.Struct, frozen=True):
     model: Annotated[
         str,
         Setting(
-            "`PROVIDER/MODEL`; without it the first whose key is in the environment, then a local server",
+            "`PROVIDER/MODEL`; without it the first whose key is in the environment, then a local "
+            "server",
             check="model",
             flag="--model",
         ),
     ] = ""
     fallback_model: Annotated[
-        str, Setting("the model to change to after three overloads in a row", check="model", flag="--fallback-model")
+        str,
+        Setting(
+            "the model to change to after three overloads in a row",
+            check="model",
+            flag="--fallback-model",
+        ),
     ] = ""
     compact_model: Annotated[
         str, Setting("the model that writes summaries; without it the session's own", check="model")
@@ -551,10 +777,14 @@ class Settings(msgspec.Struct, frozen=True):
     permission_mode: Annotated[
         str,
         Setting(
-            "`plan` changes nothing; `default` asks before writes and before commands that do more than read; "
-            "`acceptEdits` makes edits and simple file commands inside the folders without asking; `auto` also runs "
-            "all that the sandbox confines; `dontAsk` denies what `default` would ask; `bypassPermissions` asks only "
-            "before it writes files that run or configure later, such as `.git/config`. `-c`, `-r` and `/rewind` never "
+            "`plan` changes nothing; `default` asks before writes and before commands that do "
+            "more than read; "
+            "`acceptEdits` makes edits and simple file commands inside the folders without "
+            "asking; `auto` also runs "
+            "all that the sandbox confines; `dontAsk` denies what `default` would ask; "
+            "`bypassPermissions` asks only "
+            "before it writes files that run or configure later, such as `.git/config`. `-c`, "
+            "`-r` and `/rewind` never "
             "restore `auto` and `bypassPermissions`",
             "narrow",
             choices=MODES,
@@ -564,14 +794,18 @@ class Settings(msgspec.Struct, frozen=True):
     profile: Annotated[
         str,
         Setting(
-            "context policy; `seed`, `seed-later`, `seed-new` and `seed-framework` are simple ones for comparison",
+            "context policy; `seed`, `seed-later`, `seed-new` and `seed-framework` are simple "
+            "ones for comparison",
             choices=PROFILES,
             flag="--profile",
         ),
     ] = "default"
     plugins: Annotated[
         tuple[str, ...],
-        Setting("installed Python packages whose tools, providers and context policy are used", "nothing"),
+        Setting(
+            "installed Python packages whose tools, providers and context policy are used",
+            "nothing",
+        ),
     ] = ()
     permissions: PermissionRules = PermissionRules()
     providers: Mapping[str, Provider] = {}

@@ -1,4 +1,6 @@
-"""Harness of the ACP tests: `longrein acp` in a process of its own, with the client of the SDK on real pipes."""
+"""Harness of the ACP tests: `longrein acp` in a process of its own, with the client of the SDK
+on real pipes.
+"""
 
 import asyncio
 import contextlib
@@ -14,7 +16,9 @@ import pytest
 from tests.e2e.harness import CliHarness
 from tests.timeouts import HANG_S
 
-acp = pytest.importorskip("acp", reason="needs agent-client-protocol, which `make library` installs")
+acp = pytest.importorskip(
+    "acp", reason="needs agent-client-protocol, which `make library` installs"
+)
 
 from acp.client.connection import ClientSideConnection  # noqa: E402
 
@@ -51,26 +55,41 @@ class Editor:
         self.connection = connection
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append((session_id, update.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        self.updates.append(
+            (session_id, update.model_dump(mode="json", by_alias=True, exclude_none=True))
+        )
         self.news.set()
 
-    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
-        question = schema.RequestPermissionRequest(sessionId=session_id, toolCall=tool_call, options=options)
+    async def request_permission(
+        self, session_id: str, tool_call: Any, options: Any, **_: Any
+    ) -> Any:
+        question = schema.RequestPermissionRequest(
+            sessionId=session_id, toolCall=tool_call, options=options
+        )
         self.questions.append(question)
         self.news.set()
         chosen = self.choose(question)
         chosen = await chosen if asyncio.iscoroutine(chosen) else chosen
         if chosen is None:
-            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-        return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", optionId=chosen))
+            return schema.RequestPermissionResponse(
+                outcome=schema.DeniedOutcome(outcome="cancelled")
+            )
+        return schema.RequestPermissionResponse(
+            outcome=schema.AllowedOutcome(outcome="selected", optionId=chosen)
+        )
 
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
-        self.forms.append((message, mode.requested_schema.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        self.forms.append(
+            (
+                message,
+                mode.requested_schema.model_dump(mode="json", by_alias=True, exclude_none=True),
+            )
+        )
         if self.fills is None:
             return schema.DeclineElicitationResponse(action="decline")
         return schema.AcceptElicitationResponse(action="accept", content=self.fills)
 
-    # --- files: `files` holds unsaved text; a write saves, as Zed does -----------------------------------------------
+    # --- files: `files` holds unsaved text; a write saves, as Zed does ----------------------------
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
         self.asked.append(path)
@@ -85,10 +104,16 @@ class Editor:
         Path(path).write_text(content)
         return schema.WriteTextFileResponse()
 
-    # --- terminals: real processes -----------------------------------------------------------------------------------
+    # --- terminals: real processes ----------------------------------------------------------------
 
-    async def create_terminal(self, session_id: str, command: str, args: Any, env: Any, cwd: str, **_: Any) -> Any:
-        variables = {**os.environ, "EDITOR_SECRET": "s3cret", **{one.name: one.value for one in env or ()}}
+    async def create_terminal(
+        self, session_id: str, command: str, args: Any, env: Any, cwd: str, **_: Any
+    ) -> Any:
+        variables = {
+            **os.environ,
+            "EDITOR_SECRET": "s3cret",
+            **{one.name: one.value for one in env or ()},
+        }
         process = await asyncio.create_subprocess_exec(
             command,
             *(args or ()),
@@ -108,7 +133,9 @@ class Editor:
     async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> Any:
         code = await self.terminals[terminal_id].wait()
         self.terminal_log.append(("exit", terminal_id))
-        return schema.WaitForTerminalExitResponse(exitCode=max(code, 0), signal=None if code >= 0 else "SIGKILL")
+        return schema.WaitForTerminalExitResponse(
+            exitCode=max(code, 0), signal=None if code >= 0 else "SIGKILL"
+        )
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:
         self.terminal_log.append(("output", terminal_id))
@@ -125,7 +152,7 @@ class Editor:
         self.terminal_log.append(("release", terminal_id))
         return schema.ReleaseTerminalResponse()
 
-    # --- what came -------------------------------------------------------------------------------------------------
+    # --- what came --------------------------------------------------------------------------------
 
     def of(self, kind: str, session: str = "") -> list[Update]:
         """Updates of one kind."""
@@ -139,7 +166,9 @@ class Editor:
         return "".join(update["content"].get("text", "") for update in self.of(kind, session))
 
     def call(self, name: str) -> Update:
-        """All fields of the tool call whose title begins with `name`, as they are after its updates."""
+        """All fields of the tool call whose title begins with `name`, as they are after its
+        updates.
+        """
         start = next(u for u in self.of("tool_call") if u["title"].startswith(name))
         fields = dict(start)
         for update in self.of("tool_call_update"):
@@ -150,7 +179,11 @@ class Editor:
     def statuses(self, name: str) -> list[str]:
         """Each status that a call had."""
         start = next(u for u in self.of("tool_call") if u["title"].startswith(name))
-        updates = [u for u in self.of("tool_call_update") if u["toolCallId"] == start["toolCallId"] and "status" in u]
+        updates = [
+            u
+            for u in self.of("tool_call_update")
+            if u["toolCallId"] == start["toolCallId"] and "status" in u
+        ]
         return [u["status"] for u in (start, *updates)]
 
     async def wait_for(self, happened: Callable[[], Any]) -> Any:
@@ -165,10 +198,14 @@ class Editor:
 class Agent:
     """A running `longrein acp` with an initialized connection."""
 
-    def __init__(self, process: asyncio.subprocess.Process, editor: Editor, connection: Any, cli: CliHarness) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, editor: Editor, connection: Any, cli: CliHarness
+    ) -> None:
         self.process, self.editor, self.connection, self.cli = process, editor, connection, cli
         self.messages: list[tuple[str, dict[str, Any]]] = []
-        """Every message as it was on the wire: (`incoming` to the editor or `outgoing`, message)."""
+        """Every message as it was on the wire: (`incoming` to the editor or `outgoing`,
+        message).
+        """
 
     async def new(self, **more: Any) -> Any:
         return await self.connection.new_session(cwd=str(self.cli.project), mcp_servers=[], **more)
@@ -186,7 +223,9 @@ class Agent:
 
 
 @contextlib.asynccontextmanager
-async def agent(cli: CliHarness, *, capabilities: Any = None, editor: Editor | None = None) -> AsyncIterator[Agent]:
+async def agent(
+    cli: CliHarness, *, capabilities: Any = None, editor: Editor | None = None
+) -> AsyncIterator[Agent]:
     """Start `longrein acp` in the project of `cli` and initialize it."""
     editor = editor or Editor()
     process = await asyncio.create_subprocess_exec(
@@ -199,9 +238,13 @@ async def agent(cli: CliHarness, *, capabilities: Any = None, editor: Editor | N
         stderr=asyncio.subprocess.PIPE,
         limit=1 << 26,
     )
-    connection = ClientSideConnection(editor, process.stdin, process.stdout, use_unstable_protocol=True)
+    connection = ClientSideConnection(
+        editor, process.stdin, process.stdout, use_unstable_protocol=True
+    )
     made = Agent(process, editor, connection, cli)
-    connection._conn.add_observer(lambda event: made.messages.append((event.direction.value, event.message)))
+    connection._conn.add_observer(
+        lambda event: made.messages.append((event.direction.value, event.message))
+    )
     try:
         async with asyncio.timeout(HANG_S):
             await connection.initialize(protocol_version=1, client_capabilities=capabilities)
@@ -222,8 +265,12 @@ async def agent(cli: CliHarness, *, capabilities: Any = None, editor: Editor | N
         assert "Traceback" not in err, err
 
 
-FILES = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True))
-READ_ONLY = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=False))
+FILES = schema.ClientCapabilities(
+    fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True)
+)
+READ_ONLY = schema.ClientCapabilities(
+    fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=False)
+)
 TERMINALS = schema.ClientCapabilities(terminal=True)
 
 
@@ -240,7 +287,9 @@ class RawAgent:
         """Write lines: bytes as they are, anything else as JSON."""
         assert self.process.stdin is not None
         for line in lines:
-            self.process.stdin.write(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n")
+            self.process.stdin.write(
+                line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
+            )
 
     async def read(self) -> Any:
         """Return the next line of stdout; None at its end."""
@@ -280,11 +329,15 @@ class RawAgent:
     async def open(self, cli: CliHarness) -> str:
         """Initialize and open a session."""
         await self.ask("initialize", protocolVersion=1)
-        return str((await self.ask("session/new", cwd=str(cli.project), mcpServers=[]))["sessionId"])
+        return str(
+            (await self.ask("session/new", cwd=str(cli.project), mcpServers=[]))["sessionId"]
+        )
 
 
 @contextlib.asynccontextmanager
-async def raw_agent(cli: CliHarness, words: Sequence[str] = ("acp",), **env: str) -> AsyncIterator[RawAgent]:
+async def raw_agent(
+    cli: CliHarness, words: Sequence[str] = ("acp",), **env: str
+) -> AsyncIterator[RawAgent]:
     process = await asyncio.create_subprocess_exec(
         *cli.command,
         *words,
@@ -323,4 +376,14 @@ def file(cli: CliHarness, name: str, text: str) -> Path:
     return path
 
 
-__all__ = ["Agent", "Editor", "RawAgent", "RequestError", "acp", "agent", "file", "raw_agent", "schema"]
+__all__ = [
+    "Agent",
+    "Editor",
+    "RawAgent",
+    "RequestError",
+    "acp",
+    "agent",
+    "file",
+    "raw_agent",
+    "schema",
+]

@@ -1,4 +1,6 @@
-"""A8 with a client that somebody else wrote: acpx, a headless ACP client on npm that uses the TypeScript SDK."""
+"""A8 with a client that somebody else wrote: acpx, a headless ACP client on npm that uses the
+TypeScript SDK.
+"""
 
 import json
 import os
@@ -14,16 +16,32 @@ from tests.e2e.harness import CliHarness, bash, call, calls, says
 from tests.timeouts import HANG_S
 
 BIN = Path(sys.prefix) / "node/node_modules/.bin"
-pytestmark = pytest.mark.skipif(not (BIN / "acpx").exists(), reason="needs acpx, which `make clients` installs")
+pytestmark = pytest.mark.skipif(
+    not (BIN / "acpx").exists(), reason="needs acpx, which `make clients` installs"
+)
 
 EDIT = call("Edit", file_path="app.py", old_string="two", new_string="2")
 
 
-def acpx(cli: CliHarness, *words: str, permissions: str = "--approve-all", form: str = "text") -> str:
+def acpx(
+    cli: CliHarness, *words: str, permissions: str = "--approve-all", form: str = "text"
+) -> str:
     """Run acpx in the project with `longrein acp` as its agent; return its stdout."""
     agent = f"{cli.command[0]} acp"
     done = subprocess.run(
-        ["acpx", "--cwd", str(cli.project), permissions, "--format", form, "--ttl", "1", "--agent", agent, *words],
+        [
+            "acpx",
+            "--cwd",
+            str(cli.project),
+            permissions,
+            "--format",
+            form,
+            "--ttl",
+            "1",
+            "--agent",
+            agent,
+            *words,
+        ],
         env={**cli.env, "PATH": f"{BIN}{os.pathsep}{cli.env['PATH']}"},
         cwd=cli.project,
         stdin=subprocess.DEVNULL,
@@ -71,7 +89,9 @@ def test_a_client_that_denies(cli: CliHarness) -> None:
 
 def test_every_line_is_a_message(cli: CliHarness) -> None:
     cli.plays(says("Hello."))
-    lines: list[dict[str, Any]] = [json.loads(line) for line in acpx(cli, "exec", "hi", form="json").splitlines()]
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for line in acpx(cli, "exec", "hi", form="json").splitlines()
+    ]
     assert all(line["jsonrpc"] == "2.0" for line in lines)
     assert lines[-1]["result"]["stopReason"] == "end_turn"
 

@@ -1,4 +1,6 @@
-"""What an editor does wrong: garbage, unknown sessions, two prompts, a second answer, going away in a turn."""
+"""What an editor does wrong: garbage, unknown sessions, two prompts, a second answer, going away
+in a turn.
+"""
 
 import asyncio
 import os
@@ -46,7 +48,9 @@ LINES = [
 def test_a_line_that_is_no_message_is_answered_and_the_next_one_taken(cli: CliHarness) -> None:
     async def work(raw: RawAgent) -> None:
         for line, code in LINES:
-            raw.write(line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n')  # an answer that nobody waits for
+            raw.write(
+                line, b"\n", b'{"jsonrpc":"2.0","id":999,"result":{}}\n'
+            )  # an answer that nobody waits for
             answer = await raw.read()
             assert (answer["id"], answer["error"]["code"]) == (None, code), line[:60]
             assert (await raw.ask("initialize", protocolVersion=1))["protocolVersion"] == 1
@@ -99,8 +103,12 @@ def test_a_prompt_that_cannot_be_taken(cli: CliHarness) -> None:
     async def work(raw: RawAgent) -> None:
         session = await raw.open(cli)
         for prompt in PROMPTS:
-            assert (await raw.ask("session/prompt", sessionId=session, prompt=prompt))["code"] == -32602, prompt
-            assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {"stopReason": "end_turn"}
+            assert (await raw.ask("session/prompt", sessionId=session, prompt=prompt))[
+                "code"
+            ] == -32602, prompt
+            assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
+                "stopReason": "end_turn"
+            }
 
     talk(cli, work)
 
@@ -110,10 +118,14 @@ def test_a_huge_prompt_is_taken_and_one_beyond_the_limit_refused(cli: CliHarness
 
     async def work(raw: RawAgent) -> None:
         session = await raw.open(cli)
-        raw.write(b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * (LINE_BYTES_MAX + 100_000) + b'"}\n')
+        raw.write(
+            b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * (LINE_BYTES_MAX + 100_000) + b'"}\n'
+        )
         assert (await raw.answer(None))["error"]["code"] == -32600  # type: ignore[arg-type]
         text = [{"type": "text", "text": "word " * 20_000}]
-        assert await raw.ask("session/prompt", sessionId=session, prompt=text) == {"stopReason": "end_turn"}
+        assert await raw.ask("session/prompt", sessionId=session, prompt=text) == {
+            "stopReason": "end_turn"
+        }
 
     talk(cli, work)
 
@@ -123,16 +135,29 @@ def test_embedded_resources_are_quoted_as_data(cli: CliHarness) -> None:
     blocks = [
         {
             "type": "resource",
-            "resource": {"uri": "file:///a/b.py", "mimeType": "text/x-python", "text": "x\n<system-reminder>"},
+            "resource": {
+                "uri": "file:///a/b.py",
+                "mimeType": "text/x-python",
+                "text": "x\n<system-reminder>",
+            },
         },
-        {"type": "resource", "resource": {"uri": "file:///a/p.pdf", "mimeType": "application/pdf", "blob": "JVBERi0="}},
+        {
+            "type": "resource",
+            "resource": {
+                "uri": "file:///a/p.pdf",
+                "mimeType": "application/pdf",
+                "blob": "JVBERi0=",
+            },
+        },
         {"type": "resource", "resource": {"uri": "zed:///z", "blob": "AAAA"}},
         {"type": "resource_link", "uri": "file:///a/c%20d.py#L10", "name": "c d.py"},
     ]
 
     async def work(raw: RawAgent) -> None:
         session = await raw.open(cli)
-        assert await raw.ask("session/prompt", sessionId=session, prompt=blocks) == {"stopReason": "end_turn"}
+        assert await raw.ask("session/prompt", sessionId=session, prompt=blocks) == {
+            "stopReason": "end_turn"
+        }
 
     talk(cli, work)
     texts = [part.text for part in of(cli, UserSpoke)[0].parts if isinstance(part, Text)]
@@ -150,7 +175,9 @@ def test_cancel_without_a_prompt_and_for_an_unknown_session(cli: CliHarness) -> 
         for one in (session, NOBODY):
             raw.write({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": one}})
         raw.write({"jsonrpc": "2.0", "method": "session/cancel", "params": {}})
-        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {"stopReason": "end_turn"}
+        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
+            "stopReason": "end_turn"
+        }
 
     talk(cli, work)
 
@@ -181,16 +208,22 @@ def test_cancel_ends_the_turn_and_the_prompts_that_wait(cli: CliHarness, by_id: 
         while "First " not in str(await raw.read()):
             pass
         if by_id:
-            raw.write({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": first}})
+            raw.write(
+                {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": first}}
+            )
         else:
-            raw.write({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+            raw.write(
+                {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}
+            )
         found = {}
         while len(found) < 2:
             message = await raw.read()
             if message.get("id") in (first, second) and "method" not in message:
                 found[message["id"]] = message["result"]["stopReason"]
         assert set(found.values()) == {"cancelled"}
-        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {"stopReason": "end_turn"}
+        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
+            "stopReason": "end_turn"
+        }
 
     talk(cli, work)
     assert cli.said()[-1] == "Next."
@@ -235,7 +268,9 @@ def test_a_question_without_a_usable_answer_is_denied(cli: CliHarness, answer: A
 
 
 @pytest.mark.parametrize("how", ["eof", "term", "kill", "closed", "gone"])
-def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(cli: CliHarness, how: str) -> None:
+def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(
+    cli: CliHarness, how: str
+) -> None:
     """At a question; with `kill` longrein itself is gone."""
     path = file(cli, "app.py", "one\n")
     edit = call("Edit", file_path="app.py", old_string="one", new_string="1")
@@ -267,7 +302,9 @@ def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(cli: CliHarne
 
     async def again(raw: RawAgent) -> None:
         await raw.ask("initialize", protocolVersion=1)
-        assert "modes" in await raw.ask("session/load", sessionId=session, cwd=str(cli.project), mcpServers=[])
+        assert "modes" in await raw.ask(
+            "session/load", sessionId=session, cwd=str(cli.project), mcpServers=[]
+        )
         prompt = raw.send("session/prompt", sessionId=session, prompt=HELLO)
         while (message := await raw.read()).get("id") != prompt or "method" in message:
             if message.get("method") == "session/request_permission":
@@ -280,14 +317,19 @@ def test_an_editor_that_goes_away_in_a_turn_leaves_a_whole_session(cli: CliHarne
 
 
 def test_several_sessions_at_once(cli: CliHarness) -> None:
-    cli.plays(says("One answer.", delay_s=0.1), branches=[{"when": "second", "turns": [says("Another answer.")]}])
+    cli.plays(
+        says("One answer.", delay_s=0.1),
+        branches=[{"when": "second", "turns": [says("Another answer.")]}],
+    )
 
     async def work(raw: RawAgent) -> None:
         await raw.ask("initialize", protocolVersion=1)
         asked = [raw.send("session/new", cwd=str(cli.project), mcpServers=[]) for _ in range(2)]
         one, other = [(await raw.answer(request))["result"]["sessionId"] for request in asked]
         first = raw.send("session/prompt", sessionId=one, prompt=HELLO)
-        second = raw.send("session/prompt", sessionId=other, prompt=[{"type": "text", "text": "the second"}])
+        second = raw.send(
+            "session/prompt", sessionId=other, prompt=[{"type": "text", "text": "the second"}]
+        )
         assert (await raw.answer(second))["result"] == {"stopReason": "end_turn"}
         assert (await raw.answer(first))["result"] == {"stopReason": "end_turn"}
         texts = {}
@@ -298,7 +340,10 @@ def test_several_sessions_at_once(cli: CliHarness) -> None:
                 texts[session] = texts.get(session, "") + update["content"]["text"]
         assert texts == {one: "One answer.", other: "Another answer."}
         listed = (await raw.ask("session/list"))["sessions"]
-        assert {row["sessionId"]: row["title"] for row in listed} == {one: "go", other: "the second"}
+        assert {row["sessionId"]: row["title"] for row in listed} == {
+            one: "go",
+            other: "the second",
+        }
         busy = await raw.ask("session/load", sessionId=one, cwd=str(cli.project), mcpServers=[])
         assert "modes" in busy
 
@@ -312,7 +357,9 @@ def test_a_session_of_another_process_is_busy(cli: CliHarness) -> None:
         session = await raw.open(cli)
         await raw.ask("session/prompt", sessionId=session, prompt=HELLO)
         async with raw_agent(cli) as other:
-            error = await other.ask("session/load", sessionId=session, cwd=str(cli.project), mcpServers=[])
+            error = await other.ask(
+                "session/load", sessionId=session, cwd=str(cli.project), mcpServers=[]
+            )
             assert (error["code"], "open" in error["message"]) == (-32603, True)
             assert (await other.ask("session/delete", sessionId=session))["code"] == -32603
 
@@ -344,7 +391,9 @@ def test_a_missing_key_is_auth_required_until_it_is_there(cli: CliHarness) -> No
         assert await raw.ask("logout") == {}
         assert (await raw.ask("session/prompt", sessionId=session, prompt=HELLO))["code"] == -32000
         assert await raw.ask("authenticate", methodId="doctor") == {}
-        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {"stopReason": "end_turn"}
+        assert await raw.ask("session/prompt", sessionId=session, prompt=HELLO) == {
+            "stopReason": "end_turn"
+        }
 
     talk(cli, work)
 
@@ -358,8 +407,18 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
         {
             "cwd": "/",
             "mcpServers": [
-                {"name": "a", "command": "/bin/a", "args": ["-x"], "env": [{"name": "K", "value": "v"}]},
-                {"type": "http", "name": "b", "url": "http://b", "headers": [{"name": "H", "value": "v"}]},
+                {
+                    "name": "a",
+                    "command": "/bin/a",
+                    "args": ["-x"],
+                    "env": [{"name": "K", "value": "v"}],
+                },
+                {
+                    "type": "http",
+                    "name": "b",
+                    "url": "http://b",
+                    "headers": [{"name": "H", "value": "v"}],
+                },
                 {"type": "sse", "name": "c", "url": "http://c", "headers": []},
             ],
         }
@@ -371,7 +430,9 @@ def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> Non
     }
 
 
-def test_without_the_package_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_one_line_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'longrein\[acp\]'"):
         command.acp(None)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""A8: every method, notification and update of the protocol's schema is answered or sent, in the form of the schema.
+"""A8: every method, notification and update of the protocol's schema is answered or sent, in the
+form of the schema.
 
-The models of the `acp` package are generated from the published JSON schema and give it back; each message of a long
-conversation is checked against it.
+The models of the `acp` package are generated from the published JSON schema and give it back; each
+message of a long conversation is checked against it.
 """
 
 import asyncio
@@ -17,7 +18,9 @@ from tests.e2e.harness import CliHarness, background, bash, call, calls, says
 from acp.meta import AGENT_METHODS, CLIENT_METHODS  # isort: skip
 
 BOTH = schema.ClientCapabilities(
-    fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True), terminal=True, elicitation={"form": {}}
+    fs=schema.FileSystemCapabilities(readTextFile=True, writeTextFile=True),
+    terminal=True,
+    elicitation={"form": {}},
 )
 UNTIL_GO = "until [ -e go ]; do sleep 0.05; done; echo later"
 RESULTS: dict[str, Any] = {
@@ -52,11 +55,22 @@ REQUESTS: dict[str, Any] = {
 }
 """Requests and notifications that are sent."""
 QUESTIONS = [
-    {"question": "Which colour?", "header": "Colour", "options": [{"label": "green", "description": "like grass"}]},
+    {
+        "question": "Which colour?",
+        "header": "Colour",
+        "options": [{"label": "green", "description": "like grass"}],
+    },
     {"question": "Which sizes?", "multiSelect": True, "options": [{"label": "S"}, {"label": "M"}]},
 ]
 UNSTABLE = {
-    *("providers/list", "providers/set", "providers/disable", "mcp/message", "mcp/connect", "mcp/disconnect"),
+    *(
+        "providers/list",
+        "providers/set",
+        "providers/disable",
+        "mcp/message",
+        "mcp/connect",
+        "mcp/disconnect",
+    ),
     *("nes/start", "nes/suggest", "nes/accept", "nes/reject", "nes/close"),
     *(f"document/did{what}" for what in ("Open", "Change", "Close", "Save", "Focus")),
     "elicitation/complete",
@@ -75,7 +89,10 @@ def updates_of_the_schema() -> set[str]:
 def check(model: Any, data: Any) -> None:
     """Check JSON against the JSON schema of a model, which must know every field."""
     jsonschema.validate(data, model.model_json_schema(by_alias=True))
-    assert model.model_validate(data).model_dump(mode="json", by_alias=True, exclude_unset=True) == data
+    assert (
+        model.model_validate(data).model_dump(mode="json", by_alias=True, exclude_unset=True)
+        == data
+    )
 
 
 def test_a8_every_method_of_the_schema_is_accounted_for() -> None:
@@ -125,7 +142,9 @@ def messages(cli: CliHarness) -> list[tuple[str, dict[str, Any]]]:
             call("Agent", description="look", prompt="look around", subagent_type="explore"),
             thinking="First I look.",
         ),
-        calls(call("Edit", file_path="app.py", old_string="two", new_string="2"), background(UNTIL_GO)),
+        calls(
+            call("Edit", file_path="app.py", old_string="two", new_string="2"), background(UNTIL_GO)
+        ),
         calls(bash("echo hello")),
         says("Done."),
         says("The task has ended."),
@@ -144,7 +163,11 @@ def messages(cli: CliHarness) -> list[tuple[str, dict[str, Any]]]:
 def test_a8_every_message_has_the_form_of_the_schema_and_none_is_missing(
     messages: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    asked = {m["id"]: m["method"] for way, m in messages if way == "outgoing" and "method" in m and "id" in m}
+    asked = {
+        m["id"]: m["method"]
+        for way, m in messages
+        if way == "outgoing" and "method" in m and "id" in m
+    }
     answered, sent, kinds = set(), set(), set()
     for way, message in messages:
         if way != "incoming":
@@ -168,7 +191,9 @@ def test_a8_other_methods_are_unknown(cli: CliHarness) -> None:
         async with raw_agent(cli) as raw:
             for method in (*sorted(UNSTABLE), "session/unheard", "_private/thing", ""):
                 assert (await raw.ask(method))["code"] == -32601, method
-                raw.write({"jsonrpc": "2.0", "method": method, "params": {}})  # a notification: no answer
+                raw.write(
+                    {"jsonrpc": "2.0", "method": method, "params": {}}
+                )  # a notification: no answer
             assert (await raw.ask("initialize", protocolVersion=1))["protocolVersion"] == 1
             assert all("id" in line for line in raw.lines)
 

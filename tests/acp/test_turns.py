@@ -1,4 +1,6 @@
-"""A19 and A18.14: turns, permission questions, cancellation and history, with the client of the SDK on real pipes."""
+"""A19 and A18.14: turns, permission questions, cancellation and history, with the client of the
+SDK on real pipes.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,27 +33,47 @@ EDIT = call("Edit", file_path="app.py", old_string="two", new_string="2")
 def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> None:
     path = file(cli, "app.py", "one\ntwo\n")
     todo = call("TodoWrite", todos=[{"content": "do it", "status": "in_progress"}])
-    cli.plays(calls(call("Read", file_path="app.py"), todo, thinking="First I look."), calls(EDIT), says("Done."))
+    cli.plays(
+        calls(call("Read", file_path="app.py"), todo, thinking="First I look."),
+        calls(EDIT),
+        says("Done."),
+    )
 
     async def work(longrein: Agent, session: str) -> None:
         editor = longrein.editor
         assert session == cli.session
         assert (
-            await longrein.prompt(session, "change it", acp.resource_link_block("app", f"file://{path}")) == "end_turn"
+            await longrein.prompt(
+                session, "change it", acp.resource_link_block("app", f"file://{path}")
+            )
+            == "end_turn"
         )
         assert editor.kinds()[0] == "available_commands_update"
         assert editor.text("agent_thought_chunk") == "First I look."
         assert editor.text() == "Done."
-        assert editor.of("plan")[0]["entries"] == [{"content": "do it", "priority": "medium", "status": "in_progress"}]
+        assert editor.of("plan")[0]["entries"] == [
+            {"content": "do it", "priority": "medium", "status": "in_progress"}
+        ]
         read, edit = editor.call("Read"), editor.call("Edit")
-        assert (read["kind"], read["status"], read["locations"]) == ("read", "completed", [{"path": str(path)}])
+        assert (read["kind"], read["status"], read["locations"]) == (
+            "read",
+            "completed",
+            [{"path": str(path)}],
+        )
         assert editor.statuses("Edit") == ["pending", "in_progress", "completed"]
-        assert edit["content"] == [{"type": "diff", "path": str(path), "oldText": "two", "newText": "2"}]
+        assert edit["content"] == [
+            {"type": "diff", "path": str(path), "oldText": "two", "newText": "2"}
+        ]
         assert edit["locations"] == [{"path": str(path), "line": 2}]
         assert edit["rawInput"]["new_string"] == "2"
         assert edit["rawOutput"]["status"] == "ok"
         [question] = editor.questions
-        assert [one.kind for one in question.options] == ["allow_once", "allow_always", "allow_always", "reject_once"]
+        assert [one.kind for one in question.options] == [
+            "allow_once",
+            "allow_always",
+            "allow_always",
+            "reject_once",
+        ]
         assert question.tool_call.tool_call_id == edit["toolCallId"]
         assert question.tool_call.content[1].new_text == "2"
         usage = editor.of("usage_update")[-1]
@@ -76,7 +98,9 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
         (None, "one\ntwo\n", ("deny", "once")),
     ],
 )
-def test_each_answer_to_a_question(cli: CliHarness, option: str, left: str, answer: tuple[str, str]) -> None:
+def test_each_answer_to_a_question(
+    cli: CliHarness, option: str, left: str, answer: tuple[str, str]
+) -> None:
     path = file(cli, "app.py", "one\ntwo\n")
     cli.plays(calls(call("Read", file_path="app.py")), calls(EDIT), says("Done."))
 
@@ -130,17 +154,25 @@ def test_a18_14_a_later_version_is_answered_with_version_1(cli: CliHarness) -> N
     async def work() -> None:
         async with raw_agent(cli) as raw:
             for version in (99, 1, 0):
-                assert (await raw.ask("initialize", protocolVersion=version))["protocolVersion"] == 1
+                assert (await raw.ask("initialize", protocolVersion=version))[
+                    "protocolVersion"
+                ] == 1
 
     asyncio.run(work())
 
 
 def test_a18_14_load_replays_before_it_returns(cli: CliHarness) -> None:
     file(cli, "app.py", "one\ntwo\n")
-    cli.plays(calls(call("Read", file_path="app.py"), thinking="Hm."), says("It has two lines."), says("More."))
+    cli.plays(
+        calls(call("Read", file_path="app.py"), thinking="Hm."),
+        says("It has two lines."),
+        says("More."),
+    )
 
     async def first(longrein: Agent, session: str) -> str:
-        await longrein.prompt(session, "how many lines?", acp.image_block("iVBORw0KGgo=", "image/png"))
+        await longrein.prompt(
+            session, "how many lines?", acp.image_block("iVBORw0KGgo=", "image/png")
+        )
         return session
 
     session = talk(cli, first)
@@ -168,15 +200,23 @@ def test_a18_14_load_replays_before_it_returns(cli: CliHarness) -> None:
             sent = len(raw.lines)
             await raw.ask("session/close", sessionId=session)
             await raw.ask("session/resume", **where)
-            updates = [line["params"]["update"]["sessionUpdate"] for line in raw.lines[sent:] if "method" in line]
+            updates = [
+                line["params"]["update"]["sessionUpdate"]
+                for line in raw.lines[sent:]
+                if "method" in line
+            ]
             assert set(updates) <= {"available_commands_update"}
-            answer = await raw.ask("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "and?"}])
+            answer = await raw.ask(
+                "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "and?"}]
+            )
             assert answer == {"stopReason": "end_turn"}
 
     asyncio.run(again())
 
 
-def test_a18_14_stdout_holds_only_json_when_a_library_prints(cli: CliHarness, tmp_path: Path) -> None:
+def test_a18_14_stdout_holds_only_json_when_a_library_prints(
+    cli: CliHarness, tmp_path: Path
+) -> None:
     noisy = tmp_path / "noisy"
     noisy.mkdir()
     (noisy / "sitecustomize.py").write_text(
@@ -184,7 +224,8 @@ def test_a18_14_stdout_holds_only_json_when_a_library_prints(cli: CliHarness, tm
         "def talk():\n"
         "    while 'longrein.frontends.acp.server' not in sys.modules: time.sleep(0.01)\n"
         "    while True:\n"
-        "        print('a library says something', flush=True); os.write(1, b'and more\\n'); time.sleep(0.002)\n"
+        "        print('a library says something', flush=True); os.write(1, b'and more\\n'); "
+        "time.sleep(0.002)\n"
         "if sys.argv[1:2] == ['acp']: threading.Thread(target=talk, daemon=True).start()\n"
     )
     cli.env["PYTHONPATH"] = str(noisy)
@@ -194,10 +235,18 @@ def test_a18_14_stdout_holds_only_json_when_a_library_prints(cli: CliHarness, tm
     async def work() -> None:
         async with raw_agent(cli) as raw:
             session = await raw.open(cli)
-            prompt = raw.send("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
+            prompt = raw.send(
+                "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}]
+            )
             while (message := await raw.read()).get("id") != prompt or "method" in message:
                 if message.get("method") == "session/request_permission":
-                    raw.write({"jsonrpc": "2.0", "id": message["id"], "result": {"outcome": {"outcome": "cancelled"}}})
+                    raw.write(
+                        {
+                            "jsonrpc": "2.0",
+                            "id": message["id"],
+                            "result": {"outcome": {"outcome": "cancelled"}},
+                        }
+                    )
             assert raw.process.stderr is not None
             err.append(await raw.process.stderr.readline())
 
@@ -233,7 +282,9 @@ def test_a_limit_of_turns_is_a_stop_reason_with_a_line(cli: CliHarness) -> None:
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, -32000), (400, -32603)])
-def test_a_provider_that_fails_is_an_error_of_the_prompt(cli: CliHarness, status: int, code: int) -> None:
+def test_a_provider_that_fails_is_an_error_of_the_prompt(
+    cli: CliHarness, status: int, code: int
+) -> None:
     cli.plays(fails(status, "no such luck", 50), says("x"))
 
     async def work(longrein: Agent, session: str) -> None:
@@ -250,7 +301,10 @@ def test_subagents_are_visible_and_ask(cli: CliHarness) -> None:
         calls(call("Agent", description="change it", prompt="You change it.")),
         says("All done."),
         branches=[
-            {"when": "You change it.", "turns": [calls(call("Read", file_path="app.py")), calls(EDIT), says("Yes.")]}
+            {
+                "when": "You change it.",
+                "turns": [calls(call("Read", file_path="app.py")), calls(EDIT), says("Yes.")],
+            }
         ],
     )
 
@@ -284,7 +338,10 @@ def test_a_background_task_is_a_long_call_and_its_end_a_turn(cli: CliHarness) ->
         (cli.project / "go").touch()
         await editor.wait_for(lambda: "It ended." in editor.text())
         task = editor.call("Background task b1")
-        assert (task["status"], task["content"][0]["content"]["text"]) == ("completed", "```\nlate\n```")
+        assert (task["status"], task["content"][0]["content"]["text"]) == (
+            "completed",
+            "```\nlate\n```",
+        )
 
     talk(cli, work)
 
@@ -295,7 +352,9 @@ def test_output_of_a_running_command_is_shown(cli: CliHarness) -> None:
     async def work(longrein: Agent, session: str) -> None:
         editor = longrein.editor
         prompt = asyncio.create_task(longrein.prompt(session, "go"))
-        await editor.wait_for(lambda: editor.of("tool_call") and "first" in str(editor.call("Bash").get("content")))
+        await editor.wait_for(
+            lambda: editor.of("tool_call") and "first" in str(editor.call("Bash").get("content"))
+        )
         assert editor.call("Bash")["status"] == "in_progress"
         (cli.project / "go").touch()
         assert await prompt == "end_turn"
@@ -311,13 +370,17 @@ def test_modes_models_and_options(cli: CliHarness) -> None:
         editor, connection = longrein.editor, longrein.connection
         await connection.set_session_mode(session_id=session, mode_id="plan")
         await editor.wait_for(lambda: editor.of("current_mode_update"))
-        changed = await connection.set_config_option(session_id=session, config_id="model", value="play/two")
+        changed = await connection.set_config_option(
+            session_id=session, config_id="model", value="play/two"
+        )
         values = {one.id: one.current_value for one in changed.config_options}
         assert values == {"mode": "plan", "model": "play/two"}
         await editor.wait_for(lambda: len(editor.of("config_option_update")) >= 2)
         for option, value in (("mode", "wild"), ("model", "play/none"), ("colour", "red")):
             with pytest.raises(RequestError) as raised:
-                await connection.set_config_option(session_id=session, config_id=option, value=value)
+                await connection.set_config_option(
+                    session_id=session, config_id=option, value=value
+                )
             assert raised.value.code == -32602
 
         assert await longrein.prompt(session, "go") == "end_turn"
@@ -330,7 +393,9 @@ def test_commands_run_without_the_model(cli: CliHarness) -> None:
     cli.plays()
 
     async def work(longrein: Agent, session: str) -> None:
-        [listed] = await longrein.editor.wait_for(lambda: longrein.editor.of("available_commands_update"))
+        [listed] = await longrein.editor.wait_for(
+            lambda: longrein.editor.of("available_commands_update")
+        )
         names = [one["name"] for one in listed["availableCommands"]]
         assert names == ["compact", "context", "pin", "unpin", "tasks", "stop", "background"]
         for name in names:

@@ -1,4 +1,6 @@
-"""A8: questions of the model, commands and skills of the user's files, and folders, in the editor."""
+"""A8: questions of the model, commands and skills of the user's files, and folders, in the
+editor.
+"""
 
 import asyncio
 import json
@@ -15,8 +17,15 @@ from tests.acp.test_turns import talk
 from tests.e2e.harness import CliHarness, call, calls, of, says
 from tests.e2e.test_traces import Collector
 
-COLOUR = {"question": "Which colour?", "options": [{"label": "red"}, {"label": "green", "description": "like grass"}]}
-SIZES = {"question": "Which sizes?", "multiSelect": True, "options": [{"label": n} for n in ("S", "M", "L")]}
+COLOUR = {
+    "question": "Which colour?",
+    "options": [{"label": "red"}, {"label": "green", "description": "like grass"}],
+}
+SIZES = {
+    "question": "Which sizes?",
+    "multiSelect": True,
+    "options": [{"label": n} for n in ("S", "M", "L")],
+}
 FORMS = schema.ClientCapabilities(elicitation={"form": {}})
 FAULT = Path(__file__).parent.parent / "mcp_servers" / "fault_server.py"
 ASKING = {"command": sys.executable, "args": ["-S", str(FAULT), "asks"]}
@@ -29,7 +38,11 @@ ANSWERED = "The user answered:\n\n"
         ([COLOUR], ["choice 2"], ("ok", ANSWERED + "Which colour?\ngreen")),
         ([COLOUR, SIZES], ["choice 1", "choice 3", "choice 1", "no"], ("ok", "Which sizes?\nL, S")),
         ([SIZES], ["choice 1", "choice 2", "choice 3"], ("ok", "Which sizes?\nS, M, L")),
-        ([COLOUR, SIZES], ["no", "choice 1", "no"], ("ok", "Which colour?\n(not answered)\n\nWhich sizes?\nS")),
+        (
+            [COLOUR, SIZES],
+            ["no", "choice 1", "no"],
+            ("ok", "Which colour?\n(not answered)\n\nWhich sizes?\nS"),
+        ),
         ([COLOUR, SIZES], ["no", "no"], ("denied", "the user has not answered")),
         ([COLOUR, SIZES], ["choice 1", None], ("denied", "the editor has not answered")),
         ([COLOUR], ["choice 9"], ("denied", "the editor has not answered")),
@@ -59,7 +72,10 @@ def test_a8_questions_are_asked_one_after_another(
     ("fills", "result"),
     [
         ({"q1": "green", "q2": ["S", "M"]}, ("ok", "Which colour?\ngreen\n\nWhich sizes?\nS, M")),
-        ({"q1": "my own words"}, ("ok", "Which colour?\nmy own words\n\nWhich sizes?\n(not answered)")),
+        (
+            {"q1": "my own words"},
+            ("ok", "Which colour?\nmy own words\n\nWhich sizes?\n(not answered)"),
+        ),
         ({"q1": 3, "q9": "x"}, ("denied", "the user has not answered")),
         (None, ("denied", "the user has not answered")),
     ],
@@ -121,9 +137,17 @@ def command(cli: CliHarness, name: str, text: str) -> None:
 
 
 def test_a8_commands_and_skills_of_files_are_announced_and_run(cli: CliHarness) -> None:
-    command(cli, "commands/greet.md", "---\ndescription: Greet\nargument-hint: WHOM\n---\nGreet $ARGUMENTS warmly.\n")
+    command(
+        cli,
+        "commands/greet.md",
+        "---\ndescription: Greet\nargument-hint: WHOM\n---\nGreet $ARGUMENTS warmly.\n",
+    )
     command(cli, "commands/compact.md", "Not longrein's own.\n")
-    command(cli, "skills/review/SKILL.md", "---\nname: review\ndescription: Review code\n---\nReview it.\n")
+    command(
+        cli,
+        "skills/review/SKILL.md",
+        "---\nname: review\ndescription: Review code\n---\nReview it.\n",
+    )
     command(cli, "commands/broken.md", "!`rm -r /nothing`\n")
     cli.plays(says("Hello, Ann."), says("Reviewed."))
 
@@ -141,7 +165,9 @@ def test_a8_commands_and_skills_of_files_are_announced_and_run(cli: CliHarness) 
         command(cli, "commands/later.md", "Do it later.\n")
         assert await longrein.prompt(session, "/review") == "end_turn"
         await editor.wait_for(lambda: len(editor.of("available_commands_update")) == 2)
-        names = [one["name"] for one in editor.of("available_commands_update")[-1]["availableCommands"]]
+        names = [
+            one["name"] for one in editor.of("available_commands_update")[-1]["availableCommands"]
+        ]
         assert "later" in names
 
     talk(cli, work)
@@ -150,22 +176,31 @@ def test_a8_commands_and_skills_of_files_are_announced_and_run(cli: CliHarness) 
     assert len(of(cli, Asked)) == 2
 
 
-def test_a8_further_folders_of_a_loaded_session_are_those_of_the_request(cli: CliHarness, tmp_path: Path) -> None:
+def test_a8_further_folders_of_a_loaded_session_are_those_of_the_request(
+    cli: CliHarness, tmp_path: Path
+) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(name)
-    read = [calls(call("Read", file_path=str(tmp_path / name / "a.txt"))) for name in ("one", "two", "one")]
+    read = [
+        calls(call("Read", file_path=str(tmp_path / name / "a.txt")))
+        for name in ("one", "two", "one")
+    ]
     cli.plays(*(turn for made in read for turn in (made, says("Read."))))
 
     async def work() -> None:
         async with agent(cli) as longrein:
             longrein.editor.choose = lambda question: "no"
-            session = (await longrein.new(additional_directories=[str(tmp_path / "one")])).session_id
+            session = (
+                await longrein.new(additional_directories=[str(tmp_path / "one")])
+            ).session_id
             await longrein.prompt(session, "go")
             await longrein.request("session/close", {"sessionId": session})
             where = {"sessionId": session, "cwd": str(cli.project), "mcpServers": []}
             for method in ("session/load", "session/resume"):
-                await longrein.request(method, {**where, "additionalDirectories": [str(tmp_path / "two")]})
+                await longrein.request(
+                    method, {**where, "additionalDirectories": [str(tmp_path / "two")]}
+                )
             await longrein.prompt(session, "go")
             await longrein.prompt(session, "go")
 

@@ -1,4 +1,6 @@
-"""Harness for a session of real parts in a temporary folder: SQLite, files, processes; only the model is scripted."""
+"""Harness for a session of real parts in a temporary folder: SQLite, files, processes; only the
+model is scripted.
+"""
 
 import asyncio
 import os
@@ -7,7 +9,15 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.agent import Answer, Dependencies, InboxMessage, Limits, OpenSession, UserMessage, open_session
+from longrein.agent import (
+    Answer,
+    Dependencies,
+    InboxMessage,
+    Limits,
+    OpenSession,
+    UserMessage,
+    open_session,
+)
 from longrein.agent.background.control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Request
@@ -81,7 +91,13 @@ class DiskHarness:
             model=model,
             open_model=lambda name: model,
             prefix=lambda m, reason: PrefixSet(
-                reason, m.provider, m.model, m.wire, "Be good.", tuple(t.spec for t in tools.values()), ("# here",)
+                reason,
+                m.provider,
+                m.model,
+                m.wire,
+                "Be good.",
+                tuple(t.spec for t in tools.values()),
+                ("# here",),
             ),
             history=lambda first, last: Reader(str(self.state), SESSION).entries(first - 1, last),
             rules=more.pop("rules", Rules(allow=("Bash(*)", "Write", "Edit"), base=str(self.tree))),  # type: ignore[arg-type]
@@ -91,10 +107,14 @@ class DiskHarness:
         )
 
     @asynccontextmanager
-    async def session(self, model: Model, *, create: bool = True, **more: object) -> AsyncIterator[OpenSession]:
+    async def session(
+        self, model: Model, *, create: bool = True, **more: object
+    ) -> AsyncIterator[OpenSession]:
         log = await open_log(str(self.state), SESSION, create=create, wall_us=self.clock.wall_us)
         opened = (
-            Opened(SCHEMA_VERSION, SESSION, "n0nce", (str(self.tree),), str(self.tree)) if not log.entries else None
+            Opened(SCHEMA_VERSION, SESSION, "n0nce", (str(self.tree),), str(self.tree))
+            if not log.entries
+            else None
         )
         mode = str(more.pop("mode", "" if "rules" in more else "bypassPermissions"))
         session = open_session(log, self.deps(model, log, **more), opened=opened, mode=mode)
@@ -126,7 +146,11 @@ async def turn(session: OpenSession, *messages: str | InboxMessage) -> None:
 async def question(session: OpenSession, after: PermissionAsked | None = None) -> PermissionAsked:
     """Wait for a permission question, another one than `after`."""
     async for heard in session.follow():
-        if isinstance(heard, Entry) and isinstance(heard.event, PermissionAsked) and heard.event != after:
+        if (
+            isinstance(heard, Entry)
+            and isinstance(heard.event, PermissionAsked)
+            and heard.event != after
+        ):
             return heard.event
     raise AssertionError("nothing was asked")
 
@@ -142,7 +166,12 @@ class FlushTrackingLog:
         return getattr(self._log, name)
 
     def append(
-        self, entries: Sequence[Entry], *, flush: bool, take: Sequence[int] = (), beside: Sequence[object] = ()
+        self,
+        entries: Sequence[Entry],
+        *,
+        flush: bool,
+        take: Sequence[int] = (),
+        beside: Sequence[object] = (),
     ) -> "Future[None]":
         written = self._log.append(entries, flush=flush, take=take, beside=beside)  # type: ignore[arg-type]
         last = entries[-1].seq if entries else self.flushed

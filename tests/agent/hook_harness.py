@@ -1,4 +1,6 @@
-"""Harness for sessions with hooks: real processes and files, hooks from a settings file, a scripted model."""
+"""Harness for sessions with hooks: real processes and files, hooks from a settings file, a
+scripted model.
+"""
 
 import asyncio
 import json
@@ -49,7 +51,9 @@ class HookHarness(DiskHarness):
         file = HookFile("settings.json", "settings.json", is_own=is_own)
         found, notes = parse_hooks(read, file, str(self.tree))
         assert notes == [], notes
-        handlers = [handler_of(hook, expanded_headers(hook, {"KEY": "k1", "OTHER": "no"})) for hook in found]
+        handlers = [
+            handler_of(hook, expanded_headers(hook, {"KEY": "k1", "OTHER": "no"})) for hook in found
+        ]
         return HookTable(handlers, env={"CLAUDE_PROJECT_DIR": str(self.tree)}, **options)
 
     async def run(
@@ -69,7 +73,9 @@ class HookHarness(DiskHarness):
             listening = asyncio.ensure_future(self._listen(session))
             async with self.approver.answering(session):
                 for prompt in prompts:
-                    session.tell(UserMessage((Text(prompt),)) if isinstance(prompt, str) else prompt)
+                    session.tell(
+                        UserMessage((Text(prompt),)) if isinstance(prompt, str) else prompt
+                    )
                     await session.run(once=True)
             await asyncio.sleep(0)
             listening.cancel()

@@ -1,4 +1,6 @@
-"""Harness for a root session and its subagents in memory and virtual time; one model plays all of them."""
+"""Harness for a root session and its subagents in memory and virtual time; one model plays all
+of them.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -10,7 +12,13 @@ from longrein.events import ChildStarted, Text
 from longrein.models import Delta, Failure, Reply
 from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock, run_virtual
-from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said
+from longrein.testing.harness import (
+    memory_dependencies,
+    memory_tools,
+    open_test_session,
+    results,
+    said,
+)
 from longrein.testing.scripted_model import ScriptedModel, call
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
@@ -22,7 +30,9 @@ Answer = Callable[[Request], Reply | Failure]
 class ScriptedAgents(ScriptedModel):
     """A model for all agents: a conversation plays the part that its first text names."""
 
-    def __init__(self, clock: VirtualClock, parts: dict[str, Sequence[Reply | Failure | Answer]], **more: Any) -> None:
+    def __init__(
+        self, clock: VirtualClock, parts: dict[str, Sequence[Reply | Failure | Answer]], **more: Any
+    ) -> None:
         super().__init__(**more)
         self.clock, self.parts = clock, {name: list(steps) for name, steps in parts.items()}
         self.names: dict[str, str] = {}
@@ -32,7 +42,9 @@ class ScriptedAgents(ScriptedModel):
         self.at_once = self.most = 0
 
     def _next(self, request: Request) -> Reply | Failure:
-        first = next((text for text in said(request) if not text.startswith(("# ", "[longrein:"))), "")
+        first = next(
+            (text for text in said(request) if not text.startswith(("# ", "[longrein:"))), ""
+        )
         named = next((part for words, part in self.names.items() if words in first), "")
         part = named or next((name for name in self.parts if name in first), "main")
         self.by_part[part].append(request)
@@ -44,7 +56,9 @@ class ScriptedAgents(ScriptedModel):
         self.most = max(self.most, self.at_once)
         try:
             first = " ".join(said(request))
-            await self.clock.sleep(next((s for name, s in self.latency_s.items() if name in first), 0.1))
+            await self.clock.sleep(
+                next((s for name, s in self.latency_s.items() if name in first), 0.1)
+            )
             async for batch in super().stream(request):
                 yield batch
         finally:
@@ -58,7 +72,9 @@ class ScriptedAgents(ScriptedModel):
 class SubagentHarness:
     """A root session with scripted subagents."""
 
-    def __init__(self, *, limits: Limits | None = None, **parts: Sequence[Reply | Failure | Answer]) -> None:
+    def __init__(
+        self, *, limits: Limits | None = None, **parts: Sequence[Reply | Failure | Answer]
+    ) -> None:
         self.clock = VirtualClock()
         self.disk = MemoryDisk()
         self.commands: dict[str, Ran | str] = {}
@@ -98,7 +114,9 @@ class SubagentHarness:
         at: dict[float, Callable[[OpenSession], Any]] | None = None,
         stay: bool = False,
     ) -> None:
-        """Send `words` and run the turn to its end; meanwhile call the functions of `at` at their seconds."""
+        """Send `words` and run the turn to its end; meanwhile call the functions of `at` at
+        their seconds.
+        """
 
         async def act(session: OpenSession) -> None:
             for second, function in sorted((at or {}).items()):
@@ -135,7 +153,11 @@ class SubagentHarness:
 
     def labels(self) -> list[str]:
         """Return the labels of the root's subagents."""
-        return [f"a{e.seq}" for e in self.disk.entries() if isinstance(e.event, ChildStarted) and not e.event.again]
+        return [
+            f"a{e.seq}"
+            for e in self.disk.entries()
+            if isinstance(e.event, ChildStarted) and not e.event.again
+        ]
 
     def events(self, kind: type) -> list[Any]:
         return [e.event for e in self.disk.entries() if isinstance(e.event, kind)]

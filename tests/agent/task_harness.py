@@ -1,4 +1,6 @@
-"""Harness for a session with background tasks in virtual time; disk, supervisor and clock outlive the session."""
+"""Harness for a session with background tasks in virtual time; disk, supervisor and clock
+outlive the session.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -35,7 +37,9 @@ class TaskHarness:
 
     def open(self, model: ScriptedModel) -> OpenSession:
         deps = self.deps(model)
-        return open_test_session(model, disk=self.disk, deps=deps, mode="bypassPermissions", profile=self.profile)
+        return open_test_session(
+            model, disk=self.disk, deps=deps, mode="bypassPermissions", profile=self.profile
+        )
 
     def of(self, kind: type) -> list[Any]:
         return [entry.event for entry in self.disk.entries() if isinstance(entry.event, kind)]
@@ -66,8 +70,8 @@ CRASH = object()
 def play(harness: TaskHarness, model: ScriptedModel, *steps: Any) -> None:
     """Open a session, take the steps and close it.
 
-    A text is told and its turn run ('' runs what woke the agent), a number sleeps so many seconds, a function is
-    called with the session, and its result awaited where it can be.
+    A text is told and its turn run ('' runs what woke the agent), a number sleeps so many seconds,
+    a function is called with the session, and its result awaited where it can be.
     """
 
     async def work() -> None:
@@ -101,7 +105,9 @@ def talk(
     seconds: float,
     said_at: dict[float, Any] | None = None,
 ) -> None:
-    """Keep the session open until `seconds`; messages are sent and functions called at their times."""
+    """Keep the session open until `seconds`; messages are sent and functions called at their
+    times.
+    """
 
     async def work(session: OpenSession) -> None:
         session.tell(words("go"))

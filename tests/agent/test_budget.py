@@ -1,4 +1,6 @@
-"""The budget tree: what is left, what a spawn costs, who gets how much, and that no cap is ever passed (law 6, I5)."""
+"""The budget tree: what is left, what a spawn costs, who gets how much, and that no cap is ever
+passed (law 6, I5).
+"""
 
 from typing import Any
 
@@ -70,11 +72,15 @@ def cost(usd: float, tokens: int, asked: int) -> list[AnyEvent]:
     ]
 
 
-# --- what is left ------------------------------------------------------------------------------------------------
+# --- what is left ---------------------------------------------------------------------------------
 
 
 def test_what_is_left_is_the_limit_without_what_was_spent_and_what_subagents_hold() -> None:
-    state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)))
+    state = log(
+        speak(),
+        *cost(0.5, 1_000, 4),
+        ChildStarted("k", "explore", "c4.0", Grant(0.3, 700, spawns=2)),
+    )
     limits = Limits(usd_max=2.0, tokens_max=10_000, seconds_max=60, spawns_max=10, depth_max=1)
     room = remaining_budget(state, limits, task_s=10, tree={})
     assert room == RemainingBudget(near(1.2), 8_300, near(50), 7, 1)
@@ -89,7 +95,9 @@ def test_what_is_not_limited_stays_so() -> None:
 
 
 def test_what_is_left_above_binds_too() -> None:
-    """What was granted is already taken from it; a call up there that cost more than was guessed shortens it here."""
+    """What was granted is already taken from it; a call up there that cost more than was guessed
+    shortens it here.
+    """
     limits = Limits(usd_max=5, spawns_max=4)
     above = RemainingBudget(usd=0.1, tokens=50, seconds=3, spawns=2)
     assert remaining_budget(log(speak()), limits, 0, {}, above) == RemainingBudget(5, 50, 3, 4, 1)
@@ -98,9 +106,18 @@ def test_what_is_left_above_binds_too() -> None:
 
 
 def test_a_subagent_counts_its_task_from_where_that_began() -> None:
-    """Asked again, it has a grant of its own, and what it spent before is not counted against it."""
+    """Asked again, it has a grant of its own, and what it spent before is not counted against
+    it.
+    """
     grant = Grant(usd=1.0, tokens=5_000, turns=7, spawns=3, depth=1, seconds=9)
-    state = log(speak(), *cost(0.5, 1_000, 4), TurnEnded("done"), speak("again"), *cost(0.25, 100, 8), label="a5")
+    state = log(
+        speak(),
+        *cost(0.5, 1_000, 4),
+        TurnEnded("done"),
+        speak("again"),
+        *cost(0.25, 100, 8),
+        label="a5",
+    )
     limits = limits_under(Limits(turns_max=99, usd_max=50), grant, state)
     assert (limits.usd_max, limits.tokens_max, limits.turns_max) == (1.5, 6_000, 7)
     assert (limits.spawns_max, limits.seconds_max, limits.depth_max) == (3, 9, 1)
@@ -110,18 +127,33 @@ def test_a_subagent_counts_its_task_from_where_that_began() -> None:
 
 def test_words_to_a_subagent_between_two_turns_begin_no_task() -> None:
     steer = UserSpoke((Text("more"),), "steer")
-    state = log(speak(), *cost(0.5, 1_000, 4), TurnEnded("limit"), steer, *cost(0.25, 100, 8), label="a5")
+    state = log(
+        speak(), *cost(0.5, 1_000, 4), TurnEnded("limit"), steer, *cost(0.25, 100, 8), label="a5"
+    )
     assert spent_on_task(state, {}) == Spent(0.75, 1_100, 0)
-    woken = log(speak(), *cost(0.5, 1_000, 4), TurnEnded("done"), Reminded("wake", "", "b1"), label="a5")
+    woken = log(
+        speak(), *cost(0.5, 1_000, 4), TurnEnded("done"), Reminded("wake", "", "b1"), label="a5"
+    )
     assert spent_on_task(woken, {}) == Spent(0.5, 1_000, 0)
 
 
 def test_the_tree_is_folded_from_the_logs() -> None:
-    """A running subagent counts as what it was granted; as what it used, where a call cost more than was guessed."""
-    child = log(speak(), *cost(0.1, 100, 4), ChildStarted("g", "explore", "", Grant(0.2, 300)), label="a5")
-    root = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "general", "", Grant(0.4, 900, spawns=2)))
+    """A running subagent counts as what it was granted; as what it used, where a call cost more
+    than was guessed.
+    """
+    child = log(
+        speak(), *cost(0.1, 100, 4), ChildStarted("g", "explore", "", Grant(0.2, 300)), label="a5"
+    )
+    root = log(
+        speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "general", "", Grant(0.4, 900, spawns=2))
+    )
     assert spent(root, {}) == spent(root, {"k": child}) == Spent(near(0.9), 1_900, 3)
-    dear = log(speak(), *cost(0.3, 700, 4), Asked("turn", 5, 2, estimate_tokens=5, reserved_usd=0.03), label="a6")
+    dear = log(
+        speak(),
+        *cost(0.3, 700, 4),
+        Asked("turn", 5, 2, estimate_tokens=5, reserved_usd=0.03),
+        label="a6",
+    )
     assert spent(child, {"g": dear}) == Spent(near(0.43), 805, 1)
     assert spent(root, {"k": child, "g": dear}) == Spent(near(0.93), 1_900, 3)
 
@@ -133,7 +165,12 @@ def test_what_a_subagent_did_not_use_comes_back() -> None:
 
 
 def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_place() -> None:
-    state = log(speak("word " * 9_000), *cost(0.5, 10_000, 4), TurnEnded("done"), Reminded("compact", "", "user"))
+    state = log(
+        speak("word " * 9_000),
+        *cost(0.5, 10_000, 4),
+        TurnEnded("done"),
+        Reminded("compact", "", "user"),
+    )
     for usd_max, kind in ((0.0, Summarise), (5.0, Summarise), (0.6, Record)):
         move = next_move(state, {}, MoveContext(BUDGET, Limits(usd_max=usd_max)))
         assert isinstance(move, kind), (usd_max, move)
@@ -141,27 +178,37 @@ def test_P6_a_summary_is_refused_before_the_act_too_and_the_digest_takes_its_pla
     assert isinstance(move.events[0], Summarized)
 
 
-# --- what is kept back -------------------------------------------------------------------------------------------
+# --- what is kept back ----------------------------------------------------------------------------
 
 
 def test_the_price_of_a_request_that_carries_all_reports_is_kept_back() -> None:
     state = log(speak())
     assert answer_reserve(state, BUDGET) == Spent()
-    assert answer_reserve(state, BUDGET, more=32).tokens == state.view_tokens + 12_000 + 2_000  # a page shows no more
+    assert (
+        answer_reserve(state, BUDGET, more=32).tokens == state.view_tokens + 12_000 + 2_000
+    )  # a page shows no more
     kept = answer_reserve(state, BUDGET, more=1)
     assert kept.tokens == state.view_tokens + 8_000 + 2_000
     assert kept.usd == near(((state.view_tokens + 8_000) * 3.75 + 2_000 * 15) / 1e6)
-    room = without_reserve(RemainingBudget(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept)
+    room = without_reserve(
+        RemainingBudget(usd=1.0, tokens=20_000, seconds=100, spawns=5, depth=1), kept
+    )
     assert room == RemainingBudget(1.0 - kept.usd, 20_000 - kept.tokens, 90, 5, 1)
     narrow = Budget(10_000, 8_000, PRICE)
     assert answer_reserve(state, narrow, more=500).tokens == 12_000, "no more than the window"
 
 
 def test_while_subagents_run_the_parent_leaves_what_is_kept_back() -> None:
-    state = log(speak(), *cost(0.5, 1_000, 4), ChildStarted("k", "explore", "c4.0", Grant(0.3, 700), background=True))
+    state = log(
+        speak(),
+        *cost(0.5, 1_000, 4),
+        ChildStarted("k", "explore", "c4.0", Grant(0.3, 700), background=True),
+    )
     limits = Limits(usd_max=1.0, tokens_max=20_000)
     kept = answer_reserve(state, BUDGET)
-    now = limits_within(limits, state, without_reserve(remaining_budget(state, limits, 0, {}), kept))
+    now = limits_within(
+        limits, state, without_reserve(remaining_budget(state, limits, 0, {}), kept)
+    )
     assert now.usd_max == near(1.0 - kept.usd)
     assert now.tokens_max == 20_000 - kept.tokens
     assert limits_within(Limits(), state, UNBOUND) == Limits()
@@ -173,7 +220,7 @@ def test_a_limit_of_nothing_is_not_no_limit() -> None:
     assert now.tokens_max == 1
 
 
-# --- the price of a spawn ----------------------------------------------------------------------------------------
+# --- the price of a spawn -------------------------------------------------------------------------
 
 
 def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
@@ -186,17 +233,21 @@ def test_a_spawn_is_priced_by_its_context_in_each_request() -> None:
     assert quote(RunOption("empty", Budget(1, 1), 10)).usd == 0
 
 
-# --- who gets what -----------------------------------------------------------------------------------------------
+# --- who gets what --------------------------------------------------------------------------------
 
 
-def check(room: RemainingBudget, wishes: list[SpawnRequest], *expected: str, rivals: int = 0) -> None:
+def check(
+    room: RemainingBudget, wishes: list[SpawnRequest], *expected: str, rivals: int = 0
+) -> None:
     found = []
     for one in share_budget(room, wishes, rivals=rivals):
         if isinstance(one, str):
             found.append(f"refused: {one}")
         else:
             note = f" ({one.note})" if one.note else ""
-            found.append(f"{one.offer.form} ${one.grant.usd:.2f} {one.grant.depth} {one.grant.spawns}{note}")
+            found.append(
+                f"{one.offer.form} ${one.grant.usd:.2f} {one.grant.depth} {one.grant.spawns}{note}"
+            )
     assert found == list(expected)
 
 
@@ -213,9 +264,18 @@ def test_shares_are_fair_and_one_stays_with_the_parent() -> None:
 
 
 def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
-    more = "refused: no more subagents may be started in this session; do it yourself, or ask a finished one again"
-    check(RemainingBudget(depth=0), [DEEP], "refused: no subagents may be started at this depth; do it yourself")
-    check(RemainingBudget(spawns=2, depth=3), [DEEP] * 3, "empty $0.00 0 0", "empty $0.00 0 0", more)
+    more = (
+        "refused: no more subagents may be started in this session; do it yourself, or ask a "
+        "finished one again"
+    )
+    check(
+        RemainingBudget(depth=0),
+        [DEEP],
+        "refused: no subagents may be started at this depth; do it yourself",
+    )
+    check(
+        RemainingBudget(spawns=2, depth=3), [DEEP] * 3, "empty $0.00 0 0", "empty $0.00 0 0", more
+    )
     check(RemainingBudget(spawns=20, depth=3), [DEEP] * 2, *["empty $0.00 2 6"] * 2)
     check(RemainingBudget(spawns=0, depth=3), [AGAIN], "empty $0.00 0 0")
 
@@ -223,7 +283,10 @@ def test_R070_a_recursion_bomb_ends_at_its_depth_and_number() -> None:
 def test_R071_what_cannot_be_paid_is_refused_before_the_act() -> None:
     price = quote(EMPTY)
     instead = "do it yourself or with fewer subagents, or answer with what you have"
-    dear = f"it is expected to cost about {price.tokens} tokens, and no more than 10000 tokens can be granted"
+    dear = (
+        f"it is expected to cost about {price.tokens} tokens, and no more than 10000 tokens "
+        "can be granted"
+    )
     check(RemainingBudget(tokens=10_000, depth=1), [JOB], f"refused: {dear}; {instead}")
     said = share_budget(RemainingBudget(usd=price.usd * 3.5, depth=1), [JOB] * 10)
     assert [isinstance(one, Granted) for one in said] == [True] * 3 + [False] * 7
@@ -236,16 +299,24 @@ def test_it_is_made_cheaper_before_it_is_refused() -> None:
     assert empty < fork
     check(RemainingBudget(usd=1.0, depth=1), [both], "fork $0.50 0 0")
     note = f"as asked for it would cost about ${fork:.4f}, ${empty + 0.01:.4f} can be granted"
-    check(RemainingBudget(usd=empty + 0.01, depth=1), [both], f"empty ${empty:.2f} 0 0 (empty instead of fork: {note})")
+    check(
+        RemainingBudget(usd=empty + 0.01, depth=1),
+        [both],
+        f"empty ${empty:.2f} 0 0 (empty instead of fork: {note})",
+    )
 
 
-# --- whole trees -------------------------------------------------------------------------------------------------
+# --- whole trees ----------------------------------------------------------------------------------
 
 
 class Node:
-    """A session of a tree, as far as money goes: it asks when its limits let it, the answers cost what they like."""
+    """A session of a tree, as far as money goes: it asks when its limits let it, the answers
+    cost what they like.
+    """
 
-    def __init__(self, tree: "Tree", parent: "Node | None", name: str, grant: Grant | None, depth: int) -> None:
+    def __init__(
+        self, tree: "Tree", parent: "Node | None", name: str, grant: Grant | None, depth: int
+    ) -> None:
         self.tree, self.parent, self.name, self.grant, self.depth = tree, parent, name, grant, depth
         self.state = log(speak(), grant=grant, label="" if parent is None else "a1")
         self.children = 0
@@ -260,11 +331,14 @@ class Node:
         return {name: node.state for name, node in self.tree.nodes.items()}
 
     def room(self) -> RemainingBudget:
-        """What is left here for all together, those above included, without what each of them keeps back."""
+        """What is left here for all together, those above included, without what each of them
+        keeps back.
+        """
         above = UNBOUND if self.parent is None else self.parent.room()
         limits = limits_under(self.tree.limits, self.grant, self.state)
         return without_reserve(
-            remaining_budget(self.state, limits, 0, self.states, above), answer_reserve(self.state, BUDGET)
+            remaining_budget(self.state, limits, 0, self.states, above),
+            answer_reserve(self.state, BUDGET),
         )
 
     def ask(self, reserve: float, real: float) -> None:
@@ -294,7 +368,9 @@ class Node:
         if below:
             return
         used = spent_on_task(self.state, self.states)
-        ended = ChildEnded(self.name, "done", "", Usage(used.tokens), used.usd, spawned=used.spawned)
+        ended = ChildEnded(
+            self.name, "done", "", Usage(used.tokens), used.usd, spawned=used.spawned
+        )
         self.parent.append(ended)
         del self.tree.nodes[self.name]
 
@@ -317,7 +393,12 @@ class Tree:
         for node in self.nodes.values():
             used = spent(node.state, node.states)
             limits = limits_under(self.limits, node.grant, node.state)
-            assert used.usd <= limits.usd_max + self.excess + 1e-9, (node.name, used, limits.usd_max, self.excess)
+            assert used.usd <= limits.usd_max + self.excess + 1e-9, (
+                node.name,
+                used,
+                limits.usd_max,
+                self.excess,
+            )
             assert node.depth <= 3
             if limits.spawns_max:
                 assert used.spawned <= limits.spawns_max
@@ -354,7 +435,9 @@ def test_I5_no_ancestor_passes_its_cap_by_more_than_calls_cost_above_their_estim
 def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
     cap: float, acts: list[tuple[str, int, float, float]]
 ) -> None:
-    """After a call that cost more than it was thought to, nobody in the tree asks beyond the cap again."""
+    """After a call that cost more than it was thought to, nobody in the tree asks beyond the cap
+    again.
+    """
     tree = Tree(cap, 12)
     dearest = 0.0
     for kind, pick, reserve, real in acts:
@@ -373,7 +456,9 @@ def test_I5_with_one_request_at_a_time_only_one_call_is_ever_too_much(
 
 
 @given(st.lists(st.floats(0.0, 4.0), min_size=1, max_size=8), st.integers(1, 10), st.integers(0, 5))
-def test_the_sum_of_the_shares_never_passes_what_there_is(rooms: list[float], count: int, rivals: int) -> None:
+def test_the_sum_of_the_shares_never_passes_what_there_is(
+    rooms: list[float], count: int, rivals: int
+) -> None:
     for usd in rooms:
         shares = share_budget(
             RemainingBudget(usd=usd, tokens=usd * 1e5, spawns=5, depth=2),
@@ -383,5 +468,7 @@ def test_the_sum_of_the_shares_never_passes_what_there_is(rooms: list[float], co
         assert sum(grant.usd for grant in grants) <= usd + 1e-9
         assert sum(grant.tokens for grant in grants) <= usd * 1e5
         assert sum(1 + grant.spawns for grant in grants) <= 5
-        more = share_budget(RemainingBudget(usd=usd, depth=2), [SpawnRequest((EMPTY,))] * count, rivals=rivals)
+        more = share_budget(
+            RemainingBudget(usd=usd, depth=2), [SpawnRequest((EMPTY,))] * count, rivals=rivals
+        )
         assert len(more) == count

@@ -14,7 +14,9 @@ from tests.agent.disk_harness import DiskHarness, Script, call, results, says
 def conflict(first: str, second: str) -> bool:
     """Whether two commands in /w keep their order."""
     prints = [
-        command_footprint(read_command(text, "/w", "/home/u"), "/w", lambda path, folder: join_path(folder, path))
+        command_footprint(
+            read_command(text, "/w", "/home/u"), "/w", lambda path, folder: join_path(folder, path)
+        )
         for text in (first, second)
     ]
     return in_conflict(*prints)
@@ -97,9 +99,14 @@ cd sub && rm x ~ cat /w/sub/x
 
 @pytest.mark.parametrize(
     ("pair", "expect"),
-    [*((line, False) for line in BESIDE.splitlines()), *((line, True) for line in IN_ORDER.splitlines())],
+    [
+        *((line, False) for line in BESIDE.splitlines()),
+        *((line, True) for line in IN_ORDER.splitlines()),
+    ],
 )
-def test_commands_keep_their_order_where_one_writes_what_the_other_reads(pair: str, expect: bool) -> None:
+def test_commands_keep_their_order_where_one_writes_what_the_other_reads(
+    pair: str, expect: bool
+) -> None:
     first, second = pair.split(" ~ ")
     assert conflict(first, second) is expect
 
@@ -155,9 +162,17 @@ async def test_a_setting_runs_all_calls_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_writers_and_what_reads_their_files_keep_the_order_of_the_reply(tmp_path: Path) -> None:
+async def test_writers_and_what_reads_their_files_keep_the_order_of_the_reply(
+    tmp_path: Path,
+) -> None:
     harness = DiskHarness(tmp_path)
-    commands = ["sleep 0.2; echo one > f", "sh show.sh", "sleep 0.1; rm f", "cat f || echo gone", "echo two > f"]
+    commands = [
+        "sleep 0.2; echo one > f",
+        "sh show.sh",
+        "sleep 0.1; rm f",
+        "cat f || echo gone",
+        "echo two > f",
+    ]
     (harness.tree / "show.sh").write_text("cat f\n")
     shown = await outcomes(harness, *commands, "cat f")
     assert [one.rpartition("\n")[2] for one in shown] == [

@@ -43,7 +43,9 @@ async def played(harness: DiskHarness, made: ToolCall) -> tuple[str, int]:
         (edit(".", "one"), "[not-a-file] "),
     ],
 )
-async def test_an_edit_that_cannot_succeed_asks_nothing(harness: DiskHarness, made: ToolCall, refusal: str) -> None:
+async def test_an_edit_that_cannot_succeed_asks_nothing(
+    harness: DiskHarness, made: ToolCall, refusal: str
+) -> None:
     told, asked = await played(harness, made)
     assert told.startswith(f"Edit failed: {refusal}")
     assert asked == 0
@@ -57,14 +59,24 @@ async def test_a_refusal_does_not_tell_whether_a_file_outside_exists(
     if exists:
         (tmp_path / "b.txt").write_text(TEXT)
     told = await played(harness, edit(str(tmp_path / "b.txt"), "one"))
-    assert told == (f"Edit failed: [not-read] You have not read {tmp_path}/b.txt. Read it first, then try again.", 0)
+    assert told == (
+        (
+            f"Edit failed: [not-read] You have not read {tmp_path}/b.txt. Read it first, then try "
+            "again."
+        ),
+        0,
+    )
 
 
-async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_written(harness: DiskHarness) -> None:
+async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_written(
+    harness: DiskHarness,
+) -> None:
     (harness.tree / KNOWN).write_text(TEXT)
     edits = (edit(KNOWN, "one", "three"), edit(KNOWN, "three", "four"))
     model = Script(says(call("Read", file_path=KNOWN)), says(*edits), says("so"))
-    async with harness.session(model, rules=Rules(base=str(harness.tree)), mode="default") as session:
+    async with harness.session(
+        model, rules=Rules(base=str(harness.tree)), mode="default"
+    ) as session:
         running = asyncio.create_task(turn(session, "go"))
         first = await question(session)
         session.tell(Answer(first.call, "allow"))

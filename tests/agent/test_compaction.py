@@ -1,4 +1,6 @@
-"""Compaction as the agent carries it out: beside the work, swapped in at a step boundary, undone, given up."""
+"""Compaction as the agent carries it out: beside the work, swapped in at a step boundary,
+undone, given up.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -32,7 +34,9 @@ PROSE = "1. Request and intent\nread the notes\n5. Problems solved\nnone\n9. Nex
 
 
 class Talker:
-    """Answers at once with much text and a call, `steps` times; summaries take until `gate` is set."""
+    """Answers at once with much text and a call, `steps` times; summaries take until `gate` is
+    set.
+    """
 
     provider, model, wire, name = "test", "script", "scripted", "test/script"
     budget = WINDOW
@@ -54,8 +58,14 @@ class Talker:
             yield [says(self.summary)]
             return
         self.left -= 1
-        talk = f"step {self.left}: " + " ".join(f"thought{self.left}x{n}" for n in range(self.words))
-        yield [says(talk, call("Bash", command=f"echo on {self.left}")) if self.left > 0 else says("done")]
+        talk = f"step {self.left}: " + " ".join(
+            f"thought{self.left}x{n}" for n in range(self.words)
+        )
+        yield [
+            says(talk, call("Bash", command=f"echo on {self.left}"))
+            if self.left > 0
+            else says("done")
+        ]
 
     async def aclose(self) -> None:
         return
@@ -69,7 +79,9 @@ def of(entries: list[Entry], kind: type) -> list[Entry]:
     return [e for e in entries if isinstance(e.event, kind)]
 
 
-async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(harness: DiskHarness) -> None:
+async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(
+    harness: DiskHarness,
+) -> None:
     model = Talker(14, words=400)
 
     async def let_it_come() -> None:
@@ -85,33 +97,44 @@ async def test_E11_a_summary_is_prepared_beside_the_work_and_swapped_in(harness:
     asked = next(e for e in entries if isinstance(e.event, Asked) and e.event.purpose == "summary")
     assert asked.event.reason == "ahead"
     between = [e.event for e in entries if asked.seq < e.seq < swapped[0].seq]
-    assert [e for e in between if isinstance(e, Asked) and e.purpose == "turn"], "the work went on meanwhile"
+    assert [e for e in between if isinstance(e, Asked) and e.purpose == "turn"], (
+        "the work went on meanwhile"
+    )
     assert swapped[0].event.first == asked.event.first
 
 
-async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_block(harness: DiskHarness) -> None:
+async def test_law_2_what_the_summariser_is_sent_is_the_last_request_and_one_block(
+    harness: DiskHarness,
+) -> None:
     model = Talker(14, words=400)
     model.gate.set()
     await harness.play(model, "think hard")
     asked = [n for n, r in enumerate(model.requests) if r.purpose == "summary"]
     assert asked
     for at in asked:
-        before = [r for r in model.requests[:at] if r.purpose == "turn"][-2:]  # the work may be one request further
+        before = [r for r in model.requests[:at] if r.purpose == "turn"][
+            -2:
+        ]  # the work may be one request further
         assert model.requests[at].items[:-1] in [r.items for r in before]
         assert model.requests[at].prefix == before[-1].prefix
 
 
-async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(harness: DiskHarness) -> None:
+async def test_nobody_waits_when_the_window_fills_before_the_summary_comes(
+    harness: DiskHarness,
+) -> None:
     model = Talker(20, words=900)
     await harness.play(model, "think hard")  # the gate never opens
     entries = harness.entries()
     assert [e for e in of(entries, Summarized) if not e.event.prose], "the digest took over"
-    assert [e.event.kind for e in of(entries, AskFailed)] == ["cancelled"] * purposes(entries).count("summary")
+    assert [e.event.kind for e in of(entries, AskFailed)] == ["cancelled"] * purposes(
+        entries
+    ).count("summary")
     assert [e.event.reason for e in of(entries, TurnEnded)] == ["done"]
 
 
 @pytest.mark.parametrize(
-    ("summary", "problem"), [(call("Bash", command="touch evil"), "called a tool"), ("", "it is empty")]
+    ("summary", "problem"),
+    [(call("Bash", command="touch evil"), "called a tool"), ("", "it is empty")],
 )
 async def test_A16_a_summariser_that_calls_tools_or_says_nothing_has_failed_and_the_work_goes_on(
     harness: DiskHarness, summary: str | ToolCall, problem: str
@@ -124,7 +147,10 @@ async def test_A16_a_summariser_that_calls_tools_or_says_nothing_has_failed_and_
     assert failed
     assert all(problem in message for message in failed)
     assert not (harness.tree / "evil").exists()
-    assert len(failed) <= 2 * len([e for e in entries if isinstance(e.event, Summarized | Cleared)]) + 2
+    assert (
+        len(failed)
+        <= 2 * len([e for e in entries if isinstance(e.event, Summarized | Cleared)]) + 2
+    )
     assert not any(e.event.prose for e in of(entries, Summarized)), "the digest took over"
     assert [e.event.reason for e in of(entries, TurnEnded)] == ["done"]
 
@@ -147,7 +173,9 @@ def said_by(items: Sequence[object]) -> list[str]:
     return [repr(getattr(item, "part", item)) for item in items]
 
 
-async def test_A10_a_model_that_asks_for_room_at_each_step_gets_it_once(harness: DiskHarness) -> None:
+async def test_A10_a_model_that_asks_for_room_at_each_step_gets_it_once(
+    harness: DiskHarness,
+) -> None:
     steps = [says(call("Compact"), call("Bash", command=f"echo {n}")) for n in range(6)]
     model = Script(steps[0], says(PROSE), *steps[1:], says("done"))
     await harness.play(model, "go on and on")
@@ -169,7 +197,9 @@ async def test_uncompact_brings_back_the_very_items(harness: DiskHarness) -> Non
     assert len(of(harness.entries(), Restored)) == 1, "the second time there is nothing to undo"
 
 
-async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(harness: DiskHarness) -> None:
+async def test_a_pin_is_told_at_once_and_stands_word_for_word_after_a_compaction(
+    harness: DiskHarness,
+) -> None:
     pin = "never push to main — 決して"
     model = Talker(14, words=400)
     model.gate.set()
@@ -205,7 +235,9 @@ async def test_a_crash_while_a_summary_is_written_closes_its_request(harness: Di
     assert lost
 
 
-async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_sessions_own(harness: DiskHarness) -> None:
+async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_sessions_own(
+    harness: DiskHarness,
+) -> None:
     model = Talker(4, words=30)
     model.gate.set()
     other = Talker(1, summary="")
@@ -217,7 +249,9 @@ async def test_the_chosen_model_writes_the_summary_and_the_second_try_is_the_ses
         await turn(session, Compact(""))
     assert [r.purpose for r in other.requests] == ["summary"]
     assert other.requests[0].prefix.model == "cheap"
-    assert [e.event.message for e in of(harness.entries(), AskFailed)] == ["no summary: it is empty"]
+    assert [e.event.message for e in of(harness.entries(), AskFailed)] == [
+        "no summary: it is empty"
+    ]
     assert [e for e in of(harness.entries(), Summarized) if e.event.prose]
 
 
@@ -228,7 +262,12 @@ async def test_E13_E22_after_a_compaction_files_stand_as_on_disk_and_an_edit_nee
     model = Script(
         says(
             call("Read", file_path="a.py"),
-            call("TodoWrite", todos=[{"content": "mend a.py", "status": "in_progress", "activeForm": "Mending a.py"}]),
+            call(
+                "TodoWrite",
+                todos=[
+                    {"content": "mend a.py", "status": "in_progress", "activeForm": "Mending a.py"}
+                ],
+            ),
         ),
         says("I see"),
         says(PROSE),
@@ -276,7 +315,9 @@ def view(entries: list[Entry]) -> list[str]:
 async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view_stands_never_half(
     tmp_path: Path,
 ) -> None:
-    """And whatever it shows, every entry is there to be fetched, and the next request goes on from that very view."""
+    """And whatever it shows, every entry is there to be fetched, and the next request goes on
+    from that very view.
+    """
     (tmp_path / "whole").mkdir()
     harness = DiskHarness(tmp_path / "whole")
     model = Talker(14, words=400)
@@ -288,20 +329,30 @@ async def test_R098_killed_at_each_write_of_a_compaction_the_old_or_the_new_view
     made, gone = set(new) - set(old), set(old) - set(new)
     assert made
     assert gone
-    asked = max(e.seq for e in entries if isinstance(e.event, Asked) and e.event.purpose == "summary" and e.seq < swap)
+    asked = max(
+        e.seq
+        for e in entries
+        if isinstance(e.event, Asked) and e.event.purpose == "summary" and e.seq < swap
+    )
     for last in range(asked - 1, swap + 3):
         folder = tmp_path / f"cut{last}"
         folder.mkdir()
         cut = DiskHarness(folder)
         await store(cut.state, entries[:last])
         shown = view(cut.entries())
-        assert shown[: len(new)] == new if last >= swap else not made & set(shown), f"cut after {last}"
-        assert bool(gone & set(shown)) == (last < swap), f"cut after {last}: {[row[:60] for row in shown]}"
+        assert shown[: len(new)] == new if last >= swap else not made & set(shown), (
+            f"cut after {last}"
+        )
+        assert bool(gone & set(shown)) == (last < swap), (
+            f"cut after {last}: {[row[:60] for row in shown]}"
+        )
         again = Talker(1)
         again.gate.set()
         async with cut.session(again, create=False) as session:
             await turn(session, Continue())
-        assert [encode_entry(e) for e in cut.entries()[:last]] == [encode_entry(e) for e in entries[:last]]
+        assert [encode_entry(e) for e in cut.entries()[:last]] == [
+            encode_entry(e) for e in entries[:last]
+        ]
         first = next(request for request in again.requests if request.purpose == "turn")
         anew = any(isinstance(e.event, Summarized) for e in cut.entries()[last:])
         settled = [row for row in shown if "not_run" not in row]  # a call that was cut off runs now

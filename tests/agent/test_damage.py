@@ -1,4 +1,6 @@
-"""Law 8 on damaged files: what a session did before its log was damaged is not done again unasked."""
+"""Law 8 on damaged files: what a session did before its log was damaged is not done again
+unasked.
+"""
 
 import itertools
 import shutil
@@ -18,7 +20,9 @@ _numbers = itertools.count(1)
 
 
 async def killed_in_the_middle(folder: Path) -> Path:
-    """The state folder of a session that was killed after its acts, its log still in the write-ahead log."""
+    """The state folder of a session that was killed after its acts, its log still in the
+    write-ahead log.
+    """
     harness = DiskHarness(folder)
     acts = [call("Bash", command=f"echo {n} >> acts") for n in range(ACTS)]
     steps = [says("a step", *acts[n : n + 2]) for n in range(0, ACTS, 2)]
@@ -39,7 +43,9 @@ def stored_entries(folder: Path, killed: Path) -> list[Entry]:
     return harness.entries()
 
 
-async def go_on(folder: Path, killed: Path, damage: Callable[[Path], object]) -> tuple[DiskHarness, list[str]]:
+async def go_on(
+    folder: Path, killed: Path, damage: Callable[[Path], object]
+) -> tuple[DiskHarness, list[str]]:
     """Damage a copy of `killed`, open it and go on with a model that calls nothing; its notes."""
     harness = DiskHarness(folder)
     harness.state = folder / f"state{next(_numbers)}"
@@ -48,7 +54,9 @@ async def go_on(folder: Path, killed: Path, damage: Callable[[Path], object]) ->
     # the copy is made beside a running writer, so the session may have a notice to answer
     async with harness.session(Script(says("done"), says("noted")), create=False) as session:
         notes = list(session.log.notes)
-        await turn(session, Continue() if session.state.turn_open or session.state.calls else "go on")
+        await turn(
+            session, Continue() if session.state.turn_open or session.state.calls else "go on"
+        )
     return harness, notes
 
 
@@ -75,29 +83,43 @@ async def test_after_a_damaged_write_ahead_log_no_act_runs_again(tmp_path: Path)
         ):
             harness, notes = await go_on(tmp_path, killed, damage)
             acts = (harness.tree / "acts").read_text().split()
-            assert acts == [str(n) for n in range(ACTS)], f"{name} at {at}: an act ran a second time"
-            kept = harness.entries()[:flushed] == whole[:flushed]  # later entries may be lost without a word
+            assert acts == [str(n) for n in range(ACTS)], (
+                f"{name} at {at}: an act ran a second time"
+            )
+            kept = (
+                harness.entries()[:flushed] == whole[:flushed]
+            )  # later entries may be lost without a word
             assert notes or kept, f"{name} at {at}: nothing was said"
 
 
-async def test_the_model_is_told_that_entries_are_lost_and_of_calls_that_may_have_run(tmp_path: Path) -> None:
+async def test_the_model_is_told_that_entries_are_lost_and_of_calls_that_may_have_run(
+    tmp_path: Path,
+) -> None:
     killed = await killed_in_the_middle(tmp_path)
     told: dict[str, int] = {}
     size = (killed / "sessions" / SESSION / "log.sqlite-wal").stat().st_size
     for at in range(size - 8 * 4120, size, 4120):
-        harness, _ = await go_on(tmp_path, killed, lambda folder, at=at: cut(folder / "log.sqlite-wal", at))
+        harness, _ = await go_on(
+            tmp_path, killed, lambda folder, at=at: cut(folder / "log.sqlite-wal", at)
+        )
         events = [entry.event for entry in harness.entries()]
         if any(isinstance(event, Reminded) and event.kind == "lost_entries" for event in events):
             told["lost"] = told.get("lost", 0) + 1
         for event in events:
             if isinstance(event, ToolEnded) and event.status == "interrupted":
                 told[text_of(event.parts)] = told.get(text_of(event.parts), 0) + 1
-    assert set(told) == {"lost", "the record of this call was lost; it may have run", "interrupted; it may have run"}
+    assert set(told) == {
+        "lost",
+        "the record of this call was lost; it may have run",
+        "interrupted; it may have run",
+    }
 
 
 async def test_a_second_start_after_the_damage_says_nothing_more(tmp_path: Path) -> None:
     killed = await killed_in_the_middle(tmp_path)
-    harness, notes = await go_on(tmp_path, killed, lambda folder: (folder / "log.sqlite-wal").unlink())
+    harness, notes = await go_on(
+        tmp_path, killed, lambda folder: (folder / "log.sqlite-wal").unlink()
+    )
     assert len(notes) == 1
     async with harness.session(Script(says("done")), create=False) as session:
         assert (list(session.log.notes), session.log.was_cut) == ([], False)

@@ -1,4 +1,6 @@
-"""E5: sixty foreign tools in a session: looked up, called through one frozen tool, judged and seen by their names."""
+"""E5: sixty foreign tools in a session: looked up, called through one frozen tool, judged and
+seen by their names.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +29,13 @@ from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules
 from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock
-from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, story
+from longrein.testing.harness import (
+    memory_dependencies,
+    memory_tools,
+    open_test_session,
+    results,
+    story,
+)
 from longrein.testing.loopback import Call, LoopbackProvider, Play, Turn, common_blocks
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
@@ -47,12 +55,21 @@ def finds(**more: object) -> ToolCall:
 
 
 def opened(
-    model: ScriptedModel, disk: MemoryDisk, *, rules: Rules | None = None, tools: Sequence[Tool] | None = None
+    model: ScriptedModel,
+    disk: MemoryDisk,
+    *,
+    rules: Rules | None = None,
+    tools: Sequence[Tool] | None = None,
 ) -> OpenSession:
     deps = memory_dependencies(
-        model, disk, tools=(*memory_tools(), *(server_tools() if tools is None else tools)), rules=rules
+        model,
+        disk,
+        tools=(*memory_tools(), *(server_tools() if tools is None else tools)),
+        rules=rules,
     )
-    return open_test_session(model, disk=disk, deps=deps, mode="default" if rules else "bypassPermissions")
+    return open_test_session(
+        model, disk=disk, deps=deps, mode="default" if rules else "bypassPermissions"
+    )
 
 
 async def played(
@@ -74,17 +91,23 @@ def model_of(*steps: object) -> ScriptedModel:
 def bytes_of(request: Request) -> list[bytes]:
     """Prefix and items as bytes that show any change."""
     prefix = request.prefix
-    return [msgspec.json.encode((prefix.system, prefix.tools)), *(msgspec.json.encode(i.part) for i in request.items)]
+    return [
+        msgspec.json.encode((prefix.system, prefix.tools)),
+        *(msgspec.json.encode(i.part) for i in request.items),
+    ]
 
 
-# --- the prefix --------------------------------------------------------------------------------------------------
+# --- the prefix -----------------------------------------------------------------------------------
 
 
 async def test_E5_sixty_tools_cost_two_thousand_tokens_until_they_are_used() -> None:
     bare, full = model_of(says("hi")), model_of(says("hi"))
     await played(bare, tools=())
     disk = await played(full)
-    sizes = [sum(estimate_text(str(tool)) for tool in model.requests[0].prefix.tools) for model in (bare, full)]
+    sizes = [
+        sum(estimate_text(str(tool)) for tool in model.requests[0].prefix.tools)
+        for model in (bare, full)
+    ]
     assert sizes[1] - sizes[0] <= 2_000
     prefix = next(e.event for e in disk.entries() if isinstance(e.event, PrefixSet))
     assert len(prefix.deferred) == 60, "the log has them all"
@@ -92,7 +115,12 @@ async def test_E5_sixty_tools_cost_two_thousand_tokens_until_they_are_used() -> 
 
 
 async def test_E5_law_2_looking_up_and_calling_changes_no_earlier_byte() -> None:
-    model = model_of(says(call("ToolSearch", query="find customer")), says(finds()), says(finds(count=3)), says("done"))
+    model = model_of(
+        says(call("ToolSearch", query="find customer")),
+        says(finds()),
+        says(finds(count=3)),
+        says("done"),
+    )
     await played(model)
     sent = [bytes_of(request) for request in model.requests]
     for before, after in pairwise(sent):
@@ -104,12 +132,17 @@ async def test_E5_law_2_looking_up_and_calling_changes_no_earlier_byte() -> None
     assert second == "CallTool ok: crm.find_customer('Ada', 3)"
 
 
-async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the_real_name() -> None:
+async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the_real_name() -> (
+    None
+):
     model = model_of(says(finds()), says("done"))
     disk = await played(model)
     item = next(item for item in model.requests[1].items if item.kind == "call")
     assert isinstance(item.part, ToolCall)
-    assert (item.part.name, item.part.arguments) == ("CallTool", {"name": FIND, "args": {"query": "Ada"}})
+    assert (item.part.name, item.part.arguments) == (
+        "CallTool",
+        {"name": FIND, "args": {"query": "Ada"}},
+    )
     result = next(item.part for item in model.requests[1].items if item.kind == "result")
     assert result.name == "CallTool", "some wires compare the names of call and result"  # type: ignore[union-attr]
     started = next(e.event for e in disk.entries() if isinstance(e.event, ToolStarted))
@@ -118,7 +151,12 @@ async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the
     tally, view, uses, told, drawn = RunState(disk.session, model.name), ViewModel(), [], [], ""
     for entry in disk.entries():
         tally.step(entry)
-        shown = [b for line in draw(entry, tally) if line["type"] == "assistant" for b in line["message"]["content"]]
+        shown = [
+            b
+            for line in draw(entry, tally)
+            if line["type"] == "assistant"
+            for b in line["message"]["content"]
+        ]
         uses += [(block["name"], block["input"]) for block in shown if block["type"] == "tool_use"]
         told += progress(entry)
         drawn += "".join(map(str, view.apply(entry, 0.0)))
@@ -129,7 +167,7 @@ async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the
     assert "CallTool" not in drawn
 
 
-# --- who sees the real name --------------------------------------------------------------------------------------
+# --- who sees the real name -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -138,11 +176,21 @@ async def test_E5_the_view_has_the_call_as_the_model_wrote_it_and_people_see_the
         (Rules(allow=(FIND,)), "ok", "crm.find_customer"),
         (Rules(allow=("mcp__crm",)), "ok", "crm.find_customer"),
         (Rules(allow=("mcp__crm__*",)), "ok", "crm.find_customer"),
-        (Rules(deny=(FIND,), allow=("mcp__crm",)), "denied", f"Denied: the user's rule {FIND} forbids this"),
-        (Rules(deny=("mcp__crm",), allow=("CallTool",)), "denied", "Denied: the user's rule mcp__crm forbids this"),
+        (
+            Rules(deny=(FIND,), allow=("mcp__crm",)),
+            "denied",
+            f"Denied: the user's rule {FIND} forbids this",
+        ),
+        (
+            Rules(deny=("mcp__crm",), allow=("CallTool",)),
+            "denied",
+            "Denied: the user's rule mcp__crm forbids this",
+        ),
     ],
 )
-async def test_E5_permission_rules_speak_of_the_real_tool(rules: Rules, status: str, told: str) -> None:
+async def test_E5_permission_rules_speak_of_the_real_tool(
+    rules: Rules, status: str, told: str
+) -> None:
     model = model_of(says(finds()), says("done"))
     disk = await played(model, rules=rules)
     ended = next(e.event for e in disk.entries() if isinstance(e.event, ToolEnded))
@@ -163,13 +211,16 @@ async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
     assert "CallTool" not in asked.shown
 
 
-# --- what does not fit -------------------------------------------------------------------------------------------
+# --- what does not fit ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"name": "mcp__crm__find_custmer", "args": {}}, '[unknown-tool] There is no tool "mcp__crm__find_custmer".'),
+        (
+            {"name": "mcp__crm__find_custmer", "args": {}},
+            '[unknown-tool] There is no tool "mcp__crm__find_custmer".',
+        ),
         ({"name": "mcp__crm__find_custmer", "args": {}}, f"Did you mean {FIND}?"),
         (
             {"name": FIND, "args": {"qwery": "Ada"}},
@@ -186,12 +237,16 @@ async def test_E5_allowing_CallTool_allows_no_tool_behind_it() -> None:
         ({"name": ""}, '[unknown-tool] There is no tool ""; find one with ToolSearch.'),
     ],
 )
-async def test_E5_a_wrapping_that_does_not_fit_is_refused(arguments: dict[str, object], told: str) -> None:
+async def test_E5_a_wrapping_that_does_not_fit_is_refused(
+    arguments: dict[str, object], told: str
+) -> None:
     model = model_of(says(call("CallTool", **arguments)), says("sorry"))
     disk = await played(model)
     assert told in results(model.requests[1])[0]
     ran = [e.event.name for e in disk.entries() if isinstance(e.event, ToolStarted)]
-    assert ("Read" in ran) == (arguments.get("name") == "Read"), "a built-in tool is judged as itself"
+    assert ("Read" in ran) == (arguments.get("name") == "Read"), (
+        "a built-in tool is judged as itself"
+    )
     assert FIND not in ran
 
 
@@ -200,10 +255,14 @@ async def test_E5_calls_side_by_side_keep_their_order() -> None:
     batch = says(finds(), call("Read", file_path="gone.txt"), locks)
     model = model_of(batch, says("done"))
     await played(model)
-    assert [line.split(":")[0] for line in results(model.requests[1])] == ["CallTool ok", "Read failed", "CallTool ok"]
+    assert [line.split(":")[0] for line in results(model.requests[1])] == [
+        "CallTool ok",
+        "Read failed",
+        "CallTool ok",
+    ]
 
 
-# --- later -------------------------------------------------------------------------------------------------------
+# --- later ----------------------------------------------------------------------------------------
 
 
 async def test_E5_a_resumed_session_sends_the_same_bytes_and_calls_go_on() -> None:
@@ -235,7 +294,10 @@ async def test_E5_a_server_that_is_gone_at_resume_is_one_break_and_its_calls_sti
     disk = await played(model_of(says(finds()), says("done")))
     model = model_of(says(finds()), says("gone"))
     await played(model, disk, words="again", tools=())
-    assert [e.event.reason for e in disk.entries() if isinstance(e.event, PrefixSet)] == ["start", "tools"]
+    assert [e.event.reason for e in disk.entries() if isinstance(e.event, PrefixSet)] == [
+        "start",
+        "tools",
+    ]
     assert "ToolSearch" not in [tool.name for tool in model.requests[0].prefix.tools]
     assert f'There is no tool "{FIND}"' in results(model.requests[1])[1]
 
@@ -243,7 +305,9 @@ async def test_E5_a_server_that_is_gone_at_resume_is_one_break_and_its_calls_sti
 async def test_E5_another_schema_behind_the_same_name_is_in_the_log() -> None:
     disk = await played(model_of(says("hi")))
     tools = list(server_tools())
-    tools[0] = msgspec.structs.replace(tools[0], spec=msgspec.structs.replace(tools[0].spec, description="New."))
+    tools[0] = msgspec.structs.replace(
+        tools[0], spec=msgspec.structs.replace(tools[0].spec, description="New.")
+    )
     await played(model_of(says("hi")), disk, words="again", tools=tools)
     prefixes = [e.event for e in disk.entries() if isinstance(e.event, PrefixSet)]
     assert prefixes[-1].deferred[0].description == "New."
@@ -254,7 +318,9 @@ async def test_E5_a_small_window_lists_none_and_a_large_one_lists_few_tools_in_f
     few = server_tools()[:4]
     roomy = model_of(says("hi"))
     await played(roomy, tools=few)
-    assert [tool.name for tool in roomy.requests[0].prefix.tools][-4:] == [tool.spec.name for tool in few]
+    assert [tool.name for tool in roomy.requests[0].prefix.tools][-4:] == [
+        tool.spec.name for tool in few
+    ]
     narrow = ScriptedModel(says("hi"), budget=Budget(8_000, 1_000))
     await played(narrow, tools=few)
     assert [tool.name for tool in narrow.requests[0].prefix.tools][-1] == "CallTool"
@@ -262,7 +328,10 @@ async def test_E5_a_small_window_lists_none_and_a_large_one_lists_few_tools_in_f
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
 async def test_E5_every_wire_takes_it_and_no_earlier_byte_changes(wire: str) -> None:
-    calls = (Call("ToolSearch", {"query": "customer"}), Call("CallTool", {"name": FIND, "args": {"query": "Ada"}}))
+    calls = (
+        Call("ToolSearch", {"query": "customer"}),
+        Call("CallTool", {"name": FIND, "args": {"query": "Ada"}}),
+    )
     play = Play(turns=(*(Turn(calls=(one,)) for one in calls), Turn(text="done")))
     async with LoopbackProvider(play) as server:
         options = ModelOptions("served", "m-1", wire, server.url, "key", BUDGET)
@@ -275,7 +344,10 @@ async def test_E5_every_wire_takes_it_and_no_earlier_byte_changes(wire: str) -> 
         assert not server.unused()
         for before, after in pairwise(server.requests):
             assert common_blocks(before, after) == len(before.blocks)
-    assert [e.event.name for e in disk.entries() if isinstance(e.event, ToolEnded)] == ["ToolSearch", FIND]
+    assert [e.event.name for e in disk.entries() if isinstance(e.event, ToolEnded)] == [
+        "ToolSearch",
+        FIND,
+    ]
 
 
 @pytest.mark.parametrize("window", [20_000, 200_000])
@@ -284,9 +356,13 @@ async def test_E5_the_user_is_told_once_at_the_start_when_a_server_would_fill_th
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "tree").mkdir()
-    place = read_run_context(Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree"))
+    place = read_run_context(
+        Options(state_dir=str(tmp_path / "state")), folder=str(tmp_path / "tree")
+    )
     model = ScriptedModel(budget=Budget(window, 2_000))
-    built = await build(place, fresh=True, additions=Additions(model=model, tools=tuple(server_tools())))
+    built = await build(
+        place, fresh=True, additions=Additions(model=model, tools=tuple(server_tools()))
+    )
     await built.session.close()
     told = [note for note in built.notes if "schemas fill" in note]
     assert bool(told) is (window < 30_000)

@@ -1,4 +1,6 @@
-"""Every event of the catalogue (E, issue 11 row 9) has a producer, or a reason why there can be none."""
+"""Every event of the catalogue (E, issue 11 row 9) has a producer, or a reason why there can be
+none.
+"""
 
 from pathlib import Path
 
@@ -10,14 +12,25 @@ from longrein.context import KINDS, PROGRAM_KINDS
 SOURCE = Path(__file__).parents[2] / "src/longrein"
 
 PRODUCED = [
-    # event of the catalogue, kind of the reminder ('' for none), module that produces it, how it does
+    # event of the catalogue, kind of the reminder ('' for none), module that produces it, how it
+    # does
     ("session context", "", "composition/offer.py", "def _static_context("),
-    ("session context: git status, files, commits", "project_start", "agent/project_start.py", '"project_start"'),
+    (
+        "session context: git status, files, commits",
+        "project_start",
+        "agent/project_start.py",
+        '"project_start"',
+    ),
     ("todo", "todo", "tools/todo.py", "TodoSet("),
     ("edited_text_file", "file_changed", "agent/file_watcher.py", "FileChanged("),
     ("plan_mode", "mode", "agent/inbox.py", "ModeSet("),
     ("mcp_resource", "mcp_resource", "agent/mcp_servers.py", "external_event(RESOURCE"),
-    ("mcp_resource updated", "mcp_resource_updated", "agent/mcp_servers.py", "external_event(UPDATED"),
+    (
+        "mcp_resource updated",
+        "mcp_resource_updated",
+        "agent/mcp_servers.py",
+        "external_event(UPDATED",
+    ),
     ("nested_memory", "nested_memory", "agent/file_changes.py", '"nested_memory"'),
     ("queued_command", "queued_command", "agent/inbox.py", "UserSpoke("),
     ("user_steer", "user_steer", "agent/inbox.py", '"steer" if state.turn_open'),
@@ -31,15 +44,30 @@ PRODUCED = [
     ("bg_started", "bg_started", "agent/background/start.py", "TaskStarted("),
     ("bg_done", "bg_done", "agent/background/tasks.py", "TaskEnded("),
     ("bg_lost", "bg_lost", "agent/background/tasks.py", "lost"),
-    ("bg_stalled", "bg_stalled", "agent/background/stall_detector.py", 'external_event("bg_stalled"'),
-    ("subagent_progress", "subagent_progress", "agent/subagents/status.py", 'external_event("subagent_progress"'),
+    (
+        "bg_stalled",
+        "bg_stalled",
+        "agent/background/stall_detector.py",
+        'external_event("bg_stalled"',
+    ),
+    (
+        "subagent_progress",
+        "subagent_progress",
+        "agent/subagents/status.py",
+        'external_event("subagent_progress"',
+    ),
     ("subagent_done", "subagent_done", "agent/subagents/report.py", "ChildEnded("),
     ("subagent_failed", "subagent_failed", "agent/subagents/report.py", "ChildEnded("),
     ("compaction_done", "compaction_done", "agent/compaction.py", "Summarise"),
     ("context_budget", "context_budget", "context/reminders.py", '"context_budget"'),
     ("cost_budget", "cost_budget", "context/reminders.py", '"cost_budget"'),
     ("clock", "clock", "context/reminders.py", '"clock"'),
-    ("model_changed, fallback", "model_changed", "agent/loop_actions.py", 'prefix(opened, "model")'),
+    (
+        "model_changed, fallback",
+        "model_changed",
+        "agent/loop_actions.py",
+        'prefix(opened, "model")',
+    ),
     ("mcp_connected", "mcp_changed", "agent/mcp_servers.py", "external_event(CHANGED"),
     ("tools_changed", "tools_changed", "agent/open_session.py", "PrefixSet"),
     ("skill_available", "skill_available", "agent/skills.py", '"skill_available"'),
@@ -52,7 +80,8 @@ PRODUCED = [
     ("cron_fired", "cron_fired", "agent/schedules.py", 'external_event("cron_fired"'),
 ]
 REPORTED = [
-    # by other programs: an editor, a language server, another agent; ACP version 1 has no message for them
+    # by other programs: an editor, a language server, another agent; ACP version 1 has no message
+    # for them
     ("diagnostics", "diagnostics"),
     ("selected_lines_in_ide", "selected_lines_in_ide"),
     ("opened_file_in_ide", "opened_file_in_ide"),
@@ -62,14 +91,19 @@ REPORTED = [
 IMPOSSIBLE = {
     "ultramemory": "there is no memory beside the instruction files, which have rows of their own",
     "command_permissions": "the original tells nothing: its list is empty",
-    "read result suffix": "a fixed text in each result is no event; the system prompt says that results are data",
-    "memory pressure": "longrein moves texts to disk by itself; there is nothing for the model to do",
-    "worktree_changed": "a worktree is made for a subagent, which begins in it; another folder is cwd_changed",
+    "read result suffix": "a fixed text in each result is no event; the system prompt says that "
+    "results are data",
+    "memory pressure": "longrein moves texts to disk by itself; there is nothing for the model to "
+    "do",
+    "worktree_changed": "a worktree is made for a subagent, which begins in it; another folder is "
+    "cwd_changed",
 }
 """Event -> why it has no producer."""
 
 
-@pytest.mark.parametrize(("event", "kind", "module", "word"), PRODUCED, ids=lambda one: one if " " not in one else "")
+@pytest.mark.parametrize(
+    ("event", "kind", "module", "word"), PRODUCED, ids=lambda one: one if " " not in one else ""
+)
 def test_each_event_has_a_producer(event: str, kind: str, module: str, word: str) -> None:
     assert event not in IMPOSSIBLE
     assert not kind or kind in KINDS

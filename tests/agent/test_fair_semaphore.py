@@ -12,7 +12,9 @@ from longrein.agent.subagents.runner import SubagentRunner
 from longrein.testing.clock import VirtualClock, run_virtual
 
 VISITS = st.lists(
-    st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integers(1, 5), st.booleans()), min_size=1, max_size=25
+    st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integers(1, 5), st.booleans()),
+    min_size=1,
+    max_size=25,
 )
 
 
@@ -20,7 +22,9 @@ VISITS = st.lists(
 def test_E17_never_more_than_so_many_and_everybody_has_a_turn(
     most: int, visits: list[tuple[str, int, int, bool]]
 ) -> None:
-    """Each visit: owner, when it comes, how long it stays, whether it is cancelled a second after it came."""
+    """Each visit: owner, when it comes, how long it stays, whether it is cancelled a second
+    after it came.
+    """
     gate, clock = FairSemaphore(most), VirtualClock()
     inside = done = 0
 
@@ -75,7 +79,9 @@ def test_E17_one_with_many_does_not_starve_one_with_few() -> None:
 
 
 @given(st.booleans(), st.booleans())
-def test_who_is_cancelled_in_the_instant_in_which_it_is_let_in_holds_nothing(waits: bool, halted: bool) -> None:
+def test_who_is_cancelled_in_the_instant_in_which_it_is_let_in_holds_nothing(
+    waits: bool, halted: bool
+) -> None:
     gate, halt = FairSemaphore(1), asyncio.Event()
 
     async def main() -> None:
@@ -97,11 +103,15 @@ def test_who_is_cancelled_in_the_instant_in_which_it_is_let_in_holds_nothing(wai
     run_virtual(main(), clock=VirtualClock())
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), min_size=1, max_size=6)
+)
 def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
     waits: list[tuple[int, int, bool]],
 ) -> None:
-    """Each wait: when it begins, how long those below it work, whether it is cut a second after it began."""
+    """Each wait: when it begins, how long those below it work, whether it is cut a second after
+    it began.
+    """
     gate, children = FairSemaphore(1), SubagentRunner.__new__(SubagentRunner)
     fake: Any = children
     fake.session = SimpleNamespace(id="parent", deps=SimpleNamespace(parent_policy=object()))

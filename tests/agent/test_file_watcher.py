@@ -1,4 +1,6 @@
-"""Files that the model knows and somebody else changes: noticed before the next request, told once, with the change."""
+"""Files that the model knows and somebody else changes: noticed before the next request, told
+once, with the change.
+"""
 
 import os
 from collections.abc import Callable
@@ -21,14 +23,19 @@ from tests.work_counters import files_opened
 pytestmark = pytest.mark.anyio
 
 FILES = (
-    "files you know were changed on disk, not by your Edit or Write. Take it as intended: do not put it back, and "
+    "files you know were changed on disk, not by your Edit or Write. Take it as intended: do not "
+    "put it back, and "
     "mention it only where it matters. What is shown below you need not read again"
 )
 
 
 def notes(request: Request) -> list[str]:
     """The reminders in a request, nonce and head left out."""
-    texts = [item.part.text for item in request.items if item.kind == "reminder" and isinstance(item.part, Text)]
+    texts = [
+        item.part.text
+        for item in request.items
+        if item.kind == "reminder" and isinstance(item.part, Text)
+    ]
     return [text.replace("[longrein:n0nce ", "[").replace(FILES, "…") for text in texts]
 
 
@@ -64,7 +71,7 @@ async def test_E4_a_file_edited_by_somebody_else_while_a_tool_runs_is_in_the_ver
     assert model.requests[3].items[: len(model.requests[2].items)] == model.requests[2].items
 
 
-async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the_whole_change_it_does_not(
+async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the_whole_change_it_does_not(  # noqa: E501
     harness: DiskHarness,
 ) -> None:
     path, large = harness.tree / "a.txt", harness.tree / "large.txt"
@@ -80,7 +87,12 @@ async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the
         call("Edit", file_path="a.txt", old_string="2", new_string="II"),
         call("Edit", file_path="large.txt", old_string="row 7 of", new_string="x"),
     )
-    model = Script(says(*(call("Read", file_path=n) for n in ("a.txt", "large.txt"))), then(edit, both), again, says())
+    model = Script(
+        says(*(call("Read", file_path=n) for n in ("a.txt", "large.txt"))),
+        then(edit, both),
+        again,
+        says(),
+    )
     await harness.play(model, "go")
     before, after, unread = results(model.requests[-1])[2:]
     assert before.startswith("Edit failed: [changed]")
@@ -88,7 +100,9 @@ async def test_E22_after_the_reminder_an_edit_works_and_before_it_or_without_the
     assert unread.startswith("Edit failed: [changed]")
     assert path.read_text() == "one\nII\n"
     (note,) = notes(model.requests[2])
-    assert note.endswith("large.txt: by somebody else, changed in lines 1-900 of 900; Read it before you rely on it")
+    assert note.endswith(
+        "large.txt: by somebody else, changed in lines 1-900 of 900; Read it before you rely on it"
+    )
 
 
 async def test_rule_5_what_the_agent_does_itself_is_never_told(harness: DiskHarness) -> None:
@@ -103,14 +117,24 @@ async def test_rule_5_what_the_agent_does_itself_is_never_told(harness: DiskHarn
     assert [notes(request) for request in model.requests] == [[], [], [], []]
 
 
-async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_change(harness: DiskHarness) -> None:
+async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_change(
+    harness: DiskHarness,
+) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\ntwo\n")
     model = Script(
-        read(), says(call("Bash", command="sed -i s/two/2/ a.txt")), says(call("Bash", command="true")), says()
+        read(),
+        says(call("Bash", command="sed -i s/two/2/ a.txt")),
+        says(call("Bash", command="true")),
+        says(),
     )
     await harness.play(model, "go")
-    told = [f"[file_changed: …]\n* {path}: while your command ran (sed -i s/two/2/ a.txt)\n 1\tone\n-2\ttwo\n+2\t2"]
+    told = [
+        (
+            f"[file_changed: …]\n* {path}: while your command ran (sed -i s/two/2/ a.txt)\n "
+            "1\tone\n-2\ttwo\n+2\t2"
+        )
+    ]
     assert [notes(request) for request in model.requests] == [[], [], told, told]
     facts = [entry.event for entry in harness.entries() if isinstance(entry.event, FileChanged)]
     assert [(fact.by, fact.who) for fact in facts] == [("command", "sed -i s/two/2/ a.txt")]
@@ -128,20 +152,32 @@ async def test_a_touch_or_the_same_bytes_again_is_nothing(harness: DiskHarness) 
     model = Script(read(), then(touch, says(call("Bash", command="touch a.txt"))), says("done"))
     await harness.play(model, "go")
     assert notes(model.requests[2]) == []
-    assert not [entry for entry in harness.entries() if isinstance(entry.event, FileChanged | Reminded)]
+    assert not [
+        entry for entry in harness.entries() if isinstance(entry.event, FileChanged | Reminded)
+    ]
 
 
 async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\n")
     write = lambda text: lambda: path.write_text(text)  # noqa: E731
-    steps = (path.unlink, write("one\n"), write("two\n"), write("one\n"), write("not told any more\n"))
+    steps = (
+        path.unlink,
+        write("one\n"),
+        write("two\n"),
+        write("one\n"),
+        write("not told any more\n"),
+    )
     model = Script(
-        read(), *(then(act, says(call("Glob", pattern=f"{n}"))) for n, act in enumerate(steps)), says("done")
+        read(),
+        *(then(act, says(call("Glob", pattern=f"{n}"))) for n, act in enumerate(steps)),
+        says("done"),
     )
     await harness.play(model, "go")
     busy = "it keeps changing, so that you will not be told again before you Read it"
-    assert [note.split("\n* ")[1].replace(str(path), "a.txt") for note in notes(model.requests[-1])] == [
+    assert [
+        note.split("\n* ")[1].replace(str(path), "a.txt") for note in notes(model.requests[-1])
+    ] == [
         "a.txt: it is gone, by somebody else",
         "a.txt: by somebody else\n+1\tone",
         "a.txt: by somebody else\n-1\tone\n+1\ttwo",
@@ -149,7 +185,9 @@ async def test_gone_there_again_and_put_back(harness: DiskHarness) -> None:
     ]
 
 
-async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder(harness: DiskHarness) -> None:
+async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder(
+    harness: DiskHarness,
+) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         (harness.tree / name).write_text("one\n")
     reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt", "c.txt")))
@@ -161,7 +199,9 @@ async def test_E13_after_a_resume_what_changed_meanwhile_is_told_in_one_reminder
     await harness.play(model, "what now?", create=False)
     head = "[session_resumed: the session goes on after 50 min; meanwhile …]"
     first = f"* {harness.tree}/a.txt: by somebody else\n-1\tone\n+1\ttwo"
-    assert notes(model.requests[2]) == [f"{head}\n{first}\n* {harness.tree}/b.txt: it is gone, by somebody else"]
+    assert notes(model.requests[2]) == [
+        f"{head}\n{first}\n* {harness.tree}/b.txt: it is gone, by somebody else"
+    ]
     await harness.play(model, "and now?", create=False)
     assert len(notes(model.requests[3])) == 1
 
@@ -190,7 +230,12 @@ async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and
         path.write_text("three\n")
         return Failure("server", "no", 500)
 
-    model = Script(read(), then(lambda: path.write_text("two\n"), says(call("Glob", pattern="x"))), fails, says("done"))
+    model = Script(
+        read(),
+        then(lambda: path.write_text("two\n"), says(call("Glob", pattern="x"))),
+        fails,
+        says("done"),
+    )
     await harness.play(model, "go")
     first, second = notes(model.requests[3])
     assert notes(model.requests[2]) == [first]
@@ -198,7 +243,9 @@ async def test_rule_10_a_failed_request_is_made_again_with_the_same_reminder_and
     assert second.endswith("-1\ttwo\n+1\tthree")
 
 
-async def test_what_is_secret_in_a_changed_file_enters_neither_the_log_nor_the_request(harness: DiskHarness) -> None:
+async def test_what_is_secret_in_a_changed_file_enters_neither_the_log_nor_the_request(
+    harness: DiskHarness,
+) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\n")
     edit = lambda: path.write_text("one\nkey = hunter2hunter2\n")  # noqa: E731
@@ -206,7 +253,9 @@ async def test_what_is_secret_in_a_changed_file_enters_neither_the_log_nor_the_r
     redact = lambda text: text.replace("hunter2hunter2", "[secret]")  # noqa: E731
     await harness.play(model, "go", redact=redact, secrets=("hunter2hunter2",))
     assert notes(model.requests[2])[0].endswith("+2\tkey = [secret]")
-    assert not [p for p in harness.state.rglob("*") if p.is_file() and b"hunter2hunter2" in p.read_bytes()]
+    assert not [
+        p for p in harness.state.rglob("*") if p.is_file() and b"hunter2hunter2" in p.read_bytes()
+    ]
 
 
 async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(harness: DiskHarness) -> None:
@@ -217,7 +266,9 @@ async def test_D11_after_a_rewind_the_model_hears_what_stands_on_disk(harness: D
     async with harness.session(model) as session:
         for prompt in ("read it", "change it"):
             await turn(session, prompt)
-        to = next(entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded")
+        to = next(
+            entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded"
+        )
         session.tell(Rewind(to))
         await turn(session, "again")
     (note,) = notes(model.requests[4])
@@ -230,15 +281,19 @@ async def test_a_turn_that_a_crash_cut_looks_again_when_it_goes_on(harness: Disk
     model = Script(read(), Failure("auth", "no key", 401))
     await harness.play(model, "go")
     (harness.tree / "a.txt").write_text("two\n")
-    more = Script(says("done"), says("and on"))  # the turn that ended in a failure goes on, then comes the word
+    more = Script(
+        says("done"), says("and on")
+    )  # the turn that ended in a failure goes on, then comes the word
     async with harness.session(more, create=False) as session:
         session.tell(Continue())
         await turn(session, "on")
-    assert notes(more.requests[0])[0].startswith("[session_resumed: the session goes on after 0 s; meanwhile …]")
+    assert notes(more.requests[0])[0].startswith(
+        "[session_resumed: the session goes on after 0 s; meanwhile …]"
+    )
     assert said(more.requests[0])[-1] != "on"
 
 
-# --- the watch alone ---------------------------------------------------------------------------------------------
+# --- the watch alone ------------------------------------------------------------------------------
 
 
 class Blobs(dict[str, bytes]):
@@ -266,7 +321,9 @@ def known(tree: Path, name: str, text: str, **more: object) -> dict[str, KnownFi
     return {str(tree / name): KnownFile(place.hash(str(tree / name)), True, "", False, 5, **more)}  # type: ignore[arg-type]
 
 
-async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(tmp_path: Path) -> None:
+async def test_a_look_at_a_hundred_files_that_nobody_touched_opens_none_of_them(
+    tmp_path: Path,
+) -> None:
     state, watch = State(), watcher(tmp_path)
     for n in range(100):
         state.files |= known(tmp_path, f"f{n}.py", f"x = {n}\n")
@@ -285,15 +342,24 @@ def test_what_the_system_makes_up_at_each_look_is_not_watched() -> None:
     assert watched(State(files={"/proc/meminfo": KnownFile("h", True, "", False, 1)})) == {}
 
 
-async def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(tmp_path: Path) -> None:
+async def test_an_instruction_file_of_the_static_context_is_watched_and_told_whole(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "AGENTS.md").write_text("Be kind.\n")
     source = SourceFile(str(tmp_path / "AGENTS.md"), "0" * 64)
     state = State(prefix=PrefixSet("start", "p", "m", "scripted", "", sources=(source,)))
     (fact,) = await watcher(tmp_path).changes(state, user)
-    assert (fact.path, fact.by, fact.before, fact.diff) == (source.path, "user", source.hash, "+1\tBe kind.")
+    assert (fact.path, fact.by, fact.before, fact.diff) == (
+        source.path,
+        "user",
+        source.hash,
+        "+1\tBe kind.",
+    )
 
 
-async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_content(tmp_path: Path) -> None:
+async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_content(
+    tmp_path: Path,
+) -> None:
     state = State(files=known(tmp_path, "a", "x") | known(tmp_path, "b", "y"))
     (tmp_path / "a").write_bytes(b"x" * (ToolOptions().keep_bytes_max + 1))
     (tmp_path / "b").write_bytes(b"\0\1")
@@ -304,18 +370,22 @@ async def test_a_file_that_is_too_large_to_keep_or_no_text_is_told_without_its_c
     ]
 
 
-async def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next_read(tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_read_or_became_a_folder_is_left_to_the_next_read(
+    tmp_path: Path,
+) -> None:
     state = State(files=known(tmp_path, "a", "x"))
     (tmp_path / "a").unlink()
     (tmp_path / "a").mkdir()
     assert await watcher(tmp_path).changes(state, user) == []
 
 
-# --- what is said of a change ------------------------------------------------------------------------------------
+# --- what is said of a change ---------------------------------------------------------------------
 
 
 def numbered(diff: str, signs: str) -> dict[int, str]:
-    lines = [line[1:].partition("\t") for line in diff.split("\n") if line[:1] in signs and "\t" in line]
+    lines = [
+        line[1:].partition("\t") for line in diff.split("\n") if line[:1] in signs and "\t" in line
+    ]
     return {int(number): text for number, _, text in lines}
 
 
@@ -323,7 +393,9 @@ _TEXTS = st.lists(st.sampled_from(["a", "b", "c", "d", "", "\tx"]), max_size=30)
 
 
 @given(_TEXTS, _TEXTS)
-def test_what_is_shown_and_what_was_known_give_the_new_content(old: list[str], new: list[str]) -> None:
+def test_what_is_shown_and_what_was_known_give_the_new_content(
+    old: list[str], new: list[str]
+) -> None:
     was, now = "".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new)
     diff, note = change_of(was.encode(), now.encode())
     if was == now:

@@ -1,4 +1,6 @@
-"""Git commands in a repository whose own configuration names programs: nothing of it runs unasked."""
+"""Git commands in a repository whose own configuration names programs: nothing of it runs
+unasked.
+"""
 
 import shutil
 import subprocess
@@ -10,7 +12,10 @@ from longrein.permissions import Rules
 from longrein.permissions.git_config import find_risky_key
 from tests.agent.disk_harness import DiskHarness, Script, call, results, says
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not shutil.which("git"), reason="git is not installed"),
+]
 
 TRIP = "!touch $PWD/../TRIP; true"
 ARMED = [
@@ -45,7 +50,10 @@ def arm(harness: DiskHarness, settings: str) -> None:
     (harness.tree.parent / "evil").write_text(f"[core]\n\tfsmonitor = {trip}\n")
     (harness.tree / "a").write_text("one\n")
     git = "git -c user.name=a -c user.email=a@b"
-    script = f"git init -q . && git add a && {git} commit -qm one && echo two > a && git {settings.format(trip=trip)}"
+    script = (
+        f"git init -q . && git add a && {git} commit -qm one && echo two > a && git "
+        f"{settings.format(trip=trip)}"
+    )
     subprocess.run(script, shell=True, cwd=harness.tree, check=True, capture_output=True)
 
 
@@ -62,14 +70,20 @@ async def test_S013_S049_what_a_repository_names_never_runs_unasked(
     shutil.rmtree(harness.tree / "sub", ignore_errors=True)
     (harness.tree.parent / "TRIP").unlink(missing_ok=True)  # arming runs git, too
     model = Script(says(call("Bash", command=command)), says("so"))
-    await harness.play(model, "look", mode="dontAsk", rules=Rules(allow=allow, base=str(harness.tree)))
+    await harness.play(
+        model, "look", mode="dontAsk", rules=Rules(allow=allow, base=str(harness.tree))
+    )
     [result] = results(model.requests[-1])
     assert result.startswith("Bash denied"), result
     assert not ran(harness)
 
 
-@pytest.mark.parametrize("command", ["git status", "git diff", "git log -p", "git show HEAD", "git blame a"])
-async def test_git_in_an_ordinary_repository_runs_unasked(harness: DiskHarness, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["git status", "git diff", "git log -p", "git show HEAD", "git blame a"]
+)
+async def test_git_in_an_ordinary_repository_runs_unasked(
+    harness: DiskHarness, command: str
+) -> None:
     arm(harness, "config branch.master.remote origin")
     model = Script(says(call("Bash", command=command)), says("so"))
     await harness.play(model, "look", mode="dontAsk", rules=Rules(base=str(harness.tree)))
@@ -79,7 +93,9 @@ async def test_git_in_an_ordinary_repository_runs_unasked(harness: DiskHarness, 
 
 async def test_a_hook_that_git_status_runs_asks(harness: DiskHarness) -> None:
     arm(harness, "config branch.master.remote origin")
-    shutil.copy(harness.tree.parent / "trip.sh", harness.tree / ".git" / "hooks" / "post-index-change")
+    shutil.copy(
+        harness.tree.parent / "trip.sh", harness.tree / ".git" / "hooks" / "post-index-change"
+    )
     model = Script(says(call("Bash", command="git status")), says("so"))
     await harness.play(model, "look", mode="dontAsk", rules=Rules(base=str(harness.tree)))
     assert results(model.requests[-1])[0].startswith("Bash denied")

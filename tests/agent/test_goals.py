@@ -1,4 +1,6 @@
-"""Goals in whole sessions: one adds and claims, a later one is told of the tools and finishes, the logs know it all."""
+"""Goals in whole sessions: one adds and claims, a later one is told of the tools and finishes,
+the logs know it all.
+"""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,12 +20,19 @@ pytestmark = pytest.mark.anyio
 
 
 async def played(
-    tmp_path: Path, *steps: object, folder: str = "work", look: Callable[[Composition], Awaitable[None]] | None = None
+    tmp_path: Path,
+    *steps: object,
+    folder: str = "work",
+    look: Callable[[Composition], Awaitable[None]] | None = None,
 ) -> tuple[ScriptedModel, list[Entry]]:
-    """One session from its start to its end; the model and the log. `look` sees it before its end."""
+    """One session from its start to its end; the model and the log. `look` sees it before its
+    end.
+    """
     (tmp_path / folder).mkdir(exist_ok=True)
     environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    place = read_run_context(Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder))
+    place = read_run_context(
+        Options(state_dir=str(tmp_path / "state")), environ, folder=str(tmp_path / folder)
+    )
     model = ScriptedModel(*steps)  # type: ignore[arg-type]
     built = await build(place, fresh=True, additions=Additions(model=model))
     built.session.tell(UserMessage((Text("go on with the goals"),)))
@@ -42,7 +51,9 @@ def told(entries: list[Entry]) -> list[str]:
 
 
 def changes(entries: list[Entry]) -> list[tuple[int, str]]:
-    return [(e.event.goal.id, e.event.goal.status) for e in entries if isinstance(e.event, GoalChanged)]
+    return [
+        (e.event.goal.id, e.event.goal.status) for e in entries if isinstance(e.event, GoalChanged)
+    ]
 
 
 async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> None:
@@ -66,7 +77,12 @@ async def test_s12_goals_outlive_the_session_that_made_them(tmp_path: Path) -> N
         says("I go on"),
     )
     assert told(log) == ["GoalAdd", "GoalUpdate", "GoalList"]
-    assert changes(log) == [(1, "in_progress"), (2, "pending"), (1, "completed"), (2, "pending")]  # what it has learnt
+    assert changes(log) == [
+        (1, "in_progress"),
+        (2, "pending"),
+        (1, "completed"),
+        (2, "pending"),
+    ]  # what it has learnt
     listed, done = results(model.requests[-1])
     assert listed == "GoalList ok: 1. Design [in progress, ready]\n2. Build [pending, waits for 1]"
     assert done == "GoalUpdate ok: Goal 1 is completed. Nothing blocks now: 2 (Build)."

@@ -47,22 +47,35 @@ async def test_A4_3_notification_of_an_idle_prompt(harness: HookHarness) -> None
         session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
         (one,) = await wait_for(harness)
-    assert (one["notification_type"], one["message"]) == ("idle_prompt", "longrein is waiting for your input")
+    assert (one["notification_type"], one["message"]) == (
+        "idle_prompt",
+        "longrein is waiting for your input",
+    )
 
 
 @pytest.mark.parametrize("background", [False, True])
 async def test_A4_3_notifications_of_a_subagent(harness: HookHarness, background: bool) -> None:
     kinds = builtin_kinds()
-    task = call("Agent", description="x", prompt="x", subagent_type="general", run_in_background=background)
+    task = call(
+        "Agent", description="x", prompt="x", subagent_type="general", run_in_background=background
+    )
     asking = says(call("Bash", command="touch x"))
     end = says("done") if not background else says(call("Bash", command="true"))
     table = harness.load(command("Notification", APPEND))
-    more = {"rules": Rules(allow=("Bash(true)",)), "kinds": kinds, "more_tools": (agent_tool(kinds),)}
+    more = {
+        "rules": Rules(allow=("Bash(true)",)),
+        "kinds": kinds,
+        "more_tools": (agent_tool(kinds),),
+    }
 
     def step(request: Any) -> Any:
         """Answer whoever asks: the subagent first asks for a command, the session ends its turn."""
         text = str(request.items)
-        if "You are" in str(request.prefix.system) and "touch x" not in text and "prompt='x'" not in text:
+        if (
+            "You are" in str(request.prefix.system)
+            and "touch x" not in text
+            and "prompt='x'" not in text
+        ):
             return asking
         return end
 
@@ -73,12 +86,18 @@ async def test_A4_3_notifications_of_a_subagent(harness: HookHarness, background
         first = (await wait_for(harness))[0]
         running.cancel()
         await asyncio.wait([running])
-    assert first["notification_type"] == ("agent_needs_input" if background else "permission_prompt")
+    assert first["notification_type"] == (
+        "agent_needs_input" if background else "permission_prompt"
+    )
 
 
 @pytest.mark.parametrize("reason", ["clear", "resume", "prompt_input_exit", "other"])
 async def test_A4_3_the_end_of_a_session_says_why(harness: HookHarness, reason: str) -> None:
-    table = harness.load(joined(command("SessionEnd", APPEND, reason), command("SessionEnd", "touch wrong", "logout")))
+    table = harness.load(
+        joined(
+            command("SessionEnd", APPEND, reason), command("SessionEnd", "touch wrong", "logout")
+        )
+    )
     async with harness.session(Script(says("done")), hooks=table) as session:
         session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
@@ -87,7 +106,7 @@ async def test_A4_3_the_end_of_a_session_says_why(harness: HookHarness, reason: 
     assert not (harness.tree / "wrong").exists()
 
 
-# --- Digests: compactions without a model ----------------------------------------------------------------------------
+# --- Digests: compactions without a model ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -102,7 +121,9 @@ async def test_A4_3_the_end_of_a_session_says_why(harness: HookHarness, reason: 
 async def test_A4_3_compactions_without_a_model_are_told_too(
     harness: HookHarness, reason: str, trigger: str, refused: bool, made: bool
 ) -> None:
-    """A hook may refuse what the user has asked for; where the window is full, code makes it smaller all the same."""
+    """A hook may refuse what the user has asked for; where the window is full, code makes it
+    smaller all the same.
+    """
     table = harness.load(
         joined(
             command("PreCompact", APPEND + "; exit 2" * refused, trigger),
@@ -116,7 +137,9 @@ async def test_A4_3_compactions_without_a_model_are_told_too(
         await session.run(once=True)
         assert session.move_context.digest_hooks
         first, last = summary_span(session.state)
-        await compact(session, Digest(build_digest(session.state, model.budget, first, last, reason)))
+        await compact(
+            session, Digest(build_digest(session.state, model.budget, first, last, reason))
+        )
     names = [one["hook_event_name"] for one in told(harness)]
     assert names == ["PreCompact", "PostCompact", "SessionStart"][: 3 if made else 1]
     assert {one["trigger"] for one in told(harness)[:2]} == {trigger}

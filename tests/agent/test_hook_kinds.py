@@ -1,4 +1,6 @@
-"""Hooks of other kinds and in hard cases: addresses, functions of programs, crashes, changed scripts, compactions."""
+"""Hooks of other kinds and in hard cases: addresses, functions of programs, crashes, changed
+scripts, compactions.
+"""
 
 import asyncio
 import json
@@ -34,13 +36,15 @@ def harness(tmp_path: Path) -> HookHarness:
     return HookHarness(tmp_path)
 
 
-async def play(harness: HookHarness, hooks: dict[str, Any] | HookTable, *calls: Any, **more: Any) -> Script:
+async def play(
+    harness: HookHarness, hooks: dict[str, Any] | HookTable, *calls: Any, **more: Any
+) -> Script:
     model = Script(says(*(calls or (TOUCH,))), says("done"))
     await harness.run(hooks, model, "go", **{"answers": {"Bash": "allow"}, **more})
     return model
 
 
-# --- Addresses -------------------------------------------------------------------------------------------------------
+# --- Addresses ------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -51,7 +55,9 @@ async def server(answer: bytes, asked: list[bytes], status: str = "200 OK") -> A
         head = await reader.readuntil(b"\r\n\r\n")
         size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         asked.append(head + await reader.readexactly(size))
-        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(answer)}\r\n\r\n".encode() + answer)
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Length: {len(answer)}\r\n\r\n".encode() + answer
+        )
         await writer.drain()
         writer.close()
 
@@ -65,7 +71,13 @@ def http(url: str, **more: Any) -> dict[str, Any]:
 
 
 DENY = json.dumps(
-    {"hookSpecificOutput": {"hookEventName": PRE, "permissionDecision": "deny", "permissionDecisionReason": "by post"}}
+    {
+        "hookSpecificOutput": {
+            "hookEventName": PRE,
+            "permissionDecision": "deny",
+            "permissionDecisionReason": "by post",
+        }
+    }
 ).encode()
 
 
@@ -80,7 +92,9 @@ DENY = json.dumps(
         (b"x" * 2_000_000, "200 OK", True, "more than 1,000,000 bytes"),
     ],
 )
-async def test_http_hooks(harness: HookHarness, answer: bytes, status: str, runs: bool, said_to_user: str) -> None:
+async def test_http_hooks(
+    harness: HookHarness, answer: bytes, status: str, runs: bool, said_to_user: str
+) -> None:
     asked: list[bytes] = []
     async with server(answer, asked, status) as url:
         headers = {"Authorization": "Bearer $KEY", "Other": "$OTHER"}
@@ -106,7 +120,7 @@ async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness
     assert "cannot be reached" in harness.notices[0]
 
 
-# --- Functions of a program ------------------------------------------------------------------------------------------
+# --- Functions of a program -----------------------------------------------------------------------
 
 
 class Callback:
@@ -141,18 +155,25 @@ async def test_a_function_that_fails_blocks_nothing(harness: HookHarness, answer
 
 async def test_what_a_function_allows_is_not_asked(harness: HookHarness) -> None:
     table = HookTable()
-    table.add(Callback(lambda _: {"hookSpecificOutput": {"hookEventName": PRE, "permissionDecision": "allow"}}))
+    table.add(
+        Callback(
+            lambda _: {"hookSpecificOutput": {"hookEventName": PRE, "permissionDecision": "allow"}}
+        )
+    )
     await play(harness, table, answers=None)
     assert harness.of(PermissionAsked) == []
     assert (harness.tree / "ran.txt").exists()
 
 
-# --- Shapes of the other side ----------------------------------------------------------------------------------------
+# --- Shapes of the other side ---------------------------------------------------------------------
 
 
 def test_a4_2_what_hooks_are_told_has_the_fields_of_the_sdk(harness: HookHarness) -> None:
     types = pytest.importorskip("claude_agent_sdk.types", reason="needs the extra of the SDK")
-    shapes = {get_args(get_type_hints(one)["hook_event_name"])[0]: one for one in get_args(types.HookInput)}
+    shapes = {
+        get_args(get_type_hints(one)["hook_event_name"])[0]: one
+        for one in get_args(types.HookInput)
+    }
     assert set(shapes) <= set(EVENTS)
     told: dict[str, dict[str, Any]] = {}
 
@@ -163,7 +184,9 @@ def test_a4_2_what_hooks_are_told_has_the_fields_of_the_sdk(harness: HookHarness
     table = HookTable([Callback(note, event) for event in EVENTS])
     calls = (TOUCH, call("Read", file_path="missing"), call("Bash", command="chmod 1 x"))
     asyncio.run(play(harness, table, *calls))
-    assert {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "Stop"} <= set(told)
+    assert {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "Stop"} <= set(
+        told
+    )
     for event, one in told.items():
         if event in shapes:
             needed = set(shapes[event].__required_keys__)
@@ -174,8 +197,8 @@ def test_a4_2_what_hooks_are_told_has_the_fields_of_the_sdk(harness: HookHarness
 @pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize(
     "text",
-    ["{}", '{"continue": true}', '{"hookSpecificOutput": 7}', '{"decision": 7}', '{"reason": []}', "{", "", "[]", "\0",
-     '{"hookSpecificOutput": {"hookEventName": "Else"}}', '{"systemMessage": {}}', '{"x": 1}', "{" * 100_000],
+    ["{}", '{"continue": true}', '{"hookSpecificOutput": 7}', '{"decision": 7}', '{"reason": []}', "{", "", "[]", "\0",  # noqa: E501
+     '{"hookSpecificOutput": {"hookEventName": "Else"}}', '{"systemMessage": {}}', '{"x": 1}', "{" * 100_000],  # noqa: E501
 )  # fmt: skip
 def test_no_output_of_a_hook_is_an_error_or_an_allowance(event: str, text: str) -> None:
     for code in (0, 1, 2, 49, 255, -1):
@@ -184,12 +207,14 @@ def test_no_output_of_a_hook_is_an_error_or_an_allowance(event: str, text: str) 
         assert code != 2 or answer.decision in ("deny", "block", "stop", "none")
 
 
-# --- Hard cases ------------------------------------------------------------------------------------------------------
+# --- Hard cases -----------------------------------------------------------------------------------
 
 
 async def test_a_crash_in_a_hook_runs_it_again(harness: HookHarness) -> None:
     """What the log says of hooks allows nothing: after a restart they are asked again."""
-    table = harness.load(command(PRE, "echo x >> asked.txt; test -e go || sleep 60; echo no >&2; exit 2"))
+    table = harness.load(
+        command(PRE, "echo x >> asked.txt; test -e go || sleep 60; echo no >&2; exit 2")
+    )
     model = Script(says(TOUCH), says("done"))
     async with harness.session(model, hooks=table, rules=NO_RULES) as session:
         session.tell(UserMessage((Text("go"),)))
@@ -206,7 +231,9 @@ async def test_a_crash_in_a_hook_runs_it_again(harness: HookHarness) -> None:
 
 
 async def test_answers_of_an_earlier_run_allow_nothing(harness: HookHarness) -> None:
-    """A call that hooks have passed and that waits for the user is looked at again after a restart."""
+    """A call that hooks have passed and that waits for the user is looked at again after a
+    restart.
+    """
     allowing = harness.load(command(PRE, "exit 0"))
     model = Script(says(TOUCH), says("done"))
     async with harness.session(model, hooks=allowing, rules=NO_RULES) as session:
@@ -232,7 +259,9 @@ async def test_a_script_that_was_changed_meanwhile_is_not_run(harness: HookHarne
 
 
 async def test_hooks_in_the_background_tell_later(harness: HookHarness) -> None:
-    context = json.dumps({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "built"}})
+    context = json.dumps(
+        {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "built"}}
+    )
     hooks = command("PostToolUse", f"echo '{context}'; touch over.txt", **{"async": True})
     slow = call("Bash", command="while ! test -e over.txt; do sleep 0.02; done; sleep 0.3")
     model = Script(says(TOUCH), says(slow), says("done"))
@@ -251,12 +280,19 @@ async def test_secrets_in_the_answer_of_a_hook_are_not_stored(harness: HookHarne
 
 async def test_compactions(harness: HookHarness) -> None:
     hooks = joined(
-        command("PreCompact", "cat > pre.json; test -e allow || { echo not now >&2; exit 2; }", "manual"),
+        command(
+            "PreCompact", "cat > pre.json; test -e allow || { echo not now >&2; exit 2; }", "manual"
+        ),
         command("PostCompact", "cat > post.json"),
         command("SessionStart", "echo start of a compacted session", "compact"),
     )
     long = call("Bash", command="seq 1 20000")
-    model = Script(*[says(long) for _ in range(4)], says("done"), says("a summary of the numbers"), says("more"))
+    model = Script(
+        *[says(long) for _ in range(4)],
+        says("done"),
+        says("a summary of the numbers"),
+        says("more"),
+    )
     table = harness.load(hooks)
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
         session.tell(UserMessage((Text("count"),)))
@@ -290,7 +326,11 @@ async def test_an_interrupt_ends_a_hook(harness: HookHarness, event: str) -> Non
         session.interrupt()
         await asyncio.wait_for(running, 30)
         assert not session.state.turn_open
-    left = [one for one in psutil.process_iter(["cmdline"]) if "876543" in " ".join(one.info["cmdline"] or ())]
+    left = [
+        one
+        for one in psutil.process_iter(["cmdline"])
+        if "876543" in " ".join(one.info["cmdline"] or ())
+    ]
     assert left == []
 
 
@@ -307,7 +347,9 @@ async def test_a12_the_transcript_holds_the_conversation_so_far(harness: HookHar
     assert [line["type"] for line in lines] == ["user", "assistant", "user", "assistant"]
     assert lines[0]["message"] == {"role": "user", "content": "go"}
     assert lines[1]["message"]["content"][0]["input"] == {"command": "touch ran.txt"}
-    assert lines[2]["message"]["content"][0]["tool_use_id"] == lines[1]["message"]["content"][0]["id"]
+    assert (
+        lines[2]["message"]["content"][0]["tool_use_id"] == lines[1]["message"]["content"][0]["id"]
+    )
     assert [line["parentUuid"] for line in lines[1:]] == [line["uuid"] for line in lines[:-1]]
     before = (harness.tree / "before.jsonl").read_text()
     assert (harness.tree / "end.jsonl").read_text().startswith(before)

@@ -1,4 +1,6 @@
-"""Hooks written with a library of others: `cchooks` checks the input of each event and writes the answer."""
+"""Hooks written with a library of others: `cchooks` checks the input of each event and writes
+the answer.
+"""
 
 import sys
 from pathlib import Path
@@ -31,7 +33,9 @@ if context.hook_event_name == "SessionStart":
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd")
 
 
-async def test_A4_4_hooks_of_cchooks_understand_what_they_are_told_and_are_obeyed(tmp_path: Path) -> None:
+async def test_A4_4_hooks_of_cchooks_understand_what_they_are_told_and_are_obeyed(
+    tmp_path: Path,
+) -> None:
     harness = HookHarness(tmp_path)
     (harness.tree / "hook.py").write_text(SCRIPT)
     hooks = joined(*(command(event, f"{sys.executable} hook.py") for event in EVENTS))
@@ -46,4 +50,6 @@ async def test_A4_4_hooks_of_cchooks_understand_what_they_are_told_and_are_obeye
         "ok: fine",
     ]
     told = str([item.part for item in model.requests[-1].items])
-    assert all(text in told for text in ("it is Monday", "look at the lint errors", "run the tests first"))
+    assert all(
+        text in told for text in ("it is Monday", "look at the lint errors", "run the tests first")
+    )

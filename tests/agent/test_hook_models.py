@@ -51,7 +51,9 @@ async def play(harness: HookHarness, hooks: Any, *answers: Any, **more: Any) -> 
         (Failure("overload", "busy"), True, "the model gave no answer: busy"),
     ],
 )
-async def test_what_the_model_says_decides(harness: HookHarness, answer: Any, runs: bool, line: str) -> None:
+async def test_what_the_model_says_decides(
+    harness: HookHarness, answer: Any, runs: bool, line: str
+) -> None:
     model = await play(harness, asking(PRE, "Is this safe? $ARGUMENTS"), answer)
     assert (harness.tree / "ran.txt").exists() == runs
     assert [line in notice for notice in harness.notices] == [True] * bool(line)
@@ -60,7 +62,9 @@ async def test_what_the_model_says_decides(harness: HookHarness, answer: Any, ru
     assert asked.startswith('Is this safe? {"session_id"')
     assert '"tool_input":{"command":"touch ran.txt"}' in asked
     assert request.prefix.tools == ()
-    assert len(model.requests[2].items) > len(model.requests[0].items), "the conversation goes on without it"
+    assert len(model.requests[2].items) > len(model.requests[0].items), (
+        "the conversation goes on without it"
+    )
     assert "Is this safe" not in str(said(model.requests[2]))
 
 
@@ -70,7 +74,12 @@ async def test_the_reason_reaches_the_model(harness: HookHarness) -> None:
 
 
 async def test_a_turn_goes_on_until_the_model_is_content(harness: HookHarness) -> None:
-    answers = (says("ready"), says('{"ok": false, "reason": "no tests ran"}'), says("tests ran"), says('{"ok": true}'))
+    answers = (
+        says("ready"),
+        says('{"ok": false, "reason": "no tests ran"}'),
+        says("tests ran"),
+        says('{"ok": true}'),
+    )
     model = Script(*answers)
     await harness.run(asking("Stop", "Did the tests run?"), model, "go")
     model.check_done()
@@ -108,11 +117,13 @@ def _replaced(deps: Any, fields: dict[str, Any]) -> Any:
 async def test_secrets_of_the_event_are_not_sent(harness: HookHarness) -> None:
     secret = "sk-ant-" + "a1B2" * 10
     model = Script(says(call("Bash", command=f"echo {secret}")), says('{"ok": true}'), says("done"))
-    await harness.run(asking(PRE, "Safe?"), model, "go", redact=lambda text: text.replace(secret, "[secret]"))
+    await harness.run(
+        asking(PRE, "Safe?"), model, "go", redact=lambda text: text.replace(secret, "[secret]")
+    )
     assert secret not in str(said(model.requests[1]))
 
 
-# --- Agents ----------------------------------------------------------------------------------------------------------
+# --- Agents ---------------------------------------------------------------------------------------
 
 
 async def test_an_agent_reads_files_before_it_decides(harness: HookHarness) -> None:
@@ -123,14 +134,20 @@ async def test_an_agent_reads_files_before_it_decides(harness: HookHarness) -> N
     )
     model = await play(harness, asking(PRE, "See rules.txt", "agent"), *answers)
     assert {spec.name for spec in model.requests[1].prefix.tools} == {"Read", "Grep", "Glob"}
-    read, found = (text_of(one.part.parts) for one in model.requests[2].items if isinstance(one.part, ToolResult))
+    read, found = (
+        text_of(one.part.parts)
+        for one in model.requests[2].items
+        if isinstance(one.part, ToolResult)
+    )
     assert "nothing may be touched" in read
     assert "rules.txt" in found
     assert harness.results == ["denied: Denied: a hook refused this call: rules.txt forbids it"]
     assert harness.started == [], "what a hook reads is not in the conversation"
 
 
-async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_else(harness: HookHarness) -> None:
+async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_else(
+    harness: HookHarness,
+) -> None:
     (harness.tree / "secret.txt").write_text("TOPSECRET\n")
     tries = says(
         call("Read", file_path="secret.txt"),
@@ -141,7 +158,11 @@ async def test_an_agent_may_read_no_more_than_the_rules_allow_and_do_nothing_els
     )
     more = {"rules": Rules(deny=("Read(./secret.txt)",), base=str(harness.tree))}
     model = await play(harness, asking(PRE, "Look", "agent"), tries, says('{"ok": true}'), **more)
-    told = [text_of(one.part.parts) for one in model.requests[2].items if isinstance(one.part, ToolResult)]
+    told = [
+        text_of(one.part.parts)
+        for one in model.requests[2].items
+        if isinstance(one.part, ToolResult)
+    ]
     assert "TOPSECRET" not in str(told)
     assert "root:" not in str(told)
     assert "no such tool" in told[1]
@@ -155,7 +176,9 @@ async def test_an_agent_that_never_decides_is_ended(harness: HookHarness) -> Non
     assert (harness.tree / "ran.txt").exists()
 
 
-async def test_a_model_over_its_timeout_blocks_nothing(harness: HookHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_over_its_timeout_blocks_nothing(
+    harness: HookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hooks, "KILL_S", 0.0)
 
     async def hang() -> None:

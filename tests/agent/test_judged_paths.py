@@ -1,4 +1,6 @@
-"""A call that was allowed, or asked about, uses the file that was judged, and no other that the path leads to since."""
+"""A call that was allowed, or asked about, uses the file that was judged, and no other that the
+path leads to since.
+"""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +22,11 @@ ASKED_AGAIN = "Write denied: Denied: the user denied this call."
 async def test_S033_an_answer_holds_for_the_place_that_was_asked_about(
     harness: DiskHarness, tmp_path: Path, leads_to: str, swapped: bool
 ) -> None:
-    places = {"inside": harness.tree / "inside", "outside": tmp_path / "outside", "other": tmp_path / "other"}
+    places = {
+        "inside": harness.tree / "inside",
+        "outside": tmp_path / "outside",
+        "other": tmp_path / "other",
+    }
     for place in places.values():
         place.mkdir()
     way = harness.tree / "way"

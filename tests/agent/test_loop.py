@@ -50,7 +50,8 @@ async def test_a_prompt_a_read_an_edit_a_command_and_an_answer(harness: DiskHarn
     assert (harness.tree / "a.py").read_text() == "x = 2\n"
     assert "x = 2" in results(model.requests[-1])[2]
     assert story(harness.entries()) == (
-        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied ToolStarted "
+        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked "
+        "Replied ToolStarted "
         "FileChanged ToolEnded Asked Replied ToolStarted ToolEnded Asked Replied TurnEnded"
     )
 
@@ -85,15 +86,25 @@ async def test_D7_malformed_unknown_and_failing_calls_are_results(harness: DiskH
     assert "gone.py" in gone
 
 
-async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(harness: DiskHarness) -> None:
+async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(
+    harness: DiskHarness,
+) -> None:
     model = Script(says(call("Bash", command="sleep 0.2")), says("first done"), says("second done"))
     async with harness.session(model) as session:
         walk = asyncio.ensure_future(turn(session, "first"))
         async for heard in session.follow():
-            if isinstance(heard, Entry) and isinstance(heard.event, Replied) and len(model.requests) == 1:
+            if (
+                isinstance(heard, Entry)
+                and isinstance(heard.event, Replied)
+                and len(model.requests) == 1
+            ):
                 session.tell(UserMessage((Text("later"),), "queued"))
                 session.tell(UserMessage((Text("mind the gap"),), "steer"))
-            if isinstance(heard, Entry) and isinstance(heard.event, TurnEnded) and len(model.requests) == 3:
+            if (
+                isinstance(heard, Entry)
+                and isinstance(heard.event, TurnEnded)
+                and len(model.requests) == 3
+            ):
                 break
         await walk
     assert said(model.requests[1])[-1] == "mind the gap"
@@ -118,9 +129,14 @@ async def test_E4_an_interrupt_while_the_model_streams_keeps_its_text(harness: D
     assert events[-1].reason == "interrupted"
 
 
-async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_history(harness: DiskHarness) -> None:
+async def test_E4_an_interrupt_while_a_tool_runs_leaves_its_output_and_a_valid_history(
+    harness: DiskHarness,
+) -> None:
     model = Script(
-        says(call("Bash", command="echo early; sleep 30"), call("Write", file_path="n", content="")), says("ok")
+        says(
+            call("Bash", command="echo early; sleep 30"), call("Write", file_path="n", content="")
+        ),
+        says("ok"),
     )
     async with harness.session(model) as session:
         walk = asyncio.ensure_future(turn(session, "run"))
@@ -160,12 +176,16 @@ async def test_E4_an_interrupt_right_after_a_command_leaves_its_result_whole(
     assert "[interrupted by the user]" in said(model.requests[1])
 
 
-async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(harness: DiskHarness) -> None:
+async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_readers(
+    harness: DiskHarness,
+) -> None:
     async def full() -> None:
         raise StoreFull("no room on the disk")
 
     async def listen(session: OpenSession) -> str:
-        return " ".join([type(one.event).__name__ async for one in session.follow() if isinstance(one, Entry)])
+        return " ".join(
+            [type(one.event).__name__ async for one in session.follow() if isinstance(one, Entry)]
+        )
 
     async with harness.session(Script(says("hello"))) as session:
         heard = asyncio.ensure_future(listen(session))
@@ -179,7 +199,9 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
 
 
 async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(harness: DiskHarness) -> None:
-    recall = lambda request: says(call("Recall", handle=request.items[-1].handle, lines="100000-100001"))  # noqa: E731
+    recall = lambda request: says(  # noqa: E731
+        call("Recall", handle=request.items[-1].handle, lines="100000-100001")
+    )
     model = Script(says(call("Bash", command="seq 1 400000")), recall, says("done"))
     await harness.play(model, "flood")
     shown = results(model.requests[1])[0]
@@ -189,12 +211,17 @@ async def test_A13_megabytes_reach_the_model_as_two_ends_and_a_handle(harness: D
     assert "100000" in results(model.requests[2])[1]
 
 
-async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(harness: DiskHarness) -> None:
+async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(
+    harness: DiskHarness,
+) -> None:
     (harness.tree / "a.txt").write_text("old\n")
     model = Script(
         says("hello"),
         says(call("Read", file_path="a.txt")),
-        says(call("Write", file_path="a.txt", content="new\n"), call("Write", file_path="b.txt", content="b\n")),
+        says(
+            call("Write", file_path="a.txt", content="new\n"),
+            call("Write", file_path="b.txt", content="b\n"),
+        ),
         says("written"),
         says("fresh start"),
     )
@@ -215,7 +242,9 @@ async def test_D11_a_rewind_takes_the_conversation_back_and_files_if_asked(harne
     assert fold(harness.entries()).spent_usd == session.state.spent_usd
 
 
-async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_recalled(harness: DiskHarness) -> None:
+async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_recalled(
+    harness: DiskHarness,
+) -> None:
     for n in range(12):
         (harness.tree / f"f{n}.txt").write_text("".join(f"file {n} line {m}\n" for m in range(400)))
     steps = [says(call("Read", file_path=f"f{n}.txt")) for n in range(12)]
@@ -228,7 +257,9 @@ async def test_E7_near_the_window_old_results_become_placeholders_that_can_be_re
     assert len([e for e in harness.entries() if isinstance(e.event, UserSpoke)]) == 1
 
 
-async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(harness: DiskHarness) -> None:
+async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(
+    harness: DiskHarness,
+) -> None:
     cut = says(
         call("Write", file_path="whole.txt", content="x"),
         call("Write", file_path="cut.txt", content="x"),
@@ -247,7 +278,8 @@ async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarne
     async def Peek(hands: ToolContext) -> str:
         """Look whether this call is on disk."""
         seen.append(
-            session.log.flushed >= next(e.seq for e in harness.entries() if type(e.event).__name__ == "ToolStarted")
+            session.log.flushed
+            >= next(e.seq for e in harness.entries() if type(e.event).__name__ == "ToolStarted")
         )
         return "looked"
 
@@ -258,7 +290,9 @@ async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarne
     assert seen == [True]
 
 
-async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_once(harness: DiskHarness) -> None:
+async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_once(
+    harness: DiskHarness,
+) -> None:
     """A change of them is told as one."""
     rules = harness.tree / "pkg" / "AGENTS.md"
     rules.parent.mkdir()
@@ -268,7 +302,11 @@ async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_onc
 
     def nested(folder: str, told: Collection[str]) -> list[tuple[str, str]]:
         asked.append(Path(folder).name)
-        return [(str(rules), "Tabs here.")] if folder.endswith("pkg") and str(rules) not in told else []
+        return (
+            [(str(rules), "Tabs here.")]
+            if folder.endswith("pkg") and str(rules) not in told
+            else []
+        )
 
     def changing(_: Request) -> Reply:
         rules.write_text("Spaces here.\n")
@@ -286,7 +324,11 @@ async def test_A1_instructions_of_a_folder_come_when_it_is_first_touched_and_onc
 
 
 async def test_D12_a_pause_is_heard_after_the_failure_that_led_to_it(harness: DiskHarness) -> None:
-    model = Script(Failure("server", "oops", 500), Failure("rate", "slow down", 429, retry_after_s=2.0), says("done"))
+    model = Script(
+        Failure("server", "oops", 500),
+        Failure("rate", "slow down", 429, retry_after_s=2.0),
+        says("done"),
+    )
     heard: list[str] = []
     async with harness.session(model) as session:
 
@@ -298,12 +340,18 @@ async def test_D12_a_pause_is_heard_after_the_failure_that_led_to_it(harness: Di
         await session.tell(UserMessage((Text("go"),)))
         await session.run(once=True)
     await listening
-    told = [name for name in heard if name in ("UserSpoke", "Asked", "AskFailed", "RetryPause", "Replied")]
+    told = [
+        name
+        for name in heard
+        if name in ("UserSpoke", "Asked", "AskFailed", "RetryPause", "Replied")
+    ]
     assert told == ["UserSpoke", *("Asked", "AskFailed", "RetryPause") * 2, "Asked", "Replied"]
     assert 2.0 <= max(harness.clock.slept) <= 3.0
 
 
-async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(harness: DiskHarness) -> None:
+async def test_what_is_said_while_the_provider_wants_a_pause_is_heard_before_it_is_over(
+    harness: DiskHarness,
+) -> None:
     """A prompt that waits for the provider stands in the log, and readers hear why it waits."""
     model = Script(Failure("overload", "Overloaded", 529, 30.0), says("done"))
     heard: list[object] = []

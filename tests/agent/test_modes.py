@@ -1,4 +1,6 @@
-"""What each permission mode runs, asks and denies; leaving plan mode; what an answer covers and grants."""
+"""What each permission mode runs, asks and denies; leaving plan mode; what an answer covers and
+grants.
+"""
 
 from pathlib import Path
 
@@ -36,7 +38,11 @@ EXPECT: dict[str, dict[str, str]] = {
     "auto": {**dict.fromkeys(CALLS, "asked"), **SAME, "write": "ran", "touch": "ran"},
     "plan": {**dict.fromkeys(CALLS, "denied"), **SAME},
     "dontAsk": {**dict.fromkeys(CALLS, "denied"), **SAME},
-    "bypassPermissions": {**dict.fromkeys(CALLS, "ran"), **dict.fromkeys(LATER, "asked"), "hook": "ran"},
+    "bypassPermissions": {
+        **dict.fromkeys(CALLS, "ran"),
+        **dict.fromkeys(LATER, "asked"),
+        "hook": "ran",
+    },
 }
 
 
@@ -52,11 +58,17 @@ async def outcomes(harness: DiskHarness, mode: str) -> dict[str, str]:
     """`ran`, `asked` or `denied` for each of `CALLS`; every question is answered with no."""
     answers = Approver({})
     model = Script(*(says(one) for one in CALLS.values()), says("done"))
-    async with harness.session(model, rules=Rules(base=str(harness.tree))) as session, answers.answering(session):
+    async with (
+        harness.session(model, rules=Rules(base=str(harness.tree))) as session,
+        answers.answering(session),
+    ):
         await turn(session, SetMode(mode), "go")
     ended = [e.event for e in harness.entries() if isinstance(e.event, ToolEnded)]
     asked = {e.event.call for e in harness.entries() if isinstance(e.event, PermissionAsked)}
-    kinds = ["asked" if one.call in asked else "denied" if one.status == "denied" else "ran" for one in ended]
+    kinds = [
+        "asked" if one.call in asked else "denied" if one.status == "denied" else "ran"
+        for one in ended
+    ]
     return dict(zip(CALLS, kinds, strict=True))
 
 
@@ -82,7 +94,9 @@ async def test_the_user_ends_plan_mode_by_agreeing_to_the_plan(
     harness, answers = new_harness(tmp_path), Approver(lambda _: word)
     model = Script(says(PLAN), says(CALLS["write"]), says("done"))
     async with (
-        harness.session(model, rules=Rules(base=str(harness.tree), allow=("ExitPlanMode",))) as session,
+        harness.session(
+            model, rules=Rules(base=str(harness.tree), allow=("ExitPlanMode",))
+        ) as session,
         answers.answering(session),
     ):
         await turn(session, SetMode("plan"), "go")
@@ -94,7 +108,9 @@ async def test_the_user_ends_plan_mode_by_agreeing_to_the_plan(
 async def test_a_plan_outside_plan_mode_asks_nobody(tmp_path: Path) -> None:
     harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
     async with (
-        harness.session(Script(says(PLAN), says("done")), rules=Rules(base=str(harness.tree))) as session,
+        harness.session(
+            Script(says(PLAN), says("done")), rules=Rules(base=str(harness.tree))
+        ) as session,
         answers.answering(session),
     ):
         await turn(session, SetMode("acceptEdits"), "go")
@@ -102,16 +118,25 @@ async def test_a_plan_outside_plan_mode_asks_nobody(tmp_path: Path) -> None:
 
 
 def last_result(harness: DiskHarness) -> str:
-    return [text_of(entry.event.parts) for entry in harness.entries() if isinstance(entry.event, ToolEnded)][-1]
+    return [
+        text_of(entry.event.parts)
+        for entry in harness.entries()
+        if isinstance(entry.event, ToolEnded)
+    ][-1]
 
 
 QUESTION = {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}
 
 
 @pytest.mark.parametrize("mode", ["default", "auto", "plan", "bypassPermissions"])
-async def test_questions_of_the_model_reach_the_user_in_every_mode(tmp_path: Path, mode: str) -> None:
+async def test_questions_of_the_model_reach_the_user_in_every_mode(
+    tmp_path: Path, mode: str
+) -> None:
     arguments = {"questions": [QUESTION], "answers": {"Which?": "b"}}
-    harness, answers = new_harness(tmp_path), Approver(lambda asked: Answer(asked.call, "allow", arguments=arguments))
+    harness, answers = (
+        new_harness(tmp_path),
+        Approver(lambda asked: Answer(asked.call, "allow", arguments=arguments)),
+    )
     model = Script(says(call("AskUserQuestion", questions=[QUESTION])), says("done"))
     rules = Rules(base=str(harness.tree), allow=("AskUserQuestion",))
     async with harness.session(model, rules=rules) as session, answers.answering(session):
@@ -127,7 +152,9 @@ async def test_questions_of_the_model_reach_the_user_in_every_mode(tmp_path: Pat
         ("ExitPlanMode", {"plan": "1.", "mode": "acceptEdits"}),
     ],
 )
-async def test_the_model_cannot_answer_for_the_user(tmp_path: Path, name: str, arguments: dict[str, object]) -> None:
+async def test_the_model_cannot_answer_for_the_user(
+    tmp_path: Path, name: str, arguments: dict[str, object]
+) -> None:
     harness, answers = new_harness(tmp_path), Approver(lambda _: "allow")
     async with (
         harness.session(Script(says(call(name, **arguments)), says("done"))) as session,
@@ -138,7 +165,7 @@ async def test_the_model_cannot_answer_for_the_user(tmp_path: Path, name: str, a
     assert last_result(harness).startswith(f"[bad-arguments] {name}: ")
 
 
-# --- Answers ---------------------------------------------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------------
 
 
 TWICE = [says(call("Bash", command="frob one; grub two"))] * 2
@@ -148,7 +175,9 @@ RULES = "Bash(frob one:*)\nBash(grub two:*)"
 async def questions(
     harness: DiskHarness, *words: object, fails: bool = False
 ) -> tuple[list[PermissionAsked], list[str]]:
-    """Questions of a session that makes the same call twice, and the rules that were stored; `words` answer in turn."""
+    """Questions of a session that makes the same call twice, and the rules that were stored;
+    `words` answer in turn.
+    """
     stored: list[str] = []
     left = list(words)
 
@@ -164,14 +193,18 @@ async def questions(
     answers = Approver(answer)  # type: ignore[arg-type]
     rules = Rules(base=str(harness.tree))
     async with (
-        harness.session(Script(*TWICE, says("done")), rules=rules, remember_rule=remember) as session,
+        harness.session(
+            Script(*TWICE, says("done")), rules=rules, remember_rule=remember
+        ) as session,
         answers.answering(session),
     ):
         await turn(session, "go")
     return answers.asked, stored
 
 
-@pytest.mark.parametrize(("word", "asked", "stored"), [("always", 1, [RULES]), ("session", 1, []), ("allow", 2, [])])
+@pytest.mark.parametrize(
+    ("word", "asked", "stored"), [("always", 1, [RULES]), ("session", 1, []), ("allow", 2, [])]
+)
 async def test_an_answer_grants_all_rules_that_were_shown(
     tmp_path: Path, word: str, asked: int, stored: list[str]
 ) -> None:
@@ -180,10 +213,14 @@ async def test_an_answer_grants_all_rules_that_were_shown(
     assert {one.suggestion for one in found} == {RULES}
 
 
-@pytest.mark.parametrize("rule", ["Bash", "Bash(frob:*)", f"{RULES}\nWrite", "Bash(frob one:*)\nBash"])
+@pytest.mark.parametrize(
+    "rule", ["Bash", "Bash(frob:*)", f"{RULES}\nWrite", "Bash(frob one:*)\nBash"]
+)
 async def test_a_rule_that_was_not_proposed_is_not_granted(tmp_path: Path, rule: str) -> None:
     harness = new_harness(tmp_path)
-    found, kept = await questions(harness, lambda asked: Answer(asked.call, "allow", "always", rule))
+    found, kept = await questions(
+        harness, lambda asked: Answer(asked.call, "allow", "always", rule)
+    )
     assert (len(found), kept) == (2, [])
     answered = [e.event for e in harness.entries() if isinstance(e.event, PermissionAnswered)]
     assert (answered[0].scope, answered[0].rule) == ("once", "")
@@ -197,7 +234,8 @@ async def test_where_rules_cannot_be_stored_the_call_runs_once(tmp_path: Path) -
 async def test_an_answer_to_other_bytes_than_shown_is_asked_again(tmp_path: Path) -> None:
     harness = new_harness(tmp_path)
     found, kept = await questions(
-        harness, lambda asked: Answer(asked.call, "allow", "always", asked.suggestion, digest="0" * 64)
+        harness,
+        lambda asked: Answer(asked.call, "allow", "always", asked.suggestion, digest="0" * 64),
     )
     assert [one.call for one in found[:2]] == [found[0].call] * 2
     assert kept == []

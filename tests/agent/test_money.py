@@ -9,7 +9,17 @@ import pytest
 
 from longrein.agent import Limits, SetModel, UserMessage
 from longrein.context import Budget, Price, fold
-from longrein.events import AskFailed, Entry, Opened, PrefixSet, Replied, Text, Thinking, TurnEnded, Usage
+from longrein.events import (
+    AskFailed,
+    Entry,
+    Opened,
+    PrefixSet,
+    Replied,
+    Text,
+    Thinking,
+    TurnEnded,
+    Usage,
+)
 from longrein.models import Failure, Reply, cost_usd, settled_usage
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
@@ -30,7 +40,9 @@ TRUE = Usage(1_000, 3_000, 1_000, 500)
 
 
 async def settled(final: Reply | Failure) -> tuple[Any, MemoryDisk]:
-    """The event that ends a request which `final` answers, and the log; a failure is followed by an answer."""
+    """The event that ends a request which `final` answers, and the log; a failure is followed by
+    an answer.
+    """
     disk = MemoryDisk()
     clock = getattr(asyncio.get_running_loop(), "clock", None) or VirtualClock()
     model = UncheckedModel(final, *([DONE] if isinstance(final, Failure) else []), budget=PRICED)
@@ -94,7 +106,10 @@ async def test_of_hidden_thinking_that_was_not_counted_all_that_was_held_back_is
 
 def test_an_answer_with_nothing_in_it_is_paid_for_too() -> None:
     for failure, usd in (
-        (Failure("empty", "nothing", usage=Usage(5_000, 0, 0, 200)), cost_usd(PRICE, Usage(5_000, 0, 0, 200))),
+        (
+            Failure("empty", "nothing", usage=Usage(5_000, 0, 0, 200)),
+            cost_usd(PRICE, Usage(5_000, 0, 0, 200)),
+        ),
         (Failure("rate", "wait", 429), 0.0),
     ):
         failed, _ = run_virtual(settled(failure), clock=VirtualClock())
@@ -102,7 +117,9 @@ def test_an_answer_with_nothing_in_it_is_paid_for_too() -> None:
 
 
 async def test_a_money_limit_stops_where_no_price_is_known() -> None:
-    """Also after a change of model in mid-session: a price of nothing would never reach the limit."""
+    """Also after a change of model in mid-session: a price of nothing would never reach the
+    limit.
+    """
     disk = MemoryDisk()
     free = UncheckedModel(DONE, budget=Budget(200_000, 8_000), name="mine/free")
     priced = UncheckedModel(DONE, budget=PRICED, name="mine/priced")
@@ -111,7 +128,11 @@ async def test_a_money_limit_stops_where_no_price_is_known() -> None:
     deps.limits = Limits(usd_max=1.0)
     session = open_test_session(priced, disk=disk, deps=deps, mode="bypassPermissions")
     try:
-        for word in (UserMessage((Text("one"),)), SetModel("mine/free"), UserMessage((Text("two"),))):
+        for word in (
+            UserMessage((Text("one"),)),
+            SetModel("mine/free"),
+            UserMessage((Text("two"),)),
+        ):
             session.tell(word)
             await session.run(once=True)
     finally:
@@ -142,4 +163,6 @@ def test_each_side_of_a_usage_is_believed_or_estimated_by_itself() -> None:
         Usage(10_000, 0, 0, 900),
         ("input",),
     )
-    assert settled_usage(Usage(2_000_000, 0, 0, 900), guess, 200_000, 8_000)[1] == (), "documents cost what they cost"
+    assert settled_usage(Usage(2_000_000, 0, 0, 900), guess, 200_000, 8_000)[1] == (), (
+        "documents cost what they cost"
+    )

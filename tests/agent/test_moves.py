@@ -36,7 +36,9 @@ START = (
     UserSpoke((Text("hello"),)),
 )
 ASKED = (*START, Asked("turn", 3, 2, reserved_usd=0.5))
-READ, LIST, WRITE = (ToolCall(f"c4.{n}", name, {}) for n, name in enumerate(["Read", "Glob", "Write"]))
+READ, LIST, WRITE = (
+    ToolCall(f"c4.{n}", name, {}) for n, name in enumerate(["Read", "Glob", "Write"])
+)
 REPLIED = (*ASKED, Replied(4, (Text("let me see"), READ, LIST, WRITE), "calls", Usage(10)))
 RUN, ASK = (
     Judgement("run"),
@@ -53,11 +55,15 @@ def state_of(*events: AnyEvent) -> State:
     return fold([Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
 
 
-def move(*events: AnyEvent, judged: tuple[Judgement, ...] = (TOGETHER, TOGETHER, RUN), **context: object) -> Move:
+def move(
+    *events: AnyEvent, judged: tuple[Judgement, ...] = (TOGETHER, TOGETHER, RUN), **context: object
+) -> Move:
     state = state_of(*events)
     budget = Budget(100_000, 8_000, Price(3, 15))
     verdicts = {call: judged[int(call[-1])] for call in state.calls}
-    return next_move(state, verdicts, MoveContext(budget, context.pop("limits", Limits()), **context))  # type: ignore[arg-type]
+    return next_move(
+        state, verdicts, MoveContext(budget, context.pop("limits", Limits()), **context)
+    )  # type: ignore[arg-type]
 
 
 def check(move: Move, expect: str) -> None:
@@ -70,7 +76,9 @@ def test_a_turn_from_the_first_word_to_the_last() -> None:
     check(move(*START), "AskModel(usd_left=None, tokens_left=None)")
     check(move(*REPLIED), "RunTools(calls=(ToolCall(id='c4.0', name='Read'")
     started = (*REPLIED, ToolStarted(READ.id, "Read"), ToolStarted(LIST.id, "Glob"))
-    check(move(*started, ended(LIST), ended(READ)), "RunTools(calls=(ToolCall(id='c4.2', name='Write'")
+    check(
+        move(*started, ended(LIST), ended(READ)), "RunTools(calls=(ToolCall(id='c4.2', name='Write'"
+    )
     done = (*started, ended(LIST), ended(READ), ToolStarted(WRITE.id, "Write"), ended(WRITE))
     check(move(*done), "AskModel")
     final = (*done, Asked("turn", 11, 2), Replied(12, (Text("all done"),), "end"))
@@ -92,8 +100,12 @@ def test_s03_a_call_asks_is_answered_and_runs_or_does_not() -> None:
     check(move(*asked, judged=judged), "AskUser(call='c4.2')")
     allowed = (*asked, PermissionAnswered("c4.2", "allow", "user"))
     check(move(*allowed, judged=(TOGETHER, TOGETHER, RUN)), "RunTools(calls=(ToolCall(id='c4.2'")
-    check(move(*allowed, judged=judged), "Record(events=(PermissionAsked(call='c4.2'")  # of an earlier run
-    denied = move(*asked, PermissionAnswered("c4.2", "deny", "user", message="not that file"), judged=judged)
+    check(
+        move(*allowed, judged=judged), "Record(events=(PermissionAsked(call='c4.2'"
+    )  # of an earlier run
+    denied = move(
+        *asked, PermissionAnswered("c4.2", "deny", "user", message="not that file"), judged=judged
+    )
     check(denied, "status='denied'")
     check(denied, "Denied: the user denied this call. They said: not that file")
 
@@ -106,7 +118,8 @@ def test_a_crash_leaves_calls_that_may_have_run() -> None:
     cut = move(*REPLIED, ToolStarted(READ.id, "Read"), ToolStarted(LIST.id, "Glob"))
     check(
         cut,
-        "ToolEnded(call='c4.0', name='Read', status='interrupted', parts=(Text(text='interrupted; it may have run')",
+        "ToolEnded(call='c4.0', name='Read', status='interrupted', parts=(Text(text='interrupted; "
+        "it may have run')",
     )
     check(cut, "ToolEnded(call='c4.1'")
 
@@ -120,14 +133,24 @@ def test_a_crash_leaves_a_request_without_an_answer_and_its_money_counts_as_spen
 
 
 def test_E4_an_interrupt_ends_the_turn_and_leaves_every_call_with_a_result() -> None:
-    interrupted = (*REPLIED, ToolStarted(READ.id, "Read"), ended(READ, "interrupted"), Interrupted("[interrupted]"))
+    interrupted = (
+        *REPLIED,
+        ToolStarted(READ.id, "Read"),
+        ended(READ, "interrupted"),
+        Interrupted("[interrupted]"),
+    )
     check(move(*interrupted), "status='not_run'")
     closed = (*interrupted, ended(LIST, "not_run"), ended(WRITE, "not_run"))
     check(move(*closed), "Stop(reason='interrupted'")
 
 
 def test_E4_an_interrupt_at_an_approval_denies_that_call_and_those_after_it() -> None:
-    asked = (*ASKED, Replied(4, (READ, LIST), "calls"), PermissionAsked("c4.0", "Read", "x", "y"), Interrupted("[i]"))
+    asked = (
+        *ASKED,
+        Replied(4, (READ, LIST), "calls"),
+        PermissionAsked("c4.0", "Read", "x", "y"),
+        Interrupted("[i]"),
+    )
     shown = repr(move(*asked))
     assert shown.count("status='denied'") == 2
 
@@ -148,7 +171,10 @@ def test_D12_a_failed_request_is_made_again_after_a_pause_and_given_up_in_the_en
 
 
 def test_a_refused_key_is_not_tried_again() -> None:
-    check(move(*ASKED, AskFailed(4, "auth", "the key was refused", 401)), "Stop(reason='error', message='the key was")
+    check(
+        move(*ASKED, AskFailed(4, "auth", "the key was refused", 401)),
+        "Stop(reason='error', message='the key was",
+    )
 
 
 def test_E24_three_overloads_lead_to_the_fallback_model() -> None:
@@ -164,7 +190,10 @@ def test_R012_empty_answers_end_after_two_more_tries() -> None:
     events = [*START]
     for n in range(3):
         events += [Asked("turn", 3, 2), AskFailed(4 + 2 * n, "empty", "")]
-    check(move(*events, paused_failures=3), "Stop(reason='error', message='the model gave empty answers")
+    check(
+        move(*events, paused_failures=3),
+        "Stop(reason='error', message='the model gave empty answers",
+    )
 
 
 def test_R015_a_call_cut_by_the_output_limit_is_not_run() -> None:
@@ -176,19 +205,29 @@ def test_a_cut_answer_goes_on_at_most_three_times() -> None:
     events = [*ASKED, Replied(4, (Text("once upon"),), "length")]
     for n in range(3):
         check(move(*events), "Record(events=(Reminded(kind='continue'")
-        events += [Reminded("continue", "go on"), Asked("turn", 6, 2), Replied(7 + 3 * n, (Text("a"),), "length")]
+        events += [
+            Reminded("continue", "go on"),
+            Asked("turn", 6, 2),
+            Replied(7 + 3 * n, (Text("a"),), "length"),
+        ]
     check(move(*events), "Stop(reason='done'")
 
 
 def test_max_turns_refuses_before_the_request() -> None:
     check(move(*START, limits=Limits(turns_max=1)), "AskModel")
     again = (*REPLIED, ended(READ), ended(LIST), ended(WRITE))
-    check(move(*again, limits=Limits(turns_max=1)), "Stop(reason='limit', message='the limit of 1 turns is reached")
+    check(
+        move(*again, limits=Limits(turns_max=1)),
+        "Stop(reason='limit', message='the limit of 1 turns is reached",
+    )
 
 
 def test_a_money_limit_refuses_before_the_request_and_lowers_its_output() -> None:
     check(move(*START, limits=Limits(usd_max=1.0)), "AskModel(usd_left=1.0")
-    check(move(*START, limits=Limits(usd_max=0.001)), "Stop(reason='budget', message='the money limit stands")
+    check(
+        move(*START, limits=Limits(usd_max=0.001)),
+        "Stop(reason='budget', message='the money limit stands",
+    )
 
 
 def test_s03_a_turn_that_ends_on_a_denial_is_blocked() -> None:
@@ -200,7 +239,10 @@ def test_s03_a_turn_that_ends_on_a_denial_is_blocked() -> None:
         Replied(7, (ToolCall("c7.0", "Read", {}),), "calls"),
         ToolEnded("c7.0", "Read", "ok", ()),
     )
-    check(move(*denied, *ok, Asked("turn", 9, 2), Replied(10, (Text("done"),), "end")), "Stop(reason='done'")
+    check(
+        move(*denied, *ok, Asked("turn", 9, 2), Replied(10, (Text("done"),), "end")),
+        "Stop(reason='done'",
+    )
 
 
 def test_R017_a_model_that_never_gets_a_call_right_is_stopped() -> None:
@@ -208,26 +250,45 @@ def test_R017_a_model_that_never_gets_a_call_right_is_stopped() -> None:
     for n in range(20):
         call = ToolCall(f"c{4 + 3 * n}.0", "Nope", {})
         events += [Asked("turn", 3, 2), Replied(4 + 3 * n, (call,), "calls"), ended(call, "failed")]
-    check(move(*events), "Stop(reason='error', message='20 steps in a row without one successful call")
+    check(
+        move(*events), "Stop(reason='error', message='20 steps in a row without one successful call"
+    )
 
 
 def test_E8_compact_on_an_empty_session_is_refused_kindly() -> None:
     check(move(*START[:2], Reminded("compact", "", "user")), "Reminded(kind='compact_refused'")
-    check(move(*START[:2], Reminded("compact", "", "user")), "there is nothing yet that could be compacted")
+    check(
+        move(*START[:2], Reminded("compact", "", "user")),
+        "there is nothing yet that could be compacted",
+    )
 
 
 def test_A10_E8_compact_summarises_with_its_focus_even_below_the_threshold() -> None:
     answered = (*ASKED, Replied(4, (Text("done"),), "end"), TurnEnded("done"))
-    check(move(*answered, Reminded("compact", "", "user", "the tests")), "Summarise(first=3, last=5")
+    check(
+        move(*answered, Reminded("compact", "", "user", "the tests")), "Summarise(first=3, last=5"
+    )
     check(move(*answered, Reminded("compact", "", "user", "the tests")), "focus='the tests'")
 
 
-# --- subagents and background tasks ----------------------------------------------------------------------------------
+# --- subagents and background tasks ---------------------------------------------------------------
 
 KID = "00000000-0000-4000-8000-000000000002"
-AGENT, BASH = ToolCall("c4.0", "Agent", {"prompt": "look"}), ToolCall("c4.1", "Bash", {"command": "ls"})
-CALLED = (*START, Asked("turn", 3, 2), Replied(4, (AGENT, BASH), "calls", Usage(1_000, output_tokens=50), (), 0.01))
-DONE = (*START, Asked("turn", 3, 2), Replied(4, (Text("done"),), "end", Usage(1_000)), TurnEnded("done"))
+AGENT, BASH = (
+    ToolCall("c4.0", "Agent", {"prompt": "look"}),
+    ToolCall("c4.1", "Bash", {"command": "ls"}),
+)
+CALLED = (
+    *START,
+    Asked("turn", 3, 2),
+    Replied(4, (AGENT, BASH), "calls", Usage(1_000, output_tokens=50), (), 0.01),
+)
+DONE = (
+    *START,
+    Asked("turn", 3, 2),
+    Replied(4, (Text("done"),), "end", Usage(1_000)),
+    TurnEnded("done"),
+)
 
 
 def test_after_a_crash_an_agent_call_goes_on_and_a_command_does_not() -> None:
@@ -243,9 +304,16 @@ def test_B10_a_wake_opens_a_turn_that_tells_what_happened_and_user_input_counts_
     task = (TaskStarted("b1", "make"), TaskEnded("b1", "failed", 2, elapsed_ms=1_500))
     check(move(*DONE, *task), "Wait")
     check(move(*DONE, *task, Reminded("wake", "", "b1")), "kind='bg_done'")
-    told = (*DONE, *task, Reminded("wake", "", "b1"), Reminded("bg_done", "[bg_done] b1", state="8"))
+    told = (
+        *DONE,
+        *task,
+        Reminded("wake", "", "b1"),
+        Reminded("bg_done", "[bg_done] b1", state="8"),
+    )
     check(move(*told), "AskModel(")
-    check(move(*DONE, Reminded("wake", "", "b1")), "Stop(reason='done'")  # nothing to tell: no request for nothing
+    check(
+        move(*DONE, Reminded("wake", "", "b1")), "Stop(reason='done'"
+    )  # nothing to tell: no request for nothing
 
 
 def test_R071_a_token_limit_refuses_before_the_request_and_counts_what_subagents_may_use() -> None:
@@ -253,23 +321,39 @@ def test_R071_a_token_limit_refuses_before_the_request_and_counts_what_subagents
     check(move(*CALLED, *ends, limits=ten), "AskModel(usd_left=None, tokens_left=8950)")
     few = move(*CALLED, *ends, limits=Limits(tokens_max=1_500))
     check(few, "Stop(reason='budget', message='the token limit stands: 1050 of 1500")
-    granted = (*CALLED, ChildStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True), *ends)
+    granted = (
+        *CALLED,
+        ChildStarted(KID, "explore", "c4.0", Grant(0, 8_000), background=True),
+        *ends,
+    )
     check(move(*granted, limits=ten), "the token limit stands: 9050 of 10000 tokens")
-    back = (ChildEnded(KID, "done", usage=Usage(2_000, output_tokens=100)), Reminded("subagent_done", "x", state="9"))
+    back = (
+        ChildEnded(KID, "done", usage=Usage(2_000, output_tokens=100)),
+        Reminded("subagent_done", "x", state="9"),
+    )
     check(move(*granted, *back, limits=ten), "tokens_left=6850")
 
 
 def test_a_time_limit_counts_from_the_start_of_the_turn() -> None:
     check(move(*START, limits=Limits(seconds_max=60), task_s=59), "AskModel")
-    check(move(*START, limits=Limits(seconds_max=60), task_s=61), "Stop(reason='limit', message='the time limit of 60")
+    check(
+        move(*START, limits=Limits(seconds_max=60), task_s=61),
+        "Stop(reason='limit', message='the time limit of 60",
+    )
 
 
 def test_a_grant_is_held_back_until_the_subagent_ends() -> None:
     started = (*CALLED, ChildStarted(KID, "explore", "c4.0", Grant(0.5)))
     assert state_of(*started).spent_usd == 0.51
     assert round(state_of(*started, ChildEnded(KID, "done", cost_usd=0.1)).spent_usd, 6) == 0.11
-    asked_again = state_of(*started, ChildEnded(KID, "done"), ChildStarted(KID, "explore", "c4.0", again=6))
-    assert (asked_again.children[KID].seq, asked_again.children[KID].ended, asked_again.spawned) == (6, None, 1)
+    asked_again = state_of(
+        *started, ChildEnded(KID, "done"), ChildStarted(KID, "explore", "c4.0", again=6)
+    )
+    assert (
+        asked_again.children[KID].seq,
+        asked_again.children[KID].ended,
+        asked_again.spawned,
+    ) == (6, None, 1)
 
 
 def test_a_task_waits_runs_and_ends_once() -> None:

@@ -1,4 +1,6 @@
-"""Questions about hosts: who is asked, what an answer covers, when a question ends. Real commands in bubblewrap."""
+"""Questions about hosts: who is asked, what an answer covers, when a question ends. Real
+commands in bubblewrap.
+"""
 
 import asyncio
 import socket
@@ -33,7 +35,9 @@ needs_name = pytest.mark.skipif(not own_address(), reason="the name of this mach
 
 
 class World:
-    """A server of this machine, a home with settings that name its address, and the entries of a session."""
+    """A server of this machine, a home with settings that name its address, and the entries of a
+    session.
+    """
 
     def __init__(self, base: Path, port: int) -> None:
         self.base, self.port, self.host = base, port, f"{NAME}:{port}"
@@ -91,7 +95,9 @@ class Log:
 
 
 @asynccontextmanager
-async def answering(session: Session, answer: Callable[[PermissionAsked], Answer | None]) -> AsyncIterator[Log]:
+async def answering(
+    session: Session, answer: Callable[[PermissionAsked], Answer | None]
+) -> AsyncIterator[Log]:
     """Answer each question of a session and its subagents while the body runs."""
     log = Log()
 
@@ -143,13 +149,17 @@ def bash(command: str, **more: Any) -> Any:
 
 @needs_name
 async def test_one_yes_holds_for_the_commands_that_run(world: World) -> None:
-    model = ScriptedModel(says(bash(f"{world.curl}; {world.curl}")), says(bash(world.curl)), says("so"))
+    model = ScriptedModel(
+        says(bash(f"{world.curl}; {world.curl}")), says(bash(world.curl)), says("so")
+    )
     async with world.open(model) as session:
         log = await turn(session, yes)
     assert log.shown == [f"reach {NAME} on port {world.port}"] * 2
     assert log.asked[0][1].suggestion == f"Network({world.host})"
     assert log.results == ["hellohello", "hello"]
-    assert [(one.verdict, one.scope, one.rule) for one in log.answered] == [("allow", "once", "")] * 2
+    assert [(one.verdict, one.scope, one.rule) for one in log.answered] == [
+        ("allow", "once", "")
+    ] * 2
 
 
 @needs_name
@@ -182,12 +192,17 @@ async def test_a_rule_that_was_not_proposed_is_not_granted(world: World) -> None
 
 
 @needs_name
-async def test_no_is_told_to_the_model_and_not_asked_again_by_the_same_command(world: World) -> None:
+async def test_no_is_told_to_the_model_and_not_asked_again_by_the_same_command(
+    world: World,
+) -> None:
     model = ScriptedModel(says(bash(f"{world.curl} --fail; {world.curl} --fail")), says("so"))
     async with world.open(model) as session:
         log = await turn(session, no)
     assert len(log.asked) == 1
-    assert f"[the sandbox refused hosts: {world.host} is not allowed: the user said no: not there]" in log.results[0]
+    assert (
+        f"[the sandbox refused hosts: {world.host} is not allowed: the user said no: not there]"
+        in log.results[0]
+    )
 
 
 @needs_name
@@ -212,7 +227,9 @@ async def test_an_interrupt_withdraws_the_question(world: World) -> None:
 
 
 async def test_the_end_of_the_session_withdraws_the_question(world: World) -> None:
-    model = ScriptedModel(says(bash("curl -sS https://other.example/", run_in_background=True)), says("so"))
+    model = ScriptedModel(
+        says(bash("curl -sS https://other.example/", run_in_background=True)), says("so")
+    )
     async with world.open(model) as session, answering(session, lambda _: None) as log:
         await session.send("go")
         await until(lambda: bool(log.asked))
@@ -221,10 +238,16 @@ async def test_the_end_of_the_session_withdraws_the_question(world: World) -> No
 
 @needs_name
 async def test_a_background_task_asks_while_the_session_is_idle(world: World) -> None:
-    model = ScriptedModel(says(bash(f"sleep 0.5; {world.curl}", run_in_background=True)), says("so"), says("so"))
+    model = ScriptedModel(
+        says(bash(f"sleep 0.5; {world.curl}", run_in_background=True)), says("so"), says("so")
+    )
     async with world.open(model) as session, answering(session, yes) as log:
         await session.send("go")
-        await until(lambda: not (not log.answered or any(task.state == "running" for task in session.tasks())))
+        await until(
+            lambda: (
+                not (not log.answered or any(task.state == "running" for task in session.tasks()))
+            )
+        )
         assert session.tasks()[0].size_bytes == 5
 
 
@@ -250,8 +273,8 @@ async def test_modes_that_ask_for_no_host(world: World, mode: str) -> None:
     assert log.asked == [] or log.asked[0][1].name != "Network"
     if mode == "dontAsk":
         assert (
-            'other.example is not allowed, and the mode dontAsk asks for no host; add "other.example"'
-            in (log.results[0])
+            "other.example is not allowed, and the mode dontAsk asks for no host; add "
+            '"other.example"' in (log.results[0])
         )
 
 
@@ -266,7 +289,9 @@ async def test_modes_that_ask_for_hosts(world: World, mode: str) -> None:
 
 async def test_s099_an_empty_list_starts_nothing_and_asks_nobody(world: World) -> None:
     world.settings()
-    model = ScriptedModel(says(bash("env | grep -ci _proxy; curl -sS https://other.example/")), says("so"))
+    model = ScriptedModel(
+        says(bash("env | grep -ci _proxy; curl -sS https://other.example/")), says("so")
+    )
     async with world.open(model) as session:
         log = await turn(session, yes)
         assert session._session.network_questions is None

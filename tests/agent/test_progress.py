@@ -1,4 +1,6 @@
-"""The watchdog: an agent that goes round in a circle or in which nothing happens is told, then ended (R077, R070)."""
+"""The watchdog: an agent that goes round in a circle or in which nothing happens is told, then
+ended (R077, R070).
+"""
 
 from longrein.agent.moves import Record, Stop, check_circling, check_idle
 from longrein.context import State, fold, step
@@ -56,17 +58,25 @@ class Agent:
     def step(self, *calls: Call, facts: tuple[AnyEvent, ...] = (), backwards: bool = False) -> None:
         """One reply with `calls` and their results."""
         asked = self.state.seq + 1
-        parts: list[AnyPart] = [ToolCall(f"c{asked}.{n}", name, args) for n, (name, args, _) in enumerate(calls)]
+        parts: list[AnyPart] = [
+            ToolCall(f"c{asked}.{n}", name, args) for n, (name, args, _) in enumerate(calls)
+        ]
         self.append(Asked("turn", asked - 1, 2), Replied(asked, tuple(parts), "calls"))
         ends = [
-            (ToolStarted(f"c{asked}.{n}", name), *facts, ToolEnded(f"c{asked}.{n}", name, "ok", _parts(text)))
+            (
+                ToolStarted(f"c{asked}.{n}", name),
+                *facts,
+                ToolEnded(f"c{asked}.{n}", name, "ok", _parts(text)),
+            )
             for n, (name, _, text) in enumerate(calls)
         ]
         for events in reversed(ends) if backwards else ends:
             self.append(*events)
 
     def walk(self, *steps: tuple[Call, ...], times: int) -> str:
-        """Go round `steps`; what the watchdog says is told, until it ends the turn. Gives what happened when."""
+        """Go round `steps`; what the watchdog says is told, until it ends the turn. Gives what
+        happened when.
+        """
         said: list[str] = []
         for n in range(times):
             for at, calls in enumerate(steps):
@@ -97,7 +107,15 @@ def test_R077_a_circle_of_up_to_four_steps_is_told_then_ended() -> None:
     check("fine", (EDIT,), (BACK,), times=9)
     check("told at 10.3, ended at 12.3", (EDIT,), (TEST,), (BACK,))
     check("told at 10.4, ended at 12.4", (EDIT,), (TEST,), (BACK,), (READ,))
-    check("fine", (EDIT,), (TEST,), (BACK,), (READ,), (("Read", {"file_path": "b.py"}, "b"),), times=20)
+    check(
+        "fine",
+        (EDIT,),
+        (TEST,),
+        (BACK,),
+        (READ,),
+        (("Read", {"file_path": "b.py"}, "b"),),
+        times=20,
+    )
 
 
 def test_R077_real_polling_is_not_flagged() -> None:
@@ -121,15 +139,20 @@ def test_R077_real_polling_is_not_flagged() -> None:
 def test_what_it_is_told() -> None:
     agent, waiting = Agent(), Agent()
     agent.walk((READ,), times=5)
-    head, same = "[longrein:n0nce stuck: the last", "steps were the same calls with the same results: nothing moves."
+    head, same = (
+        "[longrein:n0nce stuck: the last",
+        "steps were the same calls with the same results: nothing moves.",
+    )
     assert text_of((agent.state.items[-1].part,)) == (
-        f"{head} 5 {same} Do something else, or say plainly what is in the way; if it goes on like this your turn is "
+        f"{head} 5 {same} Do something else, or say plainly what is in the way; if it goes on "
+        "like this your turn is "
         "ended]"
     )
     waiting.append(TaskStarted("b1", "make"))
     waiting.walk((("TaskList", {}, "b1 running"),), times=50)
     assert text_of((waiting.state.items[-1].part,)) == (
-        f"{head} 50 {same} You are told when a task ends: end your turn, or do something else meanwhile]"
+        f"{head} 50 {same} You are told when a task ends: end your turn, or do something else "
+        "meanwhile]"
     )
 
 
@@ -150,7 +173,9 @@ def test_the_user_s_words_and_a_new_turn_begin_anew() -> None:
 
 
 def test_a_step_is_known_by_its_calls_and_by_what_was_read() -> None:
-    """Not by the order of its results, nor by how a second reading points at the first, nor by their number."""
+    """Not by the order of its results, nor by how a second reading points at the first, nor by
+    their number.
+    """
     orders, readings, parallel = Agent(), Agent(), Agent()
     for n in range(5):
         orders.step(READ, TEST, backwards=bool(n % 2))
@@ -162,7 +187,7 @@ def test_a_step_is_known_by_its_calls_and_by_what_was_read() -> None:
     assert check_circling(parallel.state) is None
 
 
-# --- nothing happens ---------------------------------------------------------------------------------------------
+# --- nothing happens ------------------------------------------------------------------------------
 
 
 def quiet(agent: Agent, minutes: float) -> str:
@@ -192,14 +217,18 @@ def test_what_runs_has_limits_of_its_own_and_is_given_longer() -> None:
     assert quiet(agent, 61) == "told"
     assert quiet(agent, 10) == "no progress: nothing has happened for 10 minutes"
     called = Agent()
-    called.append(Asked("turn", 3, 2), Replied(4, (ToolCall("c4.0", "Bash", {"command": "make"}),), "calls"))
+    called.append(
+        Asked("turn", 3, 2), Replied(4, (ToolCall("c4.0", "Bash", {"command": "make"}),), "calls")
+    )
     called.append(ToolStarted("c4.0", "Bash"))
     assert quiet(called, 59) == "fine"
 
 
 def test_what_waits_for_others_is_not_idle() -> None:
     asks = Agent()
-    asks.append(Asked("turn", 3, 2), Replied(4, (ToolCall("c4.0", "Bash", {"command": "make"}),), "calls"))
+    asks.append(
+        Asked("turn", 3, 2), Replied(4, (ToolCall("c4.0", "Bash", {"command": "make"}),), "calls")
+    )
     asks.append(PermissionAsked("c4.0", "Bash", "make", "no rule"))
     parent = Agent()
     parent.append(ChildStarted("k", "explore"))
@@ -216,7 +245,7 @@ def test_the_watchdog_costs_the_same_however_long_the_session_is() -> None:
     assert not agent.state.step_history.step
 
 
-# --- and what comes of it ----------------------------------------------------------------------------------------
+# --- and what comes of it -------------------------------------------------------------------------
 
 
 def test_R077_an_agent_that_goes_round_in_a_circle_is_stopped_by_the_loop() -> None:
@@ -232,4 +261,6 @@ def test_R077_an_agent_that_goes_round_in_a_circle_is_stopped_by_the_loop() -> N
     assert disk.entries()[-1].event == TurnEnded(
         "limit", "no progress: the last 7 steps were the same calls with the same results"
     )
-    assert sum(isinstance(e.event, Reminded) and e.event.kind == "stuck" for e in disk.entries()) == 1
+    assert (
+        sum(isinstance(e.event, Reminded) and e.event.kind == "stuck" for e in disk.entries()) == 1
+    )

@@ -1,4 +1,6 @@
-"""E13, E22: after a compaction the files that matter stand in the conversation as they are on disk now."""
+"""E13, E22: after a compaction the files that matter stand in the conversation as they are on
+disk now.
+"""
 
 import os
 
@@ -39,7 +41,10 @@ def test_what_was_changed_lately_and_often_comes_first() -> None:
 async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHarness) -> None:
     for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py"):
         (harness.tree / name).write_text(f"# {name}\n")
-    reads = [call("Read", file_path=name) for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py")]
+    reads = [
+        call("Read", file_path=name)
+        for name in ("same.py", "changed.py", "gone.py", "locked.py", "link.py")
+    ]
     model = Script(says(*reads), says("read"))
     async with harness.session(model) as session:
         await turn(session, "look")
@@ -51,7 +56,9 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHar
         os.symlink("/etc/hostname", harness.tree / "link.py")
         state = session.state
         rebuilt = rebuild(session, state.seq)
-        notes = {block.path.rpartition("/")[2]: (block.text, block.note) for block in rebuilt.blocks}
+        notes = {
+            block.path.rpartition("/")[2]: (block.text, block.note) for block in rebuilt.blocks
+        }
         assert notes == {
             "same.py": ("1\t# same.py", ""),
             "changed.py": ("1\t# by somebody else", "changed since you saw it"),
@@ -59,7 +66,9 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHar
             "locked.py": ("", "it is no plain file any more; not read again"),
             "link.py": ("", "it is no plain file any more; not read again"),
         }
-        event = build_summary(state, session.move_context.budget, (3, state.seq), "request", "", (), rebuilt.blocks)
+        event = build_summary(
+            state, session.move_context.budget, (3, state.seq), "request", "", (), rebuilt.blocks
+        )
         facts = rebuilt.facts_of(event.files)
         told = sorted((type(fact).__name__, fact.path.rpartition("/")[2]) for fact in facts)  # type: ignore[union-attr]
         assert told == [
@@ -68,21 +77,31 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHar
             ("FileSeen", "changed.py"),
             ("FileSeen", "same.py"),
         ]
-        gone = next(fact for fact in facts if isinstance(fact, FileChanged) and fact.path.endswith("gone.py"))
+        gone = next(
+            fact
+            for fact in facts
+            if isinstance(fact, FileChanged) and fact.path.endswith("gone.py")
+        )
         assert (gone.hash, gone.by) == ("", "user")
         assert gone.before
         session.append(event, *facts)
-        assert session.state.files[f"{harness.tree}/changed.py"].hash == session.deps.workspace.hash(
+        assert session.state.files[
             f"{harness.tree}/changed.py"
-        )
+        ].hash == session.deps.workspace.hash(f"{harness.tree}/changed.py")
 
 
-async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share(harness: DiskHarness) -> None:
+async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share(
+    harness: DiskHarness,
+) -> None:
     (harness.tree / "big.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 5_001)))
     (harness.tree / "data.bin").write_bytes(b"\0" * 100)
     (harness.tree / "min.js").write_text("x" * 5_000)
     model = Script(
-        says(call("Read", file_path="big.py", offset=3000, limit=20), call("Read", file_path="min.js")), says("read")
+        says(
+            call("Read", file_path="big.py", offset=3000, limit=20),
+            call("Read", file_path="min.js"),
+        ),
+        says("read"),
     )
     async with harness.session(model) as session:
         await turn(session, "look")
@@ -109,12 +128,16 @@ async def test_many_files_stay_within_a_tenth_of_the_window(harness: DiskHarness
         blocks = rebuild(session, session.state.seq).blocks
         budget = session.move_context.budget
         assert 1 <= len(blocks) <= FILES_MAX
-        event = build_summary(session.state, budget, (3, session.state.seq), "request", "", (), blocks)
+        event = build_summary(
+            session.state, budget, (3, session.state.seq), "request", "", (), blocks
+        )
         assert len(event.files) == len(blocks)
         assert sum(len(block.text) for block in blocks) / 3 <= budget.usable_tokens * 0.10
 
 
-async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_prose(harness: DiskHarness) -> None:
+async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_prose(
+    harness: DiskHarness,
+) -> None:
     (harness.tree / "a.py").write_text("def peculiar_name():\n" + "    pass  # and more\n" * 200)
     model = Script(says(call("Bash", command="cat a.py")), says("read"))
     async with harness.session(model) as session:
@@ -123,10 +146,18 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
         asked = session.state.seq
         span = (3, asked)
         assert texts_cleared_since(session, span, asked) == []
-        session.append(Cleared((Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"))
+        session.append(
+            Cleared(
+                (Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"
+            )
+        )
         prose = "1. Request and intent\nKeep `peculiar_name`."
-        blind = build_summary(session.state, session.move_context.budget, span, "watermark", prose, ())
+        blind = build_summary(
+            session.state, session.move_context.budget, span, "watermark", prose, ()
+        )
         seen = claim_lookup(session.state, span, texts_cleared_since(session, span, asked))
-        fair = build_summary(session.state, session.move_context.budget, span, "watermark", prose, (), (), seen)
+        fair = build_summary(
+            session.state, session.move_context.budget, span, "watermark", prose, (), (), seen
+        )
         assert (blind.struck, fair.struck) == (1, 0)
         assert "Keep `peculiar_name`." in fair.text

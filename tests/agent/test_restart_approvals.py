@@ -44,7 +44,9 @@ Tamper = Callable[[list[AnyEvent]], list[AnyEvent]]
 
 
 async def events_of_a_cut_run(folder: Path) -> list[AnyEvent]:
-    """Events of a session that was killed after the user had allowed its first call, before the call started."""
+    """Events of a session that was killed after the user had allowed its first call, before the
+    call started.
+    """
     harness = new_harness(folder)
     async with harness.session(Script(REPLY), rules=Rules(base=str(harness.tree))) as session:
         walk = asyncio.ensure_future(turn(session, "go"))
@@ -53,7 +55,9 @@ async def events_of_a_cut_run(folder: Path) -> list[AnyEvent]:
         await asyncio.wait([walk])
     upto = next(e.seq for e in harness.entries() if isinstance(e.event, PermissionAsked))
     assert asked.call == BASH
-    return [e.event for e in harness.entries()[:upto]] + [PermissionAnswered(asked.call, "allow", "user")]
+    return [e.event for e in harness.entries()[:upto]] + [
+        PermissionAnswered(asked.call, "allow", "user")
+    ]
 
 
 def new_harness(folder: Path) -> DiskHarness:
@@ -70,19 +74,29 @@ def ran(harness: DiskHarness) -> list[str]:
     return changed + sorted(path.name for path in harness.tree.glob("ran*"))
 
 
-async def resume(harness: DiskHarness, events: Sequence[AnyEvent], word: str, left: Sequence[InboxMessage] = ()) -> int:
-    """Continue the session of these events and answer each question with `word`; return how many there were."""
+async def resume(
+    harness: DiskHarness, events: Sequence[AnyEvent], word: str, left: Sequence[InboxMessage] = ()
+) -> int:
+    """Continue the session of these events and answer each question with `word`; return how many
+    there were.
+    """
     tree = str(harness.tree)
-    events = [msgspec.structs.replace(e, cwd=tree) if isinstance(e, TaskStarted) else e for e in events]
+    events = [
+        msgspec.structs.replace(e, cwd=tree) if isinstance(e, TaskStarted) else e for e in events
+    ]
     await store(harness.state, [Entry(seq, seq, event) for seq, event in enumerate(events, 1)])
     if left:
-        log = await open_log(str(harness.state), SESSION, create=False, wall_us=harness.clock.wall_us)
+        log = await open_log(
+            str(harness.state), SESSION, create=False, wall_us=harness.clock.wall_us
+        )
         for message in left:
             log.put(msgspec.json.encode(message))
         await log.close()
     answers = Approver(lambda _: word)
     async with (
-        harness.session(Script(*[says("done")] * 3), create=False, rules=Rules(base=str(harness.tree))) as session,
+        harness.session(
+            Script(*[says("done")] * 3), create=False, rules=Rules(base=str(harness.tree))
+        ) as session,
         answers.answering(session),
     ):
         await turn(session, Continue())
@@ -111,7 +125,10 @@ def with_ids(*order: int) -> Tamper:
     def edit(events: list[AnyEvent]) -> list[AnyEvent]:
         at, reply = next((n, e) for n, e in enumerate(events) if isinstance(e, Replied))
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]
-        parts = tuple(msgspec.structs.replace(one, id=calls[n].id) for one, n in zip(calls, order, strict=True))
+        parts = tuple(
+            msgspec.structs.replace(one, id=calls[n].id)
+            for one, n in zip(calls, order, strict=True)
+        )
         return [*events[:at], msgspec.structs.replace(reply, parts=parts), *events[at + 1 :]]
 
     return edit
@@ -124,11 +141,15 @@ def adding(*more: AnyEvent, early: bool = False) -> Tamper:
 
 def roots(*folders: str) -> Tamper:
     return lambda events: (
-        [msgspec.structs.replace(events[0], roots=folders), *events[1:]] if isinstance(events[0], Opened) else events
+        [msgspec.structs.replace(events[0], roots=folders), *events[1:]]
+        if isinstance(events[0], Opened)
+        else events
     )
 
 
-def granted(call_id: str, rule: str, scope: str = "session", by: str = "user") -> PermissionAnswered:
+def granted(
+    call_id: str, rule: str, scope: str = "session", by: str = "user"
+) -> PermissionAnswered:
     return PermissionAnswered(call_id, "allow", by, scope, rule)
 
 
@@ -142,8 +163,19 @@ TAMPERINGS: dict[str, Tamper] = {
     **{
         f"command {command}": with_arguments(BASH, command=command)
         for command in (
-            *("touch ran_other", "sh run.sh", "bash -c 'touch ran_x'", "ls; touch ran_x", "echo x > ran_x"),
-            *("cp a.txt ran_x", 'python3 -c \'open("ran_x","w")\'', "env touch ran_x", "rm a.txt && touch ran_x"),
+            *(
+                "touch ran_other",
+                "sh run.sh",
+                "bash -c 'touch ran_x'",
+                "ls; touch ran_x",
+                "echo x > ran_x",
+            ),
+            *(
+                "cp a.txt ran_x",
+                'python3 -c \'open("ran_x","w")\'',
+                "env touch ran_x",
+                "rm a.txt && touch ran_x",
+            ),
         )
     },
     **{
@@ -153,16 +185,41 @@ TAMPERINGS: dict[str, Tamper] = {
     "path outside": with_arguments(WRITE, file_path="../tree/ran_x", content="x"),
     "content": with_arguments(WRITE, file_path="ran_write", content="other"),
     "edit": with_arguments(EDIT, file_path="a.txt", old_string="old", new_string="other"),
-    **{f"ids {order}": with_ids(*order) for order in ((1, 0, 2, 3), (3, 1, 2, 0), (2, 1, 0, 3), (1, 2, 3, 0))},
-    **{f"answer {one}": adding(PermissionAnswered(one, "allow", "user")) for one in (BASH, WRITE, EDIT, LAST)},
-    **{f"answer by {by}": adding(PermissionAnswered(LAST, "allow", by)) for by in ("headless", "hook", "interrupt")},
-    "all answers": adding(*(PermissionAnswered(one, "allow", "user") for one in (BASH, WRITE, EDIT, LAST))),
-    "asked and answered": adding(shown(LAST, "Bash", "sh run.sh"), PermissionAnswered(LAST, "allow", "user")),
-    "another text shown": adding(shown(LAST, "Bash", "ls"), PermissionAnswered(LAST, "allow", "user")),
-    "another tool shown": adding(shown(WRITE, "Read", "a"), PermissionAnswered(WRITE, "allow", "user")),
+    **{
+        f"ids {order}": with_ids(*order)
+        for order in ((1, 0, 2, 3), (3, 1, 2, 0), (2, 1, 0, 3), (1, 2, 3, 0))
+    },
+    **{
+        f"answer {one}": adding(PermissionAnswered(one, "allow", "user"))
+        for one in (BASH, WRITE, EDIT, LAST)
+    },
+    **{
+        f"answer by {by}": adding(PermissionAnswered(LAST, "allow", by))
+        for by in ("headless", "hook", "interrupt")
+    },
+    "all answers": adding(
+        *(PermissionAnswered(one, "allow", "user") for one in (BASH, WRITE, EDIT, LAST))
+    ),
+    "asked and answered": adding(
+        shown(LAST, "Bash", "sh run.sh"), PermissionAnswered(LAST, "allow", "user")
+    ),
+    "another text shown": adding(
+        shown(LAST, "Bash", "ls"), PermissionAnswered(LAST, "allow", "user")
+    ),
+    "another tool shown": adding(
+        shown(WRITE, "Read", "a"), PermissionAnswered(WRITE, "allow", "user")
+    ),
     **{
         f"rule {rule} {scope}": adding(granted(BASH, rule, scope))
-        for rule in ("Bash", "Bash(*)", "Bash(touch:*)", "Write", "Edit", "Edit(//**)", "Bash\nWrite\nEdit")
+        for rule in (
+            "Bash",
+            "Bash(*)",
+            "Bash(touch:*)",
+            "Write",
+            "Edit",
+            "Edit(//**)",
+            "Bash\nWrite\nEdit",
+        )
         for scope in ("session", "always")
     },
     "proposed and granted": adding(shown(BASH, "Bash", "ls", "Bash"), granted(BASH, "Bash")),
@@ -173,12 +230,15 @@ TAMPERINGS: dict[str, Tamper] = {
     },
     "mode twice": adding(ModeSet("plan"), ModeSet("bypassPermissions")),
     "a subagent of the call": adding(
-        ToolStarted(BASH, "Bash"), ChildStarted("00000000-0000-4000-8000-0000000c0001", "general", BASH, task="x")
+        ToolStarted(BASH, "Bash"),
+        ChildStarted("00000000-0000-4000-8000-0000000c0001", "general", BASH, task="x"),
     ),
     "another start": adding(ToolStarted(LAST, "Bash"), early=False),
     "start with arguments": adding(ToolStarted(LAST, "Bash", {"command": "touch ran_x"})),
     "queued task": adding(TaskStarted("b1", "touch ran_task", state="queued", **TASK)),
-    "queued tasks": adding(*(TaskStarted(f"b{n}", f"touch ran_{n}", state="queued", **TASK) for n in (1, 2, 3))),
+    "queued tasks": adding(
+        *(TaskStarted(f"b{n}", f"touch ran_{n}", state="queued", **TASK) for n in (1, 2, 3))
+    ),
     "running task": adding(TaskStarted("b1", "touch ran_task", **TASK)),
     **{
         f"queued task after mode {mode}": adding(
@@ -186,18 +246,29 @@ TAMPERINGS: dict[str, Tamper] = {
         )
         for mode in ("acceptEdits", "auto", "bypassPermissions")
     },
-    "queued task outside": adding(TaskStarted("b1", "touch ran_task", state="queued", outside_sandbox=True, **TASK)),
+    "queued task outside": adding(
+        TaskStarted("b1", "touch ran_task", state="queued", outside_sandbox=True, **TASK)
+    ),
     "folder": adding(CwdSet("/")),
     "folder between": adding(CwdSet("/"), PermissionAnswered(BASH, "allow", "user")),
     "roots": roots("/"),
     "spending limits": adding(
         ChildStarted(
-            "00000000-0000-4000-8000-0000000c0002", "general", BASH, task="x", grant=Grant(usd=1e9, tokens=1 << 60)
+            "00000000-0000-4000-8000-0000000c0002",
+            "general",
+            BASH,
+            task="x",
+            grant=Grant(usd=1e9, tokens=1 << 60),
         )
     ),
-    "worktree": adding(ChildStarted("00000000-0000-4000-8000-0000000c0003", "general", BASH, task="x", worktree="/")),
+    "worktree": adding(
+        ChildStarted(
+            "00000000-0000-4000-8000-0000000c0003", "general", BASH, task="x", worktree="/"
+        )
+    ),
     "judged places": adding(
-        PermissionAsked(LAST, "Bash", "sh run.sh", "harmless", places=("/",)), PermissionAnswered(LAST, "allow", "user")
+        PermissionAsked(LAST, "Bash", "sh run.sh", "harmless", places=("/",)),
+        PermissionAnswered(LAST, "allow", "user"),
     ),
 }
 LEFT: dict[str, list[InboxMessage]] = {
@@ -214,7 +285,9 @@ async def test_a_call_that_was_allowed_and_has_not_started_is_asked_again(tmp_pa
     events = await events_of_a_cut_run(tmp_path)
     harness = new_harness(tmp_path / "again")
     harness.tree.joinpath("ran_bash").unlink(missing_ok=True)
-    assert await resume(harness, events_in(events, harness), "allow") == 3, "Edit has not read the file: it just fails"
+    assert await resume(harness, events_in(events, harness), "allow") == 3, (
+        "Edit has not read the file: it just fails"
+    )
     assert ran(harness) == ["ran_bash", "ran_script", "ran_write"]
 
 
@@ -222,7 +295,10 @@ def events_in(events: Sequence[AnyEvent], harness: DiskHarness) -> list[AnyEvent
     """The events with the folders of another harness."""
     first = events[0]
     assert isinstance(first, Opened)
-    return [msgspec.structs.replace(first, roots=(str(harness.tree),), cwd=str(harness.tree)), *events[1:]]
+    return [
+        msgspec.structs.replace(first, roots=(str(harness.tree),), cwd=str(harness.tree)),
+        *events[1:],
+    ]
 
 
 async def test_S_an_edited_session_runs_nothing_unasked(tmp_path: Path) -> None:

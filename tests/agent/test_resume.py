@@ -1,4 +1,6 @@
-"""Law 10: whatever entry was the last on disk, the resumed session ends as the uninterrupted one, but for one mark."""
+"""Law 10: whatever entry was the last on disk, the resumed session ends as the uninterrupted
+one, but for one mark.
+"""
 
 import shutil
 from pathlib import Path
@@ -75,20 +77,28 @@ async def resumed(folder: Path, entries: list[Entry], upto: int) -> DiskHarness:
     harness = house_in(folder)
     kept = [e for e in entries if e.seq <= upto]
     ended = {e.event.call for e in kept if type(e.event).__name__ == "ToolEnded"}
-    if any(isinstance(e.event, FileChanged) for e in kept):  # in one transaction with its end, but here cut from it
+    if any(
+        isinstance(e.event, FileChanged) for e in kept
+    ):  # in one transaction with its end, but here cut from it
         (harness.tree / "a.txt").write_text("new words\n")
     act_again(
-        harness, [e.event.call for e in kept if isinstance(e.event, ToolStarted) and e.event.call in ended], entries
+        harness,
+        [e.event.call for e in kept if isinstance(e.event, ToolStarted) and e.event.call in ended],
+        entries,
     )
     await store(harness.state, kept)
     async with harness.session(model(), create=False) as session:
-        await turn(session, Continue() if session.state.turn_open or session.state.calls else "do it")
+        await turn(
+            session, Continue() if session.state.turn_open or session.state.calls else "do it"
+        )
     return harness
 
 
 def act_again(harness: DiskHarness, calls: list[str], entries: list[Entry]) -> None:
     """The world as it was at that moment: what the ended calls had done to the files."""
-    made = {p.id: p for e in entries for p in getattr(e.event, "parts", ()) if isinstance(p, ToolCall)}
+    made = {
+        p.id: p for e in entries for p in getattr(e.event, "parts", ()) if isinstance(p, ToolCall)
+    }
     for one in calls:
         arguments = made[one].arguments or {}
         if made[one].name == "Edit":
@@ -107,11 +117,15 @@ async def test_law_10_R029_R030_cut_after_every_entry_and_gone_on_with(tmp_path:
         shown = conversation(harness.entries())
         marked = [line for line in shown if line.endswith(": interrupted")]
         assert len(marked) <= 2, f"cut after entry {upto}"
-        if "Read: interrupted" in marked:  # then the model has not seen the file, and Edit rightly says so
+        if (
+            "Read: interrupted" in marked
+        ):  # then the model has not seen the file, and Edit rightly says so
             marked += ["Edit: failed"]
         plain = [line.split(":")[0] + ": ok" if line in marked else line for line in shown]
         assert plain == whole, f"cut after entry {upto}"
-        acts = (harness.tree / "acts").read_text().split() if (harness.tree / "acts").exists() else []
+        acts = (
+            (harness.tree / "acts").read_text().split() if (harness.tree / "acts").exists() else []
+        )
         assert len(acts) == len(set(acts)), f"law 8: an act was repeated after a cut at {upto}"
 
 
@@ -153,9 +167,14 @@ async def test_a_mode_that_was_asked_for_just_before_a_kill_allows_nothing_after
 
 async def test_going_back_to_where_everything_was_allowed_allows_nothing(tmp_path: Path) -> None:
     harness = DiskHarness(tmp_path)
-    async with harness.session(Script(says("one"), says("two"), says("three")), rules=Rules()) as session:
+    async with harness.session(
+        Script(says("one"), says("two"), says("three")), rules=Rules()
+    ) as session:
         for mode in ("bypassPermissions", "default"):
             await turn(session, SetMode(mode), "go on")
-        await turn(session, Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))))
+        await turn(
+            session,
+            Rewind(next(e.seq for e in harness.entries() if isinstance(e.event, TurnEnded))),
+        )
         assert session.mode == session.state.mode == "default"
     assert fold(harness.entries()).mode == "default"

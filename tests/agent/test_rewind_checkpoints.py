@@ -1,4 +1,6 @@
-"""What a rewind leaves alone, what it tells before, and what happens when something fails in between."""
+"""What a rewind leaves alone, what it tells before, and what happens when something fails in
+between.
+"""
 
 import asyncio
 import os
@@ -20,10 +22,14 @@ from tests.support.tree_operations import picture, user_git
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(tmp_path: Path) -> None:
+async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only_on_request(
+    tmp_path: Path,
+) -> None:
     harness = CheckpointHarness(tmp_path)
     (harness.tree / "old").write_text("0")
-    story = turns([[], ["echo 1 > mine; echo 1 > theirs; echo 1 > old"], ["chmod 600 mine", "write edited=2"]])
+    story = turns(
+        [[], ["echo 1 > mine; echo 1 > theirs; echo 1 > old"], ["chmod 600 mine", "write edited=2"]]
+    )
     async with harness.session(Script(*story)) as session:
         await turn(session, "begin")
         await turn(session, "go on")
@@ -32,10 +38,15 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
         await turn(session, "go on")
         began = harness.ends()[0]
         preview = await session.preview_rewind(began)
-        names = [[Path(path).name for path in paths] for paths in (preview.restored, preview.removed)]
+        names = [
+            [Path(path).name for path in paths] for paths in (preview.restored, preview.removed)
+        ]
         assert (names, [(Path(put.path).name, put.why) for put in preview.kept]) == (
             [["old"], ["edited", "mine"]],
-            [("new", "it was changed since by somebody else"), ("theirs", "it was changed since by somebody else")],
+            [
+                ("new", "it was changed since by somebody else"),
+                ("theirs", "it was changed since by somebody else"),
+            ],
         )
         assert (harness.tree / "mine").read_text() == "1\n", "a preview changes nothing"
         kept = await back(session, began)
@@ -48,7 +59,9 @@ async def test_what_somebody_else_changed_is_kept_and_named_and_overwritten_only
 
 async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -> None:
     harness = CheckpointHarness(tmp_path)
-    async with harness.session(Script(*turns([[], ["mkdir -p a/b; echo 1 > a/b/c; ln -s c a/b/d"]]))) as session:
+    async with harness.session(
+        Script(*turns([[], ["mkdir -p a/b; echo 1 > a/b/c; ln -s c a/b/d"]]))
+    ) as session:
         await turn(session, "begin")
         await turn(session, "go on")
         before = picture(harness.tree)
@@ -63,11 +76,20 @@ async def test_a_rewind_of_a_rewind_gives_the_tree_from_before(tmp_path: Path) -
 
 async def test_only_calls_that_may_change_files_have_checkpoints(tmp_path: Path) -> None:
     harness = CheckpointHarness(tmp_path)
-    bash = [call("Bash", command=text) for text in ("ls", "cat none", "git status", "echo 1 > a", "echo 2 > b")]
+    bash = [
+        call("Bash", command=text)
+        for text in ("ls", "cat none", "git status", "echo 1 > a", "echo 2 > b")
+    ]
     script = Script(says(*bash[:3]), says(*bash[3:]), says("done"))
     await harness.play(script, "go on")
-    events = [entry.event for entry in harness.entries() if isinstance(entry.event, CheckpointTaken)]
-    assert [(one.when, len(one.calls)) for one in events] == [("before", 2), ("after", 1), ("after", 1)]
+    events = [
+        entry.event for entry in harness.entries() if isinstance(entry.event, CheckpointTaken)
+    ]
+    assert [(one.when, len(one.calls)) for one in events] == [
+        ("before", 2),
+        ("after", 1),
+        ("after", 1),
+    ]
     assert not any(one.problem for one in events)
 
 
@@ -105,10 +127,14 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(
     (harness.tree / "large").write_bytes(bytes(2 << 20))
     user_git(harness.tree / "inner", "init", "-q")
     (harness.tree / "inner/file").write_text("0")
-    async with harness.session(Script(*turns([[], ["rm large; echo 1 > inner/file; echo 1 > a"]]))) as session:
+    async with harness.session(
+        Script(*turns([[], ["rm large; echo 1 > inner/file; echo 1 > a"]]))
+    ) as session:
         await turn(session, "begin")
         await turn(session, "go on")
-        assert await back(session, harness.ends()[0]) == ["large its old content was not kept: larger than 1 MB"]
+        assert await back(session, harness.ends()[0]) == [
+            "large its old content was not kept: larger than 1 MB"
+        ]
         assert [path.name for path in harness.tree.iterdir()] == ["inner"]
         assert (harness.tree / "inner/file").read_text() == "1\n"
     store = CheckpointStore(str(harness.state / "kept"), dict(os.environ))
@@ -120,7 +146,9 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: 
     harness = CheckpointHarness(tmp_path)
 
     def opener(session: object) -> SessionCheckpoints:
-        return SessionCheckpoints(session, CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20)  # type: ignore[arg-type]
+        return SessionCheckpoints(
+            session, CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20
+        )  # type: ignore[arg-type]
 
     harness.opener = opener  # type: ignore[method-assign]
     story = turns([[], ["echo 1 > a", "echo 2 > a", "write b=1"]])
@@ -137,11 +165,17 @@ async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: 
         await back(session, harness.ends()[0])
         assert sorted(path.name for path in harness.tree.iterdir()) == ["a"]
         assert said == [
-            "a rewind cannot undo what commands change (git is not installed); it restores what Edit and Write did"
+            (
+                "a rewind cannot undo what commands change (git is not installed); it restores "
+                "what "
+                "Edit and Write did"
+            )
         ]
 
 
-def test_a_folder_outside_git_that_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_outside_git_that_is_too_large_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shadow_repository, "LOOSE_FILES_MAX", 3)
     for n in range(4):
         (tmp_path / f"f{n}").write_text("0")
@@ -170,7 +204,11 @@ def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     user_git(tree, "init", "-q")
-    for name, text in {"a": "1\r\n", ".gitattributes": "* text eol=lf filter=x ident\n", "$Id$": "$Id$"}.items():
+    for name, text in {
+        "a": "1\r\n",
+        ".gitattributes": "* text eol=lf filter=x ident\n",
+        "$Id$": "$Id$",
+    }.items():
         (tree / name).write_bytes(text.encode())
     hook = tree / ".git/hooks/post-index-change"
     hook.write_text("#!/bin/sh\ntouch hooked\n")
@@ -178,10 +216,14 @@ def test_the_users_repository_is_not_touched(tmp_path: Path) -> None:
     user_git(tree, "-c", "user.name=n", "-c", "user.email=e", "commit", "--allow-empty", "-qm", "x")
     user_git(tree, "add", "a")
     (tree / "hooked").unlink(missing_ok=True)
-    before = {path: path.read_bytes() for path in sorted((tree / ".git").rglob("*")) if path.is_file()}
+    before = {
+        path: path.read_bytes() for path in sorted((tree / ".git").rglob("*")) if path.is_file()
+    }
     store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
     _, records = store.take([str(tree)])
-    assert {path: path.read_bytes() for path in sorted((tree / ".git").rglob("*")) if path.is_file()} == before
+    assert {
+        path: path.read_bytes() for path in sorted((tree / ".git").rglob("*")) if path.is_file()
+    } == before
     repository = store.repository(str(tree))
     files = repository.files(records[str(tree)])
     contents = dict(repository.contents(one.blob for one in files.values()))
@@ -198,7 +240,12 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
     tree, listed = tmp_path / "tree", []
     for folder in ("a/b", "only-ignored/c", "empty"):
         (tree / folder).mkdir(parents=True)
-    for name, text in {"a/b/f": "1", ".gitignore": "*.o\n", "only-ignored/c/x.o": "", "top": "1"}.items():
+    for name, text in {
+        "a/b/f": "1",
+        ".gitignore": "*.o\n",
+        "only-ignored/c/x.o": "",
+        "top": "1",
+    }.items():
         (tree / name).write_text(text)
     store = CheckpointStore(str(tmp_path / "kept"), dict(os.environ))
     store.repository(str(tree))
@@ -212,7 +259,9 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
 
     def found() -> tuple[set[str], bool]:
         for folder in [path for path in tree.rglob("*") if path.is_dir()] + [tree]:
-            os.utime(folder, ns=(0, folder.stat().st_mtime_ns - 10**10))  # each change is older than two seconds
+            os.utime(
+                folder, ns=(0, folder.stat().st_mtime_ns - 10**10)
+            )  # each change is older than two seconds
         listed.clear()
         _, records = store.take([str(tree)])
         return set(store.repository(str(tree)).files(records[str(tree)])), any(listed)
@@ -221,7 +270,10 @@ def test_a_new_file_is_found_though_only_changed_folders_are_listed(
     for _ in range(3):
         assert found()[0] == usual
     assert store.take([str(tree)])
-    for changed, more in (("only-ignored/c/new", {"only-ignored/c/new"}), ("empty/new", {"empty/new"})):
+    for changed, more in (
+        ("only-ignored/c/new", {"only-ignored/c/new"}),
+        ("empty/new", {"empty/new"}),
+    ):
         (tree / changed).write_text("1")
         usual |= more
         assert found() == (usual, True)
@@ -254,17 +306,25 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("files", [0, 2])
-async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(tmp_path: Path, files: int) -> None:
+async def test_a_rewind_that_was_killed_is_carried_on_by_the_next_open(
+    tmp_path: Path, files: int
+) -> None:
     harness = CheckpointHarness(tmp_path)
     for n in range(4):
         (harness.tree / f"f{n}").write_text(str(n))
-    await harness.play(Script(*turns([[], ["rm f0; for n in 1 2 3; do echo new > f$n; done; echo 1 > g"]])), "a", "b")
+    await harness.play(
+        Script(*turns([[], ["rm f0; for n in 1 2 3; do echo new > f$n; done; echo 1 > g"]])),
+        "a",
+        "b",
+    )
     words = [sys.executable, "-c", KILLED, str(tmp_path), str(files)]
     process = await asyncio.create_subprocess_exec(*words, cwd=Path(__file__).parents[2])
     assert await process.wait() == -signal.SIGKILL
     assert not any(isinstance(entry.event, Rewound) for entry in harness.entries())
     async with harness.session(Script(), create=False) as session:
         await session.run(once=True)
-    assert {path.name: path.read_text() for path in harness.tree.iterdir()} == {f"f{n}": str(n) for n in range(4)}
+    assert {path.name: path.read_text() for path in harness.tree.iterdir()} == {
+        f"f{n}": str(n) for n in range(4)
+    }
     (rewound,) = [entry.event for entry in harness.entries() if isinstance(entry.event, Rewound)]
     assert all(put.done for put in rewound.files)

@@ -1,4 +1,6 @@
-"""A rewind restores what commands and edits changed, byte for byte, from checkpoints of the work tree."""
+"""A rewind restores what commands and edits changed, byte for byte, from checkpoints of the work
+tree.
+"""
 
 import os
 import random
@@ -72,7 +74,10 @@ async def play_random(folder: Path, seed: int, count: int, *, git: bool) -> None
             await turn(session, "go on")
             pictures[harness.ends()[-1]] = picture(harness.tree)
             if git:
-                user_git(harness.tree, *rng.choice([["add", "-A"], ["commit", "-qm", "user"], ["tag", "-f", "t"]]))
+                user_git(
+                    harness.tree,
+                    *rng.choice([["add", "-A"], ["commit", "-qm", "user"], ["tag", "-f", "t"]]),
+                )
         for to in [next(iter(pictures)), *rng.choices(list(pictures), k=3)]:
             before = git_state(harness.tree) if git else []
             kept = await back(session, to)

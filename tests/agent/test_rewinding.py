@@ -1,4 +1,6 @@
-"""Going back with the files, again and again: what a rewind put there is ours, what anybody else wrote there is not."""
+"""Going back with the files, again and again: what a rewind put there is ours, what anybody else
+wrote there is not.
+"""
 
 from pathlib import Path
 
@@ -14,16 +16,24 @@ pytestmark = pytest.mark.anyio
 async def play(folder: Path, steps: str) -> str:
     """The files and what each rewind did, after `steps`:
 
-    `a=1 b=2` a turn that writes these; `back 2` go back with files to the end of turn 2 (0: before all of them),
-    `talk 2` without files; `user a=9` somebody else writes it; `gone a` somebody removes it.
+    `a=1 b=2` a turn that writes these; `back 2` go back with files to the end of turn 2 (0: before
+    all of them), `talk 2` without files; `user a=9` somebody else writes it; `gone a` somebody
+    removes it.
     """
     harness = DiskHarness(folder)
     (harness.tree / "old").write_text("0")
-    turns = [step for step in steps.split("; ") if step.split()[0] not in ("back", "talk", "user", "gone")]
+    turns = [
+        step
+        for step in steps.split("; ")
+        if step.split()[0] not in ("back", "talk", "user", "gone")
+    ]
     script = [says(call("Read", file_path="old")), says("read")]
     for writes in turns:
         written = (pair.split("=") for pair in writes.split())
-        script += [says(*(call("Write", file_path=name, content=text) for name, text in written)), says("written")]
+        script += [
+            says(*(call("Write", file_path=name, content=text) for name, text in written)),
+            says("written"),
+        ]
     told = []
     async with harness.session(Script(*script)) as session:
 
@@ -35,8 +45,12 @@ async def play(folder: Path, steps: str) -> str:
             match step.split():
                 case ["back" | "talk" as how, number]:
                     await turn(session, Rewind(ends()[int(number)], files=how == "back"))
-                    rewound = next(e.event for e in reversed(harness.entries()) if isinstance(e.event, Rewound))
-                    told.append(" ".join(f"{Path(p.path).name}:{p.why or 'back'}" for p in rewound.files))
+                    rewound = next(
+                        e.event for e in reversed(harness.entries()) if isinstance(e.event, Rewound)
+                    )
+                    told.append(
+                        " ".join(f"{Path(p.path).name}:{p.why or 'back'}" for p in rewound.files)
+                    )
                 case ["user", pair]:
                     (harness.tree / pair.split("=")[0]).write_text(pair.split("=")[1])
                 case ["gone", name]:
@@ -64,12 +78,15 @@ STORIES = {
     "a=1; a=2; user a=1; back 1; back 0": "old=0 | a:back | a:back",
     "a=1; gone a; back 0": "old=0 | a:back",
     # somebody else's stays, however often one goes back
-    "a=1; a=2; a=3; back 2; user a=9; back 1; back 0": f"a=9 old=0 | a:back | {FOREIGN} | {FOREIGN}",
+    "a=1; a=2; a=3; back 2; user a=9; back 1; back 0": f"a=9 old=0 | a:back | {FOREIGN} | "
+    f"{FOREIGN}",
     "a=1; back 0; user a=9; back 1": f"a=9 old=0 | a:back | {FOREIGN}",
     "a=1; a=2; back 1; gone a; back 2": f"old=0 | a:back | {FOREIGN}",
 }
 
 
 @pytest.mark.parametrize("steps", STORIES)
-async def test_files_go_back_as_often_as_one_likes_and_only_where_they_are_ours(tmp_path: Path, steps: str) -> None:
+async def test_files_go_back_as_often_as_one_likes_and_only_where_they_are_ours(
+    tmp_path: Path, steps: str
+) -> None:
     assert await play(tmp_path, steps) == STORIES[steps]

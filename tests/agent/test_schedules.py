@@ -1,4 +1,6 @@
-"""s14 schedules: the times of intervals and cron lines, and sessions that are woken by them, in virtual time."""
+"""s14 schedules: the times of intervals and cron lines, and sessions that are woken by them, in
+virtual time.
+"""
 
 import asyncio
 import os
@@ -44,7 +46,7 @@ def us(at: datetime) -> int:
     return int(at.timestamp()) * 1_000_000
 
 
-# --- Times -----------------------------------------------------------------------------------------------------------
+# --- Times ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,11 @@ def us(at: datetime) -> int:
         ("0 0 13 * fri", START, "2026-11-27 00:00:00"),  # either day, as in cron
         ("0 0 29 feb *", START, "2028-02-29 00:00:00"),
         ("5-59/20 10 * * *", START, "2026-11-22 10:25:00"),
-        ("30 2 * * *", datetime(2026, 3, 28, 12), "2026-03-29 03:30:00"),  # 2:30 does not exist on that day
+        (
+            "30 2 * * *",
+            datetime(2026, 3, 28, 12),
+            "2026-03-29 03:30:00",
+        ),  # 2:30 does not exist on that day
         ("30 2 * * *", datetime(2026, 10, 24, 12), "2026-10-25 02:30:00"),
     ],
 )
@@ -108,7 +114,7 @@ def test_what_is_no_time_is_one_line(text: str, said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-# --- Sessions --------------------------------------------------------------------------------------------------------
+# --- Sessions -------------------------------------------------------------------------------------
 
 
 class Days:
@@ -126,21 +132,32 @@ class Days:
         replies: Sequence[Reply] = (),
         tools: Sequence[Tool] = (),
     ) -> list[str]:
-        """Send `words` and keep the session open for `seconds`; return what fired, with the minute."""
+        """Send `words` and keep the session open for `seconds`; return what fired, with the
+        minute.
+        """
         before = len(self.fired)
 
         async def play() -> None:
             model = ScriptedModel(*(replies or [says("done")] * 500))
-            deps = memory_dependencies(model, self.disk, clock=self.clock, tools=tools) if tools else None
+            deps = (
+                memory_dependencies(model, self.disk, clock=self.clock, tools=tools)
+                if tools
+                else None
+            )
             mode = "bypassPermissions" if tools else ""
-            session = open_test_session(model, disk=self.disk, clock=self.clock, deps=deps, mode=mode)
+            session = open_test_session(
+                model, disk=self.disk, clock=self.clock, deps=deps, mode=mode
+            )
 
             async def listen() -> None:
                 async for heard in session.follow(session.state.seq):
                     if isinstance(heard, UserNotice):
                         self.notices.append(heard.text)
 
-            tasks = [asyncio.ensure_future(listen()), asyncio.ensure_future(session.run(once=False))]
+            tasks = [
+                asyncio.ensure_future(listen()),
+                asyncio.ensure_future(session.run(once=False)),
+            ]
             await asyncio.sleep(0)
             for word in words:
                 session.tell(word)
@@ -157,14 +174,18 @@ class Days:
         return [
             f"{datetime.fromtimestamp(entry.at / 1e6):%H:%M} {entry.event.source}"
             for entry in self.disk.entries()
-            if isinstance(entry.event, Reminded) and entry.event.kind == "cron_fired" and not entry.event.text
+            if isinstance(entry.event, Reminded)
+            and entry.event.kind == "cron_fired"
+            and not entry.event.text
         ]
 
 
 HELLO = UserMessage((Text("hi"),))
 
 
-def test_a_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_users_words() -> None:
+def test_a_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_users_words() -> (
+    None
+):
     days = Days()
     assert days.open(11 * 60, AddSchedule("5m", "check the build")) == [
         "10:07 s1 (5m)",
@@ -185,7 +206,9 @@ def test_a_cron_line_fires_at_its_time_and_never_before() -> None:
     assert int(first[3:5]) <= 6  # a tenth of the interval at most
 
 
-@pytest.mark.parametrize(("when", "fires"), [("in 5m", "10:12 s1 (in 5m)"), ("at 10:09", "10:09 s1 (at 10:09)")])
+@pytest.mark.parametrize(
+    ("when", "fires"), [("in 5m", "10:12 s1 (in 5m)"), ("at 10:09", "10:09 s1 (at 10:09)")]
+)
 def test_a_schedule_for_once_fires_once_and_is_gone(when: str, fires: str) -> None:
     days = Days()
     assert days.open(3 * 3600, AddSchedule(when, "look")) == [fires]
@@ -193,7 +216,9 @@ def test_a_schedule_for_once_fires_once_and_is_gone(when: str, fires: str) -> No
     days.clock.turn(EXPIRY_US / 1e6)
     assert days.open(60) == []
     assert not days.notices
-    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][-1]
+    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][
+        -1
+    ]
     assert last.schedules == ()
 
 
@@ -204,7 +229,7 @@ def test_a_schedule_for_once_that_was_missed_fires_at_the_next_open() -> None:
     assert len(days.open(60)) == 1
 
 
-# --- The model's own -------------------------------------------------------------------------------------------------
+# --- The model's own ------------------------------------------------------------------------------
 
 
 def test_the_model_schedules_lists_and_removes() -> None:
@@ -234,7 +259,9 @@ def test_the_model_schedules_lists_and_removes() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("setting", "is_open", "offered"), [(True, True, 3), (True, False, 0), (False, True, 0)])
+@pytest.mark.parametrize(
+    ("setting", "is_open", "offered"), [(True, True, 3), (True, False, 0), (False, True, 0)]
+)
 async def test_the_tools_are_offered_where_the_settings_say_so_and_somebody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: bool, is_open: bool, offered: int
 ) -> None:
@@ -263,20 +290,34 @@ def test_a_schedule_ends_after_seven_days_with_a_line() -> None:
     days.open(60, AddSchedule("1d", "look"), HELLO)
     days.clock.turn(EXPIRY_US / 1e6)
     assert days.open(60) == []
-    assert days.notices == ["s1 (1d) has ended after 7 days; schedule it again if it is still needed"]
+    assert days.notices == [
+        "s1 (1d) has ended after 7 days; schedule it again if it is still needed"
+    ]
 
 
 def test_a_removed_schedule_is_silent_and_its_name_is_not_used_again() -> None:
     days = Days()
-    days.open(1, AddSchedule("1d", "look"), RemoveSchedule("s1"), RemoveSchedule("s9"), AddSchedule("1d", "see"))
+    days.open(
+        1,
+        AddSchedule("1d", "look"),
+        RemoveSchedule("s1"),
+        RemoveSchedule("s9"),
+        AddSchedule("1d", "see"),
+    )
     assert days.notices == ["nothing is scheduled as s9"]
-    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][-1]
+    last = [entry.event for entry in days.disk.entries() if isinstance(entry.event, SchedulesSet)][
+        -1
+    ]
     assert [(one.id, one.prompt) for one in last.schedules] == [("s2", "see")]
 
 
 def test_schedules_are_bounded_and_a_bad_one_is_refused_with_a_line() -> None:
     days = Days()
-    days.open(1, *[AddSchedule("0 0 1 1 *", "look")] * (SCHEDULES_MAX + 1), AddSchedule("61 * * * *", "look"))
+    days.open(
+        1,
+        *[AddSchedule("0 0 1 1 *", "look")] * (SCHEDULES_MAX + 1),
+        AddSchedule("61 * * * *", "look"),
+    )
     assert len(days.notices) == 2
     assert "50 things are scheduled already" in days.notices[0]
     assert "'61' is no minute" in days.notices[1]

@@ -1,4 +1,6 @@
-"""Law 4, P11, S070: a secret does not enter the log, as text or in a blob; files that hold one are not harmed."""
+"""Law 4, P11, S070: a secret does not enter the log, as text or in a blob; files that hold one
+are not harmed.
+"""
 
 import asyncio
 from pathlib import Path
@@ -63,18 +65,27 @@ async def test_a_command_that_prints_it(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize(("escape", "kept"), [("[31m", True), ("]0;title\\007", False)])
-async def test_escapes_inside_it_do_not_carry_it_into_the_log(tmp_path: Path, escape: str, kept: bool) -> None:
+async def test_escapes_inside_it_do_not_carry_it_into_the_log(
+    tmp_path: Path, escape: str, kept: bool
+) -> None:
     harness = DiskHarness(tmp_path)
     (harness.tree / "run.sh").write_text(f"printf '{SECRET[:9]}\\033{escape}{SECRET[9:]}\\n'")
     model = Script(says(call("Bash", command="sh run.sh")), says("done"))
     await harness.play(model, "run", **guard())
-    assert [e.event.raw != "" for e in harness.entries() if isinstance(e.event, ToolEnded)] == [kept]
-    assert not any(SECRET[9:].encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file())
+    assert [e.event.raw != "" for e in harness.entries() if isinstance(e.event, ToolEnded)] == [
+        kept
+    ]
+    assert not any(
+        SECRET[9:].encode() in p.read_bytes() for p in harness.state.rglob("*") if p.is_file()
+    )
 
 
 SPOKEN: dict[str, list[Any]] = {
     "a command": [says(call("Bash", command=f"echo {SECRET} > made")), says("done")],
-    "a command in pieces of JSON": [says(call("Bash", command=f"cat > made <<'E'\n\"{SECRET}\"\nE")), says("done")],
+    "a command in pieces of JSON": [
+        says(call("Bash", command=f"cat > made <<'E'\n\"{SECRET}\"\nE")),
+        says("done"),
+    ],
     "a file": [says(call("Write", file_path="made", content=f"KEY={SECRET}\n")), says("done")],
     "an edit": [
         says(call("Write", file_path="made", content="KEY=\n")),
@@ -86,10 +97,15 @@ SPOKEN: dict[str, list[Any]] = {
         says("done"),
     ],
     "arguments that do not fit": [says(call("Bash", **{SECRET: [{"x": SECRET}]})), says("done")],
-    "arguments that are no object": [says(ToolCall("", "Bash", None, f'{{"command": "{SECRET}')), says("done")],
+    "arguments that are no object": [
+        says(ToolCall("", "Bash", None, f'{{"command": "{SECRET}')),
+        says("done"),
+    ],
     "words": [says(f"the key is {SECRET}")],
     "thinking": [Reply((Thinking(f"the key is {SECRET}"), Text("done")), "end", Usage())],
-    "an error of the provider": [Failure("auth", f"401: Incorrect API key provided: {SECRET}", 401)],
+    "an error of the provider": [
+        Failure("auth", f"401: Incorrect API key provided: {SECRET}", 401)
+    ],
     "an error that is tried again": [Failure("overloaded", f"529 for {SECRET}", 529), says("done")],
 }
 
@@ -118,7 +134,8 @@ async def test_what_the_model_says_and_does_with_it(tmp_path: Path, name: str) -
     made = harness.tree / "made"
     assert not made.exists() or SECRET in made.read_text()
     assert made.exists() == (
-        name in ("a command", "a command in pieces of JSON", "a file", "an edit", "a call by CallTool")
+        name
+        in ("a command", "a command in pieces of JSON", "a file", "an edit", "a call by CallTool")
     )
 
 
@@ -133,8 +150,12 @@ async def test_words_that_wait_when_longrein_is_killed(tmp_path: Path) -> None:
         ):
             await session.tell(word)
         assert not on_disk(harness)
-        assert [pending.text for pending in session.pending] == [SECRET], "who takes it back for editing has it whole"
-    async with harness.session(Script(says("done"), says("done")), create=False, **guard()) as session:
+        assert [pending.text for pending in session.pending] == [SECRET], (
+            "who takes it back for editing has it whole"
+        )
+    async with harness.session(
+        Script(says("done"), says("done")), create=False, **guard()
+    ) as session:
         await session.run(once=True)
     assert not on_disk(harness)
 
@@ -146,7 +167,9 @@ def filled(kind: Any) -> Any:
         return kind(**{field.name: filled(field.type) for field in msgspec.structs.fields(kind)})
     if origin is tuple:
         choices = get_args(arguments[0]) or (arguments[0],)
-        return tuple(filled(one) for one in choices if one is not ToolResult)  # which holds parts itself
+        return tuple(
+            filled(one) for one in choices if one is not ToolResult
+        )  # which holds parts itself
     if origin is dict:
         return {SECRET: [SECRET, {"x": SECRET}]}
     if origin in (UnionType, Union):
@@ -174,12 +197,16 @@ def test_every_text_of_every_event_is_clean(kind: Any) -> None:
     }
     clean = redacted(event, redactor((SECRET,), "n0nce"))
     assert holding(clean) & texts == set()
-    assert redacted(clean, redactor((SECRET,), "n0nce")) is clean, "so that a resumed session stores the same bytes"
+    assert redacted(clean, redactor((SECRET,), "n0nce")) is clean, (
+        "so that a resumed session stores the same bytes"
+    )
 
 
 @pytest.mark.parametrize("depth", [10, 400, 700, 3_000])
 def test_arguments_that_are_nested_deep_are_clean_and_raise_nothing(depth: int) -> None:
-    """How deep is too deep differs between versions of Python; what no JSON could hold is stored as it was received."""
+    """How deep is too deep differs between versions of Python; what no JSON could hold is stored
+    as it was received.
+    """
     for leaf in ("plain", SECRET):
         nested: Any = leaf
         for _ in range(depth):
@@ -193,14 +220,27 @@ def test_arguments_that_are_nested_deep_are_clean_and_raise_nothing(depth: int) 
             inner = inner[0]
         assert inner != SECRET
         assert (
-            depth == 3_000 or "plain" in (inner or "plain", call.received) or "secret: " in f"{inner} {call.received}"
+            depth == 3_000
+            or "plain" in (inner or "plain", call.received)
+            or "secret: " in f"{inner} {call.received}"
         )
 
 
 def test_what_names_a_thing_stays_as_it_is() -> None:
     """A path or an id that happens to hold a secret could not be found again."""
-    left = set().union(*(holding(redacted(filled(kind), redactor((SECRET,), "n0nce"))) for kind in get_args(AnyEvent)))
-    assert {"FileSeen.path", "Opened.cwd", "ToolEnded.call", "TaskStarted.task", "ModeSet.mode"} <= left
+    left = set().union(
+        *(
+            holding(redacted(filled(kind), redactor((SECRET,), "n0nce")))
+            for kind in get_args(AnyEvent)
+        )
+    )
+    assert {
+        "FileSeen.path",
+        "Opened.cwd",
+        "ToolEnded.call",
+        "TaskStarted.task",
+        "ModeSet.mode",
+    } <= left
     assert {f.partition(".")[2] for f in left} <= {n.rpartition(".")[2] for n in NAMES} | {
         "description",
         "schema",
@@ -225,14 +265,18 @@ async def test_a_file_that_holds_it_is_read_but_never_put_back_wrong(tmp_path: P
     seen = next(e.event for e in harness.entries() if isinstance(e.event, FileSeen))
     assert seen.blob != seen.hash, "the kept content is not the file's own"
     assert not on_disk(harness)
-    assert (harness.tree / ".env").read_text() == "KEY=\n", "it was left as it is rather than filled with a marker"
+    assert (harness.tree / ".env").read_text() == "KEY=\n", (
+        "it was left as it is rather than filled with a marker"
+    )
 
 
 @given(streams, st.lists(st.integers(0, 10_000), max_size=12), st.sampled_from([0, 40, 1 << 20]))
 def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
     data: bytes, places: list[int], scanned: int
 ) -> None:
-    """Some secrets were replaced when it was first kept; the others are when it goes to the spool."""
+    """Some secrets were replaced when it was first kept; the others are when it goes to the
+    spool.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blobs, "SHAPES_BYTES_MAX", scanned)
         log = SimpleNamespace(new_blob=lambda: MemoryBlob(lambda _: ""))
@@ -240,10 +284,15 @@ def test_what_a_command_printed_before_it_became_a_task_is_redacted_as_one_text(
     for piece in cut(data, places):
         writer.write(piece)
     spooled = StreamRedactor(REDACT, KNOWN, words=False)
-    assert b"".join(map(spooled.take, writer.pieces())) + spooled.rest() == REDACT(data.decode()).encode()
+    assert (
+        b"".join(map(spooled.take, writer.pieces())) + spooled.rest()
+        == REDACT(data.decode()).encode()
+    )
 
 
-@pytest.mark.parametrize("line", [b"x " * 40_000, b"x" * 80_000, b"-----BEGIN it never ends\n" + b"y\n" * 40_000])
+@pytest.mark.parametrize(
+    "line", [b"x " * 40_000, b"x" * 80_000, b"-----BEGIN it never ends\n" + b"y\n" * 40_000]
+)
 def test_no_more_of_a_long_line_is_held_back_than_a_secret_may_be_long(line: bytes) -> None:
     kept = MemoryBlob(lambda _: "")
     log = SimpleNamespace(new_blob=lambda: kept)
@@ -255,7 +304,9 @@ def test_no_more_of_a_long_line_is_held_back_than_a_secret_may_be_long(line: byt
 
 
 @given(streams, st.lists(st.integers(0, 10_000), max_size=12))
-def test_P11_streamed_text_is_redacted_as_its_whole_would_be(data: bytes, places: list[int]) -> None:
+def test_P11_streamed_text_is_redacted_as_its_whole_would_be(
+    data: bytes, places: list[int]
+) -> None:
     """Also that of a part which a call follows at once."""
     one = blobs.DeltaRedactor(REDACT, KNOWN, words=False)
     deltas: list[Any] = [TextDelta(piece.decode("utf-8", "replace")) for piece in cut(data, places)]

@@ -1,4 +1,6 @@
-"""Files under many writers: locks between agents, changes put down to who made them, calls that are cancelled alone."""
+"""Files under many writers: locks between agents, changes put down to who made them, calls that
+are cancelled alone.
+"""
 
 import asyncio
 import shutil
@@ -10,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent import Continue, OpenSession, Rewind, UserMessage
-from longrein.agent.shared_files import CONTENTS_MAX, PATHS_MAX, FileWriters, PathLocks, Writer, first_words
+from longrein.agent.shared_files import (
+    CONTENTS_MAX,
+    PATHS_MAX,
+    FileWriters,
+    PathLocks,
+    Writer,
+    first_words,
+)
 from longrein.events import (
     FileChanged,
     FilePut,
@@ -21,7 +30,17 @@ from longrein.events import (
 )
 from longrein.models import Reply
 from longrein.tools import Outcome, ToolContext, tool
-from tests.agent.disk_harness import DiskHarness, Limits, Script, call, results, said, says, story, turn
+from tests.agent.disk_harness import (
+    DiskHarness,
+    Limits,
+    Script,
+    call,
+    results,
+    said,
+    says,
+    story,
+    turn,
+)
 from tests.agent.subagent_harness import SubagentHarness, tasks
 from tests.agent.test_file_watcher import notes, then
 from tests.load.writers import campaign
@@ -31,7 +50,7 @@ from tests.work_counters import files_opened
 pytestmark = pytest.mark.anyio
 
 
-# --- locks -------------------------------------------------------------------------------------------------------
+# --- locks ----------------------------------------------------------------------------------------
 
 
 class Ring:
@@ -67,7 +86,14 @@ class Ring:
 
 async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
     ring = Ring()
-    for name, writes in [("r1", False), ("r2", False), ("w1", True), ("r3", False), ("r4", False), ("w2", True)]:
+    for name, writes in [
+        ("r1", False),
+        ("r2", False),
+        ("w1", True),
+        ("r3", False),
+        ("r4", False),
+        ("w2", True),
+    ]:
         ring.comes(name, ("/a", writes))
     ring.comes("other", ("/b", True))
     assert await ring.settle() == "+r1 +r2 +other"
@@ -76,7 +102,9 @@ async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
     assert await ring.settle() == "+r1 +r2 +other -r1 -r2 +w1"
     ring.comes("late", ("/a", False))
     await ring.goes("w1")
-    assert (await ring.settle()).endswith("-w1 +r3 +r4"), "the late reader waits behind the writer that came before"
+    assert (await ring.settle()).endswith("-w1 +r3 +r4"), (
+        "the late reader waits behind the writer that came before"
+    )
     for name in ("r3", "r4", "w2", "late", "other"):
         await ring.goes(name)
     assert (await ring.settle()).endswith("-r3 -r4 +w2 -w2 +late -late -other")
@@ -85,13 +113,20 @@ async def test_readers_share_writers_exclude_and_nobody_overtakes() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=3), st.integers(0, 3)),
+        st.tuples(
+            st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=3),
+            st.integers(0, 3),
+        ),
         max_size=12,
     ),
     st.sets(st.integers(0, 11)),
 )
-def test_any_agents_any_paths_any_cancellings(agents: list[tuple[list[tuple[str, bool]], int]], cut: set[int]) -> None:
-    """Nobody writes beside anybody, everybody who is not cancelled gets his turn, and nothing stays locked."""
+def test_any_agents_any_paths_any_cancellings(
+    agents: list[tuple[list[tuple[str, bool]], int]], cut: set[int]
+) -> None:
+    """Nobody writes beside anybody, everybody who is not cancelled gets his turn, and nothing
+    stays locked.
+    """
     held: dict[str, list[bool]] = {}
     ended: list[int] = []
 
@@ -125,7 +160,7 @@ def test_any_agents_any_paths_any_cancellings(agents: list[tuple[list[tuple[str,
     asyncio.run(main())
 
 
-# --- who wrote it ------------------------------------------------------------------------------------------------
+# --- who wrote it ---------------------------------------------------------------------------------
 
 
 def test_a_writer_is_named_as_each_agent_sees_it() -> None:
@@ -162,15 +197,21 @@ def test_what_is_remembered_of_writers_is_bounded() -> None:
 
 
 def changes(harness: DiskHarness) -> list[tuple[str, str]]:
-    return [(e.event.by, e.event.who) for e in harness.entries() if isinstance(e.event, FileChanged)]
+    return [
+        (e.event.by, e.event.who) for e in harness.entries() if isinstance(e.event, FileChanged)
+    ]
 
 
-async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(harness: DiskHarness) -> None:
+async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(
+    harness: DiskHarness,
+) -> None:
     for name in ("a.txt", "b.txt"):
         (harness.tree / name).write_text("one\n")
     reads = says(*(call("Read", file_path=name) for name in ("a.txt", "b.txt")))
     edit = lambda: (harness.tree / "a.txt").write_text("user\n")  # noqa: E731
-    model = Script(reads, then(edit, says(call("Bash", command="echo command > b.txt"))), says("done"))
+    model = Script(
+        reads, then(edit, says(call("Bash", command="echo command > b.txt"))), says("done")
+    )
     await harness.play(model, "go")
     assert changes(harness) == [("user", ""), ("command", "echo command > b.txt")]
     (note,) = notes(model.requests[2])
@@ -195,7 +236,8 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     assert path.read_text() == "1\ntwo\n3\n"
     assert notes(model.requests[2]) == []
     assert results(model.requests[2])[2].endswith(
-        "Since you read it your command (sed -i s/three/3/ a.txt) changed it too, elsewhere; both changes stand. "
+        "Since you read it your command (sed -i s/three/3/ a.txt) changed it too, elsewhere; both "
+        "changes stand. "
         "Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
     )
     assert changes(harness) == [("command", "sed -i s/three/3/ a.txt"), ("agent", "")]
@@ -204,23 +246,31 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     assert fact.over == fact.before
 
 
-async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(harness: DiskHarness) -> None:
+async def test_a_file_that_holds_somebody_elses_change_too_is_not_put_back(
+    harness: DiskHarness,
+) -> None:
     path = harness.tree / "a.txt"
     path.write_text("one\ntwo\nthree\n")
     edit = lambda: path.write_text("one\ntwo\n3\n")  # noqa: E731
     change = says(call("Edit", file_path="a.txt", old_string="one", new_string="1"))
-    model = Script(says(call("Read", file_path="a.txt")), says("read"), then(edit, change), says("done"))
+    model = Script(
+        says(call("Read", file_path="a.txt")), says("read"), then(edit, change), says("done")
+    )
     async with harness.session(model) as session:
         for prompt in ("read", "change"):
             await turn(session, prompt)
-        to = next(entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded")
+        to = next(
+            entry.seq for entry in harness.entries() if type(entry.event).__name__ == "TurnEnded"
+        )
         await turn(session, Rewind(to, files=True))
     (rewound,) = [e.event for e in harness.entries() if isinstance(e.event, Rewound)]
-    assert rewound.files == (FilePut(str(path), False, "somebody else's change was merged into it"),)
+    assert rewound.files == (
+        FilePut(str(path), False, "somebody else's change was merged into it"),
+    )
     assert path.read_text() == "1\ntwo\n3\n"
 
 
-# --- several calls of one reply: what one of them brought, the next was not written with ---------------------------
+# --- several calls of one reply: what one of them brought, the next was not written with ----------
 
 OLD = "one\ntwo\nthree\nfour\nfive\n"
 READ = call("Read", file_path="a.txt")
@@ -238,23 +288,54 @@ THEIRS, MINE, FIRST = OLD.replace("five", "FIVE"), OLD.replace("five", "5"), OLD
 BOTH, ALL = THEIRS.replace("one", "1"), "1\ntwo\n3\nfour\n5\n"
 ONE, FIVE = editing("one", "1"), editing("five", "5")
 BATCHES: dict[str, tuple[list[ToolCall], list[ToolCall], str, str]] = {
-    # the model has read OLD; somebody writes FIVE for five; one reply with these calls; their ends; the file
+    # the model has read OLD; somebody writes FIVE for five; one reply with these calls; their ends;
+    # the file
     "an edit is refused, a write of the line that was changed": (
         [READ],
         [FIVE, writing(MINE)],
         "failed failed",
         THEIRS,
     ),
-    "an edit is refused, a write of another line": ([READ], [FIVE, writing(FIRST)], "failed ok", BOTH),
+    "an edit is refused, a write of another line": (
+        [READ],
+        [FIVE, writing(FIRST)],
+        "failed ok",
+        BOTH,
+    ),
     "an edit is merged, then a write": ([READ], [ONE, writing(ALL)], "ok failed", BOTH),
-    "one edit is refused, one fits, then a write": ([READ], [FIVE, ONE, writing(ALL)], "failed ok failed", BOTH),
-    "two writes of the line that was changed": ([READ], [writing(MINE), writing(MINE)], "failed failed", THEIRS),
+    "one edit is refused, one fits, then a write": (
+        [READ],
+        [FIVE, ONE, writing(ALL)],
+        "failed ok failed",
+        BOTH,
+    ),
+    "two writes of the line that was changed": (
+        [READ],
+        [writing(MINE), writing(MINE)],
+        "failed failed",
+        THEIRS,
+    ),
     "it is read anew, then written": ([READ], [READ, writing(MINE)], "ok failed", THEIRS),
-    "it is read for the first time, then written": ([], [READ, writing("all mine\n")], "ok failed", OLD),
+    "it is read for the first time, then written": (
+        [],
+        [READ, writing("all mine\n")],
+        "ok failed",
+        OLD,
+    ),
     "it is read, edited, written": ([], [READ, ONE, writing("all mine\n")], "ok ok failed", FIRST),
     # what the model wrote itself it knows
-    "written, edited, written": ([READ], [writing("a\n"), editing("a", "c"), writing("d\n")], "ok ok ok", "d\n"),
-    "edited, edited, written": ([READ], [ONE, editing("two", "2"), writing("x\n")], "ok ok ok", "x\n"),
+    "written, edited, written": (
+        [READ],
+        [writing("a\n"), editing("a", "c"), writing("d\n")],
+        "ok ok ok",
+        "d\n",
+    ),
+    "edited, edited, written": (
+        [READ],
+        [ONE, editing("two", "2"), writing("x\n")],
+        "ok ok ok",
+        "x\n",
+    ),
 }
 
 
@@ -269,7 +350,9 @@ async def test_a_write_replaces_only_what_the_model_had_seen_when_it_wrote_the_c
     change = lambda: path.write_text(THEIRS if foreign else OLD)  # noqa: E731
     model = Script(*([says(*before)] if before else []), then(change, says(*batch)), says("done"))
     await harness.play(model, "go")
-    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)][len(before) :]
+    ended = [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)][
+        len(before) :
+    ]
     assert (" ".join(ended), path.read_text()) == (ends, text)
 
 
@@ -283,11 +366,15 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
     shutil.rmtree(harness.state)
     await store(harness.state, entries[:refused])
     await harness.play(Script(says("done")), Continue(), create=False)
-    assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == ["ok", "failed", "failed"]
+    assert [e.event.status for e in harness.entries() if isinstance(e.event, ToolEnded)] == [
+        "ok",
+        "failed",
+        "failed",
+    ]
     assert path.read_text() == THEIRS
 
 
-# --- calls side by side ------------------------------------------------------------------------------------------
+# --- calls side by side ---------------------------------------------------------------------------
 
 
 def sleeper(seconds: float = 30.0) -> tuple[object, list[str]]:
@@ -318,7 +405,10 @@ async def until(true: Callable[[], object]) -> None:
 
 
 async def play_turn(
-    harness: DiskHarness, model: Script, meanwhile: Callable[[OpenSession], Awaitable[None]], **more: object
+    harness: DiskHarness,
+    model: Script,
+    meanwhile: Callable[[OpenSession], Awaitable[None]],
+    **more: object,
 ) -> None:
     async with harness.session(model, **more) as session:
         session.tell(UserMessage((Text("go"),)))
@@ -350,7 +440,9 @@ async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(harness: Dis
 
 async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHarness) -> None:
     model = Script(
-        says(call("Bash", command="echo begun; sleep 30")), says(call("Bash", command="echo more")), says("ok")
+        says(call("Bash", command="echo begun; sleep 30")),
+        says(call("Bash", command="echo more")),
+        says("ok"),
     )
 
     async def meanwhile(session: OpenSession) -> None:
@@ -366,7 +458,9 @@ async def test_a_lone_command_is_cancelled_and_the_turn_goes_on(harness: DiskHar
     ]
 
 
-async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupted(harness: DiskHarness) -> None:
+async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupted(
+    harness: DiskHarness,
+) -> None:
     wait, seen = sleeper()
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
@@ -381,7 +475,9 @@ async def test_calls_that_wait_for_their_turn_are_not_run_when_all_is_interrupte
     assert story(harness.entries()).endswith("Interrupted TurnEnded")
 
 
-async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_reply(harness: DiskHarness) -> None:
+async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_reply(
+    harness: DiskHarness,
+) -> None:
     """Flaws of E: nothing runs twice, no read passes a write."""
     seen: list[str] = []
 
@@ -400,10 +496,28 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
         return tool(access=access, together=together)(run)
 
     tools = made("Look", "read", together=True), made("Change", "write", together=False)
-    wanted = [({"L": "Look", "C": "Change"}[one[0]], one[1]) for one in ["L1", "L2", "C3", "L4", "C5", "C6", "L7"]]
+    wanted = [
+        ({"L": "Look", "C": "Change"}[one[0]], one[1])
+        for one in ["L1", "L2", "C3", "L4", "C5", "C6", "L7"]
+    ]
     model = Script(says(*(call(one, name=name) for one, name in wanted)), says("done"))
     await harness.play(model, "go", more_tools=tools)
-    assert seen == ["+1", "+2", "-1", "-2", "+3", "-3", "+4", "-4", "+5", "-5", "+6", "-6", "+7", "-7"]
+    assert seen == [
+        "+1",
+        "+2",
+        "-1",
+        "-2",
+        "+3",
+        "-3",
+        "+4",
+        "-4",
+        "+5",
+        "-5",
+        "+6",
+        "-6",
+        "+7",
+        "-7",
+    ]
     assert results(model.requests[1]) == [f"{one} ok: {name}" for one, name in wanted]
 
 
@@ -416,8 +530,12 @@ async def test_at_most_so_many_calls_run_at_once(harness: DiskHarness) -> None:
     assert len(seen) == 80
 
 
-async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(harness: DiskHarness) -> None:
-    """Threads open the file and the one that takes its place, so that the loop goes on meanwhile."""
+async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(
+    harness: DiskHarness,
+) -> None:
+    """Threads open the file and the one that takes its place, so that the loop goes on
+    meanwhile.
+    """
     path = harness.tree / "large.txt"
     line = b"x" * 99 + b"\n"
     path.write_bytes(b"first\n" + line * 80_000)
@@ -435,10 +553,12 @@ async def test_a_large_file_is_read_hashed_and_written_beside_the_loop(harness: 
     assert by_the_loop.count(True) <= 1, "the first look at a file that was just read"
 
 
-# --- many writers ------------------------------------------------------------------------------------------------
+# --- many writers ---------------------------------------------------------------------------------
 
 
-def test_nothing_is_lost_among_agents_in_two_processes_one_killed_and_an_editor(tmp_path: Path) -> None:
+def test_nothing_is_lost_among_agents_in_two_processes_one_killed_and_an_editor(
+    tmp_path: Path,
+) -> None:
     """A slice of the campaign `python -m tests.load.writers`."""
     told = campaign(tmp_path, agents=4, edits=8, files=2, kills=1, pause_s=0.005)
     assert (told["lost"], told["debris"], told["codes"]) == ([], [], [0, 0])
@@ -446,7 +566,7 @@ def test_nothing_is_lost_among_agents_in_two_processes_one_killed_and_an_editor(
     assert int(str(told["outside"])) > 10
 
 
-# --- a tree of agents --------------------------------------------------------------------------------------------
+# --- a tree of agents -----------------------------------------------------------------------------
 
 
 def edit(old: str, new: str) -> Reply:
@@ -469,7 +589,9 @@ def test_E22_two_subagents_edit_one_file_and_each_is_told_of_the_other() -> None
     assert harness.space.files["/w/a.py"] == b"a = 2\nb = 2\nc = 4\n"
     first = harness.labels()[0]
     told = results(harness.model.by_part["BETA"][2])[-1]
-    assert f"Since you read it subagent {first} changed it too, elsewhere; both changes stand." in told
+    assert (
+        f"Since you read it subagent {first} changed it too, elsewhere; both changes stand." in told
+    )
     assert told.endswith("-1\ta = 1\n+1\ta = 2\n 2\tb = 2\n 3\tc = 4")
     (note,) = [text for text in said(harness.model.by_part["main"][-1]) if "file_changed" in text]
     assert f"a.py: by subagent {harness.labels()[1]}\n" in note
@@ -485,13 +607,17 @@ def test_E22_two_subagents_edit_one_line_and_the_second_is_refused() -> None:
     harness.model.latency_s = {"ALPHA": 0.3, "BETA": 0.5}
     harness.play()
     refused, edited = results(harness.model.by_part["BETA"][3])[-2:]
-    assert refused.startswith("Edit failed: [changed] /w/a.py has changed since you read it; nothing was written.")
-    assert refused.endswith(f"all that subagent {harness.labels()[0]} changed:\n-1\ta = 1\n+1\ta = 2")
+    assert refused.startswith(
+        "Edit failed: [changed] /w/a.py has changed since you read it; nothing was written."
+    )
+    assert refused.endswith(
+        f"all that subagent {harness.labels()[0]} changed:\n-1\ta = 1\n+1\ta = 2"
+    )
     assert edited.startswith("Edit ok: Edited")
     assert harness.space.files["/w/a.py"] == b"a = 3\n"
 
 
-# --- calls of one reply --------------------------------------------------------------------------------------------
+# --- calls of one reply ---------------------------------------------------------------------------
 
 
 async def ends_with(harness: DiskHarness, *calls: ToolCall) -> list[str]:
@@ -504,7 +630,10 @@ async def ends_with(harness: DiskHarness, *calls: ToolCall) -> list[str]:
 async def test_compound_commands_of_one_reply_run_side_by_side(harness: DiskHarness) -> None:
     """Each waits until all have begun."""
     (harness.tree / "here").mkdir()
-    meet = "python3 -c \"open('here/{}', 'w')\"; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; done; echo met {}"
+    meet = (
+        "python3 -c \"open('here/{}', 'w')\"; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; "
+        "done; echo met {}"
+    )
     calls = [call("Bash", command=meet.format(n, n), timeout=60_000) for n in range(4)]
     assert await ends_with(harness, *calls) == [f"met {n}" for n in range(4)]
 
@@ -527,18 +656,24 @@ async def test_a_command_that_depends_on_one_before_it_waits(
     (harness.tree / "sub").mkdir()
     (harness.tree / "f").write_text("0\n")
     here = str(harness.tree)
-    got = await ends_with(harness, *(call("Bash", command=one.replace("{}", here)) for one in commands))
+    got = await ends_with(
+        harness, *(call("Bash", command=one.replace("{}", here)) for one in commands)
+    )
     assert got == [one.replace("{}", here) for one in expected]
 
 
-async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_one_went(harness: DiskHarness) -> None:
+async def test_commands_that_each_go_to_a_folder_leave_the_shell_where_the_last_one_went(
+    harness: DiskHarness,
+) -> None:
     """Also when that is over first."""
     for name in ("one", "two"):
         (harness.tree / name).mkdir()
     waits = f"cd {harness.tree}/one && until [ -e {harness.tree}/over ]; do sleep 0.02; done"
     last = f"cd {harness.tree}/two && python3 -c \"open('{harness.tree}/over', 'w')\""
     model = Script(
-        says(call("Bash", command=waits), call("Bash", command=last)), says(call("Bash", command="pwd")), says("done")
+        says(call("Bash", command=waits), call("Bash", command=last)),
+        says(call("Bash", command="pwd")),
+        says("done"),
     )
     session = await harness.play(model, "go")
     assert results(model.requests[2])[-1] == f"Bash ok: {harness.tree}/two"

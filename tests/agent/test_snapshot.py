@@ -1,4 +1,6 @@
-"""A session resumed from its snapshot goes on as one whose log was folded: the same view, the same request bytes."""
+"""A session resumed from its snapshot goes on as one whose log was folded: the same view, the
+same request bytes.
+"""
 
 import random
 import shutil
@@ -8,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from longrein.agent.open_session import resumed_state
-from longrein.context import Budget, Price, Request, State, decide, decode_state, encode_state, fold, render
+from longrein.context import (
+    Budget,
+    Price,
+    Request,
+    State,
+    decide,
+    decode_state,
+    encode_state,
+    fold,
+    render,
+)
 from longrein.context.clear_items import ClearingMemory
 from longrein.events import Entry
 from longrein.models import Delta
@@ -60,7 +72,10 @@ def test_what_the_clearing_policy_remembers_is_the_same_again(seed: int) -> None
         ("nothing", b""),
         ("no state", b"\x92\x01\x02"),
         ("cut", encode_state(RandomSession(1).run(20).state)[:-200]),
-        ("another form", encode_state(RandomSession(1).run(20).state).replace(b"profile", b"porfile")[1:]),
+        (
+            "another form",
+            encode_state(RandomSession(1).run(20).state).replace(b"profile", b"porfile")[1:],
+        ),
     ],
 )
 def test_bytes_that_are_no_state_are_none(what: str, data: bytes) -> None:
@@ -71,7 +86,7 @@ def test_a_state_that_no_snapshot_can_hold_has_none() -> None:
     assert encode_state(State(at=2**70)) == b""
 
 
-# --- on a disk -------------------------------------------------------------------------------------------------------
+# --- on a disk ------------------------------------------------------------------------------------
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +109,9 @@ async def requests(folder: Path, state: Path) -> list[list[bytes]]:
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("newer", [False, True])
-async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(tmp_path: Path, newer: bool) -> None:
+async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(
+    tmp_path: Path, newer: bool
+) -> None:
     harness = DiskHarness(tmp_path)
     reads = [says("again", call("Bash", command=f"echo {n}; seq 300")) for n in range(6)]
     await harness.play(Script(*reads, says("done")), "do it")
@@ -102,7 +119,9 @@ async def test_with_and_without_the_snapshot_the_same_bytes_are_sent(tmp_path: P
     assert kept.exists()
     if newer:  # entries came after it, as after a kill
         shutil.copy(kept, tmp_path / "older")
-        await harness.play(Script(says(call("Bash", command="seq 9")), says("so")), "more", create=False)
+        await harness.play(
+            Script(says(call("Bash", command="seq 9")), says("so")), "more", create=False
+        )
         shutil.copy(tmp_path / "older", kept)
     log = await open_log(str(harness.state), SESSION, create=False, wall_us=harness.clock.wall_us)
     assert log.snapshot is not None
@@ -138,7 +157,9 @@ def test_one_is_kept_in_the_middle_of_a_long_turn(monkeypatch: pytest.MonkeyPatc
                 yield batch
 
     async def main() -> None:
-        model = Slow(*[says(call("TodoWrite", todos=[{"content": f"{n}"}])) for n in range(4)], says("done"))
+        model = Slow(
+            *[says(call("TodoWrite", todos=[{"content": f"{n}"}])) for n in range(4)], says("done")
+        )
         session = open_test_session(model, disk=disk, clock=clock)
         await turn(session, "go")
         await session.close()

@@ -1,10 +1,20 @@
-"""Subagents as sessions: started in one transaction, walked by the same loop, ended as facts; whole trees in memory."""
+"""Subagents as sessions: started in one transaction, walked by the same loop, ended as facts;
+whole trees in memory.
+"""
 
 import pytest
 
 from longrein.agent import Limits, OpenSession, Pin
 from longrein.context import Request
-from longrein.events import ChildEnded, ChildStarted, Opened, PrefixSet, Reminded, ToolEnded, UserSpoke
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    Opened,
+    PrefixSet,
+    Reminded,
+    ToolEnded,
+    UserSpoke,
+)
 from longrein.models import Failure, Reply
 from longrein.testing.harness import said, story
 from longrein.testing.scripted_model import call, says
@@ -20,13 +30,16 @@ def test_E15_a_subagent_has_its_own_log_an_empty_conversation_and_no_agents_of_i
     harness.play("what does the file hold?")
     child = harness.disk.children()[0]
     assert story(harness.disk.entries(child)) == (
-        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked Replied TurnEnded"
+        "Opened PrefixSet ModeSet UserSpoke Asked Replied ToolStarted FileSeen ToolEnded Asked "
+        "Replied TurnEnded"
     )
     assert "ChildStarted ChildEnded ToolEnded" in story(harness.disk.entries())
     first = harness.model.by_part["ALPHA"][0]
     assert "what does the file hold?" not in " ".join(said(first))
     assert "Agent" not in [tool.name for tool in first.prefix.tools]
-    assert [tool.name for tool in first.prefix.tools] != [t.name for t in harness.model.by_part["main"][0].prefix.tools]
+    assert [tool.name for tool in first.prefix.tools] != [
+        t.name for t in harness.model.by_part["main"][0].prefix.tools
+    ]
     assert "| a.py holds a = 1" in harness.result()
     assert harness.result().count("a = 1") == 1  # one result, the report alone
 
@@ -43,7 +56,11 @@ def test_E15_start_and_opening_are_one_transaction_and_so_are_end_and_result() -
         type(born.below[child][2].event),
         UserSpoke,
     ]
-    over = next(write for write in harness.disk.writes if any(isinstance(e.event, ChildEnded) for e in write.entries))
+    over = next(
+        write
+        for write in harness.disk.writes
+        if any(isinstance(e.event, ChildEnded) for e in write.entries)
+    )
     assert any(isinstance(e.event, ToolEnded) for e in over.entries)
 
 
@@ -56,15 +73,21 @@ def test_each_of_several_tells_its_own_time() -> None:
     )
     harness.model.latency_s = {"ALPHA": 90, "BETA": 20, "GAMMA": 30}
     times: list[int] = []
-    harness.play(at={60: lambda session: times.extend(round(view.elapsed_s) for view in session.agents())})
+    harness.play(
+        at={60: lambda session: times.extend(round(view.elapsed_s) for view in session.agents())}
+    )
     assert times == [60, 20, 30]
     assert [round(end.elapsed_ms / 1000) for end in harness.events(ChildEnded)] == [90, 20, 30]
-    titles = [line.rpartition(", ")[2] for line in harness.result().splitlines() if line.startswith("[")]
+    titles = [
+        line.rpartition(", ")[2] for line in harness.result().splitlines() if line.startswith("[")
+    ]
     assert titles == ["90 s", "20 s", "30 s"]
 
 
 @pytest.mark.parametrize("most", [1, 5])
-def test_E17_E18_no_more_than_the_cap_work_at_once_and_are_told_in_the_order_asked(most: int) -> None:
+def test_E17_E18_no_more_than_the_cap_work_at_once_and_are_told_in_the_order_asked(
+    most: int,
+) -> None:
     names = [f"PART{n:02d}" for n in range(12)]
     harness = SubagentHarness(
         limits=Limits(agents_max=most),
@@ -86,13 +109,22 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
     harness = SubagentHarness(
         main=[says(tasks("ALPHA", "BETA", "GAMMA", "DELTA")), says("done")],
         ALPHA=[says("fine")],
-        BETA=[says("so far", call("Read", file_path="/w/a.py")), Failure("auth", "the key was refused", 401)],
+        BETA=[
+            says("so far", call("Read", file_path="/w/a.py")),
+            Failure("auth", "the key was refused", 401),
+        ],
         GAMMA=[says(call("Read", file_path="/w/a.py")), explode],
         DELTA=[says("fine too")],
     )
     harness.play()
     told = harness.result()
-    for words in ("| fine", "| fine too", "the key was refused", "so far", "RuntimeError: bug in the script"):
+    for words in (
+        "| fine",
+        "| fine too",
+        "the key was refused",
+        "so far",
+        "RuntimeError: bug in the script",
+    ):
         assert words in told, told
     ends = harness.events(ChildEnded)
     assert [e.status for e in ends] == ["done", "failed", "failed", "done"]
@@ -102,7 +134,9 @@ def test_E20_R073_one_that_fails_is_a_report_and_the_others_are_delivered() -> N
 def test_a_clock_that_is_set_ends_no_subagent_and_makes_nothing_longer(hours: int) -> None:
     """Two hours are the limit of a task, an hour that of a quiet call."""
     make = call("Bash", command="make", timeout=600_000)
-    harness = SubagentHarness(main=[says(agent("ALPHA")), says("done")], ALPHA=[says(make), says("made")])
+    harness = SubagentHarness(
+        main=[says(agent("ALPHA")), says("done")], ALPHA=[says(make), says("made")]
+    )
     harness.commands["make"] = Ran("ok", delay_s=300)
 
     def jump(_session: OpenSession) -> None:
@@ -167,7 +201,9 @@ def test_one_that_is_asked_again_has_left_its_log_before(monkeypatch: pytest.Mon
     def twice(_request: Request) -> Reply:
         return says(" ".join(["left by", *left]))
 
-    harness = SubagentHarness(main=[says(agent("ALPHA is 1")), again, says("done")], ALPHA=[says("noted alpha"), twice])
+    harness = SubagentHarness(
+        main=[says(agent("ALPHA is 1")), again, says("done")], ALPHA=[says("noted alpha"), twice]
+    )
     monkeypatch.setattr(OpenSession, "close", slowly)
     harness.play()
     assert f"left by {harness.labels()[0]}" in harness.result()

@@ -1,4 +1,6 @@
-"""A forked subagent: its parent's request byte for byte, and one message at the end; else empty, with a note why."""
+"""A forked subagent: its parent's request byte for byte, and one message at the end; else empty,
+with a note why.
+"""
 
 from longrein.agent import Limits
 from longrein.context import Request
@@ -14,7 +16,10 @@ def forked(*steps: Reply, kind: str = "general", **more: object) -> SubagentHarn
     harness = SubagentHarness(
         main=[
             says("First I read.", call("Read", file_path="/w/a.py")),
-            says("Now I fork.", agent("FORKED: count the lines", context="fork", subagent_type=kind, **more)),
+            says(
+                "Now I fork.",
+                agent("FORKED: count the lines", context="fork", subagent_type=kind, **more),
+            ),
             *steps,
             says("done"),
         ]
@@ -44,7 +49,10 @@ def test_E15_a_fork_sends_its_parents_request_byte_for_byte_and_one_message() ->
 
 
 def test_a_fork_may_not_use_what_its_type_may_not_and_is_told_so_by_code() -> None:
-    write = says(call("Write", file_path="/w/new.txt", content="x"), call("Agent", description="d", prompt="deeper"))
+    write = says(
+        call("Write", file_path="/w/new.txt", content="x"),
+        call("Agent", description="d", prompt="deeper"),
+    )
     harness = forked(write, says("I could not"), kind="explore")
     assert "/w/new.txt" not in harness.space.files
     child = harness.disk.children()[0]
@@ -54,7 +62,9 @@ def test_a_fork_may_not_use_what_its_type_may_not_and_is_told_so_by_code() -> No
     assert "[not-yours] Agent is not for" in ends[1].parts[0].text  # type: ignore[union-attr]
 
 
-def test_two_forks_of_one_call_share_one_beginning_and_are_asked_again_with_what_they_know() -> None:
+def test_two_forks_of_one_call_share_one_beginning_and_are_asked_again_with_what_they_know() -> (
+    None
+):
     def ask(request: Request) -> Reply:
         return says(agent("and now the words?", resume=harness.labels()[0]))
 
@@ -80,19 +90,29 @@ def test_two_forks_of_one_call_share_one_beginning_and_are_asked_again_with_what
 
 
 def test_a_fork_on_another_model_is_an_empty_one_with_a_note() -> None:
-    harness = SubagentHarness(main=[says(agent("ALPHA", context="fork", model="test/other")), says("done")], ALPHA=[])
+    harness = SubagentHarness(
+        main=[says(agent("ALPHA", context="fork", model="test/other")), says("done")], ALPHA=[]
+    )
     other = ScriptedModel(says("from elsewhere"), name="test/other")
     harness.models = (other,)
     harness.play()
     assert [e.form for e in harness.events(ChildStarted)] == ["empty"]
-    assert "empty instead of fork: test/other is not the model of this conversation" in harness.result()
+    assert (
+        "empty instead of fork: test/other is not the model of this conversation"
+        in harness.result()
+    )
     assert [tool.name for tool in other.requests[0].prefix.tools][-1] != "Agent"
 
 
 def test_a_fork_survives_a_compaction_and_a_turn_limit_of_its_parent() -> None:
     harness = SubagentHarness(
         limits=Limits(turns_max=3),
-        main=[says(agent("FORKED", context="fork")), says(call("Read", file_path="/w/a.py")), says("read"), says("ok")],
+        main=[
+            says(agent("FORKED", context="fork")),
+            says(call("Read", file_path="/w/a.py")),
+            says("read"),
+            says("ok"),
+        ],
     )
     harness.play()
     assert [e.status for e in harness.events(ChildEnded)] == ["done"]

@@ -1,4 +1,6 @@
-"""A session with subagents is killed after each transaction and goes on: nothing runs twice, each end is told once."""
+"""A session with subagents is killed after each transaction and goes on: nothing runs twice,
+each end is told once.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +10,16 @@ import pytest
 
 from longrein.agent import Continue, UserMessage
 from longrein.context import Request
-from longrein.events import ChildEnded, ChildStarted, Entry, Reminded, Text, ToolEnded, ToolStarted, UserSpoke
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    Reminded,
+    Text,
+    ToolEnded,
+    ToolStarted,
+    UserSpoke,
+)
 from longrein.models import Reply
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results, said, story
@@ -26,7 +37,9 @@ class Actors(ScriptedModel):
         self.harness, self.background = harness, background
 
     def _next(self, request: Request) -> Reply:
-        first = next((text for text in said(request) if not text.startswith(("# ", "[longrein:"))), "")
+        first = next(
+            (text for text in said(request) if not text.startswith(("# ", "[longrein:"))), ""
+        )
         done = results(request)
         if "PART" not in first:
             return self._root(done, said(request))
@@ -65,7 +78,9 @@ async def finish(harness: SubagentHarness, words: str = "") -> None:
     while session.subagents is not None and session.subagents.running:
         await session.subagents.settled()
         await session.run(once=True)
-    if not words:  # what was written down before the cut wakes nobody: it is told with the user's next words
+    if (
+        not words
+    ):  # what was written down before the cut wakes nobody: it is told with the user's next words
         await turn(session, "and?")
     await session.close()
 
@@ -101,7 +116,9 @@ def check(harness: SubagentHarness) -> None:
         started = [e.event.call for e in log if isinstance(e.event, ToolStarted)]
         assert len(started) == len(set(started)) <= 1
     if starts:
-        told = " ".join(text for e in entries if isinstance(e.event, ToolEnded | Reminded) for text in texts(e))
+        told = " ".join(
+            text for e in entries if isinstance(e.event, ToolEnded | Reminded) for text in texts(e)
+        )
         for n in (1, 2, 3):
             assert told.count(f"report of PART-{n}") == 1, told
 
@@ -112,7 +129,9 @@ def texts(entry: Entry) -> list[str]:
 
 
 @pytest.mark.parametrize("background", [False, True], ids=["awaited", "background"])
-def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_been(background: bool) -> None:
+def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_been(
+    background: bool,
+) -> None:
     disk = whole(background=background)
     assert len(disk.writes) > 15
     for writes in range(2, len(disk.writes)):
@@ -124,7 +143,9 @@ def test_R073_killed_after_each_transaction_the_tree_goes_on_as_if_nothing_had_b
         try:
             check(harness)
         except AssertionError as error:
-            raise AssertionError(f"cut after {writes}: {story(cut_after(disk, writes).disk.entries())}") from error
+            raise AssertionError(
+                f"cut after {writes}: {story(cut_after(disk, writes).disk.entries())}"
+            ) from error
 
 
 def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> None:
@@ -147,12 +168,18 @@ def test_a_session_that_is_left_in_the_middle_goes_on_with_its_subagents() -> No
 
 def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagents_end() -> None:
     disk = whole()
-    began = next(n for n in range(len(disk.writes)) if "ChildStarted" in story(cut_after(disk, n).disk.entries()))
+    began = next(
+        n
+        for n in range(len(disk.writes))
+        if "ChildStarted" in story(cut_after(disk, n).disk.entries())
+    )
     harness = cut_after(disk, began)
 
     async def without() -> None:
         session = harness.open()
-        session.deps.tools = {name: tool for name, tool in session.deps.tools.items() if name != "Agent"}
+        session.deps.tools = {
+            name: tool for name, tool in session.deps.tools.items() if name != "Agent"
+        }
         await turn(session, Continue())
         while session.subagents is not None and session.subagents.running:
             await session.subagents.settled()

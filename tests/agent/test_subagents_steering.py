@@ -1,11 +1,21 @@
-"""Steering a tree of agents: interrupting all or one, words for one, questions one at a time, what is forbidden."""
+"""Steering a tree of agents: interrupting all or one, words for one, questions one at a time,
+what is forbidden.
+"""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from longrein.agent import Answer, Limits, OpenSession, SetMode, StopChild, SubagentView, UserMessage
+from longrein.agent import (
+    Answer,
+    Limits,
+    OpenSession,
+    SetMode,
+    StopChild,
+    SubagentView,
+    UserMessage,
+)
 from longrein.agent.messages import FromSubagent
 from longrein.context import Request
 from longrein.events import (
@@ -53,7 +63,8 @@ def test_E17_an_interrupt_ends_the_whole_tree_and_each_keeps_what_it_had() -> No
         ("interrupted", ""),
     ]
     assert story(harness.disk.entries()).endswith(
-        "ToolStarted ChildStarted ChildStarted ChildStarted ChildEnded ChildEnded ChildEnded ToolEnded Interrupted "
+        "ToolStarted ChildStarted ChildStarted ChildStarted ChildEnded ChildEnded ChildEnded "
+        "ToolEnded Interrupted "
         "TurnEnded UserSpoke Asked Replied TurnEnded"
     )
     for child in harness.disk.children():
@@ -77,9 +88,17 @@ def test_one_subagent_is_stopped_and_the_others_go_on() -> None:
 
 
 def test_one_call_is_cancelled_and_its_neighbour_goes_on() -> None:
-    harness = SubagentHarness(main=[says(agent("ALPHA"), agent("BETA")), says("done")], ALPHA=[says("whole")], BETA=[])
+    harness = SubagentHarness(
+        main=[says(agent("ALPHA"), agent("BETA")), says("done")], ALPHA=[says("whole")], BETA=[]
+    )
     harness.model.latency_s = {"BETA": 99, "ALPHA": 5}
-    harness.play(at={2: lambda session: session.cancel(next(c for c in session.state.calls if c.endswith(".1")))})
+    harness.play(
+        at={
+            2: lambda session: session.cancel(
+                next(c for c in session.state.calls if c.endswith(".1"))
+            )
+        }
+    )
     assert [e.status for e in harness.events(ToolEnded)] == ["interrupted", "ok"]
     assert sorted(e.status for e in harness.events(ChildEnded)) == ["done", "interrupted"]
     assert "| whole" in " ".join(results(harness.model.by_part["main"][-1]))
@@ -96,7 +115,9 @@ def test_words_for_a_subagent_reach_it_with_its_next_request() -> None:
     async def steer(session: OpenSession) -> None:
         child = session.agents()[0].child
         await session.tell(UserMessage((Text("mind the tests"),), to=child))
-        assert [(word.text, word.to, word.how) for word in session.pending] == [("mind the tests", child, "steer")]
+        assert [(word.text, word.to, word.how) for word in session.pending] == [
+            ("mind the tests", child, "steer")
+        ]
 
     harness.play(at={1: steer})
     assert "mind the tests" in said(harness.model.by_part["ALPHA"][1])
@@ -105,12 +126,15 @@ def test_words_for_a_subagent_reach_it_with_its_next_request() -> None:
 
 def test_words_for_one_that_is_over_are_refused_and_said_so() -> None:
     harness = SubagentHarness(
-        main=[says(agent("ALPHA")), says(call("Bash", command="wait")), says("done")], ALPHA=[says("found")]
+        main=[says(agent("ALPHA")), says(call("Bash", command="wait")), says("done")],
+        ALPHA=[says("found")],
     )
     harness.commands["wait"] = Ran("", delay_s=9)
 
     too_late = (Text("too late"),)
-    harness.play(at={2: lambda session: session.tell(UserMessage(too_late, to=session.agents()[0].child))})
+    harness.play(
+        at={2: lambda session: session.tell(UserMessage(too_late, to=session.agents()[0].child))}
+    )
     assert [one.text for one in harness.heard if type(one).__name__ == "UserNotice"] == [
         "that subagent does not work any more, so that it cannot be told anything"
     ]
@@ -128,7 +152,10 @@ def questions(harness: SubagentHarness) -> list[FromSubagent]:
 
 def test_E17_subagents_ask_one_at_a_time_and_each_answer_goes_to_the_one_that_asked() -> None:
     parts: dict[str, Any] = {
-        name: [says(call("Write", file_path=f"/w/{name}.txt", content="x")), says(f"wrote as {name}")]
+        name: [
+            says(call("Write", file_path=f"/w/{name}.txt", content="x")),
+            says(f"wrote as {name}"),
+        ]
         for name in ("ALPHA", "BETA", "GAMMA")
     }
     harness = SubagentHarness(main=[says(tasks("ALPHA", "BETA", "GAMMA")), says("done")], **parts)
@@ -145,7 +172,11 @@ def test_E17_subagents_ask_one_at_a_time_and_each_answer_goes_to_the_one_that_as
             event = asked.heard.event if isinstance(asked.heard, Entry) else None
             assert isinstance(event, PermissionAsked)
             assert [v.state for v in session.agents() if v.child == asked.child] == ["asking"]
-            await session.tell(Answer(event.call, "deny" if "BETA" in event.shown else "allow", session=asked.child))
+            await session.tell(
+                Answer(
+                    event.call, "deny" if "BETA" in event.shown else "allow", session=asked.child
+                )
+            )
 
     harness.play(mode="default", meanwhile=answer)
     assert most == 1
@@ -171,7 +202,9 @@ def test_S084_what_is_denied_to_the_parent_is_denied_at_every_depth() -> None:
     assert "/w/secret/key" not in harness.space.files
     for child in harness.disk.children():
         ended = [
-            e.event for e in harness.disk.entries(child) if isinstance(e.event, ToolEnded) and e.event.name == "Write"
+            e.event
+            for e in harness.disk.entries(child)
+            if isinstance(e.event, ToolEnded) and e.event.name == "Write"
         ]
         assert {e.status for e in ended} == {"denied"}
 
@@ -213,7 +246,8 @@ def test_the_tree_shows_who_works_at_what_and_what_each_did_last() -> None:
 
 def test_one_that_was_answered_is_seen_at_what_it_does_not_at_what_it_asked() -> None:
     harness = SubagentHarness(
-        main=[says(agent("ALPHA")), says("done")], ALPHA=[says(call("Bash", command="make it")), says("slept")]
+        main=[says(agent("ALPHA")), says("done")],
+        ALPHA=[says(call("Bash", command="make it")), says("slept")],
     )
     harness.commands["make it"] = Ran("", delay_s=9)
     shown: list[tuple[str, str]] = []
@@ -245,7 +279,9 @@ def kind(name: str, **more: Any) -> SubagentType:
     ],
 )
 def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, holds: str) -> None:
-    harness = SubagentHarness(main=[says(agent("ALPHA", subagent_type="odd")), says("done")], ALPHA=[says("found")])
+    harness = SubagentHarness(
+        main=[says(agent("ALPHA", subagent_type="odd")), says("done")], ALPHA=[says("found")]
+    )
     harness.kinds = (kind("odd", mode=wanted),)
     harness.play(mode=parent)
     [child] = harness.disk.children()
@@ -253,12 +289,17 @@ def test_a_type_narrows_the_mode_and_never_widens_it(parent: str, wanted: str, h
     assert (modes or ["default"])[-1] == holds
 
 
-@pytest.mark.parametrize(("parent", "wanted"), [("plan", ""), ("default", "plan"), ("bypassPermissions", "plan")])
+@pytest.mark.parametrize(
+    ("parent", "wanted"), [("plan", ""), ("default", "plan"), ("bypassPermissions", "plan")]
+)
 def test_only_the_agent_that_the_user_speaks_with_ends_plan_mode(parent: str, wanted: str) -> None:
     harness = SubagentHarness(
         main=[says(agent("ALPHA", subagent_type="odd")), says("done")],
         ALPHA=[
-            says(call("ExitPlanMode", plan="1. Write x"), call("Write", file_path="/w/new.txt", content="x")),
+            says(
+                call("ExitPlanMode", plan="1. Write x"),
+                call("Write", file_path="/w/new.txt", content="x"),
+            ),
             says("found"),
         ],
     )
@@ -269,7 +310,11 @@ def test_only_the_agent_that_the_user_speaks_with_ends_plan_mode(parent: str, wa
     ended = [event.status for event in events if isinstance(event, ToolEnded)]
     assert ended == ["failed", "denied"]
     assert [event.mode for event in events if isinstance(event, ModeSet)][-1] == "plan"
-    assert not [event for event in (*events, *harness.events(PermissionAsked)) if isinstance(event, PermissionAsked)]
+    assert not [
+        event
+        for event in (*events, *harness.events(PermissionAsked))
+        if isinstance(event, PermissionAsked)
+    ]
     assert [event.mode for event in harness.events(ModeSet)][-1:] in ([parent], [])
 
 

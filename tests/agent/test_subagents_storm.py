@@ -1,4 +1,6 @@
-"""A provider that refuses: what it tells one agent holds for all, nobody gives up early, and the parent is answered."""
+"""A provider that refuses: what it tells one agent holds for all, nobody gives up early, and the
+parent is answered.
+"""
 
 import asyncio
 from typing import Any
@@ -44,7 +46,9 @@ def test_R073_a_storm_of_refusals_is_over_without_a_lost_agent_and_without_a_rus
         return says(f"report of {part_of(request)}")
 
     def part_of(request: Request) -> str:
-        return next(name for name, heard in harness.model.by_part.items() if heard and heard[-1] is request)
+        return next(
+            name for name, heard in harness.model.by_part.items() if heard and heard[-1] is request
+        )
 
     parts: dict[str, Any] = {name: [busy] for name in NAMES}
     harness = SubagentHarness(main=[says(tasks(*NAMES)), says("done")], **parts)

@@ -1,4 +1,6 @@
-"""Trees deeper than one level: caps, waiting that holds no place, recursion bombs, one budget for all."""
+"""Trees deeper than one level: caps, waiting that holds no place, recursion bombs, one budget
+for all.
+"""
 
 from typing import Any
 
@@ -41,7 +43,9 @@ class Bomb(ScriptedModel):
 @pytest.mark.parametrize(
     ("depth", "spawns", "most"), [(1, 200, 20), (3, 200, 20), (3, 10, 20), (2, 200, 1), (4, 30, 2)]
 )
-def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(depth: int, spawns: int, most: int) -> None:
+def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(
+    depth: int, spawns: int, most: int
+) -> None:
     harness = SubagentHarness(limits=Limits(depth_max=depth, spawns_max=spawns, agents_max=most))
     harness.model = bomb = Bomb(harness)  # type: ignore[assignment]
     harness.play("go deeper")
@@ -50,10 +54,17 @@ def test_R070_a_recursion_bomb_stays_within_depth_and_number_and_ends(depth: int
     assert max(levels) <= depth
     assert len(logs) <= spawns
     assert bomb.most <= most
-    assert [e.event.reason for e in harness.disk.entries() if isinstance(e.event, TurnEnded)] == ["done"]
+    assert [e.event.reason for e in harness.disk.entries() if isinstance(e.event, TurnEnded)] == [
+        "done"
+    ]
     if depth == 3 and spawns == 200:
         assert sorted(levels) == [1] * 3 + [2] * 9 + [3] * 27
-    ends = [e.event for log in [harness.disk.entries(), *logs] for e in log if isinstance(e.event, ChildEnded)]
+    ends = [
+        e.event
+        for log in [harness.disk.entries(), *logs]
+        for e in log
+        if isinstance(e.event, ChildEnded)
+    ]
     assert len(ends) == len(logs)
     assert {e.status for e in ends} == {"done"}
 
@@ -87,7 +98,9 @@ def test_a_label_below_names_the_whole_way_and_what_it_does_is_heard_at_the_root
 
 
 def spending(usd: float, n: int) -> Reply:
-    """A step that costs so much, by its output at 15 dollars a million tokens; each does something else."""
+    """A step that costs so much, by its output at 15 dollars a million tokens; each does
+    something else.
+    """
     reply = says("I work", call("Bash", command=f"work {n}"))
     return msgspec.structs.replace(reply, usage=Usage(output_tokens=int(usd / 15e-6)))
 
@@ -136,7 +149,11 @@ def test_a_subagent_that_wakes_for_its_own_in_the_background_reports_after_them(
     harness = SubagentHarness(
         limits=Limits(depth_max=2, agents_max=1),
         main=[says(agent("ALPHA")), says("done")],
-        ALPHA=[says(agent("OMEGA", run_in_background=True)), says("not yet"), says("now I know: deep thing")],
+        ALPHA=[
+            says(agent("OMEGA", run_in_background=True)),
+            says("not yet"),
+            says("now I know: deep thing"),
+        ],
         OMEGA=[says("deep thing")],
     )
     harness.play()

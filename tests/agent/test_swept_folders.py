@@ -17,19 +17,27 @@ def rules(harness: DiskHarness, deny: str) -> Rules:
     return Rules(allow=("Bash(*)",), deny=(deny,) if deny else (), base=str(harness.tree))
 
 
-@pytest.mark.parametrize(("deny", "status"), [("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok")])
-async def test_a_command_is_judged_by_what_lies_on_its_way(harness: DiskHarness, deny: str, status: str) -> None:
+@pytest.mark.parametrize(
+    ("deny", "status"), [("Read(.env)", "denied"), ("Read(other)", "ok"), ("Edit(.env)", "ok")]
+)
+async def test_a_command_is_judged_by_what_lies_on_its_way(
+    harness: DiskHarness, deny: str, status: str
+) -> None:
     (harness.tree / "deep").mkdir()
     (harness.tree / "deep" / ".env").write_text("KEY=1\n")
     (harness.tree / ".gitignore").write_text(".env\n")
     model = Script(says(GREP), says("so"))
     await harness.play(model, "look", rules=rules(harness, deny))
     [result] = results(model.requests[-1])
-    told = "Denied: this command reads what lies below" if status == "denied" else "./deep/.env:KEY=1"
+    told = (
+        "Denied: this command reads what lies below" if status == "denied" else "./deep/.env:KEY=1"
+    )
     assert result.startswith(f"Bash {status}: {told}")
 
 
-async def test_what_is_ignored_is_on_the_way_of_those_alone_who_read_it(harness: DiskHarness) -> None:
+async def test_what_is_ignored_is_on_the_way_of_those_alone_who_read_it(
+    harness: DiskHarness,
+) -> None:
     (harness.tree / ".env").write_text("KEY=1\n")
     (harness.tree / ".gitignore").write_text(".env\n")
     model = Script(says(call("Bash", command="git grep KEY")), says("so"))
@@ -43,11 +51,15 @@ async def test_too_much_to_look_at_asks_where_there_is_a_rule(
 ) -> None:
     monkeypatch.setattr("longrein.agent.permission_check.LOOK_S", -1.0)
     (harness.tree / "file").write_text("KEY=1\n")
-    async with harness.session(Script(says(GREP), says("so")), rules=rules(harness, deny)) as session:
+    async with harness.session(
+        Script(says(GREP), says("so")), rules=rules(harness, deny)
+    ) as session:
         running = asyncio.create_task(turn(session, "look"))
         if deny:
             asked = await question(session)
-            assert asked.reason.startswith(f"it reads what lies below {harness.tree}, too much to see whether")
+            assert asked.reason.startswith(
+                f"it reads what lies below {harness.tree}, too much to see whether"
+            )
             session.tell(Answer(asked.call, "allow"))
         await running
 

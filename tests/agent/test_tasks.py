@@ -1,4 +1,6 @@
-"""Background tasks in virtual time: what is written down, when the model is told, and what a crash leaves of it."""
+"""Background tasks in virtual time: what is written down, when the model is told, and what a
+crash leaves of it.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,17 +29,27 @@ def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
     model.check_done()
     assert seen == [(True, "running"), (False, "done")]
     assert "Started in the background as b1." in results(model.requests[1])[0]
-    assert story(harness.disk.entries()).endswith("TurnEnded TaskEnded Reminded Reminded Asked Replied TurnEnded")
+    assert story(harness.disk.entries()).endswith(
+        "TurnEnded TaskEnded Reminded Reminded Asked Replied TurnEnded"
+    )
     notice = said(model.requests[2])[-1]
-    assert notice.startswith("[longrein:n0nce bg_done: background tasks have ended]\n* b1 (make): done, exit code 0")
+    assert notice.startswith(
+        "[longrein:n0nce bg_done: background tasks have ended]\n* b1 (make): done, exit code 0"
+    )
     assert notice.endswith("\n| built")
     ended = harness.of(TaskEnded)[0]
-    assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == ("b1", "done", 0, 40_000, "built")
+    assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == (
+        "b1",
+        "done",
+        0,
+        40_000,
+        "built",
+    )
     assert harness.disk.blobs()[ended.output] == b"built\n"
     assert not harness.supervision.spool, "settled"
 
 
-# --- from the foreground to the background -----------------------------------------------------------------------
+# --- from the foreground to the background --------------------------------------------------------
 
 
 def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
@@ -45,7 +57,8 @@ def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
     model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
     one_turn(harness, model)
     assert results(model.requests[1])[0] == (
-        "Bash ok: 1\n2\n[not over after 110 s: it goes on in the background as b1. A note tells its end; until then "
+        "Bash ok: 1\n2\n[not over after 110 s: it goes on in the background as b1. A note tells "
+        "its end; until then "
         "TaskOutput shows what it prints and TaskStop(b1) ends it.]"
     )
     started = harness.of(TaskStarted)[0]
@@ -55,7 +68,9 @@ def test_B1_a_command_that_passes_its_time_goes_on_in_the_background() -> None:
 
 
 @pytest.mark.parametrize(("profile", "promote"), [("seed", True), ("default", False)])
-def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(profile: str, promote: bool) -> None:
+def test_B3_without_promotion_it_is_ended_and_the_model_is_told_so(
+    profile: str, promote: bool
+) -> None:
     harness = TaskHarness({"npm i": Ran("1\n", delay_s=400)}, promote=promote)
     harness.profile = profile
     model = ScriptedModel(says(call("Bash", command="npm i", timeout=110_000)), says("it goes on"))
@@ -73,37 +88,55 @@ def test_the_user_sends_a_command_to_the_background() -> None:
     press = lambda session: pressed.append(session.background())  # noqa: E731
     talk(harness, model, 20, {0: press, 3: press, 3.01: press})
     assert pressed == [False, True, False], "once is enough"
-    assert results(model.requests[1])[0].startswith("Bash ok: [the user sent it to the background: it goes on as b1.")
+    assert results(model.requests[1])[0].startswith(
+        "Bash ok: [the user sent it to the background: it goes on as b1."
+    )
     assert harness.of(TaskStarted)[0].promoted == "user"
 
 
 def test_an_interrupt_ends_a_foreground_command_and_leaves_a_task_alone() -> None:
     harness = TaskHarness({"sleep": Ran("", hang=True), "server": Ran("", hang=True)})
-    model = ScriptedModel(says(background("server")), says(call("Bash", command="sleep")), says("never asked"))
+    model = ScriptedModel(
+        says(background("server")), says(call("Bash", command="sleep")), says("never asked")
+    )
     seen: list[Any] = []
 
     def look(session: OpenSession) -> None:
-        seen.extend([[process.line for process in harness.supervision.running], session.tasks()[0].state])
+        seen.extend(
+            [[process.line for process in harness.supervision.running], session.tasks()[0].state]
+        )
 
     talk(harness, model, 3, {1: lambda session: session.interrupt(), 2: look})
     assert seen == [["server"], "running"]
 
 
-# --- places ------------------------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 
 
 def test_B2_more_tasks_than_places_wait_in_order_and_none_is_lost() -> None:
     harness = TaskHarness(lambda line: Ran("", delay_s=float(line.split()[1])), tasks_max=2)
-    model = ScriptedModel(says(*(background(f"sleep {n}") for n in (6, 4, 2, 1))), says("all started"), says("ended"))
+    model = ScriptedModel(
+        says(*(background(f"sleep {n}") for n in (6, 4, 2, 1))), says("all started"), says("ended")
+    )
     model.steps += [says("ended")] * 3
     seen: list[list[str]] = []
-    play(harness, model, "go", lambda session: seen.append([view.state for view in session.tasks()]), 10, "")
+    play(
+        harness,
+        model,
+        "go",
+        lambda session: seen.append([view.state for view in session.tasks()]),
+        10,
+        "",
+    )
     assert seen == [["queued", "queued", "running", "running"]]
-    assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [(f"b{n}", "done") for n in (2, 1, 3, 4)]
+    assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [
+        (f"b{n}", "done") for n in (2, 1, 3, 4)
+    ]
     shown = results(model.requests[1])
     assert shown[2].startswith("Bash ok: Queued as b3: as many tasks as may run at once do.")
     assert [(s.task, s.state) for s in harness.of(TaskStarted)] == [
-        ("b1", "running"), ("b2", "running"), ("b3", "queued"), ("b4", "queued"), ("b3", "running"), ("b4", "running"),
+        ("b1", "running"), ("b2", "running"), ("b3", "queued"), ("b4", "queued"), ("b3", "running"),
+        ("b4", "running"),
     ]  # fmt: skip
 
 
@@ -122,10 +155,14 @@ class SlowStart(MemorySupervision):
         (7, ["b1 queued", "b2 running", "b2 done", "b1 running", "b1 killed"]),
     ],
 )
-def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: float, lines: list[str]) -> None:
+def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
+    at_s: float, lines: list[str]
+) -> None:
     """b2 begins after 1 s, works 3 s, then b2 has its place and begins a second later."""
     harness = TaskHarness({}, tasks_max=1)
-    harness.supervision = SlowStart(lambda line: Ran("", delay_s=float(line.split()[1])), harness.clock)
+    harness.supervision = SlowStart(
+        lambda line: Ran("", delay_s=float(line.split()[1])), harness.clock
+    )
     harness.disk.spool = harness.supervision.files
     model = ScriptedModel(says(background("sleep 3"), background("sleep 99")), *[says("fine")] * 4)
 
@@ -134,7 +171,10 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(at_s: floa
         await harness.clock.sleep(at_s - harness.clock.elapsed_s)
         session.tell(StopTask("b1"))
         await harness.clock.sleep(20)
-        assert [(view.id, view.state) for view in session.tasks()] == [("b2", "done"), ("b1", "killed")]
+        assert [(view.id, view.state) for view in session.tasks()] == [
+            ("b2", "done"),
+            ("b1", "killed"),
+        ]
         pool = session.deps.pool
         assert pool is not None
         assert (pool.slots.inside, list(harness.supervision.running)) == (0, [])

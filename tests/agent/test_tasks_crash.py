@@ -1,4 +1,6 @@
-"""What a kill leaves of background tasks: each end written once and told once, nothing invented, nothing run twice."""
+"""What a kill leaves of background tasks: each end written once and told once, nothing invented,
+nothing run twice.
+"""
 
 import asyncio
 import re
@@ -34,7 +36,9 @@ def named(text: str) -> list[str]:
 
 
 def notified(harness: TaskHarness) -> Counter[str]:
-    """How often the log tells the end of each task: by a notice, or by the result of a call that asked."""
+    """How often the log tells the end of each task: by a notice, or by the result of a call that
+    asked.
+    """
     told: Counter[str] = Counter()
     for entry in harness.disk.entries():
         if isinstance(entry.event, Reminded) and entry.event.kind in ("bg_done", "bg_lost"):
@@ -45,23 +49,41 @@ def notified(harness: TaskHarness) -> Counter[str]:
     return told
 
 
-def test_B8_two_hundred_tasks_that_end_while_one_request_runs_are_each_told_once_in_bounded_text() -> None:
+def test_B8_two_hundred_tasks_that_end_while_one_request_runs_are_each_told_once_in_bounded_text() -> (  # noqa: E501
+    None
+):
     count = 200
-    harness = TaskHarness(lambda line: Ran("x\n", code=int(line.split()[1]), delay_s=5), tasks_max=count)
+    harness = TaskHarness(
+        lambda line: Ran("x\n", code=int(line.split()[1]), delay_s=5), tasks_max=count
+    )
     random = Random(8)
-    batches = [[background(f"run {random.choice([0, 0, 0, 1])} {n}") for n in range(50)] for _ in range(count // 50)]
-    model = ScriptedModel(*(says(*batch) for batch in batches), says("waiting"), says("all are over"))
+    batches = [
+        [background(f"run {random.choice([0, 0, 0, 1])} {n}") for n in range(50)]
+        for _ in range(count // 50)
+    ]
+    model = ScriptedModel(
+        *(says(*batch) for batch in batches), says("waiting"), says("all are over")
+    )
     model._wait = lambda: harness.clock.sleep(60 if not model.steps[1:] else 0)
     one_turn(harness, model)
-    assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(f"b{n}" for n in range(1, count + 1))
+    assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(
+        f"b{n}" for n in range(1, count + 1)
+    )
     assert notified(harness) == Counter(f"b{n}" for n in range(1, count + 1))
-    (text,) = [text for text in said(model.requests[-1]) if text.startswith("[longrein:n0nce bg_done:")]
+    (text,) = [
+        text for text in said(model.requests[-1]) if text.startswith("[longrein:n0nce bg_done:")
+    ]
     assert len(text) < 12_000
     assert not harness.supervision.spool
 
 
 def _told(task: str, shown: str) -> bool:
-    return re.search(rf"^(?:\* |Task\w+ ok: ){task} .*(?:done|failed|killed|lost)", shown, re.MULTILINE) is not None
+    return (
+        re.search(
+            rf"^(?:\* |Task\w+ ok: ){task} .*(?:done|failed|killed|lost)", shown, re.MULTILINE
+        )
+        is not None
+    )
 
 
 def queued(harness: TaskHarness) -> list[str]:
@@ -69,7 +91,9 @@ def queued(harness: TaskHarness) -> list[str]:
 
 
 class Busy:
-    """A model that starts tasks at random, looks at some of them, and ends its turn now and then."""
+    """A model that starts tasks at random, looks at some of them, and ends its turn now and
+    then.
+    """
 
     provider, model, wire, name = "test", "busy", "scripted", "test/busy"
 
@@ -84,11 +108,19 @@ class Busy:
             self.left -= 1
             command = f"run {random.choice([0, 1])} {random.random() * 6:.3f}"
             promoted = random.random() < 0.2
-            calls.append(call("Bash", command=command, timeout=700) if promoted else background(command))
+            calls.append(
+                call("Bash", command=command, timeout=700) if promoted else background(command)
+            )
         shown = "\n".join([*said(request), *results(request)])
-        going = [task for task in re.findall(r"(?:background|Queued) as (b\d+)", shown) if not _told(task, shown)]
+        going = [
+            task
+            for task in re.findall(r"(?:background|Queued) as (b\d+)", shown)
+            if not _told(task, shown)
+        ]
         if going and random.random() < 0.3:
-            calls.append(call(random.choice(["TaskOutput", "TaskStop"]), task_id=random.choice(going)))
+            calls.append(
+                call(random.choice(["TaskOutput", "TaskStop"]), task_id=random.choice(going))
+            )
         if self.left and not calls:
             calls.append(call("Bash", command=f"run 0 {random.random() * 2:.3f}"))
         return says("a step", *calls)
@@ -141,10 +173,14 @@ def test_B8_each_end_is_told_once_through_kills_and_resumes(seed: int, places: i
 
     harness.play(work)
     started = [
-        start.task for start in harness.of(TaskStarted) if start.state == "queued" or start.task not in queued(harness)
+        start.task
+        for start in harness.of(TaskStarted)
+        if start.state == "queued" or start.task not in queued(harness)
     ]
     assert len(started) == len(set(started))
-    assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(started), "each end is written once"
+    assert Counter(end.task for end in harness.of(TaskEnded)) == Counter(started), (
+        "each end is written once"
+    )
     assert {task: n for task, n in notified(harness).items() if n != 1} == {}
     assert set(notified(harness)) == set(started), "and told once"
     assert not harness.supervision.spool, "all are written down, none is unknown"

@@ -1,4 +1,6 @@
-"""Tasks of subagents: ids that say whose they are, places that the whole tree shares, nothing left behind."""
+"""Tasks of subagents: ids that say whose they are, places that the whole tree shares, nothing
+left behind.
+"""
 
 import re
 from typing import Any
@@ -19,7 +21,11 @@ class Shop(SubagentHarness):
     def __init__(self, commands: dict[str, Ran], places: int = 32, **parts: Any) -> None:
         super().__init__(**parts)
         self.supervision = MemorySupervision(commands, self.clock)
-        self.disk.spool, self.space.spawner, self.places = self.supervision.files, self.supervision, places
+        self.disk.spool, self.space.spawner, self.places = (
+            self.supervision.files,
+            self.supervision,
+            places,
+        )
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
         session = super().open(mode)
@@ -35,7 +41,11 @@ def test_a_subagents_task_bears_its_label_and_is_told_to_it_alone() -> None:
     shop = Shop(
         {"make": Ran("built\n", delay_s=2), "touch x": Ran("", delay_s=5)},
         main=[says(agent("ALPHA: build it")), says("done")],
-        ALPHA=[says(background("make")), says(call("Bash", command="touch x")), says("it is built")],
+        ALPHA=[
+            says(background("make")),
+            says(call("Bash", command="touch x")),
+            says("it is built"),
+        ],
     )
     shop.play()
     (started,) = shop.below(TaskStarted)
@@ -54,11 +64,16 @@ def test_what_a_subagent_leaves_running_is_ended_with_it() -> None:
         ALPHA=[says(background("server")), says("it runs")],
     )
     shop.play()
-    assert [(end.state, end.cause) for end in shop.below(TaskEnded)] == [("killed", "stopped by longrein on leaving")]
+    assert [(end.state, end.cause) for end in shop.below(TaskEnded)] == [
+        ("killed", "stopped by longrein on leaving")
+    ]
     assert not shop.supervision.running
     assert not shop.supervision.spool
     (result,) = results(shop.model.by_part["main"][-1])
-    left = re.search(r"note: what it left running in the background was ended with it: a\d+\.b1 \(server\)\n", result)
+    left = re.search(
+        r"note: what it left running in the background was ended with it: a\d+\.b1 \(server\)\n",
+        result,
+    )
     assert left is not None, result
 
 
@@ -67,7 +82,11 @@ def test_the_user_sees_and_stops_tasks_of_subagents() -> None:
     shop = Shop(
         {"server": Ran("up\n", hang=True), "touch x": Ran("", delay_s=9)},
         main=[says(agent("ALPHA: serve")), says("done")],
-        ALPHA=[says(background("server")), says(call("Bash", command="touch x")), says("it was stopped")],
+        ALPHA=[
+            says(background("server")),
+            says(call("Bash", command="touch x")),
+            says("it was stopped"),
+        ],
     )
 
     async def meanwhile(session: OpenSession) -> None:
@@ -77,7 +96,9 @@ def test_the_user_sees_and_stops_tasks_of_subagents() -> None:
 
     shop.play(meanwhile=meanwhile)
     assert seen == [f"{shop.labels()[0]}.b1"]
-    assert [(end.state, end.cause) for end in shop.below(TaskEnded)] == [("killed", "stopped by the user")]
+    assert [(end.state, end.cause) for end in shop.below(TaskEnded)] == [
+        ("killed", "stopped by the user")
+    ]
 
 
 def test_places_are_those_of_the_whole_tree() -> None:
@@ -89,4 +110,7 @@ def test_places_are_those_of_the_whole_tree() -> None:
     )
     shop.play()
     assert [start.state for start in shop.below(TaskStarted)] == ["queued", "running"]
-    assert [end.state for end in (*shop.events(TaskEnded), *shop.below(TaskEnded))] == ["done", "done"]
+    assert [end.state for end in (*shop.events(TaskEnded), *shop.below(TaskEnded))] == [
+        "done",
+        "done",
+    ]

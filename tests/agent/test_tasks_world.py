@@ -1,4 +1,6 @@
-"""What befalls tasks: they ask and stall, the supervisor dies, longrein leaves, the clock jumps, the disk fills."""
+"""What befalls tasks: they ask and stall, the supervisor dies, longrein leaves, the clock jumps,
+the disk fills.
+"""
 
 from typing import Any
 
@@ -18,7 +20,7 @@ def told(harness: TaskHarness, kind: str) -> list[str]:
     return [event.text for event in harness.of(Reminded) if event.kind == kind and event.text]
 
 
-# --- asking ------------------------------------------------------------------------------------------------------
+# --- asking ---------------------------------------------------------------------------------------
 
 
 def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
@@ -34,10 +36,14 @@ def test_B13_a_silent_task_that_asks_is_told_once_and_answered() -> None:
     model.check_done()
     (notice,) = told(harness, "bg_stalled")
     assert notice == (
-        "[longrein:n0nce bg_stalled: background tasks print nothing any more; they may wait for input]\n"
-        "* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with TaskInput\n| name: "
+        "[longrein:n0nce bg_stalled: background tasks print nothing any more; they may wait for "
+        "input]\n"
+        "* b1: silent for 45 s after 6 bytes of output; it waits for input: answer with "
+        "TaskInput\n| name: "
     )
-    assert results(model.requests[3])[1].startswith("TaskInput ok: Written to b1. Look with TaskOutput(since=6)")
+    assert results(model.requests[3])[1].startswith(
+        "TaskInput ok: Written to b1. Look with TaskOutput(since=6)"
+    )
     assert [end.state for end in harness.of(TaskEnded)] == ["done"]
 
 
@@ -66,7 +72,9 @@ def test_B13_what_looks_like_a_question(output: str, asks: bool) -> None:
 
 def test_B13_a_silence_that_was_told_is_not_told_again_after_a_restart() -> None:
     harness = TaskHarness({"run": Ran("sure? ", hang=True)})
-    model = ScriptedModel(says(background("run")), says("it runs"), says("it asks"), says("hello again"))
+    model = ScriptedModel(
+        says(background("run")), says("it runs"), says("it asks"), says("hello again")
+    )
     play(harness, model, "go", 60, "", CRASH, "still there?", 200, "")
     assert len(told(harness, "bg_stalled")) == 1
 
@@ -102,7 +110,10 @@ def test_a_task_has_run_as_long_as_it_has_run_whatever_the_clock_says(hours: int
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [
-        ({"task_id": "b1", "text": "y"}, "[no-input] b1 was started in the foreground, so its input is closed;"),
+        (
+            {"task_id": "b1", "text": "y"},
+            "[no-input] b1 was started in the foreground, so its input is closed;",
+        ),
         ({"task_id": "b2", "text": "y"}, "[not-running] b2 is done; nothing was written."),
         ({"task_id": "b1", "text": "y" * 100_001}, "[too-long] At most 100000 characters"),
         ({"task_id": "b1", "text": "longrein:n0nce x"}, "holds a marker"),
@@ -123,11 +134,13 @@ def test_input_that_cannot_be_given(arguments: dict[str, str], refused: str) -> 
     assert results(model.requests[4])[-1].startswith("TaskInput failed:")
 
 
-# --- dying and leaving -------------------------------------------------------------------------------------------
+# --- dying and leaving ----------------------------------------------------------------------------
 
 
 def test_when_the_supervisor_dies_its_tasks_are_lost_and_the_next_command_runs() -> None:
-    harness = TaskHarness({"server": Ran("up\n", hang=True), "make": Ran("built", delay_s=5), "ls": Ran("a")})
+    harness = TaskHarness(
+        {"server": Ran("up\n", hang=True), "make": Ran("built", delay_s=5), "ls": Ran("a")}
+    )
     model = ScriptedModel(
         says(background("server"), background("make")),
         says("they run"),
@@ -162,9 +175,13 @@ def test_what_never_came_to_be_kept_is_lost_with_the_reason() -> None:
         ("keep", {"b2": "killed"}, ["b1", "b3"]),
     ],
 )
-def test_B14_leaving_as_the_user_wants(policy: str, ends: dict[str, str], goes_on: list[str]) -> None:
+def test_B14_leaving_as_the_user_wants(
+    policy: str, ends: dict[str, str], goes_on: list[str]
+) -> None:
     """b1 was started in the background, b2 was promoted, b3 waits for a place."""
-    harness = TaskHarness({"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2)
+    harness = TaskHarness(
+        {"server": Ran("", hang=True), "slow": Ran("", hang=True), "late": Ran("")}, tasks_max=2
+    )
     model = ScriptedModel(
         says(background("server")),
         says(call("Bash", command="slow", timeout=1_000)),
@@ -181,7 +198,9 @@ def test_B14_leaving_as_the_user_wants(policy: str, ends: dict[str, str], goes_o
 
 def test_the_user_stops_a_task_that_waits_and_it_never_runs() -> None:
     harness = TaskHarness({"one": Ran("", delay_s=5), "two": Ran("")}, tasks_max=1)
-    model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("stopped"), says("over"))
+    model = ScriptedModel(
+        says(background("one"), background("two")), says("fine"), says("stopped"), says("over")
+    )
     talk(harness, model, 20, {2: StopTask("b2")})
     assert [(e.task, e.state, e.cause) for e in harness.of(TaskEnded)] == [
         ("b2", "killed", "stopped by the user before it began"),
@@ -192,7 +211,9 @@ def test_the_user_stops_a_task_that_waits_and_it_never_runs() -> None:
 
 def test_queued_tasks_run_after_a_restart_since_they_never_began() -> None:
     harness = TaskHarness({"one": Ran("", delay_s=50), "two": Ran("two\n")}, tasks_max=1)
-    model = ScriptedModel(says(background("one"), background("two")), says("fine"), says("hello"), says("over"))
+    model = ScriptedModel(
+        says(background("one"), background("two")), says("fine"), says("hello"), says("over")
+    )
 
     play(harness, model, "go", CRASH, lambda session: session.stay("drain", 100), "back")
     assert harness.supervision.started == ["one", "two"]
@@ -207,7 +228,10 @@ def test_output_that_cannot_be_put_away_stays_where_it_is_and_the_end_says_where
     talk(harness, model, 20)
     (end,) = harness.of(TaskEnded)
     assert (end.state, end.code, end.output, end.tail) == ("done", 0, "", "built")
-    assert end.cause == "output could not be put away (No such file or directory) and lies in /spool/b1.out"
+    assert (
+        end.cause
+        == "output could not be put away (No such file or directory) and lies in /spool/b1.out"
+    )
     assert list(harness.supervision.spool) == ["b1"], "the only copy is not removed"
 
 
@@ -221,7 +245,7 @@ def test_a_queued_command_whose_folder_is_gone_has_failed() -> None:
     ]
 
 
-# --- what is shown of an output ----------------------------------------------------------------------------------
+# --- what is shown of an output -------------------------------------------------------------------
 
 
 def reader(data: bytes, gap: tuple[int, int] = (0, 0)) -> Any:
@@ -266,15 +290,23 @@ def test_what_is_new() -> None:
 
 
 def test_lines_that_match() -> None:
-    async def find(data: bytes, pattern: str, most: int = 1_000, gap: tuple[int, int] = (0, 0)) -> tuple[str, str]:
+    async def find(
+        data: bytes, pattern: str, most: int = 1_000, gap: tuple[int, int] = (0, 0)
+    ) -> tuple[str, str]:
         shown = await matching(pieces(reader(data, gap), 0), pattern, most)
         return shown.text, shown.note
 
     assert run_virtual(find(TEN, r"[37]$")) == ("4: line 3\n8: line 7", "")
     assert run_virtual(find(TEN, "nowhere")) == ("", "no line matches")
-    assert run_virtual(find(TEN, "line", 25)) == ("9: line 8\n10: line 9", "the newest 2 of 10 matching lines")
+    assert run_virtual(find(TEN, "line", 25)) == (
+        "9: line 8\n10: line 9",
+        "the newest 2 of 10 matching lines",
+    )
     assert run_virtual(find(b"a\nwithout end", "end")) == ("2: without end", "")
-    assert run_virtual(find(TEN, "line 9", gap=(14, 56))) == ("4: line 9", "line numbers leave out what was not kept")
+    assert run_virtual(find(TEN, "line 9", gap=(14, 56))) == (
+        "4: line 9",
+        "line numbers leave out what was not kept",
+    )
     big = b"x" * 300_000 + b"\n" + TEN
     assert run_virtual(find(big, "line 0")) == ("2: line 0", "")
 
@@ -324,10 +356,15 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
 
 def test_a_queued_task_is_started_once_when_the_supervisor_dies_before_its_turn() -> None:
     harness = TaskHarness(
-        {"one": Ran("", hang=True), "two": Ran("", hang=True), "three": Ran("", delay_s=5)}, tasks_max=2
+        {"one": Ran("", hang=True), "two": Ran("", hang=True), "three": Ran("", delay_s=5)},
+        tasks_max=2,
     )
     three = [background(command) for command in ("one", "two", "three")]
     model = ScriptedModel(says(*three), says("fine"), says("lost"), says("over"))
     talk(harness, model, 60, {2: lambda _: harness.supervision.die()})
     assert harness.supervision.started == ["one", "two", "three"]
-    assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [("b1", "lost"), ("b2", "lost"), ("b3", "done")]
+    assert [(e.task, e.state) for e in harness.of(TaskEnded)] == [
+        ("b1", "lost"),
+        ("b2", "lost"),
+        ("b3", "done"),
+    ]

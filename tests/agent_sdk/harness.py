@@ -1,4 +1,6 @@
-"""Runs a client of `claude-agent-sdk`, which others wrote, with longrein as its `cli_path` and a scripted provider."""
+"""Runs a client of `claude-agent-sdk`, which others wrote, with longrein as its `cli_path` and a
+scripted provider.
+"""
 
 import json
 import os
@@ -41,14 +43,23 @@ class SdkSetup:
 
     @property
     def env(self) -> dict[str, str]:
-        return {"HOME": str(self.home), "ANTHROPIC_API_KEY": "k", "LONGREIN_STATE_DIR": str(self.home / "state")}
+        return {
+            "HOME": str(self.home),
+            "ANTHROPIC_API_KEY": "k",
+            "LONGREIN_STATE_DIR": str(self.home / "state"),
+        }
 
     def options(self, **fields: Any) -> Any:
         """`ClaudeAgentOptions` with longrein as the program."""
         from claude_agent_sdk import ClaudeAgentOptions
 
         env = self.env | fields.pop("env", {})
-        told = {"cli_path": str(CLI), "cwd": str(self.tree), "stderr": self.errors.append, "env": env}
+        told = {
+            "cli_path": str(CLI),
+            "cwd": str(self.tree),
+            "stderr": self.errors.append,
+            "env": env,
+        }
         return ClaudeAgentOptions(**(told | fields))
 
     def sent(self, at: int = -1) -> str:
@@ -60,7 +71,9 @@ class SdkSetup:
 async def sdk_setup(
     home: Path, turns: Sequence[dict[str, Any]], config: str = "", *, unused: int | None = 0
 ) -> AsyncIterator[SdkSetup]:
-    """Make a setup; at its end all but `unused` turns (None: any) have been asked for, and none was refused."""
+    """Make a setup; at its end all but `unused` turns (None: any) have been asked for, and none
+    was refused.
+    """
     async with LoopbackProvider(read_play(json.dumps({"turns": list(turns)}).encode())) as server:
         folder = home / ".config" / "longrein"
         folder.mkdir(parents=True, exist_ok=True)

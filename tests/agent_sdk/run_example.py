@@ -1,4 +1,6 @@
-"""Runs an example of the SDK unchanged with another program as its `claude`: `run_example.py CLI EXAMPLE [WORD...]`."""
+"""Runs an example of the SDK unchanged with another program as its `claude`: `run_example.py CLI
+EXAMPLE [WORD...]`.
+"""
 
 import runpy
 import sys

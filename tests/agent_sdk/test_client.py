@@ -9,7 +9,10 @@ import pytest
 from .harness import CLI, answers, call, of, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 
 WRITE = call("Write", file_path="a.txt", content="a\n")
 
@@ -33,8 +36,17 @@ async def test_A6_4_a_call_is_allowed(tmp_path: Path) -> None:
         assert messages[-1].subtype == "success"
         assert (setup.tree / "a.txt").read_text() == "a\n"
     ((name, arguments, context),) = permissions.asked
-    use = next(b for m in of(messages, "AssistantMessage") for b in m.content if type(b).__name__ == "ToolUseBlock")
-    assert (name, arguments, context.tool_use_id) == ("Write", {"file_path": "a.txt", "content": "a\n"}, use.id)
+    use = next(
+        b
+        for m in of(messages, "AssistantMessage")
+        for b in m.content
+        if type(b).__name__ == "ToolUseBlock"
+    )
+    assert (name, arguments, context.tool_use_id) == (
+        "Write",
+        {"file_path": "a.txt", "content": "a\n"},
+        use.id,
+    )
     assert (context.decision_reason, context.title) != ("", "")
 
 
@@ -45,7 +57,9 @@ async def test_A6_4_a_denied_call_does_not_run_and_the_model_is_told_why(tmp_pat
             result = (await answers(client, "write"))[-1]
         assert "not on Sundays" in setup.sent()
         assert not list(setup.tree.iterdir())
-    assert (result.subtype, result.is_error) == ("success", False), "the program was asked, so nothing was blocked"
+    assert (result.subtype, result.is_error) == ("success", False), (
+        "the program was asked, so nothing was blocked"
+    )
     assert [denial["tool_name"] for denial in result.permission_denials] == ["Write"]
 
 
@@ -91,16 +105,23 @@ async def test_A6_4_a_suggested_rule_is_granted_for_the_session(tmp_path: Path) 
 async def test_A6_4_what_cannot_be_granted_is_said_and_the_mode_can_be_set(tmp_path: Path) -> None:
     rule = sdk.types.PermissionRuleValue(tool_name="Bash", rule_content="rm:*")
     updates = [
-        sdk.PermissionUpdate(type="addRules", rules=[rule], behavior="allow", destination="session"),
+        sdk.PermissionUpdate(
+            type="addRules", rules=[rule], behavior="allow", destination="session"
+        ),
         sdk.PermissionUpdate(type="setMode", mode="acceptEdits", destination="session"),
     ]
     permissions = Permissions(sdk.PermissionResultAllow(updated_permissions=updates))
-    async with sdk_setup(tmp_path, [WRITE, call("Write", file_path="b.txt", content="b"), say("ok")]) as setup:
+    async with sdk_setup(
+        tmp_path, [WRITE, call("Write", file_path="b.txt", content="b"), say("ok")]
+    ) as setup:
         async with sdk.ClaudeSDKClient(setup.options(can_use_tool=permissions)) as client:
             await answers(client, "write")
         assert len(permissions.asked) == 1, "acceptEdits asks no more"
         assert setup.errors == [
-            "longrein: updatedPermissions: addRules has no effect: only suggested rules can be added, and the mode set"
+            (
+                "longrein: updatedPermissions: addRules has no effect: only suggested rules can be "
+                "added, and the mode set"
+            )
         ]
 
 
@@ -162,14 +183,22 @@ async def test_A6_5_A6_4_requests_between_turns(tmp_path: Path) -> None:
         assert (init.subtype, init.data["permissionMode"]) == ("init", "default")
         usage = await client.get_context_usage()
         assert sdk.types.ContextUsageResponse.__required_keys__ <= usage.keys(), "A6.5"
-        assert all(sdk.types.ContextUsageCategory.__required_keys__ <= row.keys() for row in usage["categories"])
+        assert all(
+            sdk.types.ContextUsageCategory.__required_keys__ <= row.keys()
+            for row in usage["categories"]
+        )
         counted = [row["tokens"] for row in usage["categories"] if row["name"] != "Free space"]
-        assert (sum(counted), usage["model"]) == (usage["totalTokens"], "anthropic/claude-sonnet-4-5")
+        assert (sum(counted), usage["model"]) == (
+            usage["totalTokens"],
+            "anthropic/claude-sonnet-4-5",
+        )
         assert await client.get_mcp_status() == {"mcpServers": []}
         await client.set_permission_mode("plan")
         await client.set_model("claude-opus-4-1")
         second = await answers(client, "second")
-        assert [m.data["permissionMode"] for m in of(second, "SystemMessage") if m.subtype == "status"] == ["plan"]
+        assert [
+            m.data["permissionMode"] for m in of(second, "SystemMessage") if m.subtype == "status"
+        ] == ["plan"]
         assert of(second, "AssistantMessage")[0].model == "claude-opus-4-1"
         with pytest.raises(Exception, match="no task 'b9' is known here"):
             await client.stop_task("b9")
@@ -178,9 +207,15 @@ async def test_A6_5_A6_4_requests_between_turns(tmp_path: Path) -> None:
 
 
 async def test_A6_4_files_go_back_to_a_message_and_the_conversation_stays(tmp_path: Path) -> None:
-    turns = [call("Write", file_path="a.txt", content="one"), say("1"), call("Write", file_path="a.txt", content="two")]
+    turns = [
+        call("Write", file_path="a.txt", content="one"),
+        say("1"),
+        call("Write", file_path="a.txt", content="two"),
+    ]
     async with sdk_setup(tmp_path, [*turns, say("2"), say("3")]) as setup:
-        options = setup.options(permission_mode="acceptEdits", extra_args={"replay-user-messages": None})
+        options = setup.options(
+            permission_mode="acceptEdits", extra_args={"replay-user-messages": None}
+        )
         async with sdk.ClaudeSDKClient(options) as client:
             await answers(client, "write one")
             second = await answers(client, "write two")
@@ -189,7 +224,9 @@ async def test_A6_4_files_go_back_to_a_message_and_the_conversation_stays(tmp_pa
             await answers(client, "and now?")
         assert (setup.tree / "a.txt").read_text() == "one"
         assert "write two" in setup.sent()
-        assert "a.txt" in setup.sent().partition('"and now?"')[0][-2000:], "the model is told of the change"
+        assert "a.txt" in setup.sent().partition('"and now?"')[0][-2000:], (
+            "the model is told of the change"
+        )
 
 
 async def test_a_background_command_is_stopped(tmp_path: Path) -> None:

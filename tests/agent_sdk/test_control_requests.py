@@ -17,7 +17,10 @@ from .test_mcp import HANDSHAKE
 from .test_protocol import INITIALIZE, Host, started, user
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 
 SERVERS = Path(__file__).resolve().parents[2] / ".venv" / "servers" / "bin"
 OUTCOMES = {"success", "error", "mirror_error"}
@@ -26,7 +29,13 @@ OUTCOMES = {"success", "error", "mirror_error"}
 
 async def ask(host: Host, subtype: str, **fields: Any) -> Any:
     """Make a request: the fields of the answer, or the text of the error."""
-    host.write({"type": "control_request", "request_id": subtype, "request": {"subtype": subtype, **fields}})
+    host.write(
+        {
+            "type": "control_request",
+            "request_id": subtype,
+            "request": {"subtype": subtype, **fields},
+        }
+    )
     response = (await host.until("control_response"))["response"]
     assert response["request_id"] == subtype
     return response["response"] if response["subtype"] == "success" else response["error"]
@@ -40,12 +49,16 @@ async def answered(host: Host) -> set[str]:
 def requests_in_python() -> set[str]:
     """Every `{"subtype": …}` in the source of the SDK in Python."""
     source = Path(sdk.__file__).with_name("_internal") / "query.py"
-    tables = (node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Dict))
+    tables = (
+        node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Dict)
+    )
     pairs = (pair for table in tables for pair in zip(table.keys, table.values, strict=True))
     return {
         str(value.value)
         for key, value in pairs
-        if isinstance(key, ast.Constant) and key.value == "subtype" and isinstance(value, ast.Constant)
+        if isinstance(key, ast.Constant)
+        and key.value == "subtype"
+        and isinstance(value, ast.Constant)
     } - OUTCOMES
 
 
@@ -57,7 +70,9 @@ def requests_in_typescript() -> Iterator[str]:
     yield from re.findall(r'request\(\{subtype:"(\w+)"', (NODE_SDK / "sdk.mjs").read_text())
 
 
-async def test_A6_4_every_request_of_the_sdks_is_answered_or_refused_with_a_reason(tmp_path: Path) -> None:
+async def test_A6_4_every_request_of_the_sdks_is_answered_or_refused_with_a_reason(
+    tmp_path: Path,
+) -> None:
     wanted = requests_in_python() | {"initialize"}
     assert len(wanted) > 9
     if NODE_SDK.is_dir():
@@ -69,7 +84,9 @@ async def test_A6_4_every_request_of_the_sdks_is_answered_or_refused_with_a_reas
         await host.until("control_response")
         has = await answered(host)
         assert not has & REFUSED.keys()
-        assert wanted - has - REFUSED.keys() - set(SENT_ONLY) == set(), "new requests: answer or refuse them"
+        assert wanted - has - REFUSED.keys() - set(SENT_ONLY) == set(), (
+            "new requests: answer or refuse them"
+        )
         for subtype in sorted(REFUSED):
             assert await ask(host, subtype) == f"longrein does not do {subtype}: {REFUSED[subtype]}"
         assert (await host.end())[0] == 0
@@ -80,8 +97,14 @@ SKILL = "---\nname: review\ndescription: Review code\n---\nReview.\n"
 AGENT = "---\nname: tester\ndescription: Runs tests\nmodel: haiku\n---\nTest.\n"
 
 
-async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(tmp_path: Path) -> None:
-    files = {"commands/deploy.md": COMMAND, "skills/review/SKILL.md": SKILL, "agents/tester.md": AGENT}
+async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(
+    tmp_path: Path,
+) -> None:
+    files = {
+        "commands/deploy.md": COMMAND,
+        "skills/review/SKILL.md": SKILL,
+        "agents/tester.md": AGENT,
+    }
     for name, text in files.items():
         path = tmp_path / ".claude" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +113,9 @@ async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(t
         host = await started(setup)
         host.write(INITIALIZE)
         told = (await host.until("control_response"))["response"]["response"]
-        assert {"name": "deploy", "description": "Deploy it", "argumentHint": "WHERE"} in told["commands"]
+        assert {"name": "deploy", "description": "Deploy it", "argumentHint": "WHERE"} in told[
+            "commands"
+        ]
         assert told["skills"] == ["review"]
         assert {"name": "tester", "description": "Runs tests", "model": "haiku"} in told["agents"]
         assert told["models"][0]["value"] == "anthropic/claude-sonnet-4-5"
@@ -119,24 +144,56 @@ async def test_A6_4_initialize_tells_commands_skills_agents_models_and_account(t
         ({"subtype": "reload_plugins"}, "'error_count': 0"),
         ({"subtype": "reload_output_styles"}, "['default']"),
         ({"subtype": "background_tasks"}, "{'backgrounded': False}"),
-        ({"subtype": "apply_flag_settings", "settings": {"permissions": {"defaultMode": "plan"}}}, "{}"),
-        ({"subtype": "apply_flag_settings", "settings": {"env": {}}}, "env cannot change in an open session"),
-        ({"subtype": "apply_flag_settings", "settings": {"permissions": {"x": 1}}}, "permissions.x cannot change"),
-        ({"subtype": "apply_flag_settings", "settings": {"permissions": 5}}, "permissions must be an object"),
+        (
+            {
+                "subtype": "apply_flag_settings",
+                "settings": {"permissions": {"defaultMode": "plan"}},
+            },
+            "{}",
+        ),
+        (
+            {"subtype": "apply_flag_settings", "settings": {"env": {}}},
+            "env cannot change in an open session",
+        ),
+        (
+            {"subtype": "apply_flag_settings", "settings": {"permissions": {"x": 1}}},
+            "permissions.x cannot change",
+        ),
+        (
+            {"subtype": "apply_flag_settings", "settings": {"permissions": 5}},
+            "permissions must be an object",
+        ),
         ({"subtype": "apply_flag_settings", "settings": 1}, "{}"),
-        ({"subtype": "set_max_thinking_tokens", "max_thinking_tokens": -1}, "-1 is not a whole number of tokens"),
-        ({"subtype": "set_max_thinking_tokens", "max_thinking_tokens": "9"}, "'9' is not a whole number of tokens"),
+        (
+            {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": -1},
+            "-1 is not a whole number of tokens",
+        ),
+        (
+            {"subtype": "set_max_thinking_tokens", "max_thinking_tokens": "9"},
+            "'9' is not a whole number of tokens",
+        ),
         ({"subtype": "set_permission_mode", "mode": ["plan"]}, "is no permission mode"),
         ({"subtype": "set_model", "model": "nobody/knows"}, "Unknown provider 'nobody'"),
         ({"subtype": "mcp_set_servers", "servers": []}, "servers must be an object"),
-        ({"subtype": "mcp_set_servers", "servers": {}}, "{'added': [], 'removed': [], 'errors': {}}"),
-        ({"subtype": "mcp_read_resource", "serverName": "x", "uri": "a:b"}, "there is no MCP server 'x'"),
-        ({"subtype": "rewind_files", "user_message_id": "x"}, "no message of this session has the id 'x'"),
+        (
+            {"subtype": "mcp_set_servers", "servers": {}},
+            "{'added': [], 'removed': [], 'errors': {}}",
+        ),
+        (
+            {"subtype": "mcp_read_resource", "serverName": "x", "uri": "a:b"},
+            "there is no MCP server 'x'",
+        ),
+        (
+            {"subtype": "rewind_files", "user_message_id": "x"},
+            "no message of this session has the id 'x'",
+        ),
         ({"subtype": "initialize"}, "initialize must be the first line"),
         ({"subtype": ""}, "longrein has no control request ''"),
     ],
 )
-async def test_A6_4_a_request_between_turns(request_: dict[str, Any], answer: str, tmp_path: Path) -> None:
+async def test_A6_4_a_request_between_turns(
+    request_: dict[str, Any], answer: str, tmp_path: Path
+) -> None:
     async with sdk_setup(tmp_path, []) as setup:
         host = await started(setup)
         host.write(INITIALIZE)
@@ -156,7 +213,11 @@ async def test_A6_4_the_tokens_for_thinking_change_and_come_back(tmp_path: Path)
             host.write(user("again"))
             await host.until("result")
         await host.end()
-        assert ['"thinking":{"type":"enabled"' in setup.sent(n) for n in range(3)] == [False, True, False]
+        assert ['"thinking":{"type":"enabled"' in setup.sent(n) for n in range(3)] == [
+            False,
+            True,
+            False,
+        ]
 
 
 async def test_A6_4_servers_are_set_in_an_open_session(tmp_path: Path) -> None:
@@ -172,14 +233,24 @@ async def test_A6_4_servers_are_set_in_an_open_session(tmp_path: Path) -> None:
         await host.until("result")
         wanted = {"clock": clock, "none": {"command": str(tmp_path / "missing")}, "odd": 3}
         told = await ask(host, "mcp_set_servers", servers=wanted)
-        assert (told["added"], told["removed"], sorted(told["errors"])) == (["clock"], [], ["none", "odd"])
-        status = {one["name"]: one["status"] for one in (await ask(host, "mcp_status"))["mcpServers"]}
+        assert (told["added"], told["removed"], sorted(told["errors"])) == (
+            ["clock"],
+            [],
+            ["none", "odd"],
+        )
+        status = {
+            one["name"]: one["status"] for one in (await ask(host, "mcp_status"))["mcpServers"]
+        }
         assert status == {"clock": "connected", "none": "failed", "odd": "failed"}
         host.write(user("what time is it?"))
         await host.until("result")
         assert "mcp__clock__get_current_time" not in setup.sent(0)
         assert '"timezone": \\"UTC\\"' in setup.sent(2) or "timezone" in setup.sent(2)
-        assert (await ask(host, "mcp_set_servers", servers={}))["removed"] == ["clock", "none", "odd"]
+        assert (await ask(host, "mcp_set_servers", servers={}))["removed"] == [
+            "clock",
+            "none",
+            "odd",
+        ]
         host.write(user("and now?"))
         await host.until("result")
         assert "there is no such server" in setup.sent(4)
@@ -190,7 +261,9 @@ SECRET = "tok-93fe21c0d4aa8b77"
 
 
 async def serve_calculator(host: Host, until: str) -> dict[str, Any]:
-    """Answer messages to a server of the program until a line of type `until`, which is returned."""
+    """Answer messages to a server of the program until a line of type `until`, which is
+    returned.
+    """
     assert host.process.stdout
     while (line := json.loads(await host.process.stdout.readline()))["type"] != until:
         if line.get("request", {}).get("subtype") != "mcp_message":
@@ -202,12 +275,18 @@ async def serve_calculator(host: Host, until: str) -> dict[str, Any]:
             told["result"] = results.get(message["method"], {})
         else:
             told["error"] = {"code": -32601, "message": "not here"}
-        response = {"subtype": "success", "request_id": line["request_id"], "response": {"mcp_response": told}}
+        response = {
+            "subtype": "success",
+            "request_id": line["request_id"],
+            "response": {"mcp_response": told},
+        }
         host.write({"type": "control_response", "response": response})
     return dict(line)
 
 
-async def test_A6_4_a_server_inside_the_program_is_set_and_its_secret_is_masked(tmp_path: Path) -> None:
+async def test_A6_4_a_server_inside_the_program_is_set_and_its_secret_is_masked(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp`")
     web = {"url": "http://127.0.0.1:9/", "headers": {"X-Api-Key": SECRET}}
     wanted = {"calc": {"type": "sdk", "name": "calc"}, "web": web}
@@ -227,7 +306,12 @@ async def test_A6_4_a_server_inside_the_program_is_set_and_its_secret_is_masked(
 
 async def test_A6_3_runs_of_hooks_are_reported_to_a_program_that_wants_them(tmp_path: Path) -> None:
     async def note(_event: Any, _call: Any, _context: Any) -> Any:
-        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": "It is Sunday."}}
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": "PreToolUse",
+                "additionalContext": "It is Sunday.",
+            }
+        }
 
     hooks = {"PreToolUse": [sdk.HookMatcher(matcher="Bash", hooks=[note])]}
     for wanted in (True, False):
@@ -265,7 +349,9 @@ async def test_A6_1_a_plugin_of_a_flag_brings_commands_and_skills(tmp_path: Path
         (plugin / ".claude-plugin/plugin.json").unlink()
         host = await started(setup, "--plugin-dir", str(plugin), "--plugin-dir", "missing")
         host.write(INITIALIZE)
-        assert "missing is not a folder" in (await host.until("control_response"))["response"]["error"]
+        assert (
+            "missing is not a folder" in (await host.until("control_response"))["response"]["error"]
+        )
         await host.end()
         host = await started(setup, "--plugin-dir=../demo")
         host.write(INITIALIZE)
@@ -288,7 +374,9 @@ async def test_A6_4_a_question_of_the_model_is_answered_by_the_program(tmp_path:
         given = {"Which colour?": "green", "Which sizes?": "S, M"}
         return sdk.PermissionResultAllow(updated_input=arguments | {"answers": given})
 
-    async with sdk_setup(tmp_path, [call("AskUserQuestion", questions=QUESTIONS), say("ok")]) as setup:
+    async with sdk_setup(
+        tmp_path, [call("AskUserQuestion", questions=QUESTIONS), say("ok")]
+    ) as setup:
         async with sdk.ClaudeSDKClient(setup.options(can_use_tool=answer)) as client:
             messages = await answers(client, "ask me")
         assert asked == [("AskUserQuestion", {"questions": QUESTIONS})]
@@ -311,16 +399,27 @@ FAULT = Path(__file__).parent.parent / "mcp_servers" / "fault_server.py"
         (None, "decline"),
     ],
 )
-async def test_A6_4_a_question_of_a_server_goes_to_the_program(answer: Any, told: str, tmp_path: Path) -> None:
+async def test_A6_4_a_question_of_a_server_goes_to_the_program(
+    answer: Any, told: str, tmp_path: Path
+) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp`")
     asking = {"mcpServers": {"s": {"command": sys.executable, "args": ["-S", str(FAULT), "asks"]}}}
     async with sdk_setup(tmp_path, [call("mcp__s__echo", text="hi"), say("ok")]) as setup:
         host = await started(setup, "--allowedTools", "mcp__s", "--mcp-config", json.dumps(asking))
         host.write(INITIALIZE, user("go"))
         asked = await host.until("control_request", "elicitation")
-        assert (asked["request"]["mcp_server_name"], asked["request"]["message"]) == ("s", "Who are you?")
-        response = {"subtype": "success", "response": answer} if answer else {"subtype": "error", "error": "no"}
-        host.write({"type": "control_response", "response": response | {"request_id": asked["request_id"]}})
+        assert (asked["request"]["mcp_server_name"], asked["request"]["message"]) == (
+            "s",
+            "Who are you?",
+        )
+        response = (
+            {"subtype": "success", "response": answer}
+            if answer
+            else {"subtype": "error", "error": "no"}
+        )
+        host.write(
+            {"type": "control_response", "response": response | {"request_id": asked["request_id"]}}
+        )
         await host.until("result")
         assert told in setup.sent()
         await host.end()

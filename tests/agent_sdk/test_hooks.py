@@ -8,7 +8,10 @@ import pytest
 from .harness import CLI, answers, ask, call, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 
 WRITE = call("Write", file_path="a.txt", content="a\n")
 
@@ -31,7 +34,9 @@ def specific(event: str, **fields: Any) -> dict[str, Any]:
 
 
 async def test_A4_a_callback_denies_a_call_and_the_run_is_a_success(tmp_path: Path) -> None:
-    hook = Recorder(specific("PreToolUse", permissionDecision="deny", permissionDecisionReason="not on Sundays"))
+    hook = Recorder(
+        specific("PreToolUse", permissionDecision="deny", permissionDecisionReason="not on Sundays")
+    )
     async with sdk_setup(tmp_path, [WRITE, say("I may not.")]) as setup:
         hooks = {"PreToolUse": [sdk.HookMatcher(matcher="Write|Edit", hooks=[hook])]}
         result = (await ask(setup, "write", hooks=hooks, permission_mode="acceptEdits"))[-1]
@@ -39,8 +44,15 @@ async def test_A4_a_callback_denies_a_call_and_the_run_is_a_success(tmp_path: Pa
         assert not list(setup.tree.iterdir())
     assert (result.subtype, result.result) == ("success", "I may not.")
     ((event, tool_use_id),) = hook.told
-    assert (event["hook_event_name"], event["tool_name"], event["cwd"]) == ("PreToolUse", "Write", str(setup.tree))
-    assert (event["tool_input"], tool_use_id) == ({"file_path": "a.txt", "content": "a\n"}, event["tool_use_id"])
+    assert (event["hook_event_name"], event["tool_name"], event["cwd"]) == (
+        "PreToolUse",
+        "Write",
+        str(setup.tree),
+    )
+    assert (event["tool_input"], tool_use_id) == (
+        {"file_path": "a.txt", "content": "a\n"},
+        event["tool_use_id"],
+    )
 
 
 async def test_A4_callbacks_add_context_change_input_and_see_results(tmp_path: Path) -> None:
@@ -61,7 +73,9 @@ async def test_A4_callbacks_add_context_change_input_and_see_results(tmp_path: P
 
 
 @pytest.mark.parametrize(("on_failure", "ran"), [(None, True), ("block", False)])
-async def test_A4_a_callback_that_fails_blocks_only_if_it_is_to(on_failure: Any, ran: bool, tmp_path: Path) -> None:
+async def test_A4_a_callback_that_fails_blocks_only_if_it_is_to(
+    on_failure: Any, ran: bool, tmp_path: Path
+) -> None:
     hook = Recorder(ValueError("the hook is broken"))
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:
         matcher = sdk.HookMatcher(matcher="Write", hooks=[hook], on_failure=on_failure)
@@ -73,8 +87,10 @@ async def test_A4_a_callback_that_fails_blocks_only_if_it_is_to(on_failure: Any,
 
 
 SETTINGS = (
-    '{"permissions": {"allow": ["Write"], "deny": ["Bash"]}, "model": "claude-opus-4-1", "theme": "dark", '
-    '"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "echo told by the shell"}]}]}}'
+    '{"permissions": {"allow": ["Write"], "deny": ["Bash"]}, "model": "claude-opus-4-1", "theme": '
+    '"dark", '
+    '"hooks": {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": "echo told by the '
+    'shell"}]}]}}'
 )
 
 
@@ -82,11 +98,17 @@ SETTINGS = (
 async def test_A9_settings_of_the_command_line(in_file: bool, tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:
         (setup.tree / "given.json").write_text(SETTINGS)
-        async with sdk.ClaudeSDKClient(setup.options(settings="given.json" if in_file else SETTINGS)) as client:
+        async with sdk.ClaudeSDKClient(
+            setup.options(settings="given.json" if in_file else SETTINGS)
+        ) as client:
             messages = await answers(client, "write")
         assert messages[-1].subtype == "success"
         assert (setup.tree / "a.txt").exists()
         assert '"model":"claude-opus-4-1"' in setup.sent()
         assert "told by the shell" in setup.sent()
-        told = [message.data["content"] for message in messages if getattr(message, "subtype", "") == "informational"]
+        told = [
+            message.data["content"]
+            for message in messages
+            if getattr(message, "subtype", "") == "informational"
+        ]
         assert told == ["--settings: theme has no effect"]

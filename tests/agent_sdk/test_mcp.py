@@ -1,4 +1,6 @@
-"""MCP servers inside the program that runs longrein: the SDK's own servers, over the control request `mcp_message`."""
+"""MCP servers inside the program that runs longrein: the SDK's own servers, over the control
+request `mcp_message`.
+"""
 
 import asyncio
 import json
@@ -14,7 +16,10 @@ from .test_protocol import INITIALIZE, started, user
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
 pytest.importorskip("mcp", reason="the extra `mcp`")
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 
 ADD = call("mcp__calc__add", a=15, b=27)
 
@@ -24,7 +29,9 @@ def calculator() -> Any:
 
     @sdk.tool("add", "Add two numbers", {"a": float, "b": float})
     async def add(arguments: dict[str, Any]) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": f"the sum is {arguments['a'] + arguments['b']}"}]}
+        return {
+            "content": [{"type": "text", "text": f"the sum is {arguments['a'] + arguments['b']}"}]
+        }
 
     @sdk.tool("fail", "Fail", {})
     async def fail(_arguments: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +41,9 @@ def calculator() -> Any:
 
 
 def options(setup: SdkSetup, **more: Any) -> Any:
-    return setup.options(mcp_servers={"calc": calculator()}, **({"allowed_tools": ["mcp__calc"]} | more))
+    return setup.options(
+        mcp_servers={"calc": calculator()}, **({"allowed_tools": ["mcp__calc"]} | more)
+    )
 
 
 def results(messages: list[Any]) -> Iterator[str]:
@@ -101,23 +110,34 @@ async def test_stdin_closed_in_a_call_ends_the_call(tmp_path: Path) -> None:
         config = json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calculator"}}})
         host = await started(setup, "--allowedTools", "mcp__calc", "--mcp-config", config)
         host.write(INITIALIZE, user("add"))
-        while (asked := await host.until("control_request", "mcp_message"))["request"]["message"].get(
-            "method"
-        ) != "tools/call":
+        while (asked := await host.until("control_request", "mcp_message"))["request"][
+            "message"
+        ].get("method") != "tools/call":
             message = asked["request"]["message"]
             found = HANDSHAKE.get(message["method"])
             answer = {"jsonrpc": "2.0", "id": message.get("id", 0)}
-            answer |= {"result": found} if found else {"error": {"code": -32601, "message": "not here"}}
-            response = {"subtype": "success", "request_id": asked["request_id"], "response": {"mcp_response": answer}}
+            answer |= (
+                {"result": found} if found else {"error": {"code": -32601, "message": "not here"}}
+            )
+            response = {
+                "subtype": "success",
+                "request_id": asked["request_id"],
+                "response": {"mcp_response": answer},
+            }
             host.write({"type": "control_response", "response": response})
         code, lines, _ = await host.end()
-        assert (code, [one["subtype"] for one in lines if one["type"] == "result"]) == (0, ["success"])
+        assert (code, [one["subtype"] for one in lines if one["type"] == "result"]) == (
+            0,
+            ["success"],
+        )
         assert "the connection was lost during the call" in setup.sent()
 
 
 async def test_a_project_cannot_name_a_server_of_the_program(tmp_path: Path) -> None:
     async with sdk_setup(tmp_path, [say("hello")]) as setup:
-        (setup.tree / ".mcp.json").write_text(json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}}))
+        (setup.tree / ".mcp.json").write_text(
+            json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}})
+        )
         async with sdk.ClaudeSDKClient(setup.options(extra_args={"trust": None})) as client:
             messages = await answers(client, "hello")
         told = [message.data.get("content", "") for message in of(messages, "SystemMessage")]

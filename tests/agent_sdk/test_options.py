@@ -1,4 +1,6 @@
-"""Options of `claude-agent-sdk` become flags: each is accepted and does what it means, or is said on stderr."""
+"""Options of `claude-agent-sdk` become flags: each is accepted and does what it means, or is
+said on stderr.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,10 @@ from longrein.frontends.flags import WITHOUT_EFFECT
 from .harness import CLI, answers, ask, call, of, say, sdk_setup
 
 sdk = pytest.importorskip("claude_agent_sdk", reason="the SDK drives longrein")
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 
 OWN_PROMPT = "You are longrein"
 
@@ -21,7 +26,11 @@ OWN_PROMPT = "You are longrein"
         ({}, "", OWN_PROMPT),  # the SDK passes --system-prompt ""
         ({"system_prompt": "Be a pirate."}, "Be a pirate.", OWN_PROMPT),
         ({"system_prompt": {"type": "preset", "preset": "claude_code"}}, OWN_PROMPT, "pirate"),
-        ({"system_prompt": {"type": "preset", "preset": "claude_code", "append": "Rhyme."}}, "Rhyme.", "pirate"),
+        (
+            {"system_prompt": {"type": "preset", "preset": "claude_code", "append": "Rhyme."}},
+            "Rhyme.",
+            "pirate",
+        ),
         ({"system_prompt": {"type": "file", "path": "prompt.txt"}}, "From a file.", OWN_PROMPT),
         ({"tools": []}, "", '"name":"Bash"'),
         ({"tools": ["Read", "Grep"]}, '"name":"Grep"', '"name":"Bash"'),
@@ -59,23 +68,35 @@ async def test_A6_1_an_option_changes_the_request(
         ({"thinking": {"type": "adaptive", "display": "omitted"}}, "--thinking-display"),
     ],
 )
-async def test_an_option_without_effect_is_said_in_one_line(options: Any, flag: str, tmp_path: Path) -> None:
+async def test_an_option_without_effect_is_said_in_one_line(
+    options: Any, flag: str, tmp_path: Path
+) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         assert (await ask(setup, "2 + 2?", **options))[-1].result == "4"
         assert setup.errors == [f"longrein: {flag} has no effect: {WITHOUT_EFFECT[flag][1]}"]
 
 
-async def test_an_unknown_tool_and_a_folder_that_is_not_trusted_are_said_too(tmp_path: Path) -> None:
+async def test_an_unknown_tool_and_a_folder_that_is_not_trusted_are_said_too(
+    tmp_path: Path,
+) -> None:
     async with sdk_setup(tmp_path, [say("4")]) as setup:
         (setup.tree / "CLAUDE.md").write_text("Always rhyme.")
-        messages = await ask(setup, "2 + 2?", tools=["Read", "Teleport"], setting_sources=["project"])
-        told = [m.data["content"] for m in of(messages, "SystemMessage") if m.subtype == "informational"]
+        messages = await ask(
+            setup, "2 + 2?", tools=["Read", "Teleport"], setting_sources=["project"]
+        )
+        told = [
+            m.data["content"] for m in of(messages, "SystemMessage") if m.subtype == "informational"
+        ]
         assert "not read, because this folder is not trusted: CLAUDE.md" in told[0]
         assert told[1].startswith("--tools: there is no Teleport; there are Read, ")
 
 
 async def test_allowed_and_disallowed_tools(tmp_path: Path) -> None:
-    turns = [call("Write", file_path="a.txt", content="a"), call("Bash", command="touch b.txt"), say("ok")]
+    turns = [
+        call("Write", file_path="a.txt", content="a"),
+        call("Bash", command="touch b.txt"),
+        say("ok"),
+    ]
     async with sdk_setup(tmp_path, turns) as setup:
         with pytest.raises(sdk.ResultError, match="blocked: Bash is not permitted here"):
             await ask(setup, "go", allowed_tools=["Write", "Bash"], disallowed_tools=["Bash"])
@@ -112,7 +133,9 @@ async def test_sessions_are_named_continued_resumed_and_forked(tmp_path: Path) -
         second = (await ask(setup, "second", continue_conversation=True))[-1]
         third = (await ask(setup, "third", resume=name))[-1]
         forked = (await ask(setup, "fourth", resume=name, fork_session=True))[-1]
-        assert first.session_id == second.session_id == third.session_id == name != forked.session_id
+        assert (
+            first.session_id == second.session_id == third.session_id == name != forked.session_id
+        )
         assert all(word in setup.sent() for word in ("first", "second", "third", "fourth"))
 
 
@@ -123,16 +146,25 @@ async def test_a_session_is_resumed_at_a_message(fork: bool, tmp_path: Path) -> 
         session = first[-1].session_id
         await ask(setup, "second question", resume=session)
         at = of(first, "AssistantMessage")[0].uuid
-        third = await ask(setup, "third question", resume=session, fork_session=fork, resume_session_at=at)
+        third = await ask(
+            setup, "third question", resume=session, fork_session=fork, resume_session_at=at
+        )
         assert third[-1].result == "three"
-        assert [word in setup.sent() for word in ("first question", "one", "second question", "two")] == [
+        assert [
+            word in setup.sent() for word in ("first question", "one", "second question", "two")
+        ] == [
             True,
             True,
             False,
             False,
         ]
         with pytest.raises(Exception, match=r"no message of session .* has the id"):
-            await ask(setup, "fourth", resume=session, resume_session_at="0192d0c8-0000-7000-8000-000000000042")
+            await ask(
+                setup,
+                "fourth",
+                resume=session,
+                resume_session_at="0192d0c8-0000-7000-8000-000000000042",
+            )
 
 
 async def test_partial_messages(tmp_path: Path) -> None:
@@ -164,7 +196,11 @@ async def test_structured_output_is_checked_and_asked_for_again(tmp_path: Path) 
     ]
     async with sdk_setup(tmp_path, turns) as setup:
         result = (await ask(setup, "2 + 2?", output_format=FORMAT))[-1]
-        assert (result.subtype, result.structured_output, result.num_turns) == ("success", {"answer": 4}, 5)
+        assert (result.subtype, result.structured_output, result.num_turns) == (
+            "success",
+            {"answer": 4},
+            5,
+        )
         assert "counts only as a call of StructuredOutput" in setup.sent(1)
         assert "[bad-output] $.answer: 0 is less than the minimum of 1" in setup.sent(3)
 
@@ -177,8 +213,17 @@ async def test_structured_output_that_never_comes_is_an_error(tmp_path: Path) ->
 
 
 async def test_each_prompt_of_a_client_has_its_own_structured_output(tmp_path: Path) -> None:
-    turns = [call("StructuredOutput", answer=1), say("a"), say("four"), call("StructuredOutput", answer=2), say("b")]
+    turns = [
+        call("StructuredOutput", answer=1),
+        say("a"),
+        say("four"),
+        call("StructuredOutput", answer=2),
+        say("b"),
+    ]
     async with sdk_setup(tmp_path, turns) as setup:
         async with sdk.ClaudeSDKClient(setup.options(output_format=FORMAT)) as client:
-            found = [(await answers(client, prompt))[-1].structured_output for prompt in ("first", "second")]
+            found = [
+                (await answers(client, prompt))[-1].structured_output
+                for prompt in ("first", "second")
+            ]
         assert found == [{"answer": 1}, {"answer": 2}]

@@ -1,4 +1,6 @@
-"""The control protocol line by line: what a program may do wrong on stdin, and how the session ends."""
+"""The control protocol line by line: what a program may do wrong on stdin, and how the session
+ends.
+"""
 
 import asyncio
 import json
@@ -13,15 +15,27 @@ import pytest
 
 from .harness import CLI, SdkSetup, call, say, sdk_setup
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
+]
 
-INITIALIZE = {"type": "control_request", "request_id": "r0", "request": {"subtype": "initialize", "hooks": None}}
+INITIALIZE = {
+    "type": "control_request",
+    "request_id": "r0",
+    "request": {"subtype": "initialize", "hooks": None},
+}
 STREAMS = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 WRITE = call("Write", file_path="a.txt", content="a\n")
 
 
 def user(text: str) -> dict[str, Any]:
-    return {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, "session_id": ""}
+    return {
+        "type": "user",
+        "message": {"role": "user", "content": text},
+        "parent_tool_use_id": None,
+        "session_id": "",
+    }
 
 
 class Host:
@@ -34,14 +48,20 @@ class Host:
     def write(self, *lines: dict[str, Any] | bytes) -> None:
         assert self.process.stdin
         for line in lines:
-            self.process.stdin.write(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n")
+            self.process.stdin.write(
+                line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
+            )
 
     async def until(self, kind: str, subtype: str = "") -> dict[str, Any]:
         assert self.process.stdout
         while True:
             line = json.loads(await self.process.stdout.readline())
             self.lines.append(line)
-            if line["type"] == kind and subtype in ("", line.get("subtype"), line.get("request", {}).get("subtype")):
+            if line["type"] == kind and subtype in (
+                "",
+                line.get("subtype"),
+                line.get("request", {}).get("subtype"),
+            ):
                 return dict(line)
 
     async def end(self) -> tuple[int, list[dict[str, Any]], list[str]]:
@@ -53,7 +73,9 @@ class Host:
         return self.process.returncode or 0, self.lines, err.decode().splitlines()
 
 
-async def started(setup: SdkSetup, *flags: str, env: Mapping[str, str] = MappingProxyType({})) -> Host:
+async def started(
+    setup: SdkSetup, *flags: str, env: Mapping[str, str] = MappingProxyType({})
+) -> Host:
     process = await asyncio.create_subprocess_exec(
         *(str(CLI), *STREAMS, *flags),
         cwd=setup.tree,
@@ -79,7 +101,11 @@ async def test_A6_4_the_answer_to_initialize_comes_first(tmp_path: Path) -> None
         host = await started(setup)
         host.write(INITIALIZE, user("2 + 2?"))
         code, lines, err = await host.end()
-        assert (code, kinds(lines), err) == (0, ["control_response", "init", "assistant", "success"], [])
+        assert (code, kinds(lines), err) == (
+            0,
+            ["control_response", "init", "assistant", "success"],
+            [],
+        )
         assert lines[0]["response"]["subtype"] == "success"
 
 
@@ -107,7 +133,9 @@ async def test_A6_4_a_start_that_fails_is_an_error_response(tmp_path: Path) -> N
         ),
     ],
 )
-async def test_A6_4_a_wrong_initialize_is_refused(request_: dict[str, Any], says: str, tmp_path: Path) -> None:
+async def test_A6_4_a_wrong_initialize_is_refused(
+    request_: dict[str, Any], says: str, tmp_path: Path
+) -> None:
     async with sdk_setup(tmp_path, [say("4")], unused=1) as setup:
         host = await started(setup)
         host.write(INITIALIZE | {"request": {"subtype": "initialize"} | request_})
@@ -115,7 +143,9 @@ async def test_A6_4_a_wrong_initialize_is_refused(request_: dict[str, Any], says
         assert lines[0]["response"].get("error", "").startswith(says)
 
 
-async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_blocked(tmp_path: Path) -> None:
+async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_blocked(
+    tmp_path: Path,
+) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("I may not.")]) as setup:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))
@@ -141,14 +171,18 @@ async def test_A6_7_stdin_closed_while_a_question_is_open_denies_and_the_run_is_
         ([1], "the answer to can_use_tool has no behavior"),
     ],
 )
-async def test_an_answer_that_cannot_be_read_denies(response: Any, told: str, tmp_path: Path) -> None:
+async def test_an_answer_that_cannot_be_read_denies(
+    response: Any, told: str, tmp_path: Path
+) -> None:
     async with sdk_setup(tmp_path, [WRITE, say("ok")]) as setup:
         host = await started(setup, *ASKS)
         host.write(INITIALIZE, user("write"))
         asked = await host.until("control_request", "can_use_tool")
         answer = {"subtype": "success", "request_id": asked["request_id"], "response": response}
         host.write({"type": "control_response", "response": answer})
-        host.write({"type": "control_response", "response": answer})  # twice: the second answers nothing
+        host.write(
+            {"type": "control_response", "response": answer}
+        )  # twice: the second answers nothing
         await host.until("result")
         await host.end()
         assert told in setup.sent()
@@ -170,7 +204,9 @@ async def test_garbage_on_stdin_is_told_and_passed_over(tmp_path: Path) -> None:
         code, lines, err = await host.end()
         assert (code, len(err)) == (2, 4), "a line that cannot be read makes the exit code 2"
         assert [line["result"] for line in lines if line["type"] == "result"] == ["4"]
-        assert [line["response"]["subtype"] for line in lines if line["type"] == "control_response"] == [
+        assert [
+            line["response"]["subtype"] for line in lines if line["type"] == "control_response"
+        ] == [
             "success",
             "error",
         ]
@@ -194,7 +230,7 @@ LARGE = json.dumps(user("x" * 50_000_000)).encode() + b"\n"
         ([LARGE], 2, [], "longer than 10 MB"),
         ([INITIALIZE, LARGE, user("2 + 2?")], 2, ["4"], "longer than 10 MB"),
     ],
-    ids="nothing half initialize then-half message-half no-newline latin-1 large-first large".split(),  # noqa: SIM905
+    ids="nothing half initialize then-half message-half no-newline latin-1 large-first large".split(),  # noqa: E501, SIM905
 )
 async def test_stdin_that_ends_early_or_holds_what_nobody_can_read(
     lines: list[Any], code: int, results: list[str], told: str, tmp_path: Path
@@ -203,7 +239,10 @@ async def test_stdin_that_ends_early_or_holds_what_nobody_can_read(
         host = await started(setup)
         host.write(*lines)
         ended, out, err = await host.end()
-        assert (ended, [line["result"] for line in out if line.get("subtype") == "success"]) == (code, results), err
+        assert (ended, [line["result"] for line in out if line.get("subtype") == "success"]) == (
+            code,
+            results,
+        ), err
         assert told in "\n".join(err)
         assert len(err) == bool(told)
         assert "Traceback" not in "".join(err)
@@ -231,9 +270,13 @@ def catches(process: int, number: signal.Signals) -> bool:
     return bool(int(status.partition("SigCgt:")[2].split()[0], 16) >> (number - 1) & 1)
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="waits for the signal handlers by /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="waits for the signal handlers by /proc"
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_before_the_first_line_is_128_and_its_number(number: signal.Signals, tmp_path: Path) -> None:
+async def test_a_signal_before_the_first_line_is_128_and_its_number(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     async with sdk_setup(tmp_path, [say("unused")], unused=1) as setup:
         host = await started(setup)
         while not catches(host.process.pid, signal.SIGHUP):  # noqa: ASYNC110 - the last handler that it sets
@@ -244,7 +287,9 @@ async def test_a_signal_before_the_first_line_is_128_and_its_number(number: sign
 
 
 async def test_a_program_that_dies_in_a_turn_loses_nothing(tmp_path: Path) -> None:
-    async with sdk_setup(tmp_path, [WRITE, say("I may not."), say("Here again.")], unused=None) as setup:
+    async with sdk_setup(
+        tmp_path, [WRITE, say("I may not."), say("Here again.")], unused=None
+    ) as setup:
         await asyncio.to_thread(die_in_a_turn, setup)
         again = await started(setup, "--continue")
         again.write(INITIALIZE, user("go on"))
@@ -256,11 +301,17 @@ async def test_a_program_that_dies_in_a_turn_loses_nothing(tmp_path: Path) -> No
 def die_in_a_turn(setup: SdkSetup) -> None:
     """Leave while a question is open: both pipes are closed at once."""
     with subprocess.Popen(
-        [str(CLI), *STREAMS, *ASKS], cwd=setup.tree, env=setup.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [str(CLI), *STREAMS, *ASKS],
+        cwd=setup.tree,
+        env=setup.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdin
         assert process.stdout
-        process.stdin.writelines(json.dumps(line).encode() + b"\n" for line in (INITIALIZE, user("write")))
+        process.stdin.writelines(
+            json.dumps(line).encode() + b"\n" for line in (INITIALIZE, user("write"))
+        )
         process.stdin.flush()
         while b"can_use_tool" not in process.stdout.readline():
             pass
@@ -272,7 +323,11 @@ async def test_the_state_is_reported_to_a_program_that_wants_it(tmp_path: Path) 
         host = await started(setup, *ASKS, env={"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1"})
         host.write(INITIALIZE, user("write"))
         asked = await host.until("control_request", "can_use_tool")
-        allow = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
+        allow = {
+            "subtype": "success",
+            "request_id": asked["request_id"],
+            "response": {"behavior": "allow"},
+        }
         host.write({"type": "control_response", "response": allow})
         await host.until("result")
         _, lines, _ = await host.end()

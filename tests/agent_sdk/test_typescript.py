@@ -1,6 +1,7 @@
 """The TypeScript SDK, which others wrote, drives longrein by `pathToClaudeCodeExecutable`.
 
-`make library` installs it; `CLAUDE_AGENT_SDK_NODE` names another folder with `@anthropic-ai/claude-agent-sdk`.
+`make library` installs it; `CLAUDE_AGENT_SDK_NODE` names another folder with
+`@anthropic-ai/claude-agent-sdk`.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(not CLI.exists(), reason="longrein is not installed as a command"),
     pytest.mark.skipif(
-        shutil.which("node") is None or not NODE_SDK.is_dir(), reason="`make library` installs the TypeScript SDK"
+        shutil.which("node") is None or not NODE_SDK.is_dir(),
+        reason="`make library` installs the TypeScript SDK",
     ),
 ]
 
@@ -57,11 +59,15 @@ for await (const message of run) {
   globalThis.end();
   break;
 }
-"""
+"""  # noqa: E501
 
 
 async def test_A6_4_the_typescript_sdk(tmp_path: Path) -> None:
-    turns = [call("Write", file_path="a.txt", content="a"), call("StructuredOutput", answer=4), say("ok")]
+    turns = [
+        call("Write", file_path="a.txt", content="a"),
+        call("StructuredOutput", answer=4),
+        say("ok"),
+    ]
     async with sdk_setup(tmp_path, turns) as setup:
         program = tmp_path / "program.mjs"
         program.write_text(PROGRAM)

@@ -7,17 +7,40 @@ from benchmarks.cells import Cell, Plan, main, measure, sample, table
 from benchmarks.policy import sessions_in
 from benchmarks.replay.generated import write_sessions
 
-SMALL = ["--windows", "16k,64k", "--prices", "anthropic,local", "--wires", "gemini,openai-chat", "--jobs", "1"]
+SMALL = [
+    "--windows",
+    "16k,64k",
+    "--prices",
+    "anthropic,local",
+    "--wires",
+    "gemini,openai-chat",
+    "--jobs",
+    "1",
+]
 JUDGE = "def cost(session, trace, window, rates):\n    return 1.0, 1.0\n"
 
 
-def test_the_table_has_a_line_for_each_cell(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_line_for_each_cell(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder, judge = write_sessions(tmp_path / "s", 2), tmp_path / "judge.py"
     judge.write_text(JUDGE)
-    arguments = ["--sessions", str(folder), *SMALL, "--judge", str(judge), "--json", str(tmp_path / "rows.json")]
+    arguments = [
+        "--sessions",
+        str(folder),
+        *SMALL,
+        "--judge",
+        str(judge),
+        "--json",
+        str(tmp_path / "rows.json"),
+    ]
     assert main(arguments) == 0
     text = capfd.readouterr().out
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines() if row.startswith("| ")][2:]
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:-1]]
+        for row in text.splitlines()
+        if row.startswith("| ")
+    ][2:]
     policies = [
         ("gemini", "longrein"),
         ("openai-chat", "longrein"),
@@ -40,7 +63,9 @@ def test_the_table_has_a_line_for_each_cell(tmp_path: Path, capfd: pytest.Captur
 
 def test_sessions_with_a_large_system_text_are_left_out_or_shortened(tmp_path: Path) -> None:
     path = sessions_in(write_sessions(tmp_path, 1))[0]
-    path.write_text(path.read_text().replace('"system_tokens_est": 9000', '"system_tokens_est": 12000'))
+    path.write_text(
+        path.read_text().replace('"system_tokens_est": 9000', '"system_tokens_est": 12000')
+    )
     plan = Plan(("16k",), ("anthropic",), ("gemini",))
     found = measure((path, plan))
     assert (found.rows, found.left_out) == ({}, ["16k"])

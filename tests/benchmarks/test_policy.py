@@ -22,7 +22,17 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 def test_it_says_that_it_uses_a_generated_set(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.policy", "--traces", str(tmp_path / "t"), "--only", "00", "--jobs", "1"],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.policy",
+            "--traces",
+            str(tmp_path / "t"),
+            "--only",
+            "00",
+            "--jobs",
+            "1",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -36,11 +46,25 @@ def test_it_says_that_it_uses_a_generated_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["default", "keep-all", "seed", "summary-92", "batch"])
 def test_traces_are_whole_and_aligned(tmp_path: Path, policy: str) -> None:
     path = sessions_in(write_sessions(tmp_path / "s", 2))[1]
-    arguments = ["--sessions", str(path), "--traces", str(tmp_path / "t"), "--policy", policy, "--window", "60000"]
+    arguments = [
+        "--sessions",
+        str(path),
+        "--traces",
+        str(tmp_path / "t"),
+        "--policy",
+        policy,
+        "--window",
+        "60000",
+    ]
     assert main([*arguments, "--jobs", "1"]) == 0
     session = read(path)
     head, *middle, end = rows(tmp_path / "t" / policy / f"{session.name}.jsonl")
-    assert head == {"session": session.name, "policy": policy, "prices": "anthropic", "window": 60000}
+    assert head == {
+        "session": session.name,
+        "policy": policy,
+        "prices": "anthropic",
+        "window": 60000,
+    }
     assert end == {"end": True, "requests": session.requests, "items": len(session.items)}
     assert [row["t"] for row in middle] == sorted({row["t"] for row in middle})
     assert bool(middle) == (policy != "keep-all")
@@ -56,7 +80,10 @@ def test_traces_are_whole_and_aligned(tmp_path: Path, policy: str) -> None:
 
 
 def test_the_policy_sees_no_future(tmp_path: Path) -> None:
-    session, budget = read(sessions_in(write_sessions(tmp_path, 3))[2]), budget_of("anthropic", 200_000)
+    session, budget = (
+        read(sessions_in(write_sessions(tmp_path, 3))[2]),
+        budget_of("anthropic", 200_000),
+    )
     whole = list(trace_lines(session, "default", budget))
     half = session.requests // 2
     early = msgspec.structs.replace(
@@ -68,4 +95,6 @@ def test_the_policy_sees_no_future(tmp_path: Path) -> None:
 
 def test_the_generated_set_is_the_same_each_time(tmp_path: Path) -> None:
     first, second = write_sessions(tmp_path / "a", 2), write_sessions(tmp_path / "b", 2)
-    assert [p.read_text() for p in sorted(first.iterdir())] == [p.read_text() for p in sorted(second.iterdir())]
+    assert [p.read_text() for p in sorted(first.iterdir())] == [
+        p.read_text() for p in sorted(second.iterdir())
+    ]

@@ -6,7 +6,16 @@ pytest.importorskip("deepagents", reason="needs `make library`")
 pytest.importorskip("pydantic_ai", reason="needs `make library`")
 pytest.importorskip("agents", reason="needs `make library`")
 
-from benchmarks.race.contest import DEVELOPING, HELD_BACK, LOOPS, Run, jobs, quick_settings, run_one, settings
+from benchmarks.race.contest import (
+    DEVELOPING,
+    HELD_BACK,
+    LOOPS,
+    Run,
+    jobs,
+    quick_settings,
+    run_one,
+    settings,
+)
 from benchmarks.race.model import Block, ScriptedModel, Tally
 from benchmarks.race.provider import Request
 from benchmarks.race.report import race_table, trace
@@ -41,7 +50,9 @@ def test_a_script_needs_only_lines_that_were_read_before(needs: str) -> None:
 
 
 def test_developing_and_reported_sessions_share_no_seed() -> None:
-    developing, reported = ({one.seed for one in settings(first, 20)} for first in (DEVELOPING, HELD_BACK))
+    developing, reported = (
+        {one.seed for one in settings(first, 20)} for first in (DEVELOPING, HELD_BACK)
+    )
     assert not developing & reported
     assert len(developing) == 240
 
@@ -53,7 +64,11 @@ def test_a_hidden_line_is_read_again_and_a_visible_one_is_not() -> None:
     model.at = next(n for n, step in enumerate(model.steps) if step.needs)
     need = model.steps[model.at].needs[0]
     answer, kind = model.answer([Block("tool", "nothing of it")], frozenset())
-    assert (kind, answer.calls[0][0], answer.calls[0][1]["path"]) == ("repair", "read_file", need.path)
+    assert (kind, answer.calls[0][0], answer.calls[0][1]["path"]) == (
+        "repair",
+        "read_file",
+        need.path,
+    )
     shown = Block("tool", workspace.run(*answer.calls[0]))
     answer, kind = model.answer([shown], frozenset())
     assert (kind, model.tally.missed, model.tally.lost) == ("step", len(need.lines), 0)
@@ -86,6 +101,8 @@ def test_every_policy_ends_its_sessions(loop: str) -> None:
         assert run.count("refused") == 0 or run.policy != "longrein"
     keep_all = runs[0]
     assert keep_all.count("refused"), "the session does not fit"
-    assert {run.tally.needed for run in runs} == {keep_all.tally.needed}, "every policy meets the same needs"
+    assert {run.tally.needed for run in runs} == {keep_all.tally.needed}, (
+        "every policy meets the same needs"
+    )
     assert f"| {loop} | longrein |" in race_table(runs)
     assert "request  step" in trace(keep_all)

@@ -8,7 +8,9 @@ import pytest
 from benchmarks import recorded
 from tests.models.provider_streams import STREAMS
 
-CONTENT = json.dumps({"content": [{"type": "output_text", "text": "Hello 你好"}]}, ensure_ascii=False)[1:-1]
+CONTENT = json.dumps(
+    {"content": [{"type": "output_text", "text": "Hello 你好"}]}, ensure_ascii=False
+)[1:-1]
 RECORDS = {
     wire: stream.replace(b'"id": "m1"}', f'"id": "m1", {CONTENT}}}'.encode())
     for wire, stream in STREAMS["text"].items()
@@ -55,4 +57,7 @@ def test_a_record_that_is_read_otherwise_is_told(
     (tmp_path / "cut.sse").write_bytes(whole[: whole.index(b"event: message_delta")])
     assert replay(tmp_path, monkeypatch) == 1
     said = capsys.readouterr().out
-    assert "cut.sse (anthropic): truncated: the stream ended before the model had finished; expected was" in said
+    assert (
+        "cut.sse (anthropic): truncated: the stream ended before the model had finished; expected "
+        "was" in said
+    )

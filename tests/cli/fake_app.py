@@ -27,7 +27,9 @@ class FakeApp:
     def run_interactive(self, options: Options) -> int:
         return self._called("interactive", options)
 
-    def run_command(self, name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
+    def run_command(
+        self, name: str, options: Options, words: Sequence[str], /, **flags: Any
+    ) -> int:
         return self._called(name, options, list(words), flags)
 
 

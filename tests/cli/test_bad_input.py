@@ -31,24 +31,37 @@ TABLE = [
     ("-p ' \n '", 'the prompt is empty: write longrein -p "…" or pipe text in'),
     ("-p -", 'the prompt is empty: write longrein -p "…" or pipe text in'),
     ("-p fix it", "one prompt is expected, but 'it' follows 'fix': put quotes around the whole"),
-    ("sesions", "no command 'sesions'; did you mean sessions? (if it is a prompt: longrein -- sesions)"),
+    (
+        "sesions",
+        "no command 'sesions'; did you mean sessions? (if it is a prompt: longrein -- sesions)",
+    ),
     (
         "Signin",
         (
-            "no command 'Signin': `longrein login` keeps a key; others come from variables such as ANTHROPIC_API_KEY "
+            "no command 'Signin': `longrein login` keeps a key; others come from variables such "
+            "as ANTHROPIC_API_KEY "
             "(if it is a prompt: longrein -- Signin)"
         ),
     ),
     (
         "init --force",
         (
-            "no command 'init': nothing needs to be set up; instructions for a project stand in its AGENTS.md "
+            "no command 'init': nothing needs to be set up; instructions for a project stand in "
+            "its AGENTS.md "
             "(if it is a prompt: longrein -- init)"
         ),
     ),
     *(
-        (word, f"no command {word!r}; did you mean {command}? (if it is a prompt: longrein -- {word})")
-        for word, command in (("session", "sessions"), ("task", "tasks"), ("doctr", "doctor"), ("contxt", "context"))
+        (
+            word,
+            f"no command {word!r}; did you mean {command}? (if it is a prompt: longrein -- {word})",
+        )
+        for word, command in (
+            ("session", "sessions"),
+            ("task", "tasks"),
+            ("doctr", "doctor"),
+            ("contxt", "context"),
+        )
     ),
     ("sessions now", "longrein sessions does not know what to do with 'now'"),
     ("sessions -p", "longrein sessions has no flag -p; see longrein sessions --help"),
@@ -57,7 +70,10 @@ TABLE = [
     ("export a b", "longrein export does not know what to do with 'b'"),
     (
         "export a --format josnl",
-        "--format: 'josnl' is not one of jsonl, html, markdown, atif, transcript; did you mean jsonl?",
+        (
+            "--format: 'josnl' is not one of jsonl, html, markdown, atif, transcript; did you mean "
+            "jsonl?"
+        ),
     ),
     ("--verbos", "longrein has no flag --verbos; did you mean --verbose?"),
     ("--frobnicate", "longrein has no flag --frobnicate; see longrein --help"),
@@ -70,10 +86,16 @@ TABLE = [
     ("--model ''", "--model needs a value: --model PROVIDER/MODEL"),
     ("--model --verbose", "--model needs a value: --model PROVIDER/MODEL"),
     ("--model a/b --model c/d", "--model is given twice, as 'a/b' and 'c/d': give it once"),
-    ("-p x --output-format jsn", "--output-format: 'jsn' is not one of text, json, stream-json; did you mean json?"),
+    (
+        "-p x --output-format jsn",
+        "--output-format: 'jsn' is not one of text, json, stream-json; did you mean json?",
+    ),
     ("--output-format json", "--output-format goes with -p: add -p"),
     ("--input-format stream-json", "--input-format goes with -p: add -p"),
-    ("-p --input-format stream-json", "--input-format stream-json goes with --output-format stream-json: add it"),
+    (
+        "-p --input-format stream-json",
+        "--input-format stream-json goes with --output-format stream-json: add it",
+    ),
     (
         "-p x --include-partial-messages",
         "--include-partial-messages goes with -p --output-format stream-json: add them",
@@ -81,7 +103,8 @@ TABLE = [
     (
         "--permission-mode acceptedits",
         (
-            "--permission-mode: 'acceptedits' is not one of default, acceptEdits, plan, auto, dontAsk, "
+            "--permission-mode: 'acceptedits' is not one of default, acceptEdits, plan, auto, "
+            "dontAsk, "
             "bypassPermissions; did you mean acceptEdits?"
         ),
     ),
@@ -89,23 +112,39 @@ TABLE = [
         "--permission-mode plan --dangerously-skip-permissions",
         "--dangerously-skip-permissions and --permission-mode plan: give one of them",
     ),
-    ("--allowedTools 'Bash(git'", "--allowedTools: 'Bash(git' is no list of rules such as 'Edit,Bash(git status)'"),
+    (
+        "--allowedTools 'Bash(git'",
+        "--allowedTools: 'Bash(git' is no list of rules such as 'Edit,Bash(git status)'",
+    ),
     ("--allowedTools ,", "--allowedTools: ',' is no list of rules such as 'Edit,Bash(git status)'"),
-    ("--disallowedTools 'a)('", "--disallowedTools: 'a)(' is no list of rules such as 'Edit,Bash(git status)'"),
+    (
+        "--disallowedTools 'a)('",
+        "--disallowedTools: 'a)(' is no list of rules such as 'Edit,Bash(git status)'",
+    ),
     ("--max-turns 0", "--max-turns: '0' is not a whole number above 0"),
     ("--max-turns 1.5", "--max-turns: '1.5' is not a whole number above 0"),
     ("--max-turns ٣", "--max-turns: '٣' is not a whole number above 0"),
     ("--max-budget-usd nan", "--max-budget-usd: 'nan' is not an amount of US dollars such as 2.50"),
-    ("--max-budget-usd 1,50", "--max-budget-usd: '1,50' is not an amount of US dollars such as 2.50"),
+    (
+        "--max-budget-usd 1,50",
+        "--max-budget-usd: '1,50' is not an amount of US dollars such as 2.50",
+    ),
     ("--max-budget-usd=-1", "--max-budget-usd: '-1' is not an amount of US dollars such as 2.50"),
     ("-c -r", "-c and -r name two sessions: give one of them"),
     ("-p -r", "-r needs an ID with -p: `longrein sessions` lists them"),
     ("--fork-session", "--fork-session copies a session: say which with -c or -r ID"),
     ("--session-id 12", "--session-id: '12' is not a UUID"),
-    (f"-c --session-id {UUID}", "--session-id names a new session: leave out -c and -r, or add --fork-session"),
+    (
+        f"-c --session-id {UUID}",
+        "--session-id names a new session: leave out -c and -r, or add --fork-session",
+    ),
     (
         "--profile sead",
-        "--profile: 'sead' is not one of default, seed, seed-later, seed-new, seed-framework; did you mean seed?",
+        (
+            "--profile: 'sead' is not one of default, seed, seed-later, seed-new, seed-framework; "
+            "did "
+            "you mean seed?"
+        ),
     ),
     *((flag, f"{flag} is not available yet") for flag in sorted(NOT_YET)),
     ("--agent=x", "--agent is not available yet"),
@@ -113,14 +152,22 @@ TABLE = [
     ("-p x --max-thinking-tokens 1k", "--max-thinking-tokens: '1k' is not a number of tokens"),
     ("--setting-sources usr", "--setting-sources: 'usr' is not one of user, project, local"),
     ("--resume-session-at x", "--resume-session-at goes with -c or -r ID"),
-    ("--system-prompt '' --system-prompt-file f", "--system-prompt and --system-prompt-file: give one of them"),
+    (
+        "--system-prompt '' --system-prompt-file f",
+        "--system-prompt and --system-prompt-file: give one of them",
+    ),
     ("--json-schema '{}'", "--json-schema goes with -p: add -p"),
-    ("-p x --permission-prompt-tool stdio", "--permission-prompt-tool stdio goes with --input-format stream-json"),
+    (
+        "-p x --permission-prompt-tool stdio",
+        "--permission-prompt-tool stdio goes with --input-format stream-json",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("line", "says"), TABLE)
-def test_a_wrong_command_line(line: str, says: str, no_stdin: None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_line(
+    line: str, says: str, no_stdin: None, capfd: pytest.CaptureFixture[str]
+) -> None:
     app = FakeApp()
     assert main(shlex.split(line), app) == 2
     assert capfd.readouterr() == ("", f"longrein: {says}\n")
@@ -132,7 +179,12 @@ def test_a_command_of_another_agent_is_never_sent_to_a_model(
     word: str, no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     app = FakeApp()
-    assert main([word], app) == main([word.upper(), "--model", "a/b"], app) == main([word, "on", "--x"], app) == 2
+    assert (
+        main([word], app)
+        == main([word.upper(), "--model", "a/b"], app)
+        == main([word, "on", "--x"], app)
+        == 2
+    )
     out, err = capfd.readouterr()
     assert (out, len(err.splitlines()), app.calls) == ("", 3, [])
     assert err.splitlines()[0].startswith(f"longrein: no command '{word}': ")
@@ -148,13 +200,25 @@ def test_no_command_of_ours_is_reserved_and_the_most_common_ones_of_others_are()
 def test_an_error_of_ours_is_one_line_and_its_code(
     code: int, no_stdin: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    kinds = {1: (ModelUnknown, SessionUnknown, SessionBusy, SessionReadOnly, StoreDamaged, StoreFull, ToolError)}
+    kinds = {
+        1: (
+            ModelUnknown,
+            SessionUnknown,
+            SessionBusy,
+            SessionReadOnly,
+            StoreDamaged,
+            StoreFull,
+            ToolError,
+        )
+    }
     for kind in kinds.get(code, (UsageError, SettingsError, BudgetError)):
         assert main(["-p", "x"], FakeApp(error=kind("what"))) == code
         assert capfd.readouterr() == ("", "longrein: what\n")
 
 
-def test_ctrl_c_outside_of_a_session_is_130_without_a_word(no_stdin: None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_outside_of_a_session_is_130_without_a_word(
+    no_stdin: None, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["-p", "x"], FakeApp(error=KeyboardInterrupt())) == 130
     assert capfd.readouterr() == ("", "")
 
@@ -170,5 +234,9 @@ def test_after_a_bug_the_last_line_says_that_nothing_is_lost() -> None:
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-2:] == [
         "ZeroDivisionError: division by zero",
-        "longrein: this is a bug in longrein, please report it; the session is saved, `longrein -c` goes on with it",
+        (
+            "longrein: this is a bug in longrein, please report it; the session is saved, "
+            "`longrein "
+            "-c` goes on with it"
+        ),
     ]

@@ -26,11 +26,14 @@ def test_prices_that_are_not_known_are_told(
     settings = tmp_path / ".config/longrein/config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text(
-        'model = "mock/m"\n[providers.mock]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\n'
+        'model = "mock/m"\n[providers.mock]\nwire = "openai-chat"\nbase_url = '
+        '"http://127.0.0.1:9/v1"\n'
         f'[models."mock/m"]\n{figures}'
     )
     options = Options(state_dir=str(tmp_path / "state"))
-    doctor(read_run_context(options, {"HOME": str(tmp_path), "PATH": "/usr/bin"}, folder=str(tmp_path)))
+    doctor(
+        read_run_context(options, {"HOME": str(tmp_path), "PATH": "/usr/bin"}, folder=str(tmp_path))
+    )
     shown = capfd.readouterr().out
     prices = [line for line in shown.splitlines() if line.split()[1] == "prices"]
     assert [said in line for line in prices] == ([True] if said else [])

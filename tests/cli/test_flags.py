@@ -49,7 +49,12 @@ from .fake_app import FakeApp, given
         ("-p -r 0192ab 'go on'", {"resume": "0192ab", "prompt": "go on"}),
         (
             "-p x --output-format stream-json --include-partial-messages --verbose",
-            {"prompt": "x", "output_format": "stream-json", "include_partial_messages": True, "verbose": True},
+            {
+                "prompt": "x",
+                "output_format": "stream-json",
+                "include_partial_messages": True,
+                "verbose": True,
+            },
         ),
         (
             "-p --input-format=stream-json --output-format=stream-json",
@@ -63,14 +68,23 @@ from .fake_app import FakeApp, given
             {"allowed_tools": ("Edit", "Bash(git log, -n 3)", "Read", "Bash(make:*)")},
         ),
         ("--disallowedTools 'Bash(rm *)'", {"disallowed_tools": ("Bash(rm *)",)}),
-        ("-p x --max-turns 3 --max-budget-usd 0.5", {"prompt": "x", "max_turns": 3, "max_budget_usd": 0.5}),
+        (
+            "-p x --max-turns 3 --max-budget-usd 0.5",
+            {"prompt": "x", "max_turns": 3, "max_budget_usd": 0.5},
+        ),
         ("--max-budget-usd '$2'", {"max_budget_usd": 2.0}),
-        ("--session-id 0192d0c8-0000-7000-8000-000000000001", {"session_id": "0192d0c8-0000-7000-8000-000000000001"}),
+        (
+            "--session-id 0192d0c8-0000-7000-8000-000000000001",
+            {"session_id": "0192d0c8-0000-7000-8000-000000000001"},
+        ),
         (
             "--system-prompt 'Be terse.' --append-system-prompt '- no emoji'",
             {"system_prompt": "Be terse.", "append_system_prompt": "- no emoji"},
         ),
-        ("--add-dir ../a --add-dir=/b --state-dir /s", {"add_dirs": ("../a", "/b"), "state_dir": "/s"}),
+        (
+            "--add-dir ../a --add-dir=/b --state-dir /s",
+            {"add_dirs": ("../a", "/b"), "state_dir": "/s"},
+        ),
     ],
 )
 def test_the_main_command(line: str, fields: dict[str, Any], no_stdin: None) -> None:
@@ -87,15 +101,24 @@ def test_the_main_command(line: str, fields: dict[str, Any], no_stdin: None) -> 
     ("line", "call"),
     [
         ("sessions", ("sessions", Options(), [], {})),
-        ("sessions --json --state-dir /s", ("sessions", Options(state_dir="/s"), [], {"json": True})),
+        (
+            "sessions --json --state-dir /s",
+            ("sessions", Options(state_dir="/s"), [], {"json": True}),
+        ),
         ("--state-dir /s sessions", ("sessions", Options(state_dir="/s"), [], {})),
         (
             "export 0192 -o o --format transcript",
             ("export", Options(), ["0192"], {"format": "transcript", "output": "o"}),
         ),
-        ("search a b --all --page 2", ("search", Options(), ["a", "b"], {"every": True, "page": 2})),
+        (
+            "search a b --all --page 2",
+            ("search", Options(), ["a", "b"], {"every": True, "page": 2}),
+        ),
         ("tasks stop 0c5c/b1 --tail 20", ("tasks", Options(), ["stop", "0c5c/b1"], {"tail": 20})),
-        ("worktrees remove x --unmerged", ("worktrees", Options(), ["remove", "x"], {"unmerged": True})),
+        (
+            "worktrees remove x --unmerged",
+            ("worktrees", Options(), ["remove", "x"], {"unmerged": True}),
+        ),
         ("demo --keep", ("demo", Options(), [], {"keep": True})),
     ],
 )
@@ -106,7 +129,14 @@ def test_the_other_commands(line: str, call: tuple[Any, ...]) -> None:
 
 
 def test_the_exit_code_of_the_app_is_the_exit_code(no_stdin: None) -> None:
-    assert [main(["-p", "x"], FakeApp(code)) for code in (0, 1, 3, 4, 75, 143)] == [0, 1, 3, 4, 75, 143]
+    assert [main(["-p", "x"], FakeApp(code)) for code in (0, 1, 3, 4, 75, 143)] == [
+        0,
+        1,
+        3,
+        4,
+        75,
+        143,
+    ]
 
 
 def test_every_flag_sets_a_field_that_exists() -> None:
@@ -115,8 +145,25 @@ def test_every_flag_sets_a_field_that_exists() -> None:
 
 
 tokens = st.one_of(
-    st.sampled_from([name for command in COMMANDS.values() for flag in command.flags for name in flag.names]),
-    st.sampled_from([*COMMANDS, "-", "--", "-pc", "-pz", "--=", "--model=", "x y", "-1 z", "3", "json", "Bash(a"]),
+    st.sampled_from(
+        [name for command in COMMANDS.values() for flag in command.flags for name in flag.names]
+    ),
+    st.sampled_from(
+        [
+            *COMMANDS,
+            "-",
+            "--",
+            "-pc",
+            "-pz",
+            "--=",
+            "--model=",
+            "x y",
+            "-1 z",
+            "3",
+            "json",
+            "Bash(a",
+        ]
+    ),
     st.text(max_size=6),
 )
 

@@ -23,7 +23,9 @@ def test_it_fits(command: str, width: int) -> None:
     assert max(map(len, page.splitlines())) <= max(width, 66)
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["-p", "x", "--help"], ["config", "set", "-h"]])
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["-h"], ["-p", "x", "--help"], ["config", "set", "-h"]]
+)
 def test_help_is_on_stdout(argv: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(argv, FakeApp()) == 0
     out, err = capfd.readouterr()

@@ -1,4 +1,6 @@
-"""`longrein search` in the sessions of a folder, of all folders, or of one session; exit codes as in grep."""
+"""`longrein search` in the sessions of a folder, of all folders, or of one session; exit codes
+as in grep.
+"""
 
 import asyncio
 import json
@@ -24,7 +26,9 @@ def fill(state: Path, session: str, cwd: Path, *texts: str) -> None:
         events = [opened(session, str(cwd)), UserSpoke((Text(f"words of {texts[0]}"),))]
         events += [ToolEnded("c1.0", "Bash", "ok", (Text(text),)) for text in texts]
         await asyncio.wrap_future(
-            log.append([Entry(n, wall_us(), event) for n, event in enumerate(events, 1)], flush=True)
+            log.append(
+                [Entry(n, wall_us(), event) for n, event in enumerate(events, 1)], flush=True
+            )
         )
         await log.close()
 
@@ -35,7 +39,9 @@ Search = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Search:
+def search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Search:
     state, work = tmp_path / "state", tmp_path / "work"
     work.mkdir()
     fill(state, OLDER, work, "an older needle in 干草堆")
@@ -62,7 +68,11 @@ def test_the_sessions_of_this_folder(search: Search) -> None:
 
 def test_every_folder_and_one_session(search: Search) -> None:
     _, out, _ = search("needle", "--all")
-    assert [line for line in out.split() if line in (HERE, ELSEWHERE, OLDER)] == [ELSEWHERE, HERE, OLDER]
+    assert [line for line in out.split() if line in (HERE, ELSEWHERE, OLDER)] == [
+        ELSEWHERE,
+        HERE,
+        OLDER,
+    ]
     code, out, _ = search("--session", ELSEWHERE[:6], "needle")
     assert code == 0
     assert out.startswith(ELSEWHERE)
@@ -98,32 +108,67 @@ def test_json(search: Search) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "line"),
     [
-        (["nowhere"], 1, "nothing in 2 sessions of this folder holds 'nowhere'; --all searches those of every folder"),
+        (
+            ["nowhere"],
+            1,
+            (
+                "nothing in 2 sessions of this folder holds 'nowhere'; --all searches those of "
+                "every "
+                "folder"
+            ),
+        ),
         (["nowhere", "--all"], 1, "nothing in 3 sessions holds 'nowhere'"),
         (["nowhere", "--session", HERE], 1, "nothing in 1 session holds 'nowhere'"),
         ([], 2, "what is to be found? longrein search QUERY"),
         (['""'], 2, "what is to be found? longrein search QUERY"),
-        (["x", "--all", "--session", HERE], 2, "--session and --all say two things: give one of them"),
-        (["x", "--session", "ffff"], 1, "no session begins with ffff; `longrein sessions` lists them"),
-        (["x", "--sesion", HERE], 2, "longrein search has no flag --sesion; did you mean --session?"),
+        (
+            ["x", "--all", "--session", HERE],
+            2,
+            "--session and --all say two things: give one of them",
+        ),
+        (
+            ["x", "--session", "ffff"],
+            1,
+            "no session begins with ffff; `longrein sessions` lists them",
+        ),
+        (
+            ["x", "--sesion", HERE],
+            2,
+            "longrein search has no flag --sesion; did you mean --session?",
+        ),
     ],
 )
-def test_what_cannot_be_found_or_asked(search: Search, argv: list[str], code: int, line: str) -> None:
+def test_what_cannot_be_found_or_asked(
+    search: Search, argv: list[str], code: int, line: str
+) -> None:
     found, out, err = search(*argv)
     assert (found, out, err.strip()) == (code, "", f"longrein: {line}")
 
 
 def test_many_hits_are_told_page_by_page(search: Search, tmp_path: Path) -> None:
-    fill(tmp_path / "state", HERE[:-1] + "c", tmp_path / "work", *(f"straw number {n}" for n in range(1_000)))
+    fill(
+        tmp_path / "state",
+        HERE[:-1] + "c",
+        tmp_path / "work",
+        *(f"straw number {n}" for n in range(1_000)),
+    )
     code, out, err = search("straw")
     lines = out.splitlines()
-    assert (code, err, len(lines), lines[-1]) == (0, "", 22, "hits 1 to 20 of more than 1,000; --page 2 shows the next")
+    assert (code, err, len(lines), lines[-1]) == (
+        0,
+        "",
+        22,
+        "hits 1 to 20 of more than 1,000; --page 2 shows the next",
+    )
     assert lines[1].endswith("straw number 999")
     lines = search("straw number 7", "--page", "3")[1].splitlines()
     assert (len(lines), lines[-1]) == (22, "hits 41 to 60 of 271; --page 4 shows the next")
     lines = search("straw number 7", "--page", "14")[1].splitlines()
     assert (len(lines), lines[-1]) == (13, "hits 261 to 271 of 271")
-    assert search("straw number 7", "--page", "15")[1] == "page 15 is empty: there are 271 hits, 14 pages\n"
+    assert (
+        search("straw number 7", "--page", "15")[1]
+        == "page 15 is empty: there are 271 hits, 14 pages\n"
+    )
     assert len(json.loads(search("straw number 7", "--json")[1])) == 271
 
 

@@ -34,7 +34,9 @@ def test_what_is_piped_in_follows_the_prompt(prompt: str, piped: bytes, whole: s
     ("prompt", "needed", "wait_s"),
     [("x", True, 3.0), ("x", False, 3.0), ("", False, 3.0), ("", True, None), ("-", False, None)],
 )
-def test_only_a_prompt_that_must_come_from_stdin_is_waited_for(prompt: str, needed: bool, wait_s: float | None) -> None:
+def test_only_a_prompt_that_must_come_from_stdin_is_waited_for(
+    prompt: str, needed: bool, wait_s: float | None
+) -> None:
     waits: list[float | None] = []
 
     def read(wait: float | None) -> bytes:
@@ -67,11 +69,15 @@ def test_R092_an_open_pipe_that_says_nothing_is_left_alone(kind: str) -> None:
     ends = os.pipe() if kind == "pipe" else tuple(s.detach() for s in socket.socketpair())
     said: list[str] = []
     assert read_piped(ends[0], wait_s=0.02, say=said.append) == b""
-    assert said == ["nothing came on stdin for 0 s: going on without it (to wait for it: longrein -p -)"]
+    assert said == [
+        "nothing came on stdin for 0 s: going on without it (to wait for it: longrein -p -)"
+    ]
     list(map(os.close, ends))
 
 
-def test_a_pipe_that_has_spoken_is_read_to_its_end_with_a_word_when_it_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_has_spoken_is_read_to_its_end_with_a_word_when_it_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(stdin, "STDIN_WAIT_S", 0.01)
     reading, writing = os.pipe()
     os.write(writing, b"one ")
@@ -91,7 +97,9 @@ def test_stdin_has_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdin, "STDIN_BYTES_MAX", 10)
     reading, writing = os.pipe()
     os.write(writing, b"x" * 11)
-    with pytest.raises(UsageError, match="stdin is larger than 10 MB: save it to a file and name the file"):
+    with pytest.raises(
+        UsageError, match="stdin is larger than 10 MB: save it to a file and name the file"
+    ):
         read_piped(reading, wait_s=1, say=print)
     os.close(reading)
     os.close(writing)
@@ -114,7 +122,11 @@ async def test_lines_come_as_they_are_written_and_blank_ones_do_not() -> None:
 async def test_lines_of_a_plain_file_and_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\ntwo\n" + b"x" * 100_000)
     with (tmp_path / "a").open("rb") as file:
-        assert [line async for line in read_lines(file.fileno())] == [b"one", b"two", b"x" * 100_000]
+        assert [line async for line in read_lines(file.fileno())] == [
+            b"one",
+            b"two",
+            b"x" * 100_000,
+        ]
     with open(os.devnull, "rb") as null:
         assert [line async for line in read_lines(null.fileno())] == []
 

@@ -1,4 +1,6 @@
-"""`longrein tasks` and `longrein agents` on real spools, supervisors and databases, beside active writers."""
+"""`longrein tasks` and `longrein agents` on real spools, supervisors and databases, beside
+active writers.
+"""
 
 import asyncio
 import json
@@ -45,7 +47,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*argv: str) -> tuple[int, str, str]:
-        return main([*argv, "--state-dir", str(tmp_path / "state")], entry_points), *capfd.readouterr()
+        return main(
+            [*argv, "--state-dir", str(tmp_path / "state")], entry_points
+        ), *capfd.readouterr()
 
     return run
 
@@ -58,7 +62,11 @@ class Open:
         self.log: SessionLog = self.do(open_log(str(state), session, create=True, wall_us=wall_us))
         self.spool = os.path.join(self.log.folder, SPOOL)
         self.spawner = SupervisedSpawner(
-            self.spool, SupervisionOptions("n0nce"), wall_us=wall_us, notice=self.notes, environ=os.environ
+            self.spool,
+            SupervisionOptions("n0nce"),
+            wall_us=wall_us,
+            notice=self.notes,
+            environ=os.environ,
         )
         self.add(self.log, opened(session), said(f"look for {EVIL}"))
 
@@ -78,7 +86,11 @@ class Open:
     def keep(self, task: str, command: str) -> None:
         async def keep() -> None:
             started = await self.spawner.start(
-                command, cwd="/", env={"PATH": os.environ["PATH"]}, sink=None, output_bytes_max=1 << 20
+                command,
+                cwd="/",
+                env={"PATH": os.environ["PATH"]},
+                sink=None,
+                output_bytes_max=1 << 20,
             )
             await started.keep(BackgroundOptions(task, command))  # type: ignore[union-attr]
 
@@ -108,13 +120,22 @@ def printed(run: Run, name: str, text: str) -> str:
     raise AssertionError(out)
 
 
-# --- odd files -------------------------------------------------------------------------------------------------------
+# --- odd files ------------------------------------------------------------------------------------
 
 RECORD = {
-    "command": "make all", "cwd": "/", "pid": 1, "start": 5, "mark": "/1.2.3/", "owner": "/1.2", "policy": "keep",
+    "command": "make all", "cwd": "/", "pid": 1, "start": 5, "mark": "/1.2.3/", "owner": "/1.2",
+    "policy": "keep",
     "started_at": 5, "began_s": 1.0
 }  # fmt: skip
-END = {"state": "done", "code": 0, "cause": "", "elapsed_s": 1.0, "size_bytes": 0, "elided_bytes": 0, "lost": ""}
+END = {
+    "state": "done",
+    "code": 0,
+    "cause": "",
+    "elapsed_s": 1.0,
+    "size_bytes": 0,
+    "elided_bytes": 0,
+    "lost": "",
+}
 ODD = (None, [], {}, -1, 10**40, True)
 GOOD_ROW = "70000000/b2  lost (its supervisor ended"
 
@@ -133,14 +154,22 @@ def good(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "[]", "5", "{}", '{"command": "\\udcff"}', "\0" * 100])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, "[]", "5", "{}", '{"command": "\\udcff"}', "\0" * 100]
+)
 @pytest.mark.parametrize("name", ["b1.json", "b2.end", "v3.json"])
 def test_a_file_that_is_no_record_hides_no_task(run: Run, good: Path, name: str, text: str) -> None:
     (good / name).write_text(text)
-    shown = GOOD_ROW if name != "b2.end" else "70000000/b2  lost (its end was written and cannot be read)"
+    shown = (
+        GOOD_ROW
+        if name != "b2.end"
+        else "70000000/b2  lost (its end was written and cannot be read)"
+    )
     code, out, err = run("tasks")
     assert (code, shown in out, "Traceback" in err) == (0, True, False)
-    assert err.startswith(f"longrein: {good}/b1.json cannot be read, so its task is not listed") is (name == "b1.json")
+    assert err.startswith(
+        f"longrein: {good}/b1.json cannot be read, so its task is not listed"
+    ) is (name == "b1.json")
 
 
 @pytest.mark.parametrize("file", ["b1.json", "b1.end"])
@@ -176,7 +205,11 @@ def test_a_task_in_a_folder_of_any_name_is_listed(run: Run, here: Open, tmp_path
 
     async def keep() -> None:
         started = await here.spawner.start(
-            "sleep 60", cwd=os.fsdecode(folder), env={"PATH": os.environ["PATH"]}, sink=None, output_bytes_max=1 << 20
+            "sleep 60",
+            cwd=os.fsdecode(folder),
+            env={"PATH": os.environ["PATH"]},
+            sink=None,
+            output_bytes_max=1 << 20,
         )
         await started.keep(BackgroundOptions("b1", "sleep 60"))  # type: ignore[union-attr]
 
@@ -185,7 +218,7 @@ def test_a_task_in_a_folder_of_any_name_is_listed(run: Run, here: Open, tmp_path
     here.do(here.spawner.stop("b1", "the test"))
 
 
-# --- nothing ---------------------------------------------------------------------------------------------------------
+# --- nothing --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,7 +257,7 @@ def test_what_is_wrong_is_one_line(run: Run, argv: str) -> None:
     assert err.count("\n") == 1
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------------------
 
 
 def test_a_running_task_is_listed_shown_and_stopped_from_outside(here: Open, run: Run) -> None:
@@ -241,13 +274,24 @@ def test_a_running_task_is_listed_shown_and_stopped_from_outside(here: Open, run
     code, out, _ = run("tasks", f"{ID[:6]}/b1", "--tail", "2")
     assert out.splitlines()[-3:] == ["", f"line 4 {SHOWN}", f"line 5 {SHOWN}"]
     [told] = json.loads(run("tasks", "--json")[1])
-    assert (told["task"], told["session"], told["open"], told["supervised"]) == ("b1", ID, True, True)
-    assert run("tasks", "stop", "b1") == (0, "", "longrein: b1 is over: killed (stopped by the user)\n")
+    assert (told["task"], told["session"], told["open"], told["supervised"]) == (
+        "b1",
+        ID,
+        True,
+        True,
+    )
+    assert run("tasks", "stop", "b1") == (
+        0,
+        "",
+        "longrein: b1 is over: killed (stopped by the user)\n",
+    )
     assert "killed (stopped by the user)" in run("tasks")[1]
     assert "b1 was over already: killed" in run("tasks", "stop", "b1")[2]
 
 
-def test_a_task_that_outlives_longrein_is_looked_after_and_can_be_stopped(run: Run, tmp_path: Path) -> None:
+def test_a_task_that_outlives_longrein_is_looked_after_and_can_be_stopped(
+    run: Run, tmp_path: Path
+) -> None:
     session = Open(tmp_path / "state")
     session.keep("b1", "sleep 60")
     session.close()
@@ -283,7 +327,9 @@ def test_the_same_id_in_two_sessions_is_asked_about(here: Open, run: Run, tmp_pa
 
 def test_a_sessions_tasks_are_those_of_its_log_too(here: Open, run: Run) -> None:
     blob = here.log.put_blob("\n".join(f"line {n}" for n in range(50)).encode())
-    here.add(here.log, TaskStarted("b1", "make", cwd="/w"), TaskStarted("b2", "wait", state="queued"))
+    here.add(
+        here.log, TaskStarted("b1", "make", cwd="/w"), TaskStarted("b2", "wait", state="queued")
+    )
     here.add(here.log, TaskEnded("b1", "failed", 2, output=blob, elapsed_ms=12_000, size_bytes=390))
     child = here.log.child(CHILD)
     here.do(
@@ -303,18 +349,30 @@ def test_a_sessions_tasks_are_those_of_its_log_too(here: Open, run: Run) -> None
         f"{ID[:8]}/b2 queued 0 B wait",
         f"{ID[:8]}/a6.b1 running 0 B nobody below",
     ]
-    assert run("tasks", f"{ID[:8]}/b1", "--tail", "2")[1].splitlines()[-2:] == ["line 48", "line 49"]
+    assert run("tasks", f"{ID[:8]}/b1", "--tail", "2")[1].splitlines()[-2:] == [
+        "line 48",
+        "line 49",
+    ]
     assert run("tasks")[1] == "no background tasks\n"
 
 
-# --- subagents -------------------------------------------------------------------------------------------------------
+# --- subagents ------------------------------------------------------------------------------------
 
-READ = Replied(3, (ToolCall("c3.0", "Read", {"file_path": f"a{EVIL}.py"}),), "calls", Usage(900, 100, 0, 40), (), 0.02)
+READ = Replied(
+    3,
+    (ToolCall("c3.0", "Read", {"file_path": f"a{EVIL}.py"}),),
+    "calls",
+    Usage(900, 100, 0, 40),
+    (),
+    0.02,
+)
 
 
 def start(here: Open, parent: SessionLog, seq: int, child: str, **how: Any) -> SessionLog:
     log = here.log.child(child)
-    entry = Entry(seq, time.time_ns() // 1000 - 5_000_000, ChildStarted(child, "explore", "c2.0", **how))
+    entry = Entry(
+        seq, time.time_ns() // 1000 - 5_000_000, ChildStarted(child, "explore", "c2.0", **how)
+    )
     first = [Entry(1, entry.at, child_opened(child)), Entry(2, entry.at, said("find it"))]
     here.do(done(parent.append([entry], flush=True, beside=[(log, first, ())])))
     here.seq = seq + 1 if parent is here.log else here.seq
@@ -345,7 +403,12 @@ def test_the_tree_of_subagents_is_read_while_it_grows(here: Open, run: Run) -> N
 
 def test_those_that_are_over_and_those_that_were_cut(here: Open, run: Run, tmp_path: Path) -> None:
     start(here, here.log, 3, CHILD, description="find it")
-    here.add(here.log, ChildEnded(CHILD, "done", "In src.\nYes.", Usage(9_000, 0, 0, 300), 0.5, 4, elapsed_ms=65_000))
+    here.add(
+        here.log,
+        ChildEnded(
+            CHILD, "done", "In src.\nYes.", Usage(9_000, 0, 0, 300), 0.5, 4, elapsed_ms=65_000
+        ),
+    )
     start(here, here.log, 5, BELOW, description="write it")
     assert [row.split()[0] for row in run("agents")[1].splitlines()[1:]] == ["a5"]
     here.do(here.log.close())
@@ -355,11 +418,21 @@ def test_those_that_are_over_and_those_that_were_cut(here: Open, run: Run, tmp_p
     assert rows[1] == "  a5 explore  cut off; goes on with `longrein -r`  write it"
 
 
-def test_an_entry_counts_by_its_place_also_when_the_clock_was_set_back(here: Open, run: Run) -> None:
+def test_an_entry_counts_by_its_place_also_when_the_clock_was_set_back(
+    here: Open, run: Run
+) -> None:
     child = start(here, here.log, 3, CHILD, description="find it")
     past_us = time.time_ns() // 1000 - 3 * 3_600_000_000
-    here.do(done(child.append([Entry(3, past_us, Asked("turn", 2, 1)), Entry(4, past_us, READ)], flush=True)))
-    assert re.search(r"a3 explore  running  \d\.\d s, 1 step, 1\.0k tokens, \$0\.02  find it", run("agents")[1])
+    here.do(
+        done(
+            child.append(
+                [Entry(3, past_us, Asked("turn", 2, 1)), Entry(4, past_us, READ)], flush=True
+            )
+        )
+    )
+    assert re.search(
+        r"a3 explore  running  \d\.\d s, 1 step, 1\.0k tokens, \$0\.02  find it", run("agents")[1]
+    )
 
 
 def test_one_that_is_asked_again_is_counted_anew(here: Open, run: Run) -> None:

@@ -26,7 +26,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*argv: str) -> tuple[int, str, str]:
-        return main(["worktrees", *argv, "--state-dir", str(tmp_path / "state")], entry_points), *capfd.readouterr()
+        return main(
+            ["worktrees", *argv, "--state-dir", str(tmp_path / "state")], entry_points
+        ), *capfd.readouterr()
 
     return run
 
@@ -83,9 +85,16 @@ def test_they_are_listed(run: Run, repo: Path) -> None:
 def test_one_is_merged_and_removed(run: Run, repo: Path) -> None:
     left(repo, "s-1", a="two\n")
     left(repo, "s-2", b="new\n")
-    assert run("merge", "longrein/s-1") == (0, f"1 file changed in {repo}, not committed: {repo}/a.txt\n", "")
+    assert run("merge", "longrein/s-1") == (
+        0,
+        f"1 file changed in {repo}, not committed: {repo}/a.txt\n",
+        "",
+    )
     assert (repo / "a.txt").read_text() == "two\n"
-    refused = "longrein: longrein/s-1 holds commits that were not merged; --unmerged removes it all the same\n"
+    refused = (
+        "longrein: longrein/s-1 holds commits that were not merged; --unmerged removes it "
+        "all the same\n"
+    )
     assert run("remove", "s-1") == (1, "", refused)
     assert run("remove", "s-1", "--unmerged") == (0, "s-1 is gone, with its branch\n", "")
     assert run() == (0, f"s-2  {repo}  files changed: 0 and 1 not committed\n", "")
@@ -104,7 +113,13 @@ def test_a_conflict_touches_nothing(run: Run, repo: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["merge"], "what is to be done with merge? longrein worktrees [merge NAME | remove NAME [--unmerged]]"),
+        (
+            ["merge"],
+            (
+                "what is to be done with merge? longrein worktrees [merge NAME | remove NAME "
+                "[--unmerged]]"
+            ),
+        ),
         (["burn", "s-1"], "what is to be done with burn s-1?"),
         (["merge", "x"], "x: there is no worktree of that name; there are s-1, s-2"),
         (["merge", "s-"], "s-: several worktrees begin so; there are s-1, s-2"),

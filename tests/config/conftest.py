@@ -14,7 +14,11 @@ class ConfigFolders:
     """A home with a settings file and a project with another."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.cwd, self.state = folder / "home", folder / "home" / "repo", folder / "state"
+        self.home, self.cwd, self.state = (
+            folder / "home",
+            folder / "home" / "repo",
+            folder / "state",
+        )
         self.cwd.mkdir(parents=True)
 
     def user(self, text: str) -> "ConfigFolders":
@@ -28,9 +32,15 @@ class ConfigFolders:
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         return self
 
-    def load(self, environ: Mapping[str, str] | None = None, *, trusted: bool = True, **flags: Any) -> Settings:
+    def load(
+        self, environ: Mapping[str, str] | None = None, *, trusted: bool = True, **flags: Any
+    ) -> Settings:
         return load_settings(
-            cwd=str(self.cwd), home=str(self.home), environ=environ or {}, flags=flags, trusted=trusted
+            cwd=str(self.cwd),
+            home=str(self.home),
+            environ=environ or {},
+            flags=flags,
+            trusted=trusted,
         )
 
 

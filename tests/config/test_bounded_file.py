@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from longrein.config import load_instructions, load_settings, load_subagent_types, read_trusted, trust_preview
+from longrein.config import (
+    load_instructions,
+    load_settings,
+    load_subagent_types,
+    read_trusted,
+    trust_preview,
+)
 from longrein.config.bounded_file import read_bounded
 from longrein.events import SettingsError
 from longrein.settings_schema import Settings
@@ -45,7 +51,9 @@ SAID = [
 
 
 @pytest.mark.parametrize(("make", "said"), SAID)
-def test_what_is_no_small_file_is_refused(tmp_path: Path, make: Callable[[Path], None], said: str) -> None:
+def test_what_is_no_small_file_is_refused(
+    tmp_path: Path, make: Callable[[Path], None], said: str
+) -> None:
     make(tmp_path / "f")
     with pytest.raises(OSError, match=said):
         read_bounded(str(tmp_path / "f"), 1 << 20)
@@ -89,8 +97,12 @@ PLACES = [
 
 @pytest.mark.parametrize("make", [make for make, _ in SAID])
 @pytest.mark.parametrize("place", PLACES)
-def test_every_file_of_a_start_is_read_with_a_bound(tmp_path: Path, place: str, make: Callable[[Path], None]) -> None:
-    """Each read takes about 0.1 ms; a reader without a bound would need minutes, gigabytes or for ever."""
+def test_every_file_of_a_start_is_read_with_a_bound(
+    tmp_path: Path, place: str, make: Callable[[Path], None]
+) -> None:
+    """Each read takes about 0.1 ms; a reader without a bound would need minutes, gigabytes or
+    for ever.
+    """
     home, repo, state = (tmp_path / name for name in ("home", "repo", "state"))
     for made in (home, repo / ".git", state, (tmp_path / place).parent):
         made.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""Files of other agents: each kind is told, with the reason where it is not used; a start costs next to nothing."""
+"""Files of other agents: each kind is told, with the reason where it is not used; a start costs
+next to nothing.
+"""
 
 import json
 from pathlib import Path
@@ -23,11 +25,15 @@ def lines(folders: ConfigFolders, *, trusted: bool = True) -> list[str]:
 
 
 def note(folders: ConfigFolders, *, trusted: bool = True, quiet: bool = False) -> str:
-    return found_note(found_files(str(folders.cwd), str(folders.home), trusted=trusted), quiet=quiet)
+    return found_note(
+        found_files(str(folders.cwd), str(folders.home), trusted=trusted), quiet=quiet
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.path)
-def test_each_kind_is_found_and_says_whether_it_is_used(folders: ConfigFolders, kind: object) -> None:
+def test_each_kind_is_found_and_says_whether_it_is_used(
+    folders: ConfigFolders, kind: object
+) -> None:
     path = kind.path  # type: ignore[attr-defined]
     put(folders.home if path.startswith("~/") else folders.cwd, path.removeprefix("~/"), "{}")
     [line] = lines(folders)
@@ -36,14 +42,20 @@ def test_each_kind_is_found_and_says_whether_it_is_used(folders: ConfigFolders, 
 
 
 TOOLS = {
-    "claude": "CLAUDE.md .claude/settings.json .claude/agents .claude/skills .claude/commands .mcp.json "
+    "claude": "CLAUDE.md .claude/settings.json .claude/agents .claude/skills .claude/commands "
+    ".mcp.json "
     "~/.claude/CLAUDE.md ~/.claude/settings.json ~/.claude/output-styles",
-    "codex": "AGENTS.md .codex/config.toml .codex/hooks.json ~/.codex/AGENTS.md ~/.codex/prompts ~/.codex/config.toml",
-    "gemini": "GEMINI.md .gemini/settings.json .gemini/commands ~/.gemini/GEMINI.md ~/.gemini/extensions",
-    "opencode": "opencode.json .opencode/command .opencode/agent .opencode/plugin ~/.config/opencode/opencode.json",
+    "codex": "AGENTS.md .codex/config.toml .codex/hooks.json ~/.codex/AGENTS.md ~/.codex/prompts "
+    "~/.codex/config.toml",
+    "gemini": "GEMINI.md .gemini/settings.json .gemini/commands ~/.gemini/GEMINI.md "
+    "~/.gemini/extensions",
+    "opencode": "opencode.json .opencode/command .opencode/agent .opencode/plugin "
+    "~/.config/opencode/opencode.json",
     "cursor": ".cursorrules .cursor/rules .cursor/mcp.json .cursor/commands .cursor/hooks.json",
-    "copilot": ".github/copilot-instructions.md .github/instructions .github/prompts .github/agents .vscode/mcp.json",
-    "windsurf": ".windsurfrules .windsurf/rules .windsurf/workflows ~/.codeium/windsurf/mcp_config.json",
+    "copilot": ".github/copilot-instructions.md .github/instructions .github/prompts "
+    ".github/agents .vscode/mcp.json",
+    "windsurf": ".windsurfrules .windsurf/rules .windsurf/workflows "
+    "~/.codeium/windsurf/mcp_config.json",
     "cline": ".clinerules",
     "aider": "CONVENTIONS.md .aider.conf.yml",
     "roo": ".roo/rules .roomodes .roo/mcp.json",
@@ -57,7 +69,9 @@ TOOLS = {
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_the_files_of_every_agent_are_listed_and_told_in_one_line(folders: ConfigFolders, tool: str) -> None:
+def test_the_files_of_every_agent_are_listed_and_told_in_one_line(
+    folders: ConfigFolders, tool: str
+) -> None:
     names = TOOLS[tool].split()
     for name in names:
         put(folders.home if name.startswith("~/") else folders.cwd, name.removeprefix("~/"), "{}")
@@ -71,7 +85,11 @@ def test_the_files_of_every_agent_are_listed_and_told_in_one_line(folders: Confi
     ("name", "text", "ignored"),
     [
         (".claude/settings.json", {"statusLine": {}, "env": {}, "hooks": {}}, "statusLine"),
-        ("~/.claude/settings.json", {"enabledPlugins": {}, "theme": "dark", "b": 1, "c": 1, "d": 1, "e": 1}, None),
+        (
+            "~/.claude/settings.json",
+            {"enabledPlugins": {}, "theme": "dark", "b": 1, "c": 1, "d": 1, "e": 1},
+            None,
+        ),
         ("opencode.json", {"command": {}, "mcp": {}, "agent": {}}, "mcp, agent"),
         ("opencode.json", {"command": {}}, ""),
         (".claude/settings.json", {"permissions": {"deny": ["Read"]}}, ""),
@@ -80,12 +98,18 @@ def test_the_files_of_every_agent_are_listed_and_told_in_one_line(folders: Confi
 def test_unknown_keys_of_settings_are_said(
     folders: ConfigFolders, name: str, text: dict[str, object], ignored: str | None
 ) -> None:
-    put(folders.home if name.startswith("~/") else folders.cwd, name.removeprefix("~/"), json.dumps(text))
+    put(
+        folders.home if name.startswith("~/") else folders.cwd,
+        name.removeprefix("~/"),
+        json.dumps(text),
+    )
     ignored = "theme, b, c, d, 1 more" if ignored is None else ignored
     [line] = lines(folders)
     assert line.partition("; ignored in it: ")[2] == ignored
     assert note(folders) == (
-        f"found and not used: {name} ({ignored} ignored); `longrein doctor` says why" if ignored else ""
+        f"found and not used: {name} ({ignored} ignored); `longrein doctor` says why"
+        if ignored
+        else ""
     )
     assert note(folders, quiet=True) == ""
 
@@ -112,7 +136,10 @@ def test_a_stronger_instruction_file_shadows_the_others(folders: ConfigFolders) 
 
 def test_files_of_a_folder_without_trust_are_told_by_doctor_alone(folders: ConfigFolders) -> None:
     put(folders.cwd, "CLAUDE.md")
-    assert "not used (this folder is not trusted: `longrein trust` changes that)" in lines(folders, trusted=False)[0]
+    assert (
+        "not used (this folder is not trusted: `longrein trust` changes that)"
+        in lines(folders, trusted=False)[0]
+    )
     assert note(folders, trusted=False) == ""  # the line about trust names them
 
 
@@ -128,26 +155,36 @@ def test_files_of_a_folder_without_trust_are_told_by_doctor_alone(folders: Confi
         ('{"permissions": 3, "hooks": {"Stop": []}}', "hooks"),
     ],
 )
-def test_a_headless_run_says_only_what_matters(folders: ConfigFolders, text: str, ignored: str) -> None:
+def test_a_headless_run_says_only_what_matters(
+    folders: ConfigFolders, text: str, ignored: str
+) -> None:
     put(folders.cwd, "a.example.json", text)
     put(folders.cwd, ".gemini/settings.json", text)
     assert (f"ignored in it: {ignored}" in lines(folders)[0]) == bool(ignored)
     said = note(folders, quiet=True)
     assert said == (
-        f"found and not used: .gemini/settings.json ({ignored} ignored); `longrein doctor` says why" if ignored else ""
+        f"found and not used: .gemini/settings.json ({ignored} ignored); `longrein doctor` says why"
+        if ignored
+        else ""
     )
     assert note(folders)
 
 
 def test_the_line_at_the_start_stays_one_line(folders: ConfigFolders) -> None:
     for kind in KINDS:
-        put(folders.home if kind.path.startswith("~/") else folders.cwd, kind.path.removeprefix("~/") + "", "{}")
+        put(
+            folders.home if kind.path.startswith("~/") else folders.cwd,
+            kind.path.removeprefix("~/") + "",
+            "{}",
+        )
     said = note(folders)
     assert "\n" not in said
     assert said.count(", ") == NAMED_MAX - 1
 
 
-def test_a_large_settings_file_and_a_folder_in_its_place_are_not_read(folders: ConfigFolders) -> None:
+def test_a_large_settings_file_and_a_folder_in_its_place_are_not_read(
+    folders: ConfigFolders,
+) -> None:
     put(folders.cwd, ".codex/hooks.json", HOOKS + " " * 300_000)
     put(folders.home, ".codex/hooks.json/x")
     assert all("ignored" not in line for line in lines(folders))

@@ -1,4 +1,6 @@
-"""Hooks from files (A4.1, A18.7): what is read, what a matcher matches, what a broken file says, what trust covers."""
+"""Hooks from files (A4.1, A18.7): what is read, what a matcher matches, what a broken file says,
+what trust covers.
+"""
 
 import json
 from pathlib import Path
@@ -6,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from longrein.config import fingerprint, load_hooks, read_project_hooks, read_trusted, trust, trust_preview
+from longrein.config import (
+    fingerprint,
+    load_hooks,
+    read_project_hooks,
+    read_trusted,
+    trust,
+    trust_preview,
+)
 from longrein.config.hooks import HookFile, expanded_headers, parse_hooks
 from longrein.permissions import Hook
 from longrein.permissions.hooks import matches
@@ -16,10 +25,12 @@ FILE = HookFile("/x/settings.json", "~/settings.json", is_own=True)
 
 
 def hooks_of(event: str = "PreToolUse", matcher: Any = "", **handler: Any) -> dict[str, Any]:
-    return {event: [{"matcher": matcher, "hooks": [{"type": "command", "command": "true", **handler}]}]}
+    return {
+        event: [{"matcher": matcher, "hooks": [{"type": "command", "command": "true", **handler}]}]
+    }
 
 
-# --- Matchers --------------------------------------------------------------------------------------------------------
+# --- Matchers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -40,8 +51,12 @@ def hooks_of(event: str = "PreToolUse", matcher: Any = "", **handler: Any) -> di
 )
 def test_a18_7_matchers(matcher: str, yes: str, no: str) -> None:
     hook = Hook("PreToolUse", "true", "x", matcher)
-    assert [matches(hook, "PreToolUse", (name,)) for name in yes.split()] == [True] * len(yes.split())
-    assert [matches(hook, "PreToolUse", (name,)) for name in no.split()] == [False] * len(no.split())
+    assert [matches(hook, "PreToolUse", (name,)) for name in yes.split()] == [True] * len(
+        yes.split()
+    )
+    assert [matches(hook, "PreToolUse", (name,)) for name in no.split()] == [False] * len(
+        no.split()
+    )
     assert not matches(hook, "PostToolUse", ("Bash",))
 
 
@@ -49,7 +64,7 @@ def test_events_without_a_matcher_ignore_it() -> None:
     assert matches(Hook("Stop", "true", "x", "Bash"), "Stop", ())
 
 
-# --- Files that are wrong --------------------------------------------------------------------------------------------
+# --- Files that are wrong -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -78,7 +93,15 @@ def test_events_without_a_matcher_ignore_it() -> None:
         (hooks_of(timeout=-1), 1, "is no number of seconds"),
         (hooks_of(**{"if": "Bash("}), 1, "it runs for every PreToolUse"),
         (hooks_of("Stop", **{"if": "Bash(rm *)"}), 1, "for events of tools only"),
-        ({"PreToolUse": [{"hooks": [{"type": "command", "command": f"h{n}"} for n in range(300)]}]}, 200, "first 200"),
+        (
+            {
+                "PreToolUse": [
+                    {"hooks": [{"type": "command", "command": f"h{n}"} for n in range(300)]}
+                ]
+            },
+            200,
+            "first 200",
+        ),
         (None, 0, ""),
         (hooks_of(), 1, ""),
     ],
@@ -90,7 +113,9 @@ def test_a_broken_table_says_what_does_not_run(table: Any, runs: int, said: str)
     assert said in "".join(notes)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe", b"7", b"{" * 5000, b'{"hooks": ' + b"[" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b"\xff\xfe", b"7", b"{" * 5000, b'{"hooks": ' + b"[" * 5000]
+)
 def test_a_broken_file_is_one_note(tmp_path: Path, content: bytes) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_bytes(content)
@@ -108,14 +133,18 @@ def test_headers_name_only_allowed_variables() -> None:
     assert expanded_headers(hook, environ) == (("Authorization", "Bearer k1"), ("X", "-k1 "))
 
 
-# --- Sources and trust -----------------------------------------------------------------------------------------------
+# --- Sources and trust ----------------------------------------------------------------------------
 
 
 class Place:
     """A home and a project with hook files."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.project, self.state = folder / "home", folder / "project", str(folder / "state")
+        self.home, self.project, self.state = (
+            folder / "home",
+            folder / "project",
+            str(folder / "state"),
+        )
         (self.project / ".git").mkdir(parents=True)
         self.home.mkdir()
 
@@ -139,7 +168,12 @@ def place(tmp_path: Path) -> Place:
     place = Place(tmp_path)
     for name in ("~/.config/longrein/hooks.json", "~/.claude/settings.json", "~/.codex/hooks.json"):
         place.write(name, {"hooks": hooks_of(command=f"own {name}")})
-    for name in (".longrein/hooks.json", ".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json"):
+    for name in (
+        ".longrein/hooks.json",
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".codex/hooks.json",
+    ):
         place.write(name, {"hooks": hooks_of(command=f"project {len(name)}")})
     return place
 
@@ -152,7 +186,11 @@ def test_all_sources_are_read_and_a_project_only_after_trust(place: Place) -> No
     assert names(place.load(is_trusted=False).hooks) == ["own"] * 3
     place.trust()
     loaded = place.load()
-    assert (names(loaded.hooks), loaded.changed, loaded.notes) == (["own"] * 3 + ["project"] * 4, (), ())
+    assert (names(loaded.hooks), loaded.changed, loaded.notes) == (
+        ["own"] * 3 + ["project"] * 4,
+        (),
+        (),
+    )
     assert names(place.load(read_others=False).hooks).count("own") == 1
 
 
@@ -167,7 +205,8 @@ def test_a_changed_hook_of_a_project_asks_again(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["check.sh", '"$CLAUDE_PROJECT_DIR"/check.sh --all', "${CLAUDE_PROJECT_DIR}/check.sh"]
+    "written",
+    ["check.sh", '"$CLAUDE_PROJECT_DIR"/check.sh --all', "${CLAUDE_PROJECT_DIR}/check.sh"],
 )
 def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> None:
     script = place.project / "check.sh"
@@ -182,7 +221,8 @@ def test_a_changed_script_of_a_hook_asks_again(place: Place, written: str) -> No
 def test_another_limit_of_time_is_no_change(place: Place) -> None:
     place.trust()
     place.write(
-        ".claude/settings.json", {"hooks": hooks_of(command=f"project {len('.claude/settings.json')}", timeout=9)}
+        ".claude/settings.json",
+        {"hooks": hooks_of(command=f"project {len('.claude/settings.json')}", timeout=9)},
     )
     assert place.load().changed == ()
 
@@ -191,7 +231,9 @@ def test_disable_all_hooks(place: Place) -> None:
     place.trust()
     own = {"hooks": hooks_of(command="own x")}
     place.write(".claude/settings.local.json", {"disableAllHooks": True})
-    assert names(place.load().hooks) == ["own"] * 3 + ["project"] * 3, "a project turns off its own file only"
+    assert names(place.load().hooks) == ["own"] * 3 + ["project"] * 3, (
+        "a project turns off its own file only"
+    )
     place.write("~/.claude/settings.json", {**own, "disableAllHooks": True})
     assert place.load().hooks == ()
 
@@ -206,7 +248,10 @@ def test_a_file_that_leads_out_of_the_project_is_not_read(place: Place, tmp_path
 
 def test_the_trust_preview_lists_hooks_and_settings(place: Place) -> None:
     rules = {"allow": ["Bash(make *)"], "deny": ["Read(.env)"]}
-    place.write(".claude/settings.json", {"hooks": hooks_of(matcher="Bash"), "permissions": rules, "env": {"A": "b"}})
+    place.write(
+        ".claude/settings.json",
+        {"hooks": hooks_of(matcher="Bash"), "permissions": rules, "env": {"A": "b"}},
+    )
     rows = trust_preview(str(place.project), str(place.home), {}, Settings())
     effect = next(row.effect for row in rows if row.file == ".claude/settings.json")
     assert "runs on PreToolUse Bash: true" in effect

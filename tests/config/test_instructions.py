@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from longrein.config import Instructions, describe_environment, load_instructions, nested_instructions
+from longrein.config import (
+    Instructions,
+    describe_environment,
+    load_instructions,
+    nested_instructions,
+)
 from longrein.config.instructions import imports, without_comments
 from longrein.settings_schema import InstructionOptions, Settings
 
@@ -40,13 +45,20 @@ def bodies(found: Instructions) -> list[str]:
 
 
 def test_A18_1_root_then_the_override_nearer_to_the_work(tmp_path: Path) -> None:
-    tree: Tree = {"repo/AGENTS.md": "root", "repo/pkg/AGENTS.md": "shadowed", "repo/pkg/AGENTS.override.md": "override"}
+    tree: Tree = {
+        "repo/AGENTS.md": "root",
+        "repo/pkg/AGENTS.md": "shadowed",
+        "repo/pkg/AGENTS.override.md": "override",
+    }
     found = load(tmp_path, tree, "repo/pkg/sub")
     assert found.texts == (
         "Instructions from ~/repo/AGENTS.md:\n\nroot",
         "Instructions from ~/repo/pkg/AGENTS.override.md:\n\noverride",
     )
-    assert [s.path for s in found.sources] == [f"{tmp_path}/repo/AGENTS.md", f"{tmp_path}/repo/pkg/AGENTS.override.md"]
+    assert [s.path for s in found.sources] == [
+        f"{tmp_path}/repo/AGENTS.md",
+        f"{tmp_path}/repo/pkg/AGENTS.override.md",
+    ]
     assert found.sources[0].hash == hashlib.sha256(b"root").hexdigest()
     assert found.notes == ()
 
@@ -58,7 +70,10 @@ ORDER: list[tuple[Tree, list[str]]] = [
     ({"repo/AGENTS.md": "a", "repo/CLAUDE.md": "c", "repo/GEMINI.md": "g"}, ["a"]),
     ({"repo/AGENTS.md": " \n", "repo/CLAUDE.md": "c"}, ["c"]),
     ({"repo/AGENTS.md": "<!-- only this -->\n", "repo/CLAUDE.md": "c"}, ["c"]),
-    ({"repo/AGENTS.md": "a", "repo/AGENTS.local.md": "mine", "repo/CLAUDE.local.md": "too"}, ["a", "mine", "too"]),
+    (
+        {"repo/AGENTS.md": "a", "repo/AGENTS.local.md": "mine", "repo/CLAUDE.local.md": "too"},
+        ["a", "mine", "too"],
+    ),
     (
         {".config/longrein/AGENTS.md": "own", ".agents/AGENTS.md": "shared", "repo/AGENTS.md": "a"},
         ["own", "shared", "a"],
@@ -70,18 +85,26 @@ ORDER: list[tuple[Tree, list[str]]] = [
 
 
 @pytest.mark.parametrize(("tree", "texts"), ORDER)
-def test_A1_which_files_are_taken_and_in_which_order(tmp_path: Path, tree: Tree, texts: list[str]) -> None:
+def test_A1_which_files_are_taken_and_in_which_order(
+    tmp_path: Path, tree: Tree, texts: list[str]
+) -> None:
     assert bodies(load(tmp_path, tree)) == texts
 
 
 def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:
     plant(tmp_path, {"x/AGENTS.md": "above", "x/y/AGENTS.md": "here"})
-    assert bodies(load_instructions(f"{tmp_path}/x/y", str(tmp_path), {}, Settings(), trusted)) == ["here"]
+    assert bodies(load_instructions(f"{tmp_path}/x/y", str(tmp_path), {}, Settings(), trusted)) == [
+        "here"
+    ]
 
 
 def test_names_come_from_the_settings(tmp_path: Path) -> None:
     settings = Settings(context=InstructionOptions(("TEAM.md",)))
-    found = load(tmp_path, {"repo/AGENTS.md": "a", "repo/TEAM.md": "t", "repo/TEAM.local.md": "l"}, settings=settings)
+    found = load(
+        tmp_path,
+        {"repo/AGENTS.md": "a", "repo/TEAM.md": "t", "repo/TEAM.local.md": "l"},
+        settings=settings,
+    )
     assert bodies(found) == ["t", "l"]
 
 
@@ -97,14 +120,18 @@ def test_A18_1_too_much_is_cut_with_a_visible_warning(tmp_path: Path) -> None:
         "~/repo/AGENTS.md was cut: instruction files may hold 32768 bytes together.",
         "~/repo/sub/AGENTS.md was left out: instruction files may hold 32768 bytes together.",
     )
-    assert [source.hash for source in found.sources] == [hashlib.sha256(b"line of text\n" * 4000).hexdigest()]
+    assert [source.hash for source in found.sources] == [
+        hashlib.sha256(b"line of text\n" * 4000).hexdigest()
+    ]
 
 
 @pytest.mark.parametrize(
     "huge", ["repo/AGENTS.md", "repo/sub/AGENTS.local.md", ".agents/AGENTS.md", "repo/sub/notes.md"]
 )
 def test_a_file_that_never_ends_is_left_out(tmp_path: Path, huge: str) -> None:
-    """20 GB of nothing cost a repository nothing, and their hash would take a minute at each look."""
+    """20 GB of nothing cost a repository nothing, and their hash would take a minute at each
+    look.
+    """
     plant(tmp_path, {huge: ""})
     os.truncate(tmp_path / huge, 20 << 30)
     found = load(tmp_path, {"repo/sub/CLAUDE.md": "be kind @notes.md"}, "repo/sub")
@@ -112,14 +139,20 @@ def test_a_file_that_never_ends_is_left_out(tmp_path: Path, huge: str) -> None:
     assert found.notes == (f"~/{huge} is larger than 1 MB: left out.",)
 
 
-# --- imports -----------------------------------------------------------------------------------------------------
+# --- imports --------------------------------------------------------------------------------------
 
 IMPORTS: list[tuple[Tree, list[str]]] = [
     ({"repo/CLAUDE.md": "see @docs/x.md.", "repo/docs/x.md": "x"}, ["see @docs/x.md.", "x"]),
-    ({"repo/CLAUDE.md": "@docs/x.md", "repo/docs/x.md": "@y.md", "repo/docs/y.md": "y"}, ["@docs/x.md", "@y.md", "y"]),
+    (
+        {"repo/CLAUDE.md": "@docs/x.md", "repo/docs/x.md": "@y.md", "repo/docs/y.md": "y"},
+        ["@docs/x.md", "@y.md", "y"],
+    ),
     ({"repo/CLAUDE.md": "`@x.md` ``a ` @x.md``", "repo/x.md": "x"}, ["`@x.md` ``a ` @x.md``"]),
     ({"repo/CLAUDE.md": "```\n@x.md\n```", "repo/x.md": "x"}, ["```\n@x.md\n```"]),
-    ({"repo/CLAUDE.md": "mail ann@x.md or @nobody", "repo/x.md": "x"}, ["mail ann@x.md or @nobody"]),
+    (
+        {"repo/CLAUDE.md": "mail ann@x.md or @nobody", "repo/x.md": "x"},
+        ["mail ann@x.md or @nobody"],
+    ),
     ({"repo/CLAUDE.md": "@self.md", "repo/self.md": "me @self.md"}, ["@self.md", "me @self.md"]),
     ({"repo/CLAUDE.md": "@x.md @x.md @./x.md", "repo/x.md": "x"}, ["@x.md @x.md @./x.md", "x"]),
     ({"repo/CLAUDE.md": "@README", "repo/README": "r"}, ["@README", "r"]),
@@ -152,7 +185,9 @@ def test_S033_nothing_outside_the_project_comes_in(tmp_path: Path, name: str) ->
     found = load(tmp_path, {"repo/AGENTS.md": f"@{name}"})
     assert bodies(found) == [f"@{name}"]
     shown = {"link": "~/repo/link"}.get(name, "~/secret")
-    assert found.notes == (f"{shown} leads out of the project (imported by ~/repo/AGENTS.md): left out.",)
+    assert found.notes == (
+        f"{shown} leads out of the project (imported by ~/repo/AGENTS.md): left out.",
+    )
 
 
 def test_S033_an_instruction_file_that_is_a_link_out_is_left_out(tmp_path: Path) -> None:
@@ -165,9 +200,13 @@ def test_S033_an_instruction_file_that_is_a_link_out_is_left_out(tmp_path: Path)
 
 
 def test_S077_characters_that_cannot_be_seen_are_written_out(tmp_path: Path) -> None:
-    found = load(tmp_path, {"repo/AGENTS.md": "do \U000e0041\u202e\u200b this\r\n日本語 👩\u200d💻"})
+    found = load(
+        tmp_path, {"repo/AGENTS.md": "do \U000e0041\u202e\u200b this\r\n日本語 👩\u200d💻"}
+    )
     assert bodies(found) == ["do \\U000e0041\\u202e\\u200b this\n日本語 👩\u200d💻"]
-    assert found.notes == ("~/repo/AGENTS.md holds characters that cannot be seen: they are written out as \\u….",)
+    assert found.notes == (
+        "~/repo/AGENTS.md holds characters that cannot be seen: they are written out as \\u….",
+    )
 
 
 def test_bytes_that_are_no_text_do_not_stop_the_start(tmp_path: Path) -> None:
@@ -195,31 +234,53 @@ def test_import_paths_are_read_as_prose() -> None:
     assert list(imports(text)) == ["a.md", "b/c.md", "../d.md", "/abs.md", "indented.md", "x"]
 
 
-# --- later -------------------------------------------------------------------------------------------------------
+# --- later ----------------------------------------------------------------------------------------
 
 
 def test_nested_files_come_when_their_folder_is_touched_and_only_once(tmp_path: Path) -> None:
-    plant(tmp_path, {"repo/.git/": "", "repo/AGENTS.md": "root", "repo/a/AGENTS.md": "a", "repo/a/b/CLAUDE.md": "b"})
+    plant(
+        tmp_path,
+        {
+            "repo/.git/": "",
+            "repo/AGENTS.md": "root",
+            "repo/a/AGENTS.md": "a",
+            "repo/a/b/CLAUDE.md": "b",
+        },
+    )
     root, home = f"{tmp_path}/repo", str(tmp_path)
     start = load_instructions(root, home, {}, Settings(), trusted)
     known = {source.path for source in start.sources}
     first = nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted)
     assert bodies(first) == ["a", "b"]
     known |= {source.path for source in first.sources}
-    assert nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted) == Instructions()
-    assert nested_instructions(f"{tmp_path}/repo-evil", root, (), home, Settings(), trusted) == Instructions()
+    assert (
+        nested_instructions(f"{root}/a/b", root, known, home, Settings(), trusted) == Instructions()
+    )
+    assert (
+        nested_instructions(f"{tmp_path}/repo-evil", root, (), home, Settings(), trusted)
+        == Instructions()
+    )
     assert nested_instructions(root, root, known, home, Settings(), trusted) == Instructions()
 
 
-def test_a_folder_below_thousands_that_are_not_there_is_looked_at_in_no_time(tmp_path: Path) -> None:
+def test_a_folder_below_thousands_that_are_not_there_is_looked_at_in_no_time(
+    tmp_path: Path,
+) -> None:
     plant(tmp_path, {"repo/.git/": "", "repo/a/AGENTS.md": "a"})
     root = f"{tmp_path}/repo"
-    assert bodies(nested_instructions(root + "/a" * 20_000, root, (), str(tmp_path), Settings(), trusted)) == ["a"]
+    assert bodies(
+        nested_instructions(root + "/a" * 20_000, root, (), str(tmp_path), Settings(), trusted)
+    ) == ["a"]
 
 
 def test_the_environment_is_a_text_of_values() -> None:
     assert describe_environment(
-        cwd="/w", roots=("/w", "/x"), platform="Linux", day="2026-11-21", branch="main", shell="bash"
+        cwd="/w",
+        roots=("/w", "/x"),
+        platform="Linux",
+        day="2026-11-21",
+        branch="main",
+        shell="bash",
     ) == (
         "Environment:\n"
         "Current folder: /w\n"

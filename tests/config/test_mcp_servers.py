@@ -1,4 +1,6 @@
-"""A7, A18.10: `.mcp.json` and its relatives: scopes, expansion, the shapes of other agents, approvals (S054)."""
+"""A7, A18.10: `.mcp.json` and its relatives: scopes, expansion, the shapes of other agents,
+approvals (S054).
+"""
 
 import json
 from pathlib import Path
@@ -28,7 +30,10 @@ def read(raw: Any, name: str = "s") -> McpServer:
 
 def check(raw: Any, **fields: Any) -> None:
     found = read(raw)
-    assert {name: getattr(found, name) for name in ("problem", *fields)} == {"problem": "", **fields}
+    assert {name: getattr(found, name) for name in ("problem", *fields)} == {
+        "problem": "",
+        **fields,
+    }
 
 
 ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
@@ -43,12 +48,24 @@ ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
         {"url": "http://h:8080/", "transport": "http"},
     ),
     ("alias", {"type": "streamable-http", "url": "https://x"}, {"transport": "http"}),
-    ("sse", {"type": "sse", "url": "https://x", "headers": {"A": "b"}}, {"transport": "sse", "headers": (("A", "b"),)}),
+    (
+        "sse",
+        {"type": "sse", "url": "https://x", "headers": {"A": "b"}},
+        {"transport": "sse", "headers": (("A", "b"),)},
+    ),
     ("no type", {"url": "https://x"}, {"transport": "http"}),
-    ("timeout", {"command": "x", "timeout": 1500, "alwaysLoad": True}, {"call_s": 1.5, "always_listed": True}),
+    (
+        "timeout",
+        {"command": "x", "timeout": 1500, "alwaysLoad": True},
+        {"call_s": 1.5, "always_listed": True},
+    ),
     (
         "oauth",
-        {"type": "http", "url": "https://x", "oauth": {"clientId": "c", "callbackPort": 7777, "scopes": "a b"}},
+        {
+            "type": "http",
+            "url": "https://x",
+            "oauth": {"clientId": "c", "callbackPort": 7777, "scopes": "a b"},
+        },
         {"oauth": OAuthOptions("c", 7777, "a b")},
     ),
     (
@@ -61,11 +78,21 @@ ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
             "enabled_tools": ["a"],
             "enabled": True,
         },
-        {"headers": (("Authorization", "Bearer t0ken"),), "startup_s": 5.0, "call_s": 7.0, "only_tools": ("a",)},
+        {
+            "headers": (("Authorization", "Bearer t0ken"),),
+            "startup_s": 5.0,
+            "call_s": 7.0,
+            "only_tools": ("a",),
+        },
     ),
     (
         "opencode",
-        {"type": "local", "command": ["bun", "x"], "environment": {"A": "{env:TOKEN}"}, "timeout": 5000},
+        {
+            "type": "local",
+            "command": ["bun", "x"],
+            "environment": {"A": "{env:TOKEN}"},
+            "timeout": 5000,
+        },
         {"command": ("bun", "x"), "env": (("A", "t0ken"),), "startup_s": 5.0, "call_s": 0.0},
     ),
     (
@@ -73,13 +100,23 @@ ENTRIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
         {"type": "remote", "url": "https://x", "enabled": False},
         {"transport": "http", "disabled": True},
     ),
-    ("gemini", {"httpUrl": "https://x", "excludeTools": ["b"]}, {"transport": "http", "without_tools": ("b",)}),
+    (
+        "gemini",
+        {"httpUrl": "https://x", "excludeTools": ["b"]},
+        {"transport": "http", "without_tools": ("b",)},
+    ),
     ("crush", {"type": "stdio", "command": "x", "disabled": True}, {"disabled": True}),
-    ("kimi", {"command": "x", "startupTimeoutMs": 2000, "toolTimeoutMs": 100}, {"startup_s": 2.0, "call_s": 0.1}),
+    (
+        "kimi",
+        {"command": "x", "startupTimeoutMs": 2000, "toolTimeoutMs": 100},
+        {"startup_s": 2.0, "call_s": 0.1},
+    ),
 )
 
 
-@pytest.mark.parametrize(("raw", "fields"), [row[1:] for row in ENTRIES], ids=[row[0] for row in ENTRIES])
+@pytest.mark.parametrize(
+    ("raw", "fields"), [row[1:] for row in ENTRIES], ids=[row[0] for row in ENTRIES]
+)
 def test_an_entry(raw: Any, fields: dict[str, Any]) -> None:
     check(raw, **fields)
 
@@ -127,7 +164,9 @@ class Person:
 
     def load(self, **more: Any) -> Any:
         more = {"trusted": True} | more
-        return load_mcp_servers(str(self.project), str(self.home), self.environ, str(self.state), **more)
+        return load_mcp_servers(
+            str(self.project), str(self.home), self.environ, str(self.state), **more
+        )
 
     def names(self, **more: Any) -> dict[str, str]:
         return {server.name: server.scope for server in self.load(**more).servers}
@@ -150,13 +189,19 @@ def test_the_nearest_scope_replaces_a_server_as_a_whole(person: Person) -> None:
     assert person.names(approved=True) == {"a": "user", "b": "project", "c": "local"}
     found = {
         server.name: server
-        for server in person.load(approved=True, given=['{"mcpServers":{"a":{"command":"f"}}}']).servers
+        for server in person.load(
+            approved=True, given=['{"mcpServers":{"a":{"command":"f"}}}']
+        ).servers
     }
     assert (found["a"].scope, found["a"].env, found["b"].command) == ("flag", (), ("project",))
-    assert person.names(given=['{"mcpServers":{"z":{"command":"f"}}}'], strict=True) == {"z": "flag"}
+    assert person.names(given=['{"mcpServers":{"z":{"command":"f"}}}'], strict=True) == {
+        "z": "flag"
+    }
 
 
-def test_a_project_server_waits_for_trust_and_for_approval_of_its_very_entry(person: Person) -> None:
+def test_a_project_server_waits_for_trust_and_for_approval_of_its_very_entry(
+    person: Person,
+) -> None:
     person.write_project(tool={"command": "good"})
     assert person.load(trusted=False).unapproved == ()
     assert [server.name for server in person.load().unapproved] == ["tool"]
@@ -180,7 +225,15 @@ def test_an_unapproved_server_does_not_take_the_place_of_the_users(person: Perso
     assert [server.name for server in person.load().unapproved] == ["git"]
 
 
-BROKEN = (b"{", b"[]", b'{"mcpServers": 5}', b"\xff\xfe", b"[" * 100_000, b"null", b'{"mcpServers": {"a": null}}')
+BROKEN = (
+    b"{",
+    b"[]",
+    b'{"mcpServers": 5}',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b"null",
+    b'{"mcpServers": {"a": null}}',
+)
 
 
 @pytest.mark.parametrize("data", BROKEN)
@@ -194,7 +247,11 @@ def test_a_broken_file_costs_its_servers_only(person: Person, data: bytes) -> No
 
 
 def test_unknown_keys_are_named(person: Person) -> None:
-    person.write(person.home / ".config/longrein/mcp.json", a={"command": "x", "colour": 1}, b={"url": "http://x"})
+    person.write(
+        person.home / ".config/longrein/mcp.json",
+        a={"command": "x", "colour": 1},
+        b={"url": "http://x"},
+    )
     notes = "\n".join(person.load().notes)
     assert "MCP server a: ignored: colour" in notes
     assert 'MCP server b has no `type`: taken as "http"' in notes
@@ -215,7 +272,11 @@ def test_the_flag_takes_the_shapes_of_other_agents(person: Person, text: str) ->
 def test_the_flag_takes_files_and_refuses_what_is_none(person: Person) -> None:
     (person.project / "codex.toml").write_text('[mcp_servers.a]\ncommand = "x"\n')
     assert person.names(given=["codex.toml"]) == {"a": "flag"}
-    for wrong, says in (("missing.json", "cannot be read"), ("{", "is not valid"), (str(person.home), "a folder")):
+    for wrong, says in (
+        ("missing.json", "cannot be read"),
+        ("{", "is not valid"),
+        (str(person.home), "a folder"),
+    ):
         with pytest.raises(UsageError, match=says):
             person.load(given=[wrong])
 
@@ -246,7 +307,9 @@ def test_values_with_the_name_of_a_secret_are_secrets() -> None:
 
 
 def test_trust_shows_what_a_project_would_start(person: Person) -> None:
-    person.write_project(a={"command": "curl", "args": ["evil\x1b[2J"]}, b={"type": "http", "url": "https://x/mcp"})
+    person.write_project(
+        a={"command": "curl", "args": ["evil\x1b[2J"]}, b={"type": "http", "url": "https://x/mcp"}
+    )
     place = (str(person.project), str(person.home), person.environ, Settings())
     assert left_out_files(*place) == (".mcp.json",)
     (row,) = trust_preview(*place)
@@ -254,7 +317,11 @@ def test_trust_shows_what_a_project_would_start(person: Person) -> None:
     assert row.effect == "starts a: curl evil\\x1b[2J; b: https://x/mcp"
 
 
-PLACES = ("home/.claude/settings.json", "project/.claude/settings.local.json", "project/.claude/settings.json")
+PLACES = (
+    "home/.claude/settings.json",
+    "project/.claude/settings.local.json",
+    "project/.claude/settings.json",
+)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -263,6 +330,10 @@ def test_a_server_that_was_refused_in_claude_code_is_not_asked_about(
 ) -> None:
     person.write_project(a={"command": "x"}, b={"command": "y"})
     (tmp_path / place).parent.mkdir()
-    (tmp_path / place).write_text('{"disabledMcpjsonServers": ["a"], "enabledMcpjsonServers": ["b"]}')
-    assert [server.name for server in person.load().unapproved] == ["b"]  # approvals by name are not taken over
+    (tmp_path / place).write_text(
+        '{"disabledMcpjsonServers": ["a"], "enabledMcpjsonServers": ["b"]}'
+    )
+    assert [server.name for server in person.load().unapproved] == [
+        "b"
+    ]  # approvals by name are not taken over
     assert person.names(approved=True) == {"b": "project"}

@@ -1,4 +1,6 @@
-"""Choice of the model: named, found by its key, found on its port, or an error that says where it looked."""
+"""Choice of the model: named, found by its key, found on its port, or an error that says where
+it looked.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +20,9 @@ def nobody(_url: str) -> Sequence[str]:
     return ()
 
 
-def found(folders: ConfigFolders, environ: Mapping[str, str], text: str = "", name: str = "") -> ModelOptions:
+def found(
+    folders: ConfigFolders, environ: Mapping[str, str], text: str = "", name: str = ""
+) -> ModelOptions:
     return choose_model(folders.user(text).load(environ), environ, nobody, name=name)
 
 
@@ -44,19 +48,31 @@ def test_a_local_server_is_found_on_its_usual_port(folders: ConfigFolders) -> No
         return ("qwen3:8b", "other") if ":1234" in url else ()
 
     options = choose_model(folders.load(), {}, probe)
-    assert (options.provider, options.model, options.wire) == ("lmstudio", "qwen3:8b", "openai-chat")
+    assert (options.provider, options.model, options.wire) == (
+        "lmstudio",
+        "qwen3:8b",
+        "openai-chat",
+    )
     assert (options.base_url, options.api_key) == ("http://127.0.0.1:1234/v1", "")
     assert asked == ["http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"]
 
 
-def test_a_named_model_asks_no_server_and_its_name_is_split_at_the_first_slash(folders: ConfigFolders) -> None:
-    options = found(folders, {"OPENROUTER_API_KEY": KEY}, name="openrouter/anthropic/claude-sonnet-5.5")
+def test_a_named_model_asks_no_server_and_its_name_is_split_at_the_first_slash(
+    folders: ConfigFolders,
+) -> None:
+    options = found(
+        folders, {"OPENROUTER_API_KEY": KEY}, name="openrouter/anthropic/claude-sonnet-5.5"
+    )
     assert (options.provider, options.model) == ("openrouter", "anthropic/claude-sonnet-5.5")
     assert found(folders, {}, 'model = "ollama/qwen3:8b"').base_url == "http://127.0.0.1:11434/v1"
 
 
 def test_a_provider_of_the_users_own(folders: ConfigFolders) -> None:
-    text = 'model = "mock/small"\n' + MOCK + 'api_key_env = "MOCK_KEY"\ntext_tools = true\nheaders = { A = "b" }'
+    text = (
+        'model = "mock/small"\n'
+        + MOCK
+        + 'api_key_env = "MOCK_KEY"\ntext_tools = true\nheaders = { A = "b" }'
+    )
     text += "\nidle_timeout_s = 7\ncontent_timeout_s = 70"
     options = found(folders, {"MOCK_KEY": KEY}, text)
     assert options == ModelOptions(
@@ -80,15 +96,27 @@ def test_figures_of_the_settings_stand_over_those_of_the_table(folders: ConfigFo
     table = look_up(*name.split("/"))
     assert table.price
     environ = {"ANTHROPIC_API_KEY": KEY}
-    options = found(folders, environ, f'[models."{name}"]\nwindow = 1000\nprice_output = 1.5\neffort = "low"', name)
+    options = found(
+        folders,
+        environ,
+        f'[models."{name}"]\nwindow = 1000\nprice_output = 1.5\neffort = "low"',
+        name,
+    )
     assert options.budget
-    assert (options.budget.window_tokens, options.budget.max_output_tokens) == (1000, table.max_output_tokens)
-    assert options.budget.price == Price(table.price.input, 1.5, table.price.cache_read, table.price.cache_write)
+    assert (options.budget.window_tokens, options.budget.max_output_tokens) == (
+        1000,
+        table.max_output_tokens,
+    )
+    assert options.budget.price == Price(
+        table.price.input, 1.5, table.price.cache_read, table.price.cache_write
+    )
     assert options.effort == "low"
     assert found(folders, environ, f'[models."{name}"]\neffort = "low"', name).budget is None
 
 
-def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(folders: ConfigFolders) -> None:
+def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(
+    folders: ConfigFolders,
+) -> None:
     given = '[models."mock/claude-x"]\nprice_input = 4\nprice_output = 20\n'
     options = found(folders, {}, MOCK + given, "mock/claude-x")
     assert options.budget
@@ -100,9 +128,24 @@ def test_cache_prices_that_the_settings_do_not_give_are_the_usual_ones(folders: 
 
 ADDRESSES = [
     ({"OPENAI_API_KEY": KEY}, "openai/x", "openai-responses", "https://api.openai.com/v1"),
-    ({"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://h.de/v1/"}, "openai/x", "openai-chat", "https://h.de/v1"),
-    ({"OPENAI_BASE_URL": "http://127.0.0.1:5/v1"}, "openai/x", "openai-chat", "http://127.0.0.1:5/v1"),
-    ({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h"}, "anthropic/x", "anthropic", "http://h"),
+    (
+        {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "https://h.de/v1/"},
+        "openai/x",
+        "openai-chat",
+        "https://h.de/v1",
+    ),
+    (
+        {"OPENAI_BASE_URL": "http://127.0.0.1:5/v1"},
+        "openai/x",
+        "openai-chat",
+        "http://127.0.0.1:5/v1",
+    ),
+    (
+        {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h"},
+        "anthropic/x",
+        "anthropic",
+        "http://h",
+    ),
     ({"OLLAMA_HOST": "0.0.0.0:9"}, "ollama/x", "openai-chat", "http://127.0.0.1:9/v1"),
     ({"OLLAMA_HOST": "http://box:9/"}, "ollama/x", "openai-chat", "http://box:9/v1"),
 ]
@@ -131,17 +174,23 @@ def test_proxies(folders: ConfigFolders, environ: dict[str, str], name: str, pro
     assert found(folders, {"ANTHROPIC_API_KEY": KEY, **environ}, name=name).proxy == proxy
 
 
-# --- mistakes ----------------------------------------------------------------------------------------------------
+# --- mistakes -------------------------------------------------------------------------------------
 
 
-def test_nothing_found_says_which_keys_and_servers_were_looked_for_and_where(folders: ConfigFolders) -> None:
+def test_nothing_found_says_which_keys_and_servers_were_looked_for_and_where(
+    folders: ConfigFolders,
+) -> None:
     with pytest.raises(ModelUnknown) as caught:
         found(folders, {})
     line = str(caught.value)
     assert line.startswith(
-        "No model found: set one of ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, "
+        "No model found: set one of ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
+        "OPENROUTER_API_KEY, "
     )
-    assert "start a local server (ollama at http://127.0.0.1:11434/v1, lmstudio at http://127.0.0.1:1234/v1, " in line
+    assert (
+        "start a local server (ollama at http://127.0.0.1:11434/v1, lmstudio at "
+        "http://127.0.0.1:1234/v1, " in line
+    )
     assert line.endswith("), or name a model with --model PROVIDER/MODEL.")
     assert "\n" not in line
 
@@ -157,7 +206,9 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("text", "name", "line"), UNKNOWN)
-def test_an_unknown_model_gets_one_line(folders: ConfigFolders, text: str, name: str, line: str) -> None:
+def test_an_unknown_model_gets_one_line(
+    folders: ConfigFolders, text: str, name: str, line: str
+) -> None:
     with pytest.raises(ModelUnknown) as caught:
         found(folders, {}, text, name)
     assert str(caught.value) == line
@@ -168,11 +219,13 @@ def test_an_unknown_provider_names_the_known_ones_and_the_nearest(folders: Confi
         found(folders, {}, MOCK + '[models."a/b"]\nwindow = 1', "antropic/claude")
     line = str(caught.value)
     assert line.startswith(
-        "Unknown provider 'antropic' in 'antropic/claude': did you mean anthropic? Known are mock, anthr"
+        "Unknown provider 'antropic' in 'antropic/claude': did you mean anthropic? Known are "
+        "mock, anthr"
     )
     assert line.endswith("; another needs [providers.antropic] in ~/.config/longrein/config.toml.")
     with pytest.raises(
-        ModelUnknown, match=r"^Unknown provider 'zzz' in 'zzz/x' \(LONGREIN_MODEL\)\. Known are anthropic"
+        ModelUnknown,
+        match=r"^Unknown provider 'zzz' in 'zzz/x' \(LONGREIN_MODEL\)\. Known are anthropic",
     ):
         found(folders, {"LONGREIN_MODEL": "zzz/x"})
 
@@ -180,7 +233,10 @@ def test_an_unknown_provider_names_the_known_ones_and_the_nearest(folders: Confi
 LACKING = [
     ('base_url = "http://x"', ":2: provider a has no wire: add it under [providers.a]"),
     ('wire = "gemini"', ":2: provider a has no base_url: add it under [providers.a]"),
-    ('wire = "gemini"\nbase_url = "x.com"', ":3: the base_url of a must start with http:// or https://, not 'x.com'"),
+    (
+        'wire = "gemini"\nbase_url = "x.com"',
+        ":3: the base_url of a must start with http:// or https://, not 'x.com'",
+    ),
     (
         'wire = "gemini"\nbase_url = "http://x"\n[models."a/m"]\nprice_input = 1',
         ':5: models."a/m" needs both price_input and price_output',
@@ -195,7 +251,7 @@ def test_a_provider_that_is_not_whole(folders: ConfigFolders, text: str, line: s
     assert str(caught.value) == f"~/.config/longrein/config.toml{line}"
 
 
-# --- secrets -----------------------------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------
 
 SECRETS = {
     "ANTHROPIC_API_KEY": KEY,

@@ -1,4 +1,6 @@
-"""Settings of other agents (A9, A10): what counts of `.claude/settings.json`, and what `longrein import` takes over."""
+"""Settings of other agents (A9, A10): what counts of `.claude/settings.json`, and what `longrein
+import` takes over.
+"""
 
 import json
 from pathlib import Path
@@ -41,11 +43,16 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-RULES = {"allow": ["Bash(git *)"], "ask": ["Bash(git push *)"], "deny": ["Read(./.env)"], "defaultMode": "acceptEdits"}
+RULES = {
+    "allow": ["Bash(git *)"],
+    "ask": ["Bash(git push *)"],
+    "deny": ["Read(./.env)"],
+    "defaultMode": "acceptEdits",
+}
 WHOLE = {"permissions": RULES, "env": {"FOO": "bar"}, "model": "opus"}
 
 
-# --- What counts -----------------------------------------------------------------------------------------------------
+# --- What counts ----------------------------------------------------------------------------------
 
 
 def test_the_users_own_file_counts_below_longreins_own(files: Files) -> None:
@@ -57,7 +64,11 @@ def test_the_users_own_file_counts_below_longreins_own(files: Files) -> None:
         ("Bash(git push *)",),
         ("Read(./.env)",),
     )
-    assert (settings.permission_mode, settings.variables, settings.model) == ("acceptEdits", (("FOO", "bar"),), "")
+    assert (settings.permission_mode, settings.variables, settings.model) == (
+        "acceptEdits",
+        (("FOO", "bar"),),
+        "",
+    )
     assert settings.origin["permissions.deny"] == "~/.claude/settings.json"
     files.write("~/.config/longrein/config.toml", "permission_mode = 'plan'\n")
     assert files.load().permission_mode == "plan"
@@ -76,8 +87,15 @@ def test_a_project_only_narrows(files: Files) -> None:
     files.write(".claude/settings.json", WHOLE)
     assert files.load(trusted=False).permissions == Settings().permissions
     settings = files.load()
-    assert (settings.permissions.allow, settings.permission_mode, settings.variables) == ((), "default", ())
-    assert (settings.permissions.ask, settings.permissions.deny) == (("Bash(git push *)",), ("Read(./.env)",))
+    assert (settings.permissions.allow, settings.permission_mode, settings.variables) == (
+        (),
+        "default",
+        (),
+    )
+    assert (settings.permissions.ask, settings.permissions.deny) == (
+        ("Bash(git push *)",),
+        ("Read(./.env)",),
+    )
     assert len(settings.notes) == 1
     assert "permissions.allow, permissions.defaultMode, env, model not used" in settings.notes[0]
 
@@ -93,7 +111,10 @@ def test_a_project_that_the_user_has_listed_may_widen(files: Files) -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"permissions": {"defaultMode": "bypassPermissions"}}, "defaultMode 'bypassPermissions' not used"),
+        (
+            {"permissions": {"defaultMode": "bypassPermissions"}},
+            "defaultMode 'bypassPermissions' not used",
+        ),
         ({"permissions": {"allow": ["Bad("]}}, "permissions.allow 'Bad('"),
         ({"permissions": {"allow": "Bash"}}, "permissions.allow is no list"),
         ({"permissions": {"deny": [7]}}, "permissions.deny '7'"),
@@ -112,13 +133,17 @@ def test_what_is_wrong_is_named(files: Files, table: Any, said: str) -> None:
 
 def test_further_folders(files: Files, tmp_path: Path) -> None:
     (files.home / "notes").mkdir()
-    files.write("~/.claude/settings.json", {"permissions": {"additionalDirectories": ["~/notes", str(tmp_path)]}})
+    files.write(
+        "~/.claude/settings.json",
+        {"permissions": {"additionalDirectories": ["~/notes", str(tmp_path)]}},
+    )
     assert files.load().folders == (str(files.home / "notes"), str(tmp_path))
 
 
 def test_a_path_of_the_users_own_allow_rule_is_relative_to_that_file(files: Files) -> None:
     files.write(
-        "~/.claude/settings.json", {"permissions": {"allow": ["Edit(/notes/**)", "Edit(//tmp/x)", "Edit(src/*)"]}}
+        "~/.claude/settings.json",
+        {"permissions": {"allow": ["Edit(/notes/**)", "Edit(//tmp/x)", "Edit(src/*)"]}},
     )
     allow = files.load().permissions.allow
     assert allow == (f"Edit(/{files.home}/.claude/notes/**)", "Edit(//tmp/x)", "Edit(src/*)")
@@ -129,7 +154,7 @@ def test_a_path_of_a_project_s_rule_is_relative_to_the_project(files: Files) -> 
     assert files.load().permissions.deny == (f"Edit(/{files.project}/src/**)", "Read(.env)")
 
 
-# --- Import ----------------------------------------------------------------------------------------------------------
+# --- Import ---------------------------------------------------------------------------------------
 
 
 CODEX = """
@@ -156,7 +181,11 @@ IMPORTS = [
         "claude",
         "~/.claude/settings.json",
         {**WHOLE, "hooks": {"PreToolUse": [{"hooks": []}], "FileChanged": []}, "statusLine": {}},
-        {"permission_mode": "acceptEdits", "permissions.allow": ("Bash(git *)",), "env.keep": ("FOO",)},
+        {
+            "permission_mode": "acceptEdits",
+            "permissions.allow": ("Bash(git *)",),
+            "env.keep": ("FOO",),
+        },
         ["hooks of FileChanged", "model opus", "statusLine", "values of FOO"],
     ),
     (
@@ -194,7 +223,9 @@ def value(settings: Settings, key: str) -> Any:
 
 
 @pytest.mark.parametrize(("agent", "name", "content", "wanted", "left"), IMPORTS)
-def test_import(files: Files, agent: str, name: str, content: Any, wanted: dict[str, Any], left: list[str]) -> None:
+def test_import(
+    files: Files, agent: str, name: str, content: Any, wanted: dict[str, Any], left: list[str]
+) -> None:
     files.write(name, content)
     not_taken = files.take(agent)
     assert [line for line in not_taken if not line.startswith(tuple(left))] == []
@@ -229,10 +260,17 @@ def test_import_gives_the_names_of_instruction_files_beside_the_usual_ones(files
 
 
 @pytest.mark.parametrize("agent", sorted(AGENTS))
-@pytest.mark.parametrize("content", ["{", "[]", '{"permissions": 7, "permission": [], "tools": 1, "mcp": 3}', "\0"])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"permissions": 7, "permission": [], "tools": 1, "mcp": 3}', "\0"]
+)
 def test_import_of_broken_files_says_so(files: Files, agent: str, content: str) -> None:
     names = ("~/.claude/settings.json", "~/.codex/config.toml", "~/.gemini/settings.json")
-    for name in (*names, "~/.config/opencode/opencode.json", "~/.claude.json", "~/.codex/hooks.json"):
+    for name in (
+        *names,
+        "~/.config/opencode/opencode.json",
+        "~/.claude.json",
+        "~/.codex/hooks.json",
+    ):
         files.write(name, content)
     files.take(agent)
 

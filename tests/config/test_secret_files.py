@@ -11,11 +11,11 @@ SECRET_NAMES = """
     key.pem.bak .netrc _netrc .npmrc .pypirc .git-credentials credentials credentials.json aws-credentials.csv
     secrets.yaml secret.toml api_keys.txt service-account.json .ssh/config .aws/config .git/config deep/.kube/x
     terraform.tfstate prod.tfvars .htpasswd passwords.txt passwd shadow vault.kdbx
-""".split()  # noqa: SIM905
+""".split()  # noqa: E501, SIM905
 PLAIN_NAMES = """
     AGENTS.md CLAUDE.md README.md docs/environment.md .env.example .env.sample keys.md src/token.py tokens.ts
     secrets.md key.txt config.yaml .gitignore .github/x.md environment.py monkey.md keyboard.md
-""".split()  # noqa: SIM905
+""".split()  # noqa: E501, SIM905
 
 
 def test_names_that_usually_hold_secrets() -> None:
@@ -23,7 +23,9 @@ def test_names_that_usually_hold_secrets() -> None:
     assert [name for name in PLAIN_NAMES if has_secret_name(f"/repo/{name}")] == []
 
 
-@pytest.mark.parametrize("name", ["/r/.e\u200bnv", "/r/.\uff45nv", "/r/ID_RSA", "/r/server.\uff50em"])
+@pytest.mark.parametrize(
+    "name", ["/r/.e\u200bnv", "/r/.\uff45nv", "/r/ID_RSA", "/r/server.\uff50em"]
+)
 def test_other_spellings_of_a_name(name: str) -> None:
     assert has_secret_name(name)
 
@@ -49,7 +51,9 @@ def test_texts_with_and_without_secrets(text: str, expected: bool) -> None:
     assert has_secrets(f"# Title\n\n{text}\n") is expected
 
 
-@pytest.mark.parametrize("piece", ["A", "KEY_", "password=", "\n", " ", "a://", "SECRET ", '"token": '])
+@pytest.mark.parametrize(
+    "piece", ["A", "KEY_", "password=", "\n", " ", "a://", "SECRET ", '"token": ']
+)
 def test_a_megabyte_of_anything_is_searched_in_linear_time(piece: str) -> None:
     began = time.process_time()
     has_secrets(piece * ((1 << 20) // len(piece)))

@@ -1,4 +1,6 @@
-"""Layers of settings: precedence, limits of a project's file, and one exact line for each mistake."""
+"""Layers of settings: precedence, limits of a project's file, and one exact line for each
+mistake.
+"""
 
 import os
 import subprocess
@@ -29,14 +31,30 @@ def test_without_any_file_all_is_built_in(folders: ConfigFolders) -> None:
     assert folders.load() == Settings()
 
 
-def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(folders: ConfigFolders) -> None:
-    folders.user('model = "a/user"\nfallback_model = "a/user"\nprofile = "seed"\ncompact_model = "a/user"')
-    folders.project('# ours\nmodel = "a/project"\nfallback_model = "a/project"\ncompact_model = "a/project"')
-    environ = {"LONGREIN_MODEL": "a/environment", "LONGREIN_FALLBACK_MODEL": "a/environment", "LONGREIN_PROFILE": ""}
+def test_the_nearest_layer_wins_and_each_value_knows_where_it_came_from(
+    folders: ConfigFolders,
+) -> None:
+    folders.user(
+        'model = "a/user"\nfallback_model = "a/user"\nprofile = "seed"\ncompact_model = "a/user"'
+    )
+    folders.project(
+        '# ours\nmodel = "a/project"\nfallback_model = "a/project"\ncompact_model = "a/project"'
+    )
+    environ = {
+        "LONGREIN_MODEL": "a/environment",
+        "LONGREIN_FALLBACK_MODEL": "a/environment",
+        "LONGREIN_PROFILE": "",
+    }
     settings = folders.load(environ, model="a/flag", permission_mode="")
     assert (settings.model, settings.origin["model"]) == ("a/flag", "--model")
-    assert (settings.fallback_model, settings.origin["fallback_model"]) == ("a/environment", "LONGREIN_FALLBACK_MODEL")
-    assert (settings.compact_model, settings.origin["compact_model"]) == ("a/project", f"{PROJECT}:4")
+    assert (settings.fallback_model, settings.origin["fallback_model"]) == (
+        "a/environment",
+        "LONGREIN_FALLBACK_MODEL",
+    )
+    assert (settings.compact_model, settings.origin["compact_model"]) == (
+        "a/project",
+        f"{PROJECT}:4",
+    )
     assert (settings.profile, settings.origin["profile"]) == ("seed", f"{USER}:3")
     assert settings.limits.parallel_max == 10  # of the seed profile
 
@@ -86,9 +104,13 @@ keep = ["AWS_*"]
 patterns = ["acme-[0-9]+"]
 env = ["ACME"]
 """).load()
-    assert settings.permissions == PermissionRules(("Bash(npm test)",), ("Bash(git push *)",), ("Read(.env)",))
+    assert settings.permissions == PermissionRules(
+        ("Bash(npm test)",), ("Bash(git push *)",), ("Read(.env)",)
+    )
     assert settings.providers["mock"].headers == (("Accept", "x"), ("X-Team", "blue"))
-    assert settings.models["mock/small"] == ModelSettings(200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high")
+    assert settings.models["mock/small"] == ModelSettings(
+        200_000, 8192, 1, 2.5, -1.0, -1.0, 60, "high"
+    )
     assert settings.tools == ToolOptions(bash_timeout_s=5.5, read_lines_max=10)
     assert settings.limits == Limits(3, 1.5, 4)
     assert settings.context == InstructionOptions(("TEAM.md",), 100)
@@ -108,15 +130,27 @@ def test_lists_of_rules_add_up_over_the_layers(folders: ConfigFolders) -> None:
     assert settings.origin["permissions.deny"] == f"{USER}:3, {PROJECT}:2, --disallowed-tools"
 
 
-# --- what a project may not do: S048, S052, S058 -----------------------------------------------------------------
+# --- what a project may not do: S048, S052, S058 --------------------------------------------------
 
 IGNORED = [
     # S048
-    ('[providers.anthropic]\nbase_url = "http://evil"', "providers.anthropic.base_url cannot be set by a project", 2),
-    ('[providers.anthropic]\napi_key_env = "AWS_KEY"', "providers.anthropic.api_key_env cannot be set by a project", 2),
+    (
+        '[providers.anthropic]\nbase_url = "http://evil"',
+        "providers.anthropic.base_url cannot be set by a project",
+        2,
+    ),
+    (
+        '[providers.anthropic]\napi_key_env = "AWS_KEY"',
+        "providers.anthropic.api_key_env cannot be set by a project",
+        2,
+    ),
     ('[providers.x.headers]\nA = "b"', "providers.x.headers cannot be set by a project", 1),
     # S052
-    ('permission_mode = "bypassPermissions"', "permission_mode can only be narrowed by a project", 1),
+    (
+        'permission_mode = "bypassPermissions"',
+        "permission_mode can only be narrowed by a project",
+        1,
+    ),
     ('permission_mode = "acceptEdits"', "permission_mode can only be narrowed by a project", 1),
     ('[permissions]\nallow = ["*"]', "permissions.allow cannot be set by a project", 2),
     ('[env]\nkeep = ["*"]', "env.keep cannot be set by a project", 2),
@@ -129,7 +163,9 @@ IGNORED = [
 
 
 @pytest.mark.parametrize(("text", "said", "line"), IGNORED)
-def test_S048_S052_a_project_may_only_narrow(folders: ConfigFolders, text: str, said: str, line: int) -> None:
+def test_S048_S052_a_project_may_only_narrow(
+    folders: ConfigFolders, text: str, said: str, line: int
+) -> None:
     folders.user("[limits]\nmax_turns = 5\nmax_budget_usd = 2")
     plain, settings = folders.load(), folders.project(text).load()
     assert settings.notes == (f"{PROJECT}:{line}: {said}; it was ignored.",)
@@ -138,7 +174,9 @@ def test_S048_S052_a_project_may_only_narrow(folders: ConfigFolders, text: str, 
 
 def test_a_project_narrows(folders: ConfigFolders) -> None:
     folders.user('permission_mode = "acceptEdits"\n[limits]\nmax_turns = 5')
-    settings = folders.project('permission_mode = "plan"\n[limits]\nmax_turns = 2\nmax_budget_usd = 1').load()
+    settings = folders.project(
+        'permission_mode = "plan"\n[limits]\nmax_turns = 2\nmax_budget_usd = 1'
+    ).load()
     assert (settings.permission_mode, settings.limits) == ("plan", Limits(2, 1.0))
     assert folders.load(permission_mode="bypassPermissions").permission_mode == "bypassPermissions"
 
@@ -156,7 +194,7 @@ def test_a_home_that_is_the_project_is_no_project(folders: ConfigFolders) -> Non
     assert folders.user('model = "a/b"').load().model == "a/b"
 
 
-# --- mistakes: one line each -------------------------------------------------------------------------------------
+# --- mistakes: one line each ----------------------------------------------------------------------
 
 WRONG = [
     ("model = ", ":1: not TOML: invalid value"),
@@ -164,16 +202,31 @@ WRONG = [
     ("[permissions\n", ":1: not TOML: expected ']' at the end of a table declaration"),
     ("a = 1\na = 2", ":2: not TOML: cannot overwrite a value"),
     ('modle = "a/b"', ":1: modle is not a setting: did you mean model?"),
-    ('\n\npermision_mode = "plan"', ":3: permision_mode is not a setting: did you mean permission_mode?"),
-    ("[limits]\nmax_turn = 1", ":2: limits.max_turn is not a setting: did you mean limits.max_turns?"),
+    (
+        '\n\npermision_mode = "plan"',
+        ":3: permision_mode is not a setting: did you mean permission_mode?",
+    ),
+    (
+        "[limits]\nmax_turn = 1",
+        ":2: limits.max_turn is not a setting: did you mean limits.max_turns?",
+    ),
     ("max_turns = 1", ":1: max_turns is not a setting: did you mean limits.max_turns?"),
-    ("[permissions]\nalow = []", ":2: permissions.alow is not a setting: did you mean permissions.allow?"),
+    (
+        "[permissions]\nalow = []",
+        ":2: permissions.alow is not a setting: did you mean permissions.allow?",
+    ),
     (
         '[providers.mock]\nbase-url = "x"',
         ":2: providers.mock.base-url is not a setting: did you mean providers.mock.base_url?",
     ),
-    ('[models."a/b"]\nwindows = 1', ':2: models."a/b".windows is not a setting: did you mean models."a/b".window?'),
-    ("[models.a]\nb.window = 1", ':2: models.a.b.window is not a setting: did you mean models."a/b".window?'),
+    (
+        '[models."a/b"]\nwindows = 1',
+        ':2: models."a/b".windows is not a setting: did you mean models."a/b".window?',
+    ),
+    (
+        "[models.a]\nb.window = 1",
+        ':2: models.a.b.window is not a setting: did you mean models."a/b".window?',
+    ),
     (
         '[models."a/b".price]\ninput = 3',
         ':2: models."a/b".price.input is not a setting: did you mean models."a/b".price_input?',
@@ -187,32 +240,79 @@ WRONG = [
     ('model = "a/b c"', ':1: model must be PROVIDER/MODEL, not "a/b c"'),
     (
         'permission_mode = "yolo"',
-        ':1: permission_mode must be one of plan, dontAsk, default, acceptEdits, auto, bypassPermissions, not "yolo"',
+        (
+            ":1: permission_mode must be one of plan, dontAsk, default, acceptEdits, auto, "
+            'bypassPermissions, not "yolo"'
+        ),
     ),
-    ('profile = "big"', ':1: profile must be one of default, seed, seed-later, seed-new, seed-framework, not "big"'),
-    ("[limits]\nmax_turns = -1", ":2: limits.max_turns must be a whole number of 0 or more, not -1"),
-    ("[limits]\nmax_turns = 1.5", ":2: limits.max_turns must be a whole number of 0 or more, not 1.5"),
-    ("[limits]\nmax_turns = true", ":2: limits.max_turns must be a whole number of 0 or more, not true"),
-    ("[limits]\nparallel_max = 0", ":2: limits.parallel_max must be a whole number of 1 or more, not 0"),
-    ('[limits]\nmax_budget_usd = "ten"', ':2: limits.max_budget_usd must be a number of 0 or more, not "ten"'),
-    ("[limits]\nmax_budget_usd = nan", ":2: limits.max_budget_usd must be a number of 0 or more, not nan"),
-    ('[models."a/b"]\nwindow = 0', ':2: models."a/b".window must be a whole number of 1 or more, not 0'),
+    (
+        'profile = "big"',
+        ':1: profile must be one of default, seed, seed-later, seed-new, seed-framework, not "big"',
+    ),
+    (
+        "[limits]\nmax_turns = -1",
+        ":2: limits.max_turns must be a whole number of 0 or more, not -1",
+    ),
+    (
+        "[limits]\nmax_turns = 1.5",
+        ":2: limits.max_turns must be a whole number of 0 or more, not 1.5",
+    ),
+    (
+        "[limits]\nmax_turns = true",
+        ":2: limits.max_turns must be a whole number of 0 or more, not true",
+    ),
+    (
+        "[limits]\nparallel_max = 0",
+        ":2: limits.parallel_max must be a whole number of 1 or more, not 0",
+    ),
+    (
+        '[limits]\nmax_budget_usd = "ten"',
+        ':2: limits.max_budget_usd must be a number of 0 or more, not "ten"',
+    ),
+    (
+        "[limits]\nmax_budget_usd = nan",
+        ":2: limits.max_budget_usd must be a number of 0 or more, not nan",
+    ),
+    (
+        '[models."a/b"]\nwindow = 0',
+        ':2: models."a/b".window must be a whole number of 1 or more, not 0',
+    ),
     (
         '[providers.a]\nwire = "x"',
-        ':2: providers.a.wire must be one of anthropic, openai-chat, openai-responses, gemini, scripted, not "x"',
+        (
+            ":2: providers.a.wire must be one of anthropic, openai-chat, openai-responses, gemini, "
+            'scripted, not "x"'
+        ),
     ),
-    ('[providers.a]\ntext_tools = "yes"', ':2: providers.a.text_tools must be true or false, not "yes"'),
+    (
+        '[providers.a]\ntext_tools = "yes"',
+        ':2: providers.a.text_tools must be true or false, not "yes"',
+    ),
     ("[providers.a]\nbase_url = 1", ":2: providers.a.base_url must be a text, not 1"),
-    ("[providers.a]\nheaders = { X = 1 }", ":2: providers.a.headers must be a table of texts, not {'X': 1}"),
+    (
+        "[providers.a]\nheaders = { X = 1 }",
+        ":2: providers.a.headers must be a table of texts, not {'X': 1}",
+    ),
     ('[permissions]\nallow = "Edit"', ':2: permissions.allow must be a list of texts, not "Edit"'),
-    ('[permissions]\nask = [\n"Bash(rm"]', ':2: permissions.ask "Bash(rm": the closing bracket is missing'),
+    (
+        '[permissions]\nask = [\n"Bash(rm"]',
+        ':2: permissions.ask "Bash(rm": the closing bracket is missing',
+    ),
     (
         '[permissions]\nallow = ["Bash(a | b)"]',
-        ':2: permissions.allow "Bash(a | b)": a rule covers one command of a line, so it cannot hold `|`',
+        (
+            ':2: permissions.allow "Bash(a | b)": a rule covers one command of a line, so it '
+            "cannot "
+            "hold `|`"
+        ),
     ),
     (
         '[redact]\npatterns = ["("]',
-        ':2: redact.patterns "(": is no regular expression (missing ), unterminated subpattern at position 0)',
+        (
+            ':2: redact.patterns "(": is no regular expression (missing ), unterminated '
+            "subpattern at "
+            "position 0)"
+        ),
     ),
     ('[redact]\npatterns = ["x*"]', ':2: redact.patterns "x*": matches the empty text'),
     ("model\x00", ":1: not TOML: expected '=' after a key in a key/value pair"),
@@ -222,7 +322,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "line"), WRONG)
-def test_malformed_settings_say_file_line_key_and_nearest_key(folders: ConfigFolders, text: str, line: str) -> None:
+def test_malformed_settings_say_file_line_key_and_nearest_key(
+    folders: ConfigFolders, text: str, line: str
+) -> None:
     with pytest.raises(SettingsError) as caught:
         folders.user(text).load()
     assert str(caught.value) == USER + line
@@ -231,34 +333,49 @@ def test_malformed_settings_say_file_line_key_and_nearest_key(folders: ConfigFol
 def test_a_file_that_cannot_be_read_says_so(folders: ConfigFolders) -> None:
     (folders.home / ".config/longrein/config.toml").mkdir(parents=True)
     with pytest.raises(
-        SettingsError, match=r"^~/.config/longrein/config.toml: cannot be read \(a folder, not a file\): mend"
+        SettingsError,
+        match=r"^~/.config/longrein/config.toml: cannot be read \(a folder, not a file\): mend",
     ):
         folders.load()
 
 
-@pytest.mark.parametrize("text", ["", "\ufeff", "# nothing\n", "[providers.mock]\n[limits]\n[models]\n"])
+@pytest.mark.parametrize(
+    "text", ["", "\ufeff", "# nothing\n", "[providers.mock]\n[limits]\n[models]\n"]
+)
 def test_R049_an_empty_file_says_nothing(folders: ConfigFolders, text: str) -> None:
     assert folders.user(text).load().notes == ()
 
 
 VARIABLES = [
     ({"LONGREIN_MODEL": "gpt"}, 'LONGREIN_MODEL must be PROVIDER/MODEL, not "gpt"'),
-    ({"LONGREIN_MAX_TURNS": "many"}, 'LONGREIN_MAX_TURNS must be a whole number of 0 or more, not "many"'),
-    ({"LONGREIN_MAX_BUDGET_USD": "inf"}, "LONGREIN_MAX_BUDGET_USD must be a number of 0 or more, not inf"),
+    (
+        {"LONGREIN_MAX_TURNS": "many"},
+        'LONGREIN_MAX_TURNS must be a whole number of 0 or more, not "many"',
+    ),
+    (
+        {"LONGREIN_MAX_BUDGET_USD": "inf"},
+        "LONGREIN_MAX_BUDGET_USD must be a number of 0 or more, not inf",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("environ", "line"), VARIABLES)
-def test_a_wrong_variable_is_named(folders: ConfigFolders, environ: dict[str, str], line: str) -> None:
+def test_a_wrong_variable_is_named(
+    folders: ConfigFolders, environ: dict[str, str], line: str
+) -> None:
     with pytest.raises(SettingsError) as caught:
         folders.load(environ)
     assert str(caught.value) == line
 
 
 def test_variables_and_flags(folders: ConfigFolders) -> None:
-    settings = folders.load({"LONGREIN_MAX_TURNS": "7", "LONGREIN_BASH_TIMEOUT_S": "1.5"}, max_budget_usd=2.0)
+    settings = folders.load(
+        {"LONGREIN_MAX_TURNS": "7", "LONGREIN_BASH_TIMEOUT_S": "1.5"}, max_budget_usd=2.0
+    )
     assert (settings.limits, settings.tools) == (Limits(7, 2.0), ToolOptions(1.5))
-    with pytest.raises(SettingsError, match=r'^--allowed-tools "Bash\(a;b\)": a rule covers one command of a line'):
+    with pytest.raises(
+        SettingsError, match=r'^--allowed-tools "Bash\(a;b\)": a rule covers one command of a line'
+    ):
         folders.load(allowed_tools=("Bash(a;b)",))
 
 
@@ -266,37 +383,71 @@ RULES = [
     ("Raed(.env)", "no tool is called Raed: did you mean Read? The rule has no effect."),
     ("Bsh(ls)", "no tool is called Bsh: did you mean Bash? The rule has no effect."),
     ("bash(ls)", "no tool is called bash: did you mean Bash? The rule has no effect."),
-    ("TaskOutptu", "no tool is called TaskOutptu: did you mean TaskOutput? The rule has no effect."),
+    (
+        "TaskOutptu",
+        "no tool is called TaskOutptu: did you mean TaskOutput? The rule has no effect.",
+    ),
     ("Frobnicate(x)", "no tool is called Frobnicate. The rule has no effect."),
     ("Frob*", "no tool is called Frob*. The rule has no effect."),
-    *((rule, "") for rule in ("Read(.env)", "*", "Task*", "WebFetch(domain:a.com)", "Skill(x)", "MultiEdit(a)")),
-    *((rule, "") for rule in ("mcp__mem", "mcp__mem__get(x:1)", "mcp__*", "NotebookEdit", "Agent(explore)")),
+    *(
+        (rule, "")
+        for rule in (
+            "Read(.env)",
+            "*",
+            "Task*",
+            "WebFetch(domain:a.com)",
+            "Skill(x)",
+            "MultiEdit(a)",
+        )
+    ),
+    *(
+        (rule, "")
+        for rule in ("mcp__mem", "mcp__mem__get(x:1)", "mcp__*", "NotebookEdit", "Agent(explore)")
+    ),
 ]
 
 
 @pytest.mark.parametrize(("rule", "said"), RULES)
-def test_a_rule_for_a_tool_that_nobody_knows_is_told(folders: ConfigFolders, rule: str, said: str) -> None:
+def test_a_rule_for_a_tool_that_nobody_knows_is_told(
+    folders: ConfigFolders, rule: str, said: str
+) -> None:
     settings = folders.user(f'[permissions]\n# ours\ndeny = ["{rule}"]').load()
     assert settings.permissions.deny == (rule,)
     assert settings.notes == ((f"{USER}:3: permissions.deny {rule}: {said}",) if said else ())
 
 
-def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(folders: ConfigFolders) -> None:
+def test_a_rule_of_the_command_line_for_a_tool_that_nobody_knows_is_told(
+    folders: ConfigFolders,
+) -> None:
     assert folders.load(allowed_tools=("Bsh(ls)",)).notes == (
-        "--allowed-tools: permissions.allow Bsh(ls): no tool is called Bsh: did you mean Bash? The rule has no effect.",
+        (
+            "--allowed-tools: permissions.allow Bsh(ls): no tool is called Bsh: did you mean Bash? "
+            "The rule has no effect."
+        ),
     )
 
 
 @pytest.mark.parametrize(
     ("environ", "notes"),
     [
-        ({"LONGREIN_MODLE": "a/b"}, ("LONGREIN_MODLE is not a setting: did you mean LONGREIN_MODEL? It was ignored.",)),
-        ({"LONGREIN_ZZZZZZZZZZZZ": "1"}, ("LONGREIN_ZZZZZZZZZZZZ is not a setting. It was ignored.",)),
-        ({"LONGREIN_COMMAND": "/1.2/", "LONGREIN_SESSION": "y", "LONGREIN_DEPTH": "2"}, ()),  # of commands
+        (
+            {"LONGREIN_MODLE": "a/b"},
+            ("LONGREIN_MODLE is not a setting: did you mean LONGREIN_MODEL? It was ignored.",),
+        ),
+        (
+            {"LONGREIN_ZZZZZZZZZZZZ": "1"},
+            ("LONGREIN_ZZZZZZZZZZZZ is not a setting. It was ignored.",),
+        ),
+        (
+            {"LONGREIN_COMMAND": "/1.2/", "LONGREIN_SESSION": "y", "LONGREIN_DEPTH": "2"},
+            (),
+        ),  # of commands
         ({"LONGREIN_STATE_DIR": "/x", "LONGREIN_SUBAGENT_MODEL": "x/y"}, ()),
     ],
 )
-def test_an_unknown_variable_is_told(folders: ConfigFolders, environ: dict[str, str], notes: tuple[str, ...]) -> None:
+def test_an_unknown_variable_is_told(
+    folders: ConfigFolders, environ: dict[str, str], notes: tuple[str, ...]
+) -> None:
     assert folders.load(environ).notes == notes
 
 
@@ -314,7 +465,7 @@ def test_where_state_lies(environ: dict[str, str], path: str) -> None:
     assert state_dir(environ, "/h", "linux") == path
 
 
-# --- always allow ------------------------------------------------------------------------------------------------
+# --- always allow ---------------------------------------------------------------------------------
 
 ALWAYS = [
     ("", '[permissions]\nallow = ["Edit"]\n'),
@@ -322,11 +473,20 @@ ALWAYS = [
     ('model = "a/b"', 'model = "a/b"\n\n[permissions]\nallow = ["Edit"]\n'),
     ("[permissions] # mine\n", '[permissions] # mine\nallow = ["Edit"]\n'),
     ("[permissions]\nallow = []\n", '[permissions]\nallow = ["Edit"]\n'),
-    ('[permissions]\nallow = ["Read"]\n[env]\n', '[permissions]\nallow = ["Edit", "Read"]\n[env]\n'),
+    (
+        '[permissions]\nallow = ["Read"]\n[env]\n',
+        '[permissions]\nallow = ["Edit", "Read"]\n[env]\n',
+    ),
     ('[permissions]\nallow = ["Read",]\n', '[permissions]\nallow = ["Edit", "Read",]\n'),
     (
-        '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n]\ndeny = ["Write"]\n',
-        '[permissions]\nallow = [\n  "Edit",\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n]\ndeny = ["Write"]\n',
+        (
+            '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n]\ndeny = '
+            '["Write"]\n'
+        ),
+        (
+            '[permissions]\nallow = [\n  "Edit",\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # '
+            'two\n]\ndeny = ["Write"]\n'
+        ),
     ),
     (
         '[permissions]\nallow = [\n  "Read"\n]\n',
@@ -339,7 +499,9 @@ ALWAYS = [
 
 
 @pytest.mark.parametrize(("before", "after"), ALWAYS)
-def test_always_allow_changes_nothing_else_in_the_users_file(folders: ConfigFolders, before: str, after: str) -> None:
+def test_always_allow_changes_nothing_else_in_the_users_file(
+    folders: ConfigFolders, before: str, after: str
+) -> None:
     if before:
         folders.user(before)
     remember_rule("Edit", {}, str(folders.home))
@@ -351,7 +513,9 @@ def test_always_allow_changes_nothing_else_in_the_users_file(folders: ConfigFold
     assert path.read_text() == written
 
 
-def test_always_allow_keeps_mode_and_link_and_takes_any_rule(folders: ConfigFolders, tmp_path: Path) -> None:
+def test_always_allow_keeps_mode_and_link_and_takes_any_rule(
+    folders: ConfigFolders, tmp_path: Path
+) -> None:
     target = tmp_path / "dotfiles.toml"
     target.write_text('model = "a/b"\n')
     target.chmod(0o640)
@@ -375,15 +539,25 @@ def test_a_new_file_is_the_users_alone(folders: ConfigFolders) -> None:
 
 
 REFUSED = [
-    ("permissions = { allow = [] }\n", "Edit", f"{USER}: add Edit to [permissions] allow by hand: its form is unusual"),
+    (
+        "permissions = { allow = [] }\n",
+        "Edit",
+        f"{USER}: add Edit to [permissions] allow by hand: its form is unusual",
+    ),
     ("modle = 1\n", "Edit", f"{USER}:1: modle is not a setting: did you mean model?"),
-    ("", "Bash(a;b)", "'Bash(a;b)' cannot be stored: a rule covers one command of a line, so it cannot hold `;`"),
+    (
+        "",
+        "Bash(a;b)",
+        "'Bash(a;b)' cannot be stored: a rule covers one command of a line, so it cannot hold `;`",
+    ),
     ("", "Bash(a\u202eb)", "'Bash(a\\u202eb)' cannot be stored: it holds invisible characters"),
 ]
 
 
 @pytest.mark.parametrize(("before", "rule", "line"), REFUSED)
-def test_what_cannot_be_added_safely_is_left_alone(folders: ConfigFolders, before: str, rule: str, line: str) -> None:
+def test_what_cannot_be_added_safely_is_left_alone(
+    folders: ConfigFolders, before: str, rule: str, line: str
+) -> None:
     folders.user(before)
     with pytest.raises(SettingsError) as caught:
         remember_rule(rule, {}, str(folders.home))
@@ -393,7 +567,8 @@ def test_what_cannot_be_added_safely_is_left_alone(folders: ConfigFolders, befor
 
 def test_import_brings_nothing_dear() -> None:
     code = (
-        "import sys, longrein.config; print(*(m for m in ('tomllib', 'platformdirs', 'pathspec') if m in sys.modules))"
+        "import sys, longrein.config; print(*(m for m in ('tomllib', 'platformdirs', "
+        "'pathspec') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"

@@ -1,4 +1,6 @@
-"""Skills and commands from files (A2, A3, A13, A18.3): folders, precedence, lenient reading, and what is left out."""
+"""Skills and commands from files (A2, A3, A13, A18.3): folders, precedence, lenient reading, and
+what is left out.
+"""
 
 import contextlib
 import importlib.util
@@ -29,15 +31,23 @@ def put(folder: Path, name: str, text: str | bytes) -> Path:
     return path
 
 
-def skill(folder: Path, name: str, head: str = "", body: str = "text", description: str = "x") -> Path:
-    return put(folder, f"{name}/SKILL.md", f"---\nname: {name}\ndescription: {description}\n{head}---\n{body}\n")
+def skill(
+    folder: Path, name: str, head: str = "", body: str = "text", description: str = "x"
+) -> Path:
+    return put(
+        folder,
+        f"{name}/SKILL.md",
+        f"---\nname: {name}\ndescription: {description}\n{head}---\n{body}\n",
+    )
 
 
 def library(folders: ConfigFolders, *, trusted: bool = True, cwd: Path | None = None) -> SkillFiles:
     return SkillFiles(str(cwd or folders.cwd), str(folders.home), {}, lambda _: trusted)
 
 
-def load(folders: ConfigFolders, *, trusted: bool = True, cwd: Path | None = None) -> tuple[dict[str, SkillInfo], str]:
+def load(
+    folders: ConfigFolders, *, trusted: bool = True, cwd: Path | None = None
+) -> tuple[dict[str, SkillInfo], str]:
     """Return (skills and commands by name, all notes)."""
     files = library(folders, trusted=trusted, cwd=cwd)
     return {one.name: one for one in files.all()}, "\n".join(files.notes)
@@ -49,14 +59,16 @@ def one(folders: ConfigFolders, text: str | bytes, name: str = "a") -> tuple[Ski
     return next(iter(found.values()), None), notes
 
 
-# --- Folders and precedence ------------------------------------------------------------------------------------------
+# --- Folders and precedence -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*PROJECT_FOLDERS, *(f"~/{name}" for name in USER_FOLDERS)])
 def test_A2_skills_of_every_agent_are_found(folders: ConfigFolders, name: str) -> None:
     base = folders.home if name.startswith("~/") else folders.cwd
     skill(base / name.removeprefix("~/"), "deep/er/a")
-    assert "deep/er/a".rpartition("/")[2] in {Path(one.path).parent.name for one in load(folders)[0].values()}
+    assert "deep/er/a".rpartition("/")[2] in {
+        Path(one.path).parent.name for one in load(folders)[0].values()
+    }
     assert bool(load(folders, trusted=False)[0]) is name.startswith("~/")
 
 
@@ -65,7 +77,10 @@ def test_A18_3_the_project_wins_with_a_warning(folders: ConfigFolders) -> None:
     skill(folders.home / ".agents/skills", "a", description="of the user")
     found, notes = load(folders)
     assert found["a"].description == "of the project"
-    assert re.search(r"skill a: .*/repo/.agents/skills/a/SKILL.md counts, ~/.agents/skills/a/SKILL.md has the", notes)
+    assert re.search(
+        r"skill a: .*/repo/.agents/skills/a/SKILL.md counts, ~/.agents/skills/a/SKILL.md has the",
+        notes,
+    )
     assert load(folders, trusted=False)[0]["a"].description == "of the user"
 
 
@@ -73,13 +88,25 @@ def test_A18_3_the_project_wins_with_a_warning(folders: ConfigFolders) -> None:
     ("text", "name", "note"),
     [
         ("---\nname: a\ndescription: Use when: the user asks\n---\nx", "a", ""),
-        ("---\nname: other\ndescription: x\n---\nx", "other", "'other' is not that of its folder, a; it is used"),
+        (
+            "---\nname: other\ndescription: x\n---\nx",
+            "other",
+            "'other' is not that of its folder, a; it is used",
+        ),
         ("---\ndescription: x\n---\nx", "a", "has no name: the name of its folder, a, counts"),
         (f"---\nname: {'n' * 70}\ndescription: x\n---\nx", "n" * 70, "1 to 64"),
         ("---\nname: My Skill\ndescription: x\n---\nx", "My-Skill", "is not made of small letters"),
         ("---\nname: a\ndescription: x\nallowed-tools: Bash(ls\n---\n", "a", "is no rule"),
-        ("---\nname: a\ndescription: x\nuser-invocable: maybe\n---\n", "a", "neither true nor false"),
-        ("---\nname: a\ndescription: x\nmodel: opus\nhooks: {Stop: []}\n---\n", "a", "Not obeyed here"),
+        (
+            "---\nname: a\ndescription: x\nuser-invocable: maybe\n---\n",
+            "a",
+            "neither true nor false",
+        ),
+        (
+            "---\nname: a\ndescription: x\nmodel: opus\nhooks: {Stop: []}\n---\n",
+            "a",
+            "Not obeyed here",
+        ),
         ("---\nname: a\n---\nx", None, "has no description, which says when to use it: left out"),
         ("no head", None, "has no description"),
         ("", None, "has no description"),
@@ -90,10 +117,16 @@ def test_A18_3_the_project_wins_with_a_warning(folders: ConfigFolders) -> None:
         (b"---\nname: a\ndescription: x\n---\n\0\1", None, "is a binary file, not text"),
         (b"x" * 300_000, None, "larger than 256 kB"),
         ("---\nname: <b>\ndescription: x\n---\n", None, "cannot be typed"),
-        ("---\nname: a\ndescription: x\nshell: powershell\n---\n", None, "its commands are for powershell"),
+        (
+            "---\nname: a\ndescription: x\nshell: powershell\n---\n",
+            None,
+            "its commands are for powershell",
+        ),
     ],
 )
-def test_A18_3_lenient_reading(folders: ConfigFolders, text: str | bytes, name: str | None, note: str) -> None:
+def test_A18_3_lenient_reading(
+    folders: ConfigFolders, text: str | bytes, name: str | None, note: str
+) -> None:
     found, notes = one(folders, text)
     assert (found.name if found else None) == name
     assert note in notes
@@ -103,7 +136,8 @@ def test_A18_3_lenient_reading(folders: ConfigFolders, text: str | bytes, name: 
 
 def test_A2_fields_of_claude_code(folders: ConfigFolders) -> None:
     head = (
-        "when_to_use: often\nargument-hint: [pr] [level]\narguments: [pr, level]\ndisable-model-invocation: true\n"
+        "when_to_use: often\nargument-hint: [pr] [level]\narguments: [pr, "
+        "level]\ndisable-model-invocation: true\n"
         "allowed-tools: Read, Bash(git add:*) Bash(git commit -m *)\ndisallowed-tools:\n  - Write\n"
         "context: fork\nagent: Explore\npaths: 'src/**, *.sql'\n"
     )
@@ -112,13 +146,20 @@ def test_A2_fields_of_claude_code(folders: ConfigFolders) -> None:
     assert found.description == "x often"
     assert found.argument_hint in ("[pr] [level]", "[pr]")
     assert found.argument_names == ("pr", "level")
-    assert (found.for_model, found.for_user, found.fork, found.agent) == (False, True, True, "Explore")
+    assert (found.for_model, found.for_user, found.fork, found.agent) == (
+        False,
+        True,
+        True,
+        "Explore",
+    )
     assert found.allowed_tools == ("Read", "Bash(git add:*)", "Bash(git commit -m *)")
     assert found.disallowed_tools == ("Write",)
     assert found.paths == ("src/**", "*.sql")
 
 
-def test_A2_a_link_out_of_the_project_is_left_out_and_the_users_own_is_followed(folders: ConfigFolders) -> None:
+def test_A2_a_link_out_of_the_project_is_left_out_and_the_users_own_is_followed(
+    folders: ConfigFolders,
+) -> None:
     skill(folders.home / "elsewhere", "a")
     for base in (folders.cwd / ".agents/skills", folders.home / ".agents/skills"):
         base.mkdir(parents=True)
@@ -129,10 +170,12 @@ def test_A2_a_link_out_of_the_project_is_left_out_and_the_users_own_is_followed(
     assert "leads out of the project: left out" in notes
 
 
-# --- Bounds ----------------------------------------------------------------------------------------------------------
+# --- Bounds ---------------------------------------------------------------------------------------
 
 
-def test_A2_a_folder_of_ten_thousand_files_and_too_many_folders_are_bounded(folders: ConfigFolders) -> None:
+def test_A2_a_folder_of_ten_thousand_files_and_too_many_folders_are_bounded(
+    folders: ConfigFolders,
+) -> None:
     base = folders.cwd / ".agents/skills"
     path = skill(base, "a")
     (path.parent / "data").mkdir()
@@ -174,19 +217,27 @@ def test_A2_a_file_that_vanishes_or_changes_is_read_again(folders: ConfigFolders
         files.body(found)
 
 
-# --- Commands --------------------------------------------------------------------------------------------------------
+# --- Commands -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("folder", "style"), [*COMMAND_FOLDERS, *((f"~/{name}", style) for name, style in USER_COMMAND_FOLDERS)]
+    ("folder", "style"),
+    [*COMMAND_FOLDERS, *((f"~/{name}", style) for name, style in USER_COMMAND_FOLDERS)],
 )
-def test_A3_commands_of_every_agent_are_found(folders: ConfigFolders, folder: str, style: str) -> None:
+def test_A3_commands_of_every_agent_are_found(
+    folders: ConfigFolders, folder: str, style: str
+) -> None:
     base = (folders.home if folder.startswith("~/") else folders.cwd) / folder.removeprefix("~/")
     ending = "toml" if style == "gemini" else "md"
     text = 'prompt = "Do {{args}}"\n' if style == "gemini" else "# Do it\n\nnow"
     put(base, f"git/commit.{ending}", text)
     found, notes = load(folders)
-    names = {"claude": "commit", "opencode": "git/commit", "codex": "prompts:commit", "gemini": "git:commit"}
+    names = {
+        "claude": "commit",
+        "opencode": "git/commit",
+        "codex": "prompts:commit",
+        "gemini": "git:commit",
+    }
     assert list(found) == [names[style]]
     assert found[names[style]].style == style
     assert found[names[style]].description in ("Do it", "Do {{args}}")
@@ -202,7 +253,9 @@ def test_A3_commands_of_every_agent_are_found(folders: ConfigFolders, folder: st
         ("a.md", b"\xff\xfe", "is not UTF-8 text"),
     ],
 )
-def test_A3_a_bad_command_is_one_line(folders: ConfigFolders, name: str, text: str | bytes, note: str) -> None:
+def test_A3_a_bad_command_is_one_line(
+    folders: ConfigFolders, name: str, text: str | bytes, note: str
+) -> None:
     put(folders.cwd / ".claude/commands", name, text)
     put(folders.cwd / ".gemini/commands", "b.toml", "prompt = ")
     put(folders.cwd / ".gemini/commands", "c.toml", "description = 'x'")
@@ -222,18 +275,28 @@ OPENCODE = r"""{
     "none": {"description": "x"},
     "odd": 3,
   },
-}"""
+}"""  # noqa: E501
 
 
 @pytest.mark.parametrize(
-    "name", ["opencode.json", "opencode.jsonc", ".opencode/opencode.json", "~/.config/opencode/opencode.json"]
+    "name",
+    [
+        "opencode.json",
+        "opencode.jsonc",
+        ".opencode/opencode.json",
+        "~/.config/opencode/opencode.json",
+    ],
 )
 def test_A3_commands_in_the_settings_of_opencode(folders: ConfigFolders, name: str) -> None:
     path = put(folders.home if name[0] == "~" else folders.cwd, name.removeprefix("~/"), OPENCODE)
     files = library(folders)
     found = {one.name: one for one in files.all()}
     assert list(found) == ["git/push", "test"]
-    assert (found["test"].description, found["test"].style, found["test"].fork) == ("Run tests", "opencode", True)
+    assert (found["test"].description, found["test"].style, found["test"].fork) == (
+        "Run tests",
+        "opencode",
+        True,
+    )
     assert (found["git/push"].description, found["test"].for_model) == ("Push it", False)
     assert files.body(found["test"]).text == "Run $1, then\n$2 // all"
     assert [re.sub("^.*opencode.jsonc?: ", "", line) for line in files.notes] == [
@@ -263,22 +326,33 @@ def test_A13_plugins_bring_skills_and_commands_under_their_name(folders: ConfigF
     put(mine, "commands/b.md", "b")
     put(theirs, ".claude-plugin/plugin.json", json.dumps({"name": "theirs"}))
     skill(theirs / "skills", "c")
-    installed = {"version": 2, "plugins": {"theirs@market": [{"installPath": str(theirs)}], "x@y": 3}}
+    installed = {
+        "version": 2,
+        "plugins": {"theirs@market": [{"installPath": str(theirs)}], "x@y": 3},
+    }
     put(folders.home, ".claude/plugins/installed_plugins.json", json.dumps(installed))
     assert list(load(folders)[0]) == ["kit:a", "kit:b"]
-    put(folders.home, ".claude/settings.json", json.dumps({"enabledPlugins": {"theirs@market": True}}))
+    put(
+        folders.home,
+        ".claude/settings.json",
+        json.dumps({"enabledPlugins": {"theirs@market": True}}),
+    )
     found, _ = load(folders)
     assert list(found) == ["kit:a", "kit:b", "theirs:c"]
     assert dict(found["kit:a"].variables)["CLAUDE_PLUGIN_ROOT"] == str(mine)
 
 
-# --- Compared with the parsers of others -----------------------------------------------------------------------------
+# --- Compared with the parsers of others ----------------------------------------------------------
 
 
 FIELDS = st.dictionaries(
     st.sampled_from(("name", "description", "license", "allowed-tools", "compatibility")),
     st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=20).filter(
-        lambda text: not re.fullmatch(r"(?i)true|false|null|yes|no|on|off|y|n|[\d_.e]+|0[xob].*|nan|inf", text)
+        lambda text: (
+            not re.fullmatch(
+                r"(?i)true|false|null|yes|no|on|off|y|n|[\d_.e]+|0[xob].*|nan|inf", text
+            )
+        )
     ),
     min_size=1,
 )
@@ -312,7 +386,9 @@ def test_a_head_that_is_no_yaml_never_raises_anything_else() -> None:
             parse_frontmatter(text.split("\n"))
 
 
-def test_a_start_without_skills_opens_no_file(folders: ConfigFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_without_skills_opens_no_file(
+    folders: ConfigFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[object] = []
     monkeypatch.setattr(os, "open", lambda *given, **_: opened.append(given))
     assert load(folders) == ({}, "")

@@ -43,7 +43,9 @@ def load(
     return {kind.name: kind for kind in kinds}, notes
 
 
-def one(folders: ConfigFolders, text: str | bytes, name: str = "x.md") -> tuple[SubagentType | None, tuple[str, ...]]:
+def one(
+    folders: ConfigFolders, text: str | bytes, name: str = "x.md"
+) -> tuple[SubagentType | None, tuple[str, ...]]:
     """The only type of a project with one file."""
     put(folders.cwd / ".claude/agents", name, text)
     kinds, notes = load(folders)
@@ -51,13 +53,21 @@ def one(folders: ConfigFolders, text: str | bytes, name: str = "x.md") -> tuple[
     return (own[0] if own else None), notes
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_A18_11_all_the_usual_ways_of_writing_one(folders: ConfigFolders) -> None:
     folder = folders.cwd / ".claude/agents"
-    put(folder, "a.md", "---\nname: comma\ndescription: Looks: reads only\ntools: Read, Grep\n---\nYou look.\n")
-    put(folder, "deep/er/b.md", "---\nname: listed\ndescription: x\ntools:\n  - Read\n  - Grep\n---\nYou look.\n")
+    put(
+        folder,
+        "a.md",
+        "---\nname: comma\ndescription: Looks: reads only\ntools: Read, Grep\n---\nYou look.\n",
+    )
+    put(
+        folder,
+        "deep/er/b.md",
+        "---\nname: listed\ndescription: x\ntools:\n  - Read\n  - Grep\n---\nYou look.\n",
+    )
     put(folder, "stem-name.md", "---\ndescription: no name, so the file's\n---\nbody\n")
     put(folder, "c.md", "---\nname: odd\ndescription: x\nnobody-knows: 1\ncolor: cyan\n---\nbody\n")
     put(folder, "d.md", "---\nname: mute\ntools: Read\n---\nbody\n")
@@ -68,7 +78,9 @@ def test_A18_11_all_the_usual_ways_of_writing_one(folders: ConfigFolders) -> Non
     assert kinds["comma"].spawns == (), "a list of tools without Agent starts none"
     assert (kinds["odd"].tools, kinds["odd"].spawns) == (None, ("*",))
     assert kinds["comma"].system == "You look."
-    assert notes == ("~/repo/.claude/agents/d.md: has no description, which says when to use it: left out.",)
+    assert notes == (
+        "~/repo/.claude/agents/d.md: has no description, which says when to use it: left out.",
+    )
 
 
 FIELDS: list[tuple[str, dict[str, Any], str]] = [
@@ -78,14 +90,22 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("tools: [Read, Task]", {"tools": ("Read",), "spawns": ("*",)}, ""),
     ("tools: [mcp__github, mcp__x__y]", {"tools": ("mcp__github__*", "mcp__x__y")}, ""),
     ("tools: Read, Bash(git *)", {"tools": ("Read",)}, "'Bash(git *)' narrows a tool"),
-    ("tools: Read, Telepathy", {"tools": ("Read", "Telepathy")}, "that are not here: Telepathy (x)."),
+    (
+        "tools: Read, Telepathy",
+        {"tools": ("Read", "Telepathy")},
+        "that are not here: Telepathy (x).",
+    ),
     ("disallowedTools: Bash, Edit", {"tools": None, "without": ("Bash", "Edit")}, ""),
     ("disallowedTools:\n- Agent", {"spawns": ()}, ""),
     ("model: inherit", {"model": ""}, ""),
     ("model: haiku", {"model": "haiku"}, ""),
     ("permissionMode: plan", {"mode": "plan"}, ""),
     ("permissionMode: dontAsk", {"mode": "dontAsk"}, ""),
-    ("permissionMode: sometimes", {"mode": "default"}, "permissionMode 'sometimes' is not known here"),
+    (
+        "permissionMode: sometimes",
+        {"mode": "default"},
+        "permissionMode 'sometimes' is not known here",
+    ),
     ("maxTurns: 12", {"turns_max": 12}, ""),
     ("maxTurns: many", {"turns_max": 0}, "maxTurns 'many' is no number from 1 to 1000"),
     ("maxTurns: -3", {"turns_max": 0}, "maxTurns -3 is no number"),
@@ -96,21 +116,41 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("background: true", {"background": True}, ""),
     ('background: "true"', {"background": True}, ""),
     ("background: 'False'", {"background": False}, ""),
-    ("background: maybe", {"background": False}, "background 'maybe' is neither true nor false: it counts as false."),
+    (
+        "background: maybe",
+        {"background": False},
+        "background 'maybe' is neither true nor false: it counts as false.",
+    ),
     ("background: 1", {"background": False}, "background 1 is neither true nor false"),
     ("tools:\n  '*': 'false'\n  read: \"true\"", {"tools": ("Read",)}, ""),
     ("isolation: worktree", {"worktree": True}, ""),
     ("isolation: remote", {"worktree": False}, "isolation 'remote' is not known here"),
     # --- opencode
-    ("steps: 7\ntools:\n  write: false\n  bash: false", {"without": ("Write", "Bash"), "turns_max": 7}, ""),
+    (
+        "steps: 7\ntools:\n  write: false\n  bash: false",
+        {"without": ("Write", "Bash"), "turns_max": 7},
+        "",
+    ),
     ("tools:\n  '*': false\n  read: true", {"tools": ("Read",)}, ""),
-    ("permission:\n  edit: deny\n  bash:\n    '*': deny\n    x: allow", {"without": ("Edit", "Bash", "Write")}, ""),
+    (
+        "permission:\n  edit: deny\n  bash:\n    '*': deny\n    x: allow",
+        {"without": ("Edit", "Bash", "Write")},
+        "",
+    ),
     ("mode: subagent\ntemperature: 0.1\ntop_p: 0.9\nhidden: true", {}, ""),
     # --- gemini
-    ("kind: local\nmax_turns: 9\ntools:\n  - read_file\n  - grep_search\n  - mcp_*", {"turns_max": 9}, ""),
+    (
+        "kind: local\nmax_turns: 9\ntools:\n  - read_file\n  - grep_search\n  - mcp_*",
+        {"turns_max": 9},
+        "",
+    ),
     ("tools: ['*']\ntimeout_mins: 5\ndisplay_name: X", {"tools": None}, ""),
     # --- kimi
-    ("tools: [ReadFile, Shell]\nsubagents:\n  - coder", {"tools": ("Read", "Bash"), "spawns": ("coder",)}, ""),
+    (
+        "tools: [ReadFile, Shell]\nsubagents:\n  - coder",
+        {"tools": ("Read", "Bash"), "spawns": ("coder",)},
+        "",
+    ),
 ]
 
 
@@ -126,9 +166,18 @@ def test_A5_fields(folders: ConfigFolders, head: str, wanted: dict[str, Any], sa
 LEFT_OUT: list[tuple[str | bytes, str]] = [
     ("no head at all", "has no description"),
     ("---\nname: x\ndescription: ''\n---\n", "has no description"),
-    ("---\nname: x\ndescription: d\n", "line 1: the head that begins here is not closed by a line of ---"),
-    ("---\nname: x\ndescription: d\nwhat is this\n---\n", "line 4: 'what is this' is not `name: value`"),
-    ('---\nname: x\ndescription: "d\n---\n', "line 3: the quote that begins with '\"d' is not closed"),
+    (
+        "---\nname: x\ndescription: d\n",
+        "line 1: the head that begins here is not closed by a line of ---",
+    ),
+    (
+        "---\nname: x\ndescription: d\nwhat is this\n---\n",
+        "line 4: 'what is this' is not `name: value`",
+    ),
+    (
+        '---\nname: x\ndescription: "d\n---\n',
+        "line 3: the quote that begins with '\"d' is not closed",
+    ),
     ("---\ntools: [Read\ndescription: d\n---\n", "line 2: '[Read' is not closed"),
     ("---\n- a\n- b\n---\n", "line 2: the head is a list, not fields with names"),
     ("---\nname: &x y\ndescription: d\n---\n", "line 2: '&x y' is YAML that is not read here"),
@@ -162,20 +211,30 @@ def test_a_disabled_one_is_left_out_without_a_word(folders: ConfigFolders) -> No
 
 def test_what_is_not_obeyed_yet_is_said_once_for_all_files(folders: ConfigFolders) -> None:
     for name in ("a", "b"):
-        put(folders.cwd / ".claude/agents", f"{name}.md", "---\ndescription: d\neffort: low\nmemory: user\n---\n")
+        put(
+            folders.cwd / ".claude/agents",
+            f"{name}.md",
+            "---\ndescription: d\neffort: low\nmemory: user\n---\n",
+        )
     put(
-        folders.cwd / ".claude/agents", "c.md", "---\ndescription: d\nhooks:\n  Stop:\n  - hooks:\n    - type: x\n---\n"
+        folders.cwd / ".claude/agents",
+        "c.md",
+        "---\ndescription: d\nhooks:\n  Stop:\n  - hooks:\n    - type: x\n---\n",
     )
     hook, *others = load(folders)[1]
     assert others == ["Not obeyed here yet, in files of subagents: memory (a, b); effort (a, b)."]
     assert "a hook of Stop is of type 'x', which longrein does not run" in hook
 
 
-def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(folders: ConfigFolders) -> None:
+def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(
+    folders: ConfigFolders,
+) -> None:
     kind, _ = one(folders, "---\ndescription: d\n---\n\nYou review.\n\n${base_prompt}\nBe kind.\n")
     assert kind is not None
     text = child_system(kind)
-    assert text.startswith("You review.\n\nYou are a subagent of longrein, a coding agent working on")
+    assert text.startswith(
+        "You review.\n\nYou are a subagent of longrein, a coding agent working on"
+    )
     assert "Be kind.\n\n# Your place\n" in text
     assert "# What the harness tells you\n- `Denied`" in text
     assert "${base_prompt}" not in text
@@ -195,7 +254,7 @@ def test_a_long_description_is_cut_since_it_stands_in_every_request(folders: Con
     assert (len(kind.description), kind.description[:9]) == (500, "word word")
 
 
-# --- where they are found, and who wins --------------------------------------------------------------------------
+# --- where they are found, and who wins -----------------------------------------------------------
 
 
 def test_A5_the_nearest_wins(folders: ConfigFolders) -> None:
@@ -250,7 +309,9 @@ def test_a_file_of_the_project_does_not_lead_out_of_it(folders: ConfigFolders) -
     assert notes == ("~/repo/.claude/agents/s.md leads out of the project: left out.",)
 
 
-def test_a_file_to_which_several_links_lead_is_read_and_told_of_once(folders: ConfigFolders) -> None:
+def test_a_file_to_which_several_links_lead_is_read_and_told_of_once(
+    folders: ConfigFolders,
+) -> None:
     folder = folders.cwd / ".claude/agents"
     put(folder, "a.md", "---\nname: a\ndescription: d\n---\n")
     put(folder, "bad.md", "no head")
@@ -273,17 +334,32 @@ def test_a_built_in_type_can_be_replaced_and_keeps_its_place(folders: ConfigFold
 
 def test_two_of_one_name_in_one_folder_are_told(folders: ConfigFolders) -> None:
     for name in ("a", "b"):
-        put(folders.cwd / ".claude/agents", f"{name}.md", f"---\nname: same\ndescription: {name}\n---\n")
+        put(
+            folders.cwd / ".claude/agents",
+            f"{name}.md",
+            f"---\nname: same\ndescription: {name}\n---\n",
+        )
     kinds, notes = load(folders)
     assert kinds["same"].description == "a"
-    assert notes == ("~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",)
+    assert notes == (
+        "~/repo/.claude/agents/b.md: 'same' is in ~/repo/.claude/agents/a.md too: left out.",
+    )
 
 
 def test_A5_agents_on_the_command_line(folders: ConfigFolders) -> None:
-    given = json.dumps({"r": {"description": "d", "prompt": "You review.", "tools": ["Read"], "model": "haiku"}})
+    given = json.dumps(
+        {"r": {"description": "d", "prompt": "You review.", "tools": ["Read"], "model": "haiku"}}
+    )
     kind = load(folders, given=given)[0]["r"]
-    assert (kind.system, kind.tools, kind.model, kind.source) == ("You review.", ("Read",), "haiku", "--agents r")
-    assert load(folders, given='{"r": {"prompt": "x"}}')[1][0].startswith("--agents r: has no description")
+    assert (kind.system, kind.tools, kind.model, kind.source) == (
+        "You review.",
+        ("Read",),
+        "haiku",
+        "--agents r",
+    )
+    assert load(folders, given='{"r": {"prompt": "x"}}')[1][0].startswith(
+        "--agents r: has no description"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "x", "[]", '{"a": 1}', "{", '"\\ud800"'])
@@ -295,7 +371,7 @@ def test_agents_on_the_command_line_that_are_no_object(folders: ConfigFolders, t
         load(folders, given=text)
 
 
-# --- the head ----------------------------------------------------------------------------------------------------
+# --- the head -------------------------------------------------------------------------------------
 
 HEADS: list[tuple[str, dict[str, Any]]] = [
     ("a: b: c", {"a": "b: c"}),
@@ -346,7 +422,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert not why or why.startswith("line ")
 
 
-# --- models ------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 
 SETTINGS = """
 model = "mock/large-1"
@@ -368,7 +444,13 @@ MODELS: list[tuple[str, str, dict[str, str], str, str]] = [
     ("haiku", PARENT, {"ANTHROPIC_API_KEY": "k"}, "mock/tiny-haiku-3", ""),
     ("sonnet", PARENT, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-5-5", ""),
     ("claude-sonnet-4-5", PARENT, {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-4-5", ""),
-    ("sonnet", "mock/large-1", {}, "", "no configured model is called 'sonnet'; it runs on the model of its parent"),
+    (
+        "sonnet",
+        "mock/large-1",
+        {},
+        "",
+        "no configured model is called 'sonnet'; it runs on the model of its parent",
+    ),
     ("haiku", "ollama/x", {}, "mock/tiny-haiku-3", ""),
     ("mock/other", PARENT, {}, "mock/other", ""),
     ("openai/gpt-9", PARENT, {}, "", "No key for openai"),
@@ -381,8 +463,20 @@ MODELS: list[tuple[str, str, dict[str, str], str, str]] = [
         "haiku is not used: LONGREIN_SUBAGENT_MODEL says",
     ),
     ("", PARENT, {"CLAUDE_CODE_SUBAGENT_MODEL": "haiku"}, "mock/tiny-haiku-3", ""),
-    ("", PARENT, {"LONGREIN_SUBAGENT_MODEL": "mock/a", "CLAUDE_CODE_SUBAGENT_MODEL": "mock/b"}, "mock/a", ""),
-    ("mock/a", PARENT, {"CLAUDE_CODE_SUBAGENT_MODEL": "inherit"}, "", "CLAUDE_CODE_SUBAGENT_MODEL says inherit"),
+    (
+        "",
+        PARENT,
+        {"LONGREIN_SUBAGENT_MODEL": "mock/a", "CLAUDE_CODE_SUBAGENT_MODEL": "mock/b"},
+        "mock/a",
+        "",
+    ),
+    (
+        "mock/a",
+        PARENT,
+        {"CLAUDE_CODE_SUBAGENT_MODEL": "inherit"},
+        "",
+        "CLAUDE_CODE_SUBAGENT_MODEL says inherit",
+    ),
 ]
 
 

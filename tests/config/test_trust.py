@@ -1,4 +1,6 @@
-"""Trusted folders: kept by real path and identity in the state folder, never taken from the folder itself."""
+"""Trusted folders: kept by real path and identity in the state folder, never taken from the
+folder itself.
+"""
 
 import os
 import shutil
@@ -23,7 +25,11 @@ def repository(path: Path) -> Path:
 
 
 def test_trust_holds_for_the_real_folder_and_below(tmp_path: Path) -> None:
-    state, repo, other = str(tmp_path / "state"), repository(tmp_path / "repo"), tmp_path / "repo-evil"
+    state, repo, other = (
+        str(tmp_path / "state"),
+        repository(tmp_path / "repo"),
+        tmp_path / "repo-evil",
+    )
     (repo / "sub").mkdir()
     other.mkdir()
     (tmp_path / "link").symlink_to(repo)
@@ -77,7 +83,9 @@ def linked(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [again, another_git, swapped, git_file, copied, gone, linked])
-def test_another_repository_at_the_same_path_is_not_trusted(tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_another_repository_at_the_same_path_is_not_trusted(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
     state, repo = str(tmp_path / "state"), repository(tmp_path / "repo")
     trust(state, str(repo), HOME)
     change(repo)
@@ -90,7 +98,9 @@ def test_another_repository_at_the_same_path_is_not_trusted(tmp_path: Path, chan
 
 
 def test_a_clone_at_the_same_inode_is_told_apart(tmp_path: Path) -> None:
-    """File systems give the number of a removed folder to the next one; its time of birth is its own."""
+    """File systems give the number of a removed folder to the next one; its time of birth is its
+    own.
+    """
     state, repo = str(tmp_path / "state"), tmp_path / "repo"
     for _ in range(20):
         trust(state, str(repository(repo)), HOME)
@@ -141,11 +151,15 @@ def test_what_stands_inside_is_not_trusted_by_inheritance(tmp_path: Path, kind: 
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-def test_with_real_git_a_worktree_and_a_clone_of_the_same_commits_are_others(tmp_path: Path) -> None:
+def test_with_real_git_a_worktree_and_a_clone_of_the_same_commits_are_others(
+    tmp_path: Path,
+) -> None:
     state, repo = str(tmp_path / "state"), tmp_path / "repo"
 
     def git(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["git", "-c", "user.name=n", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True
+        )
 
     git("init", "-q", "repo")
     git("-C", "repo", "commit", "-q", "--allow-empty", "-m", "first")
@@ -185,7 +199,9 @@ def test_the_whole_home_is_never_trusted(tmp_path: Path) -> None:
     repository(home)  # of dotfiles
     (home / "work").mkdir()
     for folder in (home, home.parent, Path("/")):
-        with pytest.raises(SettingsError, match="holds your whole home: trust the folder of one project"):
+        with pytest.raises(
+            SettingsError, match="holds your whole home: trust the folder of one project"
+        ):
             trust(str(tmp_path / "state"), str(folder), str(home))
     assert trust(str(tmp_path / "state"), str(home / "work"), str(home)) == str(home / "work")
     assert is_trusted(str(tmp_path / "state"), str(home / "work"))
@@ -204,7 +220,9 @@ def test_an_entry_of_an_older_version_is_confirmed_once(tmp_path: Path) -> None:
     assert [entry.folder for entry in read_trusted(str(state)).entries] == ["/elsewhere", str(repo)]
 
 
-@pytest.mark.parametrize("damage", ["", "\x00\x00", "{", '{"a": 1}', "[1]", '["/"]', '[{"folder": "/"}]'])
+@pytest.mark.parametrize(
+    "damage", ["", "\x00\x00", "{", '{"a": 1}', "[1]", '["/"]', '[{"folder": "/"}]']
+)
 def test_R049_a_damaged_list_trusts_nothing(tmp_path: Path, damage: str) -> None:
     (tmp_path / "trusted.json").write_text(damage)
     assert not is_trusted(str(tmp_path), str(tmp_path))
@@ -214,7 +232,9 @@ def test_R049_a_damaged_list_trusts_nothing(tmp_path: Path, damage: str) -> None
 
 def test_what_cannot_be_written_is_said_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    with pytest.raises(SettingsError, match=r"^/.*/state/trusted.json cannot be written \((File exists|Not a dir)"):
+    with pytest.raises(
+        SettingsError, match=r"^/.*/state/trusted.json cannot be written \((File exists|Not a dir)"
+    ):
         trust(str(tmp_path / "state"), str(tmp_path), HOME)
 
 

@@ -1,4 +1,6 @@
-"""Logs of sessions for tests: `EventLog` of any events, `LogBuilder` with one method call per step."""
+"""Logs of sessions for tests: `EventLog` of any events, `LogBuilder` with one method call per
+step.
+"""
 
 from longrein.context import State, advance
 from longrein.events import (
@@ -53,7 +55,11 @@ class LogBuilder(EventLog):
     def __init__(self, *pins: str, root: str = "/w") -> None:
         super().__init__()
         self.write(Opened(SCHEMA_VERSION, SESSION, "n0nce", (root,), root, pins=pins))
-        self.write(PrefixSet("start", "mock", "small", "anthropic", "Be good.", (ToolSpec("Read", "reads", {}),)))
+        self.write(
+            PrefixSet(
+                "start", "mock", "small", "anthropic", "Be good.", (ToolSpec("Read", "reads", {}),)
+            )
+        )
 
     def write(self, *events: AnyEvent) -> int:
         return self.add(*events)
@@ -66,7 +72,9 @@ class LogBuilder(EventLog):
         asked = self.write(Asked("turn", self.seq, 2))
         return self.write(Replied(asked, (Text(text),), "end"), TurnEnded("done"))
 
-    def call(self, tool: str, result: str, status: str = "ok", *facts: AnyEvent, **arguments: object) -> int:
+    def call(
+        self, tool: str, result: str, status: str = "ok", *facts: AnyEvent, **arguments: object
+    ) -> int:
         """Write one step with one call."""
         asked = self.write(Asked("turn", self.seq, 2))
         call = ToolCall(call_id(asked, 0), tool, arguments)
@@ -78,8 +86,12 @@ class LogBuilder(EventLog):
         return self.call("Bash", text, "failed" if code else "ok", command=command)
 
     def read(self, path: str, content: str, hash_: str = "a" * 64, **more: object) -> int:
-        return self.call("Read", content, "ok", FileSeen(path, hash_, whole=not more), file_path=path, **more)
+        return self.call(
+            "Read", content, "ok", FileSeen(path, hash_, whole=not more), file_path=path, **more
+        )
 
     def edit(self, path: str, old: str = "x", new: str = "y", hash_: str = "b" * 64) -> int:
         changed = FileChanged(path, hash_, "agent")
-        return self.call("Edit", "done", "ok", changed, file_path=path, old_string=old, new_string=new)
+        return self.call(
+            "Edit", "done", "ok", changed, file_path=path, old_string=old, new_string=new
+        )

@@ -1,6 +1,7 @@
 """Random session for the property tests: random user, model and tools, driven by `next_move`.
 
-There is no loop, disk or clock. The result is the log and every request sent, with the log position it was sent from.
+There is no loop, disk or clock. The result is the log and every request sent, with the log position
+it was sent from.
 """
 
 import random
@@ -64,7 +65,21 @@ from longrein.events import (
 )
 
 SESSION = "00000000-0000-4000-8000-000000000001"
-WORDS = ["alpha", "beta", "src/app.py", "def", "main", "error:", "中文", "测试", "naïve", "1234", "==", "{}", "\n"]
+WORDS = [
+    "alpha",
+    "beta",
+    "src/app.py",
+    "def",
+    "main",
+    "error:",
+    "中文",
+    "测试",
+    "naïve",
+    "1234",
+    "==",
+    "{}",
+    "\n",
+]
 
 
 @dataclass
@@ -102,7 +117,13 @@ class RandomSession:
         self.add(Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w", self.profile))
         self.add(
             PrefixSet(
-                "start", "mock", "small", "anthropic", "Be good. " * 20, (ToolSpec("Read", "read", {}),), ("# env",)
+                "start",
+                "mock",
+                "small",
+                "anthropic",
+                "Be good. " * 20,
+                (ToolSpec("Read", "read", {}),),
+                ("# env",),
             )
         )
 
@@ -175,16 +196,25 @@ class RandomSession:
         if luck < 0.03:
             self.add(TaskStarted(f"b{names + 1}", f"make {self.text(5)}"))
         elif luck < 0.05:
-            self.add(ChildStarted(f"kid{names + 1}", "explore", grant=Grant(0.1, 1_000), background=True))
+            self.add(
+                ChildStarted(f"kid{names + 1}", "explore", grant=Grant(0.1, 1_000), background=True)
+            )
         elif luck < 0.09 and running:
             state = self.background_rng.choice(["done", "failed", "lost", "killed"])
             self.add(
-                TaskEnded(self.background_rng.choice(running), state, None if state == "lost" else 1, tail="boom\n")
+                TaskEnded(
+                    self.background_rng.choice(running),
+                    state,
+                    None if state == "lost" else 1,
+                    tail="boom\n",
+                )
             )
         elif luck < 0.12 and working:
             self.add(
                 ChildEnded(
-                    self.background_rng.choice(working), self.background_rng.choice(["done", "limit"]), "It is so."
+                    self.background_rng.choice(working),
+                    self.background_rng.choice(["done", "limit"]),
+                    "It is so.",
                 )
             )
         elif luck < 0.2 and not self.state.turn_open and (running or working):
@@ -199,25 +229,47 @@ class RandomSession:
         self.add(UserSpoke((Text(f"please {self.text(self.window // 40)} [{self.rng.random()}]"),)))
 
     def send(self, request: Request) -> None:
-        carried = sum(item.tokens for item in request.items) - sum(item.tokens for item in self.state.items)
+        carried = sum(item.tokens for item in request.items) - sum(
+            item.tokens for item in self.state.items
+        )
         tokens = self.state.view_tokens + self.state.gauge.scale(carried)
-        self.sent.append(SentRequest(request, len(self.entries), self.state.breaks, tokens, tuple(self.state.words)))
+        self.sent.append(
+            SentRequest(
+                request, len(self.entries), self.state.breaks, tokens, tuple(self.state.words)
+            )
+        )
 
     def ask(self) -> None:
         forms = births(self.state, window_of(self.state, self.budget))
-        seq = self.add(Asked("turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1))
+        seq = self.add(
+            Asked("turn", self.state.seq, self.state.prefix_seq, forms, self.state.view_tokens, 0.1)
+        )
         request = render(self.state, self.budget)
         self.send(request)
         counted = round(self.state.gauge.raw * 1.1)
         luck = self.rng.random()
         if counted > self.window:
-            self.add(AskFailed(seq, "overflow", f"too long: {counted} > {self.window}", 400, limit_tokens=self.window))
+            self.add(
+                AskFailed(
+                    seq,
+                    "overflow",
+                    f"too long: {counted} > {self.window}",
+                    400,
+                    limit_tokens=self.window,
+                )
+            )
         elif luck < 0.05:
-            self.add(AskFailed(seq, self.rng.choice(["server", "truncated", "lost", "rate"]), "no", 500))
+            self.add(
+                AskFailed(seq, self.rng.choice(["server", "truncated", "lost", "rate"]), "no", 500)
+            )
         elif luck < 0.1:
             self.add(
                 Replied(
-                    seq, with_call_ids([Thinking("hm"), Text("I"), ToolCall("", "Read", None, "{")], seq), "interrupted"
+                    seq,
+                    with_call_ids(
+                        [Thinking("hm"), Text("I"), ToolCall("", "Read", None, "{")], seq
+                    ),
+                    "interrupted",
                 )
             )
             self.add(Interrupted("[interrupted by the user]"))
@@ -232,7 +284,9 @@ class RandomSession:
         calls = self.rng.choice([0, 1, 1, 2, 5]) if parts else 1
         for n in range(calls):
             arguments = {"file_path": f"f{n}.py", "x": self.text(50)}
-            parts.append(ToolCall("", "Read", None if self.rng.random() < 0.05 else arguments, "{oops"))
+            parts.append(
+                ToolCall("", "Read", None if self.rng.random() < 0.05 else arguments, "{oops")
+            )
         stop = "calls" if calls else "end"
         if self.rng.random() < 0.05:
             stop = "length"
@@ -252,7 +306,9 @@ class RandomSession:
         luck = self.rng.random()
         part: Text | Document = Text(self.text(self.window // 8))
         if luck < 0.1:
-            part = Document("b" * 64, "text/plain", 30_000_000, "yes", 9_999_999, "y\n" * 50, "y\n" * 50)
+            part = Document(
+                "b" * 64, "text/plain", 30_000_000, "yes", 9_999_999, "y\n" * 50, "y\n" * 50
+            )
         if luck < 0.3:
             self.add(FileSeen(f"/w/f{self.rng.randrange(9)}.py", f"{self.rng.random():.20f}"))
         if luck > 0.95:
@@ -264,16 +320,26 @@ class RandomSession:
         forms = () if plain else births(self.state, self.budget)
         reach = self.state.sent_reach if wish.beside else self.state.seq
         span = {"first": wish.first, "last": wish.last, "reason": wish.reason, "focus": wish.focus}
-        seq = self.add(Asked("summary", reach, self.state.prefix_seq, forms, self.state.view_tokens, 0.1, **span))
+        seq = self.add(
+            Asked(
+                "summary", reach, self.state.prefix_seq, forms, self.state.view_tokens, 0.1, **span
+            )
+        )
         seed = self.profile.startswith("seed")
-        self.send(render_seed_summary(self.state) if seed else render_summary(self.state, self.budget, wish))
+        self.send(
+            render_seed_summary(self.state)
+            if seed
+            else render_summary(self.state, self.budget, wish)
+        )
         if wish.beside:
             self.beside = seq
         else:
             self.summary(seq)
 
     def receive_summary(self) -> None:
-        """Sometimes deliver the summary that was requested in the background; a crash may lose it."""
+        """Sometimes deliver the summary that was requested in the background; a crash may lose
+        it.
+        """
         if self.beside is not None and self.rng.random() < 0.2:
             seq, self.beside = self.beside, None
             if self.rng.random() < 0.9:
@@ -281,10 +347,14 @@ class RandomSession:
 
     def summary(self, seq: int) -> None:
         if self.rng.random() < self.fail_summaries:
-            self.add(AskFailed(seq, self.rng.choice(["invalid", "server", "truncated"]), "no summary"))
+            self.add(
+                AskFailed(seq, self.rng.choice(["invalid", "server", "truncated"]), "no summary")
+            )
             return
         prose = "1. Request\n" + self.text(300)
-        assert not prose_problem(self.state, self.budget, prose, "end", 0) or self.profile.startswith("seed")
+        assert not prose_problem(
+            self.state, self.budget, prose, "end", 0
+        ) or self.profile.startswith("seed")
         self.add(Replied(seq, (Text(prose),), "end"))
 
     def swap(self, ready: Swap) -> None:
@@ -292,7 +362,11 @@ class RandomSession:
             self.add(build_seed_summary(self.state, self.budget, ready))
         else:
             span = (ready.first, ready.last)
-            self.add(build_summary(self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)))
+            self.add(
+                build_summary(
+                    self.state, self.budget, span, ready.reason, ready.prose, (ready.asked,)
+                )
+            )
 
 
 def content(request: Request) -> list[bytes]:

@@ -16,8 +16,12 @@ def adds_up(analysis: Analysis, view_tokens: int) -> None:
     assert sum(row.tokens for row in analysis.modules) == analysis.total_tokens
     assert sum(row.tokens for row in analysis.time) == analysis.conversation_tokens
     by_kind = {row.name: row.tokens for row in analysis.kinds}
-    assert sum(row.tokens for row in analysis.tools) == by_kind.get("call", 0) + by_kind.get("result", 0)
-    assert analysis.floor_tokens + sum(row.tokens for row in analysis.rungs) == analysis.total_tokens
+    assert sum(row.tokens for row in analysis.tools) == by_kind.get("call", 0) + by_kind.get(
+        "result", 0
+    )
+    assert (
+        analysis.floor_tokens + sum(row.tokens for row in analysis.rungs) == analysis.total_tokens
+    )
     assert all(row.tokens > 0 for row in analysis.rungs)
 
 
@@ -83,7 +87,11 @@ def test_E10_a_short_session_has_a_report_without_empty_rows(answers: int) -> No
         log.says("an answer")
     analysis = analyse(log.state, Budget(20_000, 4_000))
     shown = analysis_lines(analysis)
-    assert ("the next compaction finds nothing to take" in shown) == (analysis.next_count == 0) == (answers == 0)
+    assert (
+        ("the next compaction finds nothing to take" in shown)
+        == (analysis.next_count == 0)
+        == (answers == 0)
+    )
     assert not [line for line in shown if line.split()[-2:] == ["0", "0"]], shown
     spans = [line.split()[:3] for line in shown if " to r" in line]
     assert [span for span in spans if int(span[0][1:]) > int(span[2][1:])] == []
@@ -97,5 +105,9 @@ def test_E10_each_block_stands_in_the_part_of_the_log_that_its_row_names(last: i
         log.user(f"word {log.state.seq}")
     for row in analyse(log.state, Budget(20_000, 4_000)).time:
         first, _, end = row.name.replace("r", "").split()
-        inside = [item for item in log.state.items if item.kind != "context" and int(first) <= item.seqs[1] <= int(end)]
+        inside = [
+            item
+            for item in log.state.items
+            if item.kind != "context" and int(first) <= item.seqs[1] <= int(end)
+        ]
         assert len(inside) == row.count, row

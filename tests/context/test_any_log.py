@@ -73,7 +73,12 @@ EXTREMES: dict[object, Sequence[Any]] = {
     int: (0, 1, -1, 2, 7, 40, 10**6, 2**62, -(2**62)),
     float: (0.0, -1.0, 1e300, 1e-300),
     bool: (False, True),
-    dict: ({}, {"a": DEEP}, {"file_path": 3, "command": None}, {"name": "Read", "args": {"name": 1}}),
+    dict: (
+        {},
+        {"a": DEEP},
+        {"file_path": 3, "command": None},
+        {"name": "Read", "args": {"name": 1}},
+    ),
 }
 
 
@@ -84,9 +89,14 @@ def strange(kind: Any, luck: random.Random, depth: int = 0) -> Any:
         return luck.choice(["x", 1, None, [DEEP], {}])
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = get_type_hints(kind)
-        return kind(**{name: strange(hints[name], luck, depth + 1) for name in kind.__struct_fields__})
+        return kind(
+            **{name: strange(hints[name], luck, depth + 1) for name in kind.__struct_fields__}
+        )
     if origin is tuple:
-        return tuple(strange(inner[0], luck, depth + 1) for _ in range(luck.choice([0, 1, 3]) if depth < 4 else 0))
+        return tuple(
+            strange(inner[0], luck, depth + 1)
+            for _ in range(luck.choice([0, 1, 3]) if depth < 4 else 0)
+        )
     if origin is dict:
         return luck.choice(EXTREMES[dict])
     if inner:  # a union
@@ -103,7 +113,9 @@ def mangled(event: AnyEvent, luck: random.Random) -> AnyEvent:
     if not names:
         return event
     name = luck.choice(names)
-    return msgspec.structs.replace(event, **{name: strange(get_type_hints(type(event))[name], luck)})
+    return msgspec.structs.replace(
+        event, **{name: strange(get_type_hints(type(event))[name], luck)}
+    )
 
 
 def damaged(events: list[AnyEvent], luck: random.Random) -> list[AnyEvent]:
@@ -111,7 +123,9 @@ def damaged(events: list[AnyEvent], luck: random.Random) -> list[AnyEvent]:
     events = list(events)
     for _ in range(luck.choice([1, 1, 2, 5, 20])):
         at, other = (
-            min(len(events) - 1, int(luck.expovariate(0.05))) if luck.random() < 0.4 else luck.randrange(len(events))
+            min(len(events) - 1, int(luck.expovariate(0.05)))
+            if luck.random() < 0.4
+            else luck.randrange(len(events))
             for _ in "ab"
         )
         match luck.randrange(5):
@@ -139,20 +153,31 @@ async def answered(entries: list[Entry], price: Price | None) -> str:
     session.tell(UserMessage((Text("are you there?"),)))
     await session.run(once=True)
     await session.close()
-    asked = any("are you there?" in str(item.part) for sent in model.requests for item in sent.items)
+    asked = any(
+        "are you there?" in str(item.part) for sent in model.requests for item in sent.items
+    )
     last = disk.entries()[-1].event
-    told = isinstance(last, TurnEnded) and "does not fit" in last.message  # a marker or system text of 9,000 signs
-    into = any(isinstance(one.event, Summarized) for one in disk.entries()[len(entries) :])  # `seed` sums up all of it
+    told = (
+        isinstance(last, TurnEnded) and "does not fit" in last.message
+    )  # a marker or system text of 9,000 signs
+    into = any(
+        isinstance(one.event, Summarized) for one in disk.entries()[len(entries) :]
+    )  # `seed` sums up all of it
     asked = asked or (into and isinstance(last, TurnEnded) and last.reason == "done")
     return "answered" if asked or told else f"not asked: {last}"
 
 
 def check(seed: int) -> None:
     luck = random.Random(seed)
-    walk = RandomSession(seed, profile=luck.choice(["default", "default", "seed"])).run(luck.choice([5, 40, 80]))
+    walk = RandomSession(seed, profile=luck.choice(["default", "default", "seed"])).run(
+        luck.choice([5, 40, 80])
+    )
     events = damaged([entry.event for entry in walk.entries], luck)
     entries = [Entry(n, 1_000_000 * n, event) for n, event in enumerate(events, 1)]
-    assert run_virtual(answered(entries, luck.choice(PRICES)), clock=VirtualClock(), seed=seed) == "answered"
+    assert (
+        run_virtual(answered(entries, luck.choice(PRICES)), clock=VirtualClock(), seed=seed)
+        == "answered"
+    )
 
 
 @pytest.mark.parametrize("seed", [*range(10), 362, 1_145])
@@ -167,7 +192,9 @@ def answered_with(*events: AnyEvent, price: Price | None = None) -> str:
 
 
 OPENED = Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w")
-PREFIX = PrefixSet("start", "mock", "small", "anthropic", "Be good.", (ToolSpec("Read", "read", {}),), ("# env",))
+PREFIX = PrefixSet(
+    "start", "mock", "small", "anthropic", "Be good.", (ToolSpec("Read", "read", {}),), ("# env",)
+)
 HELLO = UserSpoke((Text("hello"),))
 ASKED = Asked("turn", 3, 2)
 
@@ -177,19 +204,43 @@ ASKED = Asked("turn", 3, 2)
     [
         ("only the first entry was kept", (OPENED,)),
         ("nothing was kept", ()),
-        ("the first entry is gone", (PREFIX, HELLO, Asked("turn", 2, 1), Replied(3, (Text("hi"),), "end"))),
+        (
+            "the first entry is gone",
+            (PREFIX, HELLO, Asked("turn", 2, 1), Replied(3, (Text("hi"),), "end")),
+        ),
         (
             "the prefix is gone",
-            (OPENED, HELLO, Asked("turn", 2, 2), Replied(3, (Text("hi"),), "end"), TurnEnded("done")),
+            (
+                OPENED,
+                HELLO,
+                Asked("turn", 2, 2),
+                Replied(3, (Text("hi"),), "end"),
+                TurnEnded("done"),
+            ),
         ),
         (
             "a result without its call",
-            (OPENED, PREFIX, HELLO, ToolStarted("c4.0", "Read"), ToolEnded("c4.0", "Read", "ok", ())),
+            (
+                OPENED,
+                PREFIX,
+                HELLO,
+                ToolStarted("c4.0", "Read"),
+                ToolEnded("c4.0", "Read", "ok", ()),
+            ),
         ),
-        ("an approval without its call", (OPENED, PREFIX, HELLO, PermissionAsked("c4.0", "Bash", "ls", "why"))),
+        (
+            "an approval without its call",
+            (OPENED, PREFIX, HELLO, PermissionAsked("c4.0", "Bash", "ls", "why")),
+        ),
         (
             "a call that waits, nested deep",
-            (OPENED, PREFIX, HELLO, ASKED, Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls")),
+            (
+                OPENED,
+                PREFIX,
+                HELLO,
+                ASKED,
+                Replied(4, (ToolCall("c4.0", "Read", {"a": DEEP}),), "calls"),
+            ),
         ),
         ("a rewind to nowhere", (OPENED, PREFIX, HELLO, Rewound(99), Rewound(0), Restored(77))),
         (
@@ -221,8 +272,11 @@ def deep(levels: int) -> str:
 @pytest.mark.parametrize("levels", [3, 90, 101, 900, 990, 1_100, 10_000])
 def test_a_log_with_arguments_nested_deep_is_read(levels: int) -> None:
     """An older longrein wrote them down as they came."""
-    line = b'{"type":"Replied","asked":4,"parts":[{"type":"text","text":"]}[{"},{"type":"tool_call","id":"c4.0",'
-    line += b'"name":"Read","arguments":%b}],"stop":"calls","usage":{"input_tokens":7}}' % deep(levels).encode()
+    line = b'{"type":"Replied","asked":4,"parts":[{"type":"text","text":"]}[{"},{"type":"tool_call","id":"c4.0",'  # noqa: E501
+    line += (
+        b'"name":"Read","arguments":%b}],"stop":"calls","usage":{"input_tokens":7}}'
+        % deep(levels).encode()
+    )
     event = decode_event(line)
     assert isinstance(event, Replied)
     assert (event.parts[0], event.usage.input_tokens) == (Text("]}[{"), 7)

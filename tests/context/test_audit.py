@@ -1,4 +1,6 @@
-"""Audit of summary prose: names must occur in the summarised span; a name that occurs is never struck."""
+"""Audit of summary prose: names must occur in the summarised span; a name that occurs is never
+struck.
+"""
 
 import re
 import string
@@ -10,8 +12,15 @@ from hypothesis import strategies as st
 from longrein.context.summary.audit import Claim, ClaimLookup, audit, find_claims
 
 SPAN = (
-    "12\tdef parse_header(line):\n48\t    return line.split(':')\nclass Parser:\n    def run(self): ...",
-    "$ cd /w && pytest -q tests/test_a.py\n3 failed, 41 passed in 12.5s\nport 8080, 12000 rows, commit 9f86d08",
+    (
+        "12\tdef parse_header(line):\n48\t    return line.split(':')\nclass Parser:\n    def "
+        "run(self): ..."
+    ),
+    (
+        "$ cd /w && pytest -q tests/test_a.py\n3 failed, 41 passed in 12.5s\nport 8080, 12000 "
+        "rows, "
+        "commit 9f86d08"
+    ),
     "src/app.py\nREADME.md\nsrc/agent/loop.py\n/etc/hosts\npython 3.11.4",
     "Please make the tests pass, and never push to main.",
     "parser.py:12: SyntaxError; use --no-verify; see JIRA-1234, 中文文件.txt",
@@ -37,7 +46,10 @@ def struck(prose: str) -> tuple[str, ...]:
         "The commit is 9f86d08 and the version 3.11.",
         'The user said "please make the tests pass, and never push to main".',
         "`Parser.run()` calls parser.py:12, see r12 and r59.",
-        "1. In 3 steps, the 2nd of which and/or the read/write path of GitHub on macOS with Node.js matters, e.g. now.",
+        (
+            "1. In 3 steps, the 2nd of which and/or the read/write path of GitHub on macOS with "
+            "Node.js matters, e.g. now."
+        ),
         "See JIRA-1234 and `--no-verify`. 中文文件.txt 也读了。",
         "The answer is `true`, not `None`.",
         "Nothing named here at all.",
@@ -73,7 +85,10 @@ def test_what_occurs_nowhere_costs_its_sentence(sentence: str, claim: str) -> No
 
 
 def test_only_the_wrong_sentence_goes_and_an_empty_bullet_goes_with_it() -> None:
-    prose = "## 5. Problems solved\n- `parse_header` was wrong. It is in src/none.py.\n- `no_such_thing`\n- The end."
+    prose = (
+        "## 5. Problems solved\n- `parse_header` was wrong. It is in src/none.py.\n- "
+        "`no_such_thing`\n- The end."
+    )
     assert left(prose) == "## 5. Problems solved\n- `parse_header` was wrong.\n- The end."
     assert struck(prose) == ("src/none.py", "no_such_thing")
 
@@ -115,7 +130,9 @@ def test_A17_honest_words_stand(honest: str) -> None:
 NAMES = st.from_regex(r"[a-z]{2,8}_[a-z0-9]{1,6}[a-z]", fullmatch=True)
 PATHS = st.from_regex(r"[a-z]{1,6}/[a-z]{1,6}\.(py|go|md|toml)", fullmatch=True)
 NUMBERS = st.integers(10, 99_999).map(str)
-QUOTES = st.lists(st.text(string.ascii_letters, min_size=2, max_size=7), min_size=3, max_size=6).map(" ".join)
+QUOTES = st.lists(
+    st.text(string.ascii_letters, min_size=2, max_size=7), min_size=3, max_size=6
+).map(" ".join)
 CLAIMS = st.one_of(
     NAMES,
     PATHS,
@@ -141,7 +158,9 @@ def test_a_claim_that_occurs_verbatim_is_never_struck(said: list[str], noise: st
 def test_a_claim_that_occurs_nowhere_is_always_struck(false: str, others: list[str]) -> None:
     span = [bare(one) for one in others]
     pieces = re.split(r"\W+", bare(false))
-    if any(piece in text for piece in pieces for text in span for piece in [piece.replace(",", "")]):
+    if any(
+        piece in text for piece in pieces for text in span for piece in [piece.replace(",", "")]
+    ):
         return
     result = audit(f"Good. It has {false} in it. Fine.", ClaimLookup(span))
     assert result.prose == "Good. Fine."
@@ -150,7 +169,12 @@ def test_a_claim_that_occurs_nowhere_is_always_struck(false: str, others: list[s
 
 def test_a_claim_inside_a_longer_word_does_not_occur() -> None:
     covered = ClaimLookup(["superuser_identity 18080 myapp.pyc a12"])
-    for kind, text in [("name", "user_id"), ("number", "8080"), ("path", "app.py"), ("number", "12")]:
+    for kind, text in [
+        ("name", "user_id"),
+        ("number", "8080"),
+        ("path", "app.py"),
+        ("number", "12"),
+    ]:
         assert not covered(Claim(kind, text))
 
 
@@ -162,5 +186,11 @@ def test_many_near_misses_do_not_make_it_slow() -> None:
 
 def test_claims_of_a_sentence() -> None:
     assert [
-        (c.kind, c.text) for c in find_claims('Run `make -j8`, then src/a.py:12 has 340 of "the three lines".')
-    ] == [("code", "make -j8"), ("quote", "the three lines"), ("path", "src/a.py:12"), ("number", "340")]
+        (c.kind, c.text)
+        for c in find_claims('Run `make -j8`, then src/a.py:12 has 340 of "the three lines".')
+    ] == [
+        ("code", "make -j8"),
+        ("quote", "the three lines"),
+        ("path", "src/a.py:12"),
+        ("number", "340"),
+    ]

@@ -1,7 +1,8 @@
-"""Faults of providers, models and users, one black-box test each: the session goes on and nothing is lost.
+"""Faults of providers, models and users, one black-box test each: the session goes on and nothing
+is lost.
 
-Files that vanish or change before the rebuild are tested in tests/agent/test_rebuilding.py, limits named in the text
-of an overflow error in tests/models/test_failures.py.
+Files that vanish or change before the rebuild are tested in tests/agent/test_rebuilding.py, limits
+named in the text of an overflow error in tests/models/test_failures.py.
 """
 
 import asyncio
@@ -13,7 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 from benchmarks.context.estimates import LIES
-from benchmarks.context.playing import SUMMARISERS, Answer, Provider, budget_of, feed, play_session, reply, small_tools
+from benchmarks.context.playing import (
+    SUMMARISERS,
+    Answer,
+    Provider,
+    budget_of,
+    feed,
+    play_session,
+    reply,
+    small_tools,
+)
 
 from longrein.agent import Compact, OpenSession, UserMessage
 from longrein.context import Budget, Request, decide, fold, window_of
@@ -48,7 +58,9 @@ def talker(steps: int, budget: Budget = TALK) -> Callable[[Request], Answer]:
 
     def turn(_: Request) -> Answer:
         left[0] -= 1
-        words = " ".join(f"thought{random.randrange(10**6)}" for _ in range(budget.usable_tokens // 40))
+        words = " ".join(
+            f"thought{random.randrange(10**6)}" for _ in range(budget.usable_tokens // 40)
+        )
         return reply(words, feed("code", 60)) if left[0] > 0 else reply("done")
 
     return turn
@@ -61,7 +73,9 @@ def events(disk: MemoryDisk, kind: type[Any]) -> list[Any]:
 def play(provider: Provider, *prompts: str) -> MemoryDisk:
     """Say `prompts` to a session; its log."""
     disk = MemoryDisk()
-    run_virtual(play_session(provider, prompts or ("go on", "and on"), disk=disk), clock=VirtualClock())
+    run_virtual(
+        play_session(provider, prompts or ("go on", "and on"), disk=disk), clock=VirtualClock()
+    )
     return disk
 
 
@@ -75,7 +89,7 @@ def check(disk: MemoryDisk, provider: Provider, *, overflows_max: int = 0) -> No
     assert provider.attempts <= 2 + 2 * provider.entered / (0.1 * provider.budget.usable_tokens)
 
 
-# --- the summariser ----------------------------------------------------------------------------------------------
+# --- the summariser -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", SUMMARISERS)
@@ -89,14 +103,23 @@ def test_A16_a_summariser_that(kind: str) -> None:
 
 def test_A17_a_call_in_a_summary_is_not_run() -> None:
     disk = play(Provider(TALK, talker(40), "calls tools"))
-    made = {part.id for e in disk.entries() for part in getattr(e.event, "parts", ()) if isinstance(part, ToolCall)}
+    made = {
+        part.id
+        for e in disk.entries()
+        for part in getattr(e.event, "parts", ())
+        if isinstance(part, ToolCall)
+    }
     summaries = {failed.asked for failed in events(disk, AskFailed)}
     assert summaries
     assert all(started.call in made for started in events(disk, ToolStarted))
-    assert not [started for started in events(disk, ToolStarted) if int(started.call[1:].split(".")[0]) in summaries]
+    assert not [
+        started
+        for started in events(disk, ToolStarted)
+        if int(started.call[1:].split(".")[0]) in summaries
+    ]
 
 
-# --- usage and window --------------------------------------------------------------------------------------------
+# --- usage and window -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -115,7 +138,9 @@ class Smaller(Provider):
         if tokens <= self.real:
             return super()._answer(request, tokens)
         self.overflows += 1
-        return Failure("overflow", f"{tokens} tokens", 400, limit_tokens=self.real if self.tells else 0)
+        return Failure(
+            "overflow", f"{tokens} tokens", 400, limit_tokens=self.real if self.tells else 0
+        )
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -125,12 +150,16 @@ def test_A15_an_unknown_window_is_learned_or_felt(tells: bool) -> None:
     disk = play(provider)
     state = fold(disk.entries())
     learned = window_of(state, provider.budget).window_tokens
-    assert learned == 8_000 if tells else 8_000 < learned < 10_000, "the size of the refused request is a bound"
+    assert learned == 8_000 if tells else 8_000 < learned < 10_000, (
+        "the size of the refused request is a bound"
+    )
     check(disk, provider, overflows_max=1)
 
 
 def test_a_refusal_without_a_reason_in_the_size_keeps_nobody_from_trying_again() -> None:
-    """A provider that calls everything too long is no small window: once it is well again, the session goes on."""
+    """A provider that calls everything too long is no small window: once it is well again, the
+    session goes on.
+    """
     ill = [True]
 
     def answers(_: Request) -> Answer:
@@ -149,7 +178,9 @@ def test_a_refusal_without_a_reason_in_the_size_keeps_nobody_from_trying_again()
 def test_A15_a_first_message_that_no_window_could_hold_is_answered(tells: bool) -> None:
     provider = Smaller(Budget(40_000, 4_000, TALK.price), lambda _: reply("done"))
     provider.tells = tells
-    disk = play(provider, f"the first word, {'lorem ipsum dolor ' * 10_000} the last word", "and on")
+    disk = play(
+        provider, f"the first word, {'lorem ipsum dolor ' * 10_000} the last word", "and on"
+    )
     check(disk, provider, overflows_max=1 if tells else 3)
     shown = "\n".join(text_of((item.part,)) for item in provider.last)
     assert [word in shown for word in ("the first word", "the last word", "and on")] == [True] * 3
@@ -158,11 +189,16 @@ def test_A15_a_first_message_that_no_window_could_hold_is_answered(tells: bool) 
 def test_law_6_a_call_that_is_larger_than_the_window_ends_no_session() -> None:
     much = "".join(f"x{n} = {n * 7919}\n" for n in range(8_000))
     answers = [reply(ToolCall("", "Feed", {"kind": much, "chars": 10})), reply("done")]
-    provider = Provider(Budget(8_000, 2_000, TALK.price), lambda _: answers.pop(0) if answers else reply("done"))
+    provider = Provider(
+        Budget(8_000, 2_000, TALK.price), lambda _: answers.pop(0) if answers else reply("done")
+    )
     disk = play(provider, "write it all", "\u4e2d\u6587" * 20_000, "and on")
     check(disk, provider)
     assert much in [
-        (c.arguments or {}).get("kind") for r in events(disk, Replied) for c in r.parts if isinstance(c, ToolCall)
+        (c.arguments or {}).get("kind")
+        for r in events(disk, Replied)
+        for c in r.parts
+        if isinstance(c, ToolCall)
     ]
 
 
@@ -170,7 +206,8 @@ def test_a_provider_that_silently_truncates_is_noticed() -> None:
     cut = 3_000
 
     def flat(usage: Any) -> Any:
-        return msgspec.structs.replace(usage, input_tokens=0, cache_read_tokens=0, cache_write_tokens=min(
+        return msgspec.structs.replace(usage, input_tokens=0, cache_read_tokens=0,
+            cache_write_tokens=min(
             cut, usage.context_tokens))  # fmt: skip
 
     provider = Provider(budget_of(40_000), talker(24, TALK), said_usage=flat)
@@ -179,10 +216,12 @@ def test_a_provider_that_silently_truncates_is_noticed() -> None:
     assert fold(disk.entries()).gauge.ceiling == pytest.approx(cut, rel=0.02)
 
 
-# --- what users ask ----------------------------------------------------------------------------------------------
+# --- what users ask -------------------------------------------------------------------------------
 
 
-def told(words: Callable[[OpenSession], Coroutine[Any, Any, None]], provider: Provider) -> MemoryDisk:
+def told(
+    words: Callable[[OpenSession], Coroutine[Any, Any, None]], provider: Provider
+) -> MemoryDisk:
     """Play `words` in a session that is closed afterwards."""
     disk = MemoryDisk()
 
@@ -248,11 +287,13 @@ def test_E8_a_cancel_in_the_middle_of_a_summary_leaves_the_log_whole() -> None:
     assert len(events(disk, Interrupted)) <= 1
 
 
-# --- old sessions ------------------------------------------------------------------------------------------------
+# --- old sessions ---------------------------------------------------------------------------------
 
 
 def test_law_12_a_session_of_an_older_version_is_decided_on_like_any_other() -> None:
-    entries: list[Entry] = [decode_entry(line) for line in GOLDEN.read_bytes().splitlines() if line.strip()]
+    entries: list[Entry] = [
+        decode_entry(line) for line in GOLDEN.read_bytes().splitlines() if line.strip()
+    ]
     state = fold(entries)
     assert state.view_tokens > 0
     assert decide(state, TALK) is not None

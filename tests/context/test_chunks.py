@@ -2,7 +2,15 @@
 
 import pytest
 
-from longrein.context import Budget, Request, State, chunk_requests, fits_in_window, merge_request, summary_chunks
+from longrein.context import (
+    Budget,
+    Request,
+    State,
+    chunk_requests,
+    fits_in_window,
+    merge_request,
+    summary_chunks,
+)
 from longrein.context.summary.chunked_summary import CHUNKS_MAX
 from longrein.context.summary.summary_text import cost_function
 from longrein.events import PinsSet, PrefixSet, Text
@@ -47,7 +55,9 @@ def test_A_f9_nothing_is_left_out_and_no_step_is_parted() -> None:
 
 def test_every_part_says_what_it_is_about_and_what_is_asked_for_now() -> None:
     for chunk in summary_chunks(long_story(), 4_000):
-        assert chunk.startswith("Pinned: never push\nThe first request: r4: the task: mend the parser\n")
+        assert chunk.startswith(
+            "Pinned: never push\nThe first request: r4: the task: mend the parser\n"
+        )
         assert "The request in hand: r" in chunk.splitlines()[-1]
         assert chunk.endswith("the newest wish")
 
@@ -67,7 +77,11 @@ def test_the_requests_are_plain_ones_for_the_chosen_model() -> None:
     requests = chunk_requests(state, Budget(6_000, 1_500), BARE, "the tests")
     assert len(requests) > 1
     for n, request in enumerate(requests, 1):
-        assert (request.prefix, request.purpose, request.max_output_tokens) == (BARE, "summary", 1_500)
+        assert (request.prefix, request.purpose, request.max_output_tokens) == (
+            BARE,
+            "summary",
+            1_500,
+        )
         assert text_of(request).startswith(
             f"[note of the harness, not the user] Below stands part {n} of {len(requests)}"
         )

@@ -1,4 +1,6 @@
-"""Clearing of a live state: the proposed events, their effect once they are in the log, and the items left alone."""
+"""Clearing of a live state: the proposed events, their effect once they are in the log, and the
+items left alone.
+"""
 
 import json
 
@@ -42,7 +44,14 @@ class Talk(EventLog):
     def say(self, text: str) -> None:
         self.add(UserSpoke((Text(text),), "prompt"))
 
-    def step(self, tool: str, arguments: dict[str, object], result: str, thought: str = "", status: str = "ok") -> None:
+    def step(
+        self,
+        tool: str,
+        arguments: dict[str, object],
+        result: str,
+        thought: str = "",
+        status: str = "ok",
+    ) -> None:
         self.add(Asked("turn", self.state.seq, self.state.prefix_seq))
         call = ToolCall(f"c{self.state.seq}.0", tool, arguments)
         parts = (Thinking(thought), call) if thought else (call,)
@@ -52,8 +61,15 @@ class Talk(EventLog):
 
     def work(self, steps: int) -> None:
         for n in range(steps):
-            body = "\n".join(f"def handle_part_{n}_{k}(value_{k}: int) -> str:  # {k * n}" for k in range(60))
-            self.step("Read", {"file_path": f"src/mod_{n}.py"}, body, f"Let me look at mod_{n} for the handle_part.")
+            body = "\n".join(
+                f"def handle_part_{n}_{k}(value_{k}: int) -> str:  # {k * n}" for k in range(60)
+            )
+            self.step(
+                "Read",
+                {"file_path": f"src/mod_{n}.py"},
+                body,
+                f"Let me look at mod_{n} for the handle_part.",
+            )
 
 
 def check_whole(state: State) -> None:
@@ -75,7 +91,9 @@ def test_what_is_dead_goes_once_its_rent_is_paid() -> None:
     assert proposed.reason == "rent"
     assert proposed.gain_tokens > 0
     first = next(form for form in proposed.forms if "cleared: ok, 60 lines" in form.text)
-    assert first.text.startswith(f'[longrein:a1b2c3 cleared: ok, 60 lines, Recall("{first.handle}")]')
+    assert first.text.startswith(
+        f'[longrein:a1b2c3 cleared: ok, 60 lines, Recall("{first.handle}")]'
+    )
     before = talk.state.view_tokens
     talk.add(proposed)
     check_whole(talk.state)
@@ -129,11 +147,16 @@ def test_after_a_resume_or_a_rewind_it_is_made_anew() -> None:
     again, same = clear(resumed, BUDGET, cold=True), clear(talk.state, BUDGET, cold=True)
     for state, found in ((resumed, again), (talk.state, same)):
         assert found is not None
-        assert all(state.items[state.index[form.handle]].seqs[1] <= state.seen_reach for form in found.forms)
+        assert all(
+            state.items[state.index[form.handle]].seqs[1] <= state.seen_reach
+            for form in found.forms
+        )
     talk.add(Rewound(end))
     back = clear(talk.state, BUDGET, cold=True)
     assert back is not None
-    assert {form.handle for form in back.forms} >= {form.handle for form in proposed.forms if form.form != "folded"}
+    assert {form.handle for form in back.forms} >= {
+        form.handle for form in proposed.forms if form.form != "folded"
+    }
 
 
 def test_squeezing_reaches_a_goal_or_all_that_can_go() -> None:
@@ -150,10 +173,16 @@ def test_squeezing_reaches_a_goal_or_all_that_can_go() -> None:
 def test_a_failed_call_says_failed_and_a_call_keeps_its_keys() -> None:
     talk = Talk()
     talk.step(
-        "Bash", {"command": "make all"}, "error: boom in boom_table\n" + "noise of the build\n" * 200, "", "failed"
+        "Bash",
+        {"command": "make all"},
+        "error: boom in boom_table\n" + "noise of the build\n" * 200,
+        "",
+        "failed",
     )
     old = "\n".join(f"    total_{k} = compute_total_{k}(ledger, {k})" for k in range(40))
-    talk.step("Edit", {"file_path": "src/a.py", "old_string": old, "new_string": old.upper()}, "done")
+    talk.step(
+        "Edit", {"file_path": "src/a.py", "old_string": old, "new_string": old.upper()}, "done"
+    )
     talk.work(6)
     proposed = squeeze(talk.state, BUDGET, 0, "watermark")
     assert proposed is not None
@@ -194,7 +223,9 @@ def test_thinking_of_the_running_turn_stays_where_a_provider_wants_it() -> None:
     talk.work(3)
     gone = squeeze(talk.state, careful, 0, "watermark")
     assert gone is not None
-    assert "thinking" in {talk.state.items[talk.state.index[form.handle]].kind for form in gone.forms}
+    assert "thinking" in {
+        talk.state.items[talk.state.index[form.handle]].kind for form in gone.forms
+    }
 
 
 def test_prices_without_cache_fields_are_no_reason_to_clear_sooner() -> None:

@@ -17,9 +17,21 @@ BUDGET = Budget(20_000, 4_000)
 
 def test_E8_E11_the_instruction_names_the_headings_the_rules_and_the_focus() -> None:
     text = summary_instruction("the failing test", BUDGET)
-    for part in ("1. Request and intent", "2. Key concepts", "5. Problems solved", "8. Current work", "9. Next step"):
+    for part in (
+        "1. Request and intent",
+        "2. Key concepts",
+        "5. Problems solved",
+        "8. Current work",
+        "9. Next step",
+    ):
         assert f"\n{part}: " in text
-    for rule in ("Call no tool", "is material", "never obey it", "struck out", "<analysis></analysis>"):
+    for rule in (
+        "Call no tool",
+        "is material",
+        "never obey it",
+        "struck out",
+        "<analysis></analysis>",
+    ):
         assert rule in text
     assert "At most 900 words in all." in text
     assert text.endswith("\nThe user asks to keep above all: the failing test")
@@ -41,8 +53,18 @@ def test_E8_E11_the_instruction_names_the_headings_the_rules_and_the_focus() -> 
         (" \n ** ", "end", 0, "it is empty"),
         ("<analysis>only thoughts</analysis>", "end", 0, "it is empty"),
         ("1. Request\n" + "words and more " * 2_000, "end", 0, "it is too long"),
-        ("1. Request\n" + "words and more " * 600, "end", 0, "it is longer than what it stands for"),
-        ("words, and no heading. " * (HEADLESS_CHARS_MAX // 20), "end", 0, "it has none of the headings"),
+        (
+            "1. Request\n" + "words and more " * 600,
+            "end",
+            0,
+            "it is longer than what it stands for",
+        ),
+        (
+            "words, and no heading. " * (HEADLESS_CHARS_MAX // 20),
+            "end",
+            0,
+            "it has none of the headings",
+        ),
     ],
 )
 def test_A_f12_what_is_no_summary(text: str, stop: str, calls: int, problem: str) -> None:
@@ -82,7 +104,10 @@ def test_scratch_work_markers_and_written_calls_are_stripped(text: str, clean: s
             "1) Request\na\n5) Problems solved\n1. first\n2. second\n8) Current work\nb",
             {1: "a", 5: "1. first\n2. second", 8: "b"},
         ),
-        ("1. Mend the failing test.\n8. The code is read.", {1: "Mend the failing test.", 8: "The code is read."}),
+        (
+            "1. Mend the failing test.\n8. The code is read.",
+            {1: "Mend the failing test.", 8: "The code is read."},
+        ),
         ("Request first, no heading", {}),
         (
             "1. Request\n- 3 files\n2. Key concepts: x\n1. the request is old",

@@ -1,4 +1,6 @@
-"""Token estimates: classes of text, calibration by the provider's counts, and counts that cannot be true."""
+"""Token estimates: classes of text, calibration by the provider's counts, and counts that cannot
+be true.
+"""
 
 import pytest
 from benchmarks.context.counting import DENSE, DIALECTS, WIDE
@@ -18,10 +20,20 @@ def test_A5_an_empty_text_costs_nothing_and_a_letter_something() -> None:
 @pytest.mark.parametrize(
     ("what", "sample", "least", "most"),
     [
-        ("English: 100 tokens are about 75 words", "the quick brown fox jumps over a lazy dog " * 100, 900, 1_250),
+        (
+            "English: 100 tokens are about 75 words",
+            "the quick brown fox jumps over a lazy dog " * 100,
+            900,
+            1_250,
+        ),
         ("3,000 CJK characters", "会话永远不会用完" * 375, 2_000, 4_500),
         ("base64", "QmFzZTY0IGlzIGRlbnNlIGFuZCBoYXJkIHRvIHJlYWQ" * 100, 2_000, 3_600),
-        ("code", "def step(state, entry):\n    state.seq = entry.seq\n    return state\n" * 100, 1_600, 2_600),
+        (
+            "code",
+            "def step(state, entry):\n    state.seq = entry.seq\n    return state\n" * 100,
+            1_600,
+            2_600,
+        ),
         ("timestamps", "2026-03-01 12:04:07,123 INFO worker-3\n" * 100, 1_400, 2_600),
         ("a million of one letter", "a" * 1_000_000, 60_000, 300_000),
     ],
@@ -36,7 +48,9 @@ def test_a_long_text_is_guessed_from_pieces_of_it() -> None:
     assert estimate_text(part * 50) == pytest.approx(whole, rel=0.1)
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k in ("prose", "cjk", "code", "base64", "files")])
+@pytest.mark.parametrize(
+    "kind", [k for k in KINDS if k in ("prose", "cjk", "code", "base64", "files")]
+)
 def test_A5_after_five_calls_the_estimate_is_within_ten_percent(kind: str) -> None:
     for dialect in (WIDE, DENSE):
         found = compare_estimates(kind, session([kind], dialect, calls=9))
@@ -72,7 +86,12 @@ def test_one_wild_count_is_passed_over_and_another_tokenizer_believed() -> None:
         Image("b" * 64, "image/png", 9_000),
         Document("b" * 64, "text/plain", 10**6, "log", 10**4, "head " * 100, "tail " * 100),
         ToolCall("c1.0", "Edit", {"file_path": "a.py", "new_string": "x = 1\n" * 50}),
-        ToolResult("c1.0", "Read", "ok", (Text("x = 1\n" * 50), Image("b" * 64, "image/png", 9_000, 750, 100))),
+        ToolResult(
+            "c1.0",
+            "Read",
+            "ok",
+            (Text("x = 1\n" * 50), Image("b" * 64, "image/png", 9_000, 750, 100)),
+        ),
     ],
 )
 def test_every_part_has_its_price(part: object) -> None:
@@ -85,5 +104,8 @@ def test_what_comes_and_goes_leaves_the_gauge_as_it_was() -> None:
         gauge, prefix = walk.state.gauge, walk.state.prefix
         assert prefix is not None
         fixed = estimate_text(prefix.system)
-        fixed += sum(estimate_text(tool.name + tool.description + str(tool.schema)) + 6 for tool in prefix.tools)
+        fixed += sum(
+            estimate_text(tool.name + tool.description + str(tool.schema)) + 6
+            for tool in prefix.tools
+        )
         assert gauge.raw == fixed + sum(item.tokens for item in walk.state.items), f"seed {seed}"

@@ -51,7 +51,10 @@ def test_two_equal_lines_have_one_key(line: str, key: str) -> None:
 
 
 def test_features_are_identifiers_and_lines() -> None:
-    assert list(features("def load_orders(path: str):\nok")) == ["load_orders", "\ndef load_orders(path: str):"]
+    assert list(features("def load_orders(path: str):\nok")) == [
+        "load_orders",
+        "\ndef load_orders(path: str):",
+    ]
 
 
 LINE = st.text(st.sampled_from("abXY_019./-→|:\t\r ,é\x1c中\ud800"), max_size=60)
@@ -62,14 +65,21 @@ def test_many_lines_are_read_as_each_of_them_is(lines: list[str]) -> None:
     text = "\n".join(lines)
     assert line_keys("\n" + text) == [line_key(line) for line in lines]
     assert names_by_line(text) == [identifiers(line) for line in lines]
-    assert identifiers(text) == tuple(dict.fromkeys(name for line in lines for name in identifiers(line)))
+    assert identifiers(text) == tuple(
+        dict.fromkeys(name for line in lines for name in identifiers(line))
+    )
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "kind", "paths"),
     [
         ("Read", '{"file_path": "src/a.py"}', "read", ("src/a.py",)),
-        ("Edit", '{"file_path": "src/a.py", "old_string": "a", "new_string": "b"}', "edit", ("src/a.py",)),
+        (
+            "Edit",
+            '{"file_path": "src/a.py", "old_string": "a", "new_string": "b"}',
+            "edit",
+            ("src/a.py",),
+        ),
         ("Bash", '{"command": "cat src/a.py"}', "read", ("src/a.py",)),
         ("Bash", '{"command": "cd x && rg needle"}', "search", ()),
         ("Bash", '{"command": "make test"}', "shell", ()),

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 
 def check(found: FuzzResult) -> None:
-    """Fine; but a tokenizer that is dear with something may teach it by one refusal, before it was ever counted."""
+    """Fine; but a tokenizer that is dear with something may teach it by one refusal, before it
+    was ever counted.
+    """
     assert found.overflows <= 1, found.line()
     assert replace(found, overflows=0).fine, found.line()
 
@@ -34,7 +36,9 @@ def test_a_request_always_fits_in_a_window_of(window: int) -> None:
     summariser=st.sampled_from(SUMMARISERS),
     dialect=st.sampled_from(DIALECTS),
 )
-def test_whatever_the_summariser_does(seed: int, window: int, summariser: str, dialect: object) -> None:
+def test_whatever_the_summariser_does(
+    seed: int, window: int, summariser: str, dialect: object
+) -> None:
     found = fuzz(seed, window=window, summariser=summariser, steps=8, dialects=(dialect,))
     check(found)
 

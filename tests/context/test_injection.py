@@ -1,4 +1,6 @@
-"""S079, S074, S077: injected text stays data on every surface; a seeded slice of `tests.load.injection`."""
+"""S079, S074, S077: injected text stays data on every surface; a seeded slice of
+`tests.load.injection`.
+"""
 
 import random
 

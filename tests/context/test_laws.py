@@ -35,12 +35,19 @@ SEED_PROFILES = ("seed", "seed-later", "seed-new", "seed-framework")
 
 @pytest.fixture(scope="module")
 def default() -> list[RandomSession]:
-    return [RandomSession(n, "default", LARGE if n % 8 == 3 else WINDOWS[n % len(WINDOWS)]).run() for n in SEEDS]
+    return [
+        RandomSession(n, "default", LARGE if n % 8 == 3 else WINDOWS[n % len(WINDOWS)]).run()
+        for n in SEEDS
+    ]
 
 
 @pytest.fixture(scope="module")
 def seed() -> list[RandomSession]:
-    return [RandomSession(n, p, (12_000, 40_000, LARGE)[n % 3]).run() for p in SEED_PROFILES for n in seeds(3)]
+    return [
+        RandomSession(n, p, (12_000, 40_000, LARGE)[n % 3]).run()
+        for p in SEED_PROFILES
+        for n in seeds(3)
+    ]
 
 
 def turns(walk: RandomSession) -> list[SentRequest]:
@@ -49,18 +56,32 @@ def turns(walk: RandomSession) -> list[SentRequest]:
 
 def test_the_random_sessions_visit_what_the_laws_are_about(default: list[RandomSession]) -> None:
     kinds = {type(e.event).__name__ for walk in default for e in walk.entries}
-    assert {"Cleared", "Summarized", "Rewound", "AskFailed", "Interrupted", "ToolEnded", "TurnEnded"} <= kinds
+    assert {
+        "Cleared",
+        "Summarized",
+        "Rewound",
+        "AskFailed",
+        "Interrupted",
+        "ToolEnded",
+        "TurnEnded",
+    } <= kinds
 
 
-def test_law_1_the_same_log_gives_the_same_request(default: list[RandomSession], seed: list[RandomSession]) -> None:
+def test_law_1_the_same_log_gives_the_same_request(
+    default: list[RandomSession], seed: list[RandomSession]
+) -> None:
     for walk in default + seed:
         for sent in turns(walk)[len(turns(walk)) // 2 :: len(turns(walk)) // 3]:
             again = render(refold(walk, sent.at), walk.budget)
             assert content(again) == content(sent.request), f"seed {walk.seed}"
-            assert msgspec.structs.replace(again, marks=()) == msgspec.structs.replace(sent.request, marks=())
+            assert msgspec.structs.replace(again, marks=()) == msgspec.structs.replace(
+                sent.request, marks=()
+            )
 
 
-def test_law_2_between_breaks_a_request_begins_with_the_one_before(default: list[RandomSession]) -> None:
+def test_law_2_between_breaks_a_request_begins_with_the_one_before(
+    default: list[RandomSession],
+) -> None:
     for walk in default:
         for before, after in zip(turns(walk), turns(walk)[1:], strict=False):
             if before.breaks == after.breaks:
@@ -69,7 +90,9 @@ def test_law_2_between_breaks_a_request_begins_with_the_one_before(default: list
                 assert before.request.prefix == after.request.prefix
 
 
-def test_law_2_a_summary_request_is_the_live_request_plus_blocks_at_its_end(default: list[RandomSession]) -> None:
+def test_law_2_a_summary_request_is_the_live_request_plus_blocks_at_its_end(
+    default: list[RandomSession],
+) -> None:
     checked = 0
     for walk in default:
         for before, after in zip(walk.sent, walk.sent[1:], strict=False):
@@ -97,7 +120,9 @@ def test_law_3_each_call_has_exactly_one_result_right_after_its_reply(
             assert not waiting
 
 
-def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default: list[RandomSession]) -> None:
+def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(
+    default: list[RandomSession],
+) -> None:
     for walk in default:
         for sent in turns(walk):
             for item in sent.request.items:
@@ -110,23 +135,33 @@ def test_law_4_whatever_is_not_shown_whole_names_the_entry_that_holds_it(default
                     assert item.handle in shown
 
 
-def test_law_4_every_block_of_the_seed_profiles_has_a_handle_that_the_log_knows(seed: list[RandomSession]) -> None:
+def test_law_4_every_block_of_the_seed_profiles_has_a_handle_that_the_log_knows(
+    seed: list[RandomSession],
+) -> None:
     for walk in seed:
         for sent in walk.sent:
             for item in sent.request.items[: -1 if sent.request.purpose == "summary" else None]:
                 handle = parse_handle(item.handle)
-                assert item.kind == "ack" or (handle is not None and handle.seq <= len(walk.entries))
+                assert item.kind == "ack" or (
+                    handle is not None and handle.seq <= len(walk.entries)
+                )
 
 
-def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(default: list[RandomSession]) -> None:
+def test_law_5_every_word_of_the_user_stands_or_is_elided_with_its_handle(
+    default: list[RandomSession],
+) -> None:
     for walk in default:
         for sent in turns(walk):
             shown = "\n".join(i.part.text for i in sent.request.items if isinstance(i.part, Text))
             for word in sent.words:
-                assert word.text in shown or f'Recall(handle="r{word.seq}")' in shown, f"seed {walk.seed} r{word.seq}"
+                assert word.text in shown or f'Recall(handle="r{word.seq}")' in shown, (
+                    f"seed {walk.seed} r{word.seq}"
+                )
 
 
-def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(default: list[RandomSession]) -> None:
+def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(
+    default: list[RandomSession],
+) -> None:
     for walk in default:
         said = {e.seq for e in walk.entries if isinstance(e.event, UserSpoke)}
         gone = said - {word.seq for word in walk.state.words}
@@ -134,10 +169,14 @@ def test_law_5_a_rewind_is_the_only_way_a_word_leaves_the_conversation(default: 
             assert not gone
 
 
-def test_law_6_no_request_exceeds_the_window(default: list[RandomSession], seed: list[RandomSession]) -> None:
+def test_law_6_no_request_exceeds_the_window(
+    default: list[RandomSession], seed: list[RandomSession]
+) -> None:
     for walk in default:
         for sent in walk.sent:
-            assert sent.tokens <= window_of(walk.state, walk.budget).window_tokens, f"seed {walk.seed}"
+            assert sent.tokens <= window_of(walk.state, walk.budget).window_tokens, (
+                f"seed {walk.seed}"
+            )
 
 
 def test_law_6_at_most_two_attempts_at_one_summary(default: list[RandomSession]) -> None:
@@ -157,24 +196,36 @@ def test_law_6_a_crossing_leaves_at_most_half_or_the_floor(default: list[RandomS
         for entry in walk.entries:
             if isinstance(entry.event, Summarized) and entry.event.reason != "request":
                 later = [e for e in walk.entries[entry.seq :] if not isinstance(e.event, Cleared)]
-                after = refold(walk, later[0].seq - 1 if later else entry.seq)  # one break may be two entries
+                after = refold(
+                    walk, later[0].seq - 1 if later else entry.seq
+                )  # one break may be two entries
                 budget = window_of(after, walk.budget)
                 unseen = sum(
-                    i.tokens for i in after.items if i.seqs[1] > after.seen_reach or i.kind in ("call", "summary")
+                    i.tokens
+                    for i in after.items
+                    if i.seqs[1] > after.seen_reach or i.kind in ("call", "summary")
                 )
                 floor = after.gauge.scale(unseen) + budget.usable_tokens * 0.2
-                assert after.view_tokens <= max(0.5 * budget.usable_tokens, floor), f"seed {walk.seed} r{entry.seq}"
+                assert after.view_tokens <= max(0.5 * budget.usable_tokens, floor), (
+                    f"seed {walk.seed} r{entry.seq}"
+                )
 
 
 def test_no_session_gets_stuck(default: list[RandomSession], seed: list[RandomSession]) -> None:
     assert all(len(walk.sent) > 15 for walk in seed)
     for walk in default:
-        assert len(turns(walk)) > 15, f"seed {walk.seed} made {len(turns(walk))} requests: {walk.stops}"
-        failed = [e for e in walk.entries if isinstance(e.event, AskFailed) and e.event.kind == "overflow"]
+        assert len(turns(walk)) > 15, (
+            f"seed {walk.seed} made {len(turns(walk))} requests: {walk.stops}"
+        )
+        failed = [
+            e for e in walk.entries if isinstance(e.event, AskFailed) and e.event.kind == "overflow"
+        ]
         assert len(failed) <= 3, f"seed {walk.seed}"
 
 
-def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(default: list[RandomSession]) -> None:
+def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(
+    default: list[RandomSession],
+) -> None:
     checked = 0
     for walk in default:
         for entry in walk.entries:
@@ -189,13 +240,16 @@ def test_A2_nothing_is_cleared_that_the_model_has_not_answered_to(default: list[
 
 
 def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[RandomSession]) -> None:
-    """Once for each time that the user did not go back to before it was told; what ended last may still wait."""
+    """Once for each time that the user did not go back to before it was told; what ended last
+    may still wait.
+    """
     told_once = 0
     for walk in default:
         lines = [
             line
             for entry in walk.entries
-            if isinstance(entry.event, Reminded) and entry.event.kind in ("bg_done", "bg_lost", "subagent_done")
+            if isinstance(entry.event, Reminded)
+            and entry.event.kind in ("bg_done", "bg_lost", "subagent_done")
             for line in entry.event.text.splitlines()
         ]
         rewound = any(isinstance(entry.event, Rewound) for entry in walk.entries)
@@ -207,8 +261,12 @@ def test_law_9_each_end_of_a_task_or_subagent_is_told_once(default: list[RandomS
     assert told_once > 20
 
 
-def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(default: list[RandomSession]) -> None:
-    """Its first request is the parent's items, the same prefix, and its task as the last message."""
+def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(
+    default: list[RandomSession],
+) -> None:
+    """Its first request is the parent's items, the same prefix, and its task as the last
+    message.
+    """
     forks = 0
     for walk in default:
         turns = [at for at, entry in enumerate(walk.entries) if _forks_well(entry.event)]
@@ -216,7 +274,13 @@ def test_E15_law_2_a_subagent_forked_at_any_request_begins_with_that_request(def
             shared = walk.entries[: at + 1]
             parent = render(fold(shared), walk.budget)
             opened = Opened(
-                SCHEMA_VERSION, "kid", "n0nce", ("/w",), "/w", parent=Parent("p", at + 1, "c1.0"), kind="explore"
+                SCHEMA_VERSION,
+                "kid",
+                "n0nce",
+                ("/w",),
+                "/w",
+                parent=Parent("p", at + 1, "c1.0"),
+                kind="explore",
             )
             own = [Entry(at + 2, 0, opened), Entry(at + 3, 0, UserSpoke((Text("look"),)))]
             child = render(fold([*shared, *own]), walk.budget)

@@ -43,7 +43,7 @@ def check(lines: list[str], *expected: str) -> None:
     assert lines == list(expected)
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() -> None:
@@ -53,7 +53,9 @@ def test_A_f20_each_file_line_names_its_content_and_the_entries_that_prove_it() 
     log.edit("/w/src/a.py", hash_="b" * 64)
     log.edit("/w/src/a.py", hash_="c" * 64)
     log.read("/w/b.py", "1\tx", "d" * 64, offset=40, limit=20)
-    log.write(FileChanged("/w/made.txt", "e" * 64, "command"), FileChanged("/w/notes.md", "", "user"))
+    log.write(
+        FileChanged("/w/made.txt", "e" * 64, "command"), FileChanged("/w/notes.md", "", "user")
+    )
     check(
         ledger_lines.file_lines(log.state),
         "- notes.md: changed by somebody else r25, it is gone",
@@ -72,7 +74,7 @@ def test_a_file_that_others_changed_is_no_longer_known_whole() -> None:
     assert not log.state.ledger.files["/w/a.py"].whole
 
 
-# --- commands, and the poison ------------------------------------------------------------------------------------
+# --- commands, and the poison ---------------------------------------------------------------------
 
 
 def test_P_poisoning_what_the_model_claims_without_a_call_never_enters() -> None:
@@ -80,7 +82,12 @@ def test_P_poisoning_what_the_model_claims_without_a_call_never_enters() -> None
     log.user("run the tests")
     log.says("I ran `pytest -q`: all 41 tests pass, and I changed src/fake.py.")
     state = log.state
-    assert ledger_lines.command_lines(state) == ledger_lines.file_lines(state) == ledger_lines.error_lines(state) == []
+    assert (
+        ledger_lines.command_lines(state)
+        == ledger_lines.file_lines(state)
+        == ledger_lines.error_lines(state)
+        == []
+    )
 
 
 def test_P_poisoning_a_failed_result_never_reads_as_success() -> None:
@@ -89,7 +96,12 @@ def test_P_poisoning_a_failed_result_never_reads_as_success() -> None:
     log.call("WebFetch", "no route", "failed", url="https://x.test")
     log.call("Bash", "Denied: no", "denied", command="rm -rf /")
     log.call("Bash", "not run: the user went back", "not_run", command="ls")
-    log.call("Bash", "half\n[interrupted by the user; the command was ended]", "interrupted", command="sleep 9")
+    log.call(
+        "Bash",
+        "half\n[interrupted by the user; the command was ended]",
+        "interrupted",
+        command="sleep 9",
+    )
     check(
         ledger_lines.command_lines(log.state),
         "- r22 Bash `sleep 9` → interrupted; it may have had effects",
@@ -130,10 +142,16 @@ def test_E12_an_error_and_what_fixed_it() -> None:
 
 def test_E12_failing_tests_until_a_run_of_the_same_command_counts_no_failure() -> None:
     log = LogBuilder()
-    log.bash("pytest -q", "FAILED tests/t.py::test_a - assert 1 == 2\nFAILED tests/t.py::test_b\n2 failed in 0.1s", 1)
+    log.bash(
+        "pytest -q",
+        "FAILED tests/t.py::test_a - assert 1 == 2\nFAILED tests/t.py::test_b\n2 failed in 0.1s",
+        1,
+    )
     log.bash("pytest -q tests/t.py::test_a", "1 passed in 0.1s")
     failing = ["- test failing: tests/t.py::test_a r6", "- test failing: tests/t.py::test_b r6"]
-    assert [line for line in ledger_lines.error_lines(log.state) if "test failing" in line] == failing
+    assert [
+        line for line in ledger_lines.error_lines(log.state) if "test failing" in line
+    ] == failing
     log.edit("/w/t.py")
     log.bash("pytest -q", "2 passed in 0.1s")
     state = log.state
@@ -142,7 +160,8 @@ def test_E12_failing_tests_until_a_run_of_the_same_command_counts_no_failure() -
         "- test failed r6, no longer r19: tests/t.py::test_b",
     ]
     assert ledger_lines.command_lines(state)[0] == (
-        "- r19 Bash `pytest -q` (2 times, this is the last) → exit code 0; pytest: 0 failed, 2 passed"
+        "- r19 Bash `pytest -q` (2 times, this is the last) → exit code 0; pytest: 0 failed, 2 "
+        "passed"
     )
 
 
@@ -167,33 +186,51 @@ def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
         ),
         (
             "python -m pytest -v",
-            "t.py::a PASSED  [ 50%]\nt.py::b[x y] FAILED [100%]\n=== 1 failed, 1 passed in 1.2s ===",
+            (
+                "t.py::a PASSED  [ 50%]\nt.py::b[x y] FAILED [100%]\n=== 1 failed, 1 passed in "
+                "1.2s "
+                "==="
+            ),
             (1, 1),
             {"t.py::a": True, "t.py::b[x y]": False},
         ),
         ("cd x && uv run pytest", "===== 3 passed, 1 skipped in 0.01s =====", (3, 0), {}),
         (
             "python -m unittest",
-            "FAIL: test_a (m.C.test_a)\n---\n\nRan 5 tests in 0.001s\n\nFAILED (failures=1, errors=2)",
+            (
+                "FAIL: test_a (m.C.test_a)\n---\n\nRan 5 tests in 0.001s\n\nFAILED (failures=1, "
+                "errors=2)"
+            ),
             (2, 3),
             {"test_a (m.C.test_a)": False},
         ),
         ("python manage.py test", "Ran 2 tests in 0.1s\n\nOK", (2, 0), {}),
         (
             "go test ./...",
-            "--- FAIL: TestX (0.00s)\n--- PASS: TestY (0.0s)\nFAIL\nFAIL\ta/b\t0.01s\nok  \ta/c\t0.02s\nFAIL",
+            (
+                "--- FAIL: TestX (0.00s)\n--- PASS: TestY (0.0s)\nFAIL\nFAIL\ta/b\t0.01s\nok  "
+                "\ta/c\t0.02s\nFAIL"
+            ),
             (1, 1),
             {"TestX": False, "TestY": True},
         ),
         (
             "cargo test",
-            "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored",
+            (
+                "test a::b ... ok\ntest a::c ... FAILED\n\ntest result: FAILED. 1 passed; 1 "
+                "failed; 0 "
+                "ignored"
+            ),
             (1, 1),
             {"a::b": True, "a::c": False},
         ),
         (
             "npx jest",
-            "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 failed, 1 passed, 2 total",
+            (
+                "FAIL src/a.test.js\n    ✓ adds (3 ms)\n    ✕ breaks (1 ms)\n\nTests:       1 "
+                "failed, "
+                "1 passed, 2 total"
+            ),
             (1, 1),
             {"src/a.test.js": False, "adds": True, "breaks": False},
         ),
@@ -204,7 +241,12 @@ def test_P_a_pipe_that_hides_the_exit_code_does_not_hide_the_failure() -> None:
             {"src/a.test.ts > sum": False},
         ),
         ("npm test", "  3 passing (12ms)\n  1 failing\n", (3, 1), {}),
-        ("node --test", "ok 1 - adds\nnot ok 2 - breaks\n# pass 1\n# fail 1", (1, 1), {"adds": True, "breaks": False}),
+        (
+            "node --test",
+            "ok 1 - adds\nnot ok 2 - breaks\n# pass 1\n# fail 1",
+            (1, 1),
+            {"adds": True, "breaks": False},
+        ),
         ("cat test.log", "3 passed in 0.1s", None, {}),
         ("echo '3 passed in 0.1s' # test", "3 passed in 0.1s", None, {}),
         ("make check", "nothing to be done", None, {}),
@@ -229,17 +271,24 @@ def test_exit_codes_come_from_our_own_note_alone() -> None:
         ("no\n[exit code 3]", "failed", 3),
         ("no\n[exit code 127 (command not found)]", "failed", 127),
         ("no\n[exit code 2]\n[current folder is now /w/src]", "failed", 2),
-        ("[exit code 0]\n[timed out after 2 s and was ended; timeout may be up to 9 ms]", "failed", None),
+        (
+            "[exit code 0]\n[timed out after 2 s and was ended; timeout may be up to 9 ms]",
+            "failed",
+            None,
+        ),
         ("[exit code 7]\nprinted after it\n[ended by signal SIGKILL]", "failed", None),
     ]:
         assert code_of(text, status) == code, text
     assert gist("a\nValueError: x\nb\n[exit code 1]") == "ValueError: x"
-    assert gist("a.py:12: E501 too long\nmake: *** [lint] Error 1\n[exit code 2]") == "a.py:12: E501 too long"
+    assert (
+        gist("a.py:12: E501 too long\nmake: *** [lint] Error 1\n[exit code 2]")
+        == "a.py:12: E501 too long"
+    )
     assert gist("make: *** [lint] Error 1\n[exit code 2]") == "make: *** [lint] Error 1"
     assert gist("[timed out after 2 s and was ended]") == "[timed out after 2 s and was ended]"
 
 
-# --- the user, tasks, pins ---------------------------------------------------------------------------------------
+# --- the user, tasks, pins ------------------------------------------------------------------------
 
 
 def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
@@ -257,7 +306,11 @@ def test_decisions_of_the_user_but_not_of_rules_and_hooks() -> None:
         record_event(state.ledger, seq, event)
     answered = ToolEnded("c8.0", "AskUserQuestion", "ok", (Text("Use PostgreSQL"),))
     record_result(
-        state.ledger, 11, ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}), answered, quiet=False
+        state.ledger,
+        11,
+        ToolCall("c8.0", "AskUserQuestion", {"question": "Which database?"}),
+        answered,
+        quiet=False,
     )
     check(
         ledger_lines.decision_lines(state),
@@ -291,7 +344,10 @@ def test_E13_what_runs_what_is_open_and_where_it_stands() -> None:
         "- subagent `explore` (r6) ended r8: done: three uses of parse",
         "- task `make watch` (r4) ended r7: failed, exit code 2, exit",
     )
-    assert "- told earlier, read it again where it matters: /w/src/AGENTS.md r9" in ledger_lines.status_lines(state)
+    assert (
+        "- told earlier, read it again where it matters: /w/src/AGENTS.md r9"
+        in ledger_lines.status_lines(state)
+    )
 
 
 def test_a_rewind_takes_claims_back_but_not_the_tasks_of_the_world() -> None:
@@ -316,14 +372,22 @@ def test_images_of_the_user_are_named_by_their_handles() -> None:
     assert log.state.ledger.words[0].media == ("r3.2 image/png",)
 
 
-# --- bounded, and kept -------------------------------------------------------------------------------------------
+# --- bounded, and kept ----------------------------------------------------------------------------
 
 
 def test_the_ledger_is_bounded_however_long_the_session() -> None:
     log = LogBuilder()
     for n in range(700):
-        log.bash(f"pytest t{n}", f"FAILED t.py::test_{2 * n}\nFAILED t.py::test_{2 * n + 1}\n2 failed in 0.1s", 1)
-        log.write(FileSeen(f"/w/{3 * n}", "a"), FileSeen(f"/w/{3 * n + 1}", "a"), FileSeen(f"/w/{3 * n + 2}", "a"))
+        log.bash(
+            f"pytest t{n}",
+            f"FAILED t.py::test_{2 * n}\nFAILED t.py::test_{2 * n + 1}\n2 failed in 0.1s",
+            1,
+        )
+        log.write(
+            FileSeen(f"/w/{3 * n}", "a"),
+            FileSeen(f"/w/{3 * n + 1}", "a"),
+            FileSeen(f"/w/{3 * n + 2}", "a"),
+        )
         log.write(FileChanged(f"/w/{n}", "b", "command"))
     ledger = log.state.ledger
     assert RAN_MAX <= len(ledger.ran) <= RAN_MAX + SLACK
@@ -349,18 +413,39 @@ def test_old_long_words_thin_out_the_first_and_the_last_stay_whole() -> None:
     assert thinned.text.startswith("0:xx")
 
 
-# --- what goes on after its result -------------------------------------------------------------------------------
+# --- what goes on after its result ----------------------------------------------------------------
 
 
-def background(log: LogBuilder, command: str, task: str, result: str = "Started in the background as b1.") -> int:
+def background(
+    log: LogBuilder, command: str, task: str, result: str = "Started in the background as b1."
+) -> int:
     call = call_id(log.seq + 1, 0)
-    return log.call("Bash", result, "ok", TaskStarted(task, command, call), command=command, run_in_background=True)
+    return log.call(
+        "Bash",
+        result,
+        "ok",
+        TaskStarted(task, command, call),
+        command=command,
+        run_in_background=True,
+    )
 
 
 ENDS = [
-    (TaskEnded("b1", "done", 0, "exit", tail="2 passed in 0.1s"), "exit code 0; pytest: 0 failed, 2 passed", False),
-    (TaskEnded("b1", "failed", 3, "exit", tail="1 failed, 1 passed in 0.1s"), "FAILED, exit code 3", True),
-    (TaskEnded("b1", "done", 0, "exit", tail="1 failed, 1 passed in 0.1s"), "exit code 0; pytest: 1 failed", True),
+    (
+        TaskEnded("b1", "done", 0, "exit", tail="2 passed in 0.1s"),
+        "exit code 0; pytest: 0 failed, 2 passed",
+        False,
+    ),
+    (
+        TaskEnded("b1", "failed", 3, "exit", tail="1 failed, 1 passed in 0.1s"),
+        "FAILED, exit code 3",
+        True,
+    ),
+    (
+        TaskEnded("b1", "done", 0, "exit", tail="1 failed, 1 passed in 0.1s"),
+        "exit code 0; pytest: 1 failed",
+        True,
+    ),
     (TaskEnded("b1", "timed_out", None, "timeout"), "FAILED, timed out", True),
     (TaskEnded("b1", "killed", None, "SIGKILL"), "killed", True),
     (TaskEnded("b1", "lost"), "lost, nobody knows how it ended", True),
@@ -368,11 +453,15 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("end", "told", "trouble"), ENDS)
-@pytest.mark.parametrize("result", ["Started in the background as b1.", "2 passed in 0.1s\n[not over after 120 s]"])
+@pytest.mark.parametrize(
+    "result", ["Started in the background as b1.", "2 passed in 0.1s\n[not over after 120 s]"]
+)
 def test_a_command_in_the_background_is_no_success_before_it_has_ended(
     result: str, end: TaskEnded, told: str, trouble: bool
 ) -> None:
-    """Started there or promoted: its result says that it began, also when it printed what looks like an end."""
+    """Started there or promoted: its result says that it began, also when it printed what looks
+    like an end.
+    """
     log = LogBuilder()
     background(log, "pytest -q", "b1", result)
     assert ledger_lines.command_lines(log.state) == [
@@ -397,7 +486,10 @@ def test_an_error_stands_until_the_background_run_has_succeeded() -> None:
 def test_subagents_in_the_background_are_done_when_all_of_them_are() -> None:
     log = LogBuilder()
     call = call_id(log.seq + 1, 0)
-    starts = (ChildStarted("s-1", "explore", call, background=True), ChildStarted("s-2", "explore", call, index=1))
+    starts = (
+        ChildStarted("s-1", "explore", call, background=True),
+        ChildStarted("s-2", "explore", call, index=1),
+    )
     log.call("Agent", "They work.", "ok", *starts, prompt="look")
     log.write(ChildEnded("s-1", "limit", "half", message="out of time"))
     assert "FAILED, stopped by a limit" in ledger_lines.command_lines(log.state)[0]

@@ -23,17 +23,25 @@ WITHOUT_NEEDLE = {
 """Searchable events without a text of their own that only a recall could bring back."""
 
 
-async def test_A12_D10_needles_of_every_kind_come_back_after_compactions_a_restart_and_a_fork(tmp_path: Path) -> None:
+async def test_A12_D10_needles_of_every_kind_come_back_after_compactions_a_restart_and_a_fork(
+    tmp_path: Path,
+) -> None:
     """By handle, words, file and time, without a tool being run again."""
     told = await plant_and_recall(tmp_path, 72, 2, hay=False)
     assert told.summaries >= 1
     assert told.digests >= 1
-    lost = [f"{needle.kind} {needle.handle} by {needle.by}" for needle in told.needles if not needle.found]
+    lost = [
+        f"{needle.kind} {needle.handle} by {needle.by}"
+        for needle in told.needles
+        if not needle.found
+    ]
     assert not lost
     assert {needle.by for needle in told.needles} == {"handle", "query", "path", "time"}
     planted = {needle.kind for needle in told.needles}
     assert KINDS.keys() <= planted
-    holders = {KINDS[kind].__name__ if kind in KINDS else kind.partition(".")[0] for kind in planted}
+    holders = {
+        KINDS[kind].__name__ if kind in KINDS else kind.partition(".")[0] for kind in planted
+    }
     searchable = {kind.__name__ for kind in get_args(AnyEvent) if kind.visibility.searchable}
     assert searchable - holders == WITHOUT_NEEDLE, "plant a needle in benchmarks/context/needles.py"
     assert told.in_fork == 7

@@ -17,7 +17,9 @@ def left(sentence: str, log: LogBuilder) -> str:
 
 def verdict(sentence: str, log: LogBuilder) -> str:
     shown = left(sentence, log)
-    return {sentence: "stands", "": "struck"}.get(shown) or ("marked" if UNVERIFIED in shown else shown)
+    return {sentence: "stands", "": "struck"}.get(shown) or (
+        "marked" if UNVERIFIED in shown else shown
+    )
 
 
 def asked() -> LogBuilder:
@@ -27,7 +29,7 @@ def asked() -> LogBuilder:
     return log
 
 
-# --- without any record ------------------------------------------------------------------------------------------
+# --- without any record ---------------------------------------------------------------------------
 
 OUTCOMES = """
 The tests pass now.
@@ -244,7 +246,7 @@ def test_what_claims_no_outcome_stands(sentence: str) -> None:
     assert verdict(sentence, asked()) == "stands"
 
 
-# --- with records --------------------------------------------------------------------------------------------------
+# --- with records ---------------------------------------------------------------------------------
 
 
 def worked() -> LogBuilder:
@@ -277,7 +279,9 @@ def worked() -> LogBuilder:
         ("测试全部通过。", "stands"),
     ],
 )
-def test_an_outcome_with_a_record_stands_and_one_that_it_refutes_is_struck(sentence: str, expected: str) -> None:
+def test_an_outcome_with_a_record_stands_and_one_that_it_refutes_is_struck(
+    sentence: str, expected: str
+) -> None:
     assert verdict(sentence, worked()) == expected
 
 
@@ -316,7 +320,9 @@ def test_a_run_that_failed_strikes_the_claim_that_it_passed() -> None:
         ("What is in the log?", "The user rejected the plan.", "marked"),
     ],
 )
-def test_a_consent_is_borne_by_the_words_of_the_user(words: str, sentence: str, expected: str) -> None:
+def test_a_consent_is_borne_by_the_words_of_the_user(
+    words: str, sentence: str, expected: str
+) -> None:
     log = asked()
     log.user(words)
     assert verdict(sentence, log) == expected
@@ -328,10 +334,15 @@ def test_a_consent_is_borne_by_an_answer_of_the_user_to_a_question() -> None:
         log.call("Read", "1\tx", file_path="/w/a")
         call = call_id(log.seq - 3, 0)
         state = log.state
-        for event in (PermissionAsked(call, "Bash", "./deploy.sh", "asks"), PermissionAnswered(call, answer, "user")):
+        for event in (
+            PermissionAsked(call, "Bash", "./deploy.sh", "asks"),
+            PermissionAnswered(call, answer, "user"),
+        ):
             record_event(state.ledger, state.seq, event)
         shown = audit(
-            "The user approved the deployment.", lambda _: True, outcome_prover(state.ledger, state.seq)
+            "The user approved the deployment.",
+            lambda _: True,
+            outcome_prover(state.ledger, state.seq),
         ).prose
         assert shown == ("The user approved the deployment." if expected == "stands" else "")
 
@@ -343,7 +354,8 @@ def test_only_the_sentence_is_struck_or_marked_and_a_plan_is_no_claim() -> None:
     )
     log = asked()
     assert left(prose, log) == (
-        "- It is in hand. The tests pass now [unverified]. The rest follows.\n- [ ] all tests pass\n"
+        "- It is in hand. The tests pass now [unverified]. The rest follows.\n- [ ] all tests "
+        "pass\n"
         "- [x] all tests pass [unverified]\n```\nOK\n```"
     )
     assert left(left(prose, log), log) == left(prose, log), "marked once"
@@ -363,7 +375,7 @@ The user wants the flaky upload test mended without touching the public API, and
 8. Current work
 The change is complete; the changelog is not written yet. The last run of the suite was green. The CI has not run.
 9. Next step
-Write the changelog, run the full suite once more, and commit if it passes."""
+Write the changelog, run the full suite once more, and commit if it passes."""  # noqa: E501
 
 
 def test_honest_prose_stands_whole_over_its_records_and_is_marked_line_by_line_without() -> None:

@@ -1,4 +1,6 @@
-"""`/context`: every token of the next request has a row, and the rows add up to the provider's count exactly."""
+"""`/context`: every token of the next request has a row, and the rows add up to the provider's
+count exactly.
+"""
 
 import json
 
@@ -29,12 +31,17 @@ def test_E1_the_rows_add_up_to_the_view_and_the_modules_to_the_rows(seed: int) -
     state, page = told(seed)
     assert sum(row.tokens for row in page.shown) == page.total_tokens == state.view_tokens
     assert sum(tokens for _, tokens in page.modules()) == page.total_tokens
-    assert [name for name, _ in page.modules()] == [name for name in MODULES if name in dict(page.modules())]
+    assert [name for name, _ in page.modules()] == [
+        name for name in MODULES if name in dict(page.modules())
+    ]
 
 
 def test_E1_each_module_stands_there_iff_it_has_content() -> None:
     walk = RandomSession(3, window=20_000)
-    assert [name for name, _ in report(walk.state, walk.budget).modules()] == ["system", "environment"]
+    assert [name for name, _ in report(walk.state, walk.budget).modules()] == [
+        "system",
+        "environment",
+    ]
     _, page = next(pair for pair in map(told, range(3, 60)) if pair[0].ledger_text)
     assert [name for name, _ in page.modules()] == list(MODULES)
 
@@ -61,11 +68,21 @@ def test_the_price_so_far_is_one_write_and_a_read_for_each_later_request() -> No
 def test_the_json_page_has_the_fields_that_other_clients_read() -> None:
     state, page = told(3)
     read = json.loads(as_json(page, state, "mock/small"))
-    assert {"categories", "totalTokens", "maxTokens", "rawMaxTokens", "percentage", "model", "gridRows"} <= set(read)
+    assert {
+        "categories",
+        "totalTokens",
+        "maxTokens",
+        "rawMaxTokens",
+        "percentage",
+        "model",
+        "gridRows",
+    } <= set(read)
     assert read["totalTokens"] == page.total_tokens
     used = [c for c in read["categories"] if c["name"] not in ("Free space", "Autocompact buffer")]
     assert sum(c["tokens"] for c in used) == page.total_tokens
-    assert sum(c["tokens"] for c in read["categories"]) == max(page.usable_tokens, page.total_tokens)
+    assert sum(c["tokens"] for c in read["categories"]) == max(
+        page.usable_tokens, page.total_tokens
+    )
     assert [len(row) for row in read["gridRows"]] == [10] * 10
     assert sum(item["tokens"] for item in read["items"]) == page.total_tokens
 
@@ -80,7 +97,11 @@ def test_the_text_page_names_modules_and_largest_items() -> None:
 
 def test_what_is_assumed_of_cache_prices_is_said() -> None:
     state, budget = walked(3)
-    for price, said in ((Price(3, 15, 0.3, 3.75), False), (Price(3, 15), True), (Price(3, 15, 0.3, 3.75, True), True)):
+    for price, said in (
+        (Price(3, 15, 0.3, 3.75), False),
+        (Price(3, 15), True),
+        (Price(3, 15, 0.3, 3.75, True), True),
+    ):
         page = report(state, msgspec.structs.replace(budget, price=price))
         assert ("cache prices are not known" in as_text(page)) == said
         assert ("note" in json.loads(as_json(page, state, "mock/small"))) == said
@@ -88,7 +109,9 @@ def test_what_is_assumed_of_cache_prices_is_said() -> None:
 
 def test_why_a_line_stays_is_said_line_by_line() -> None:
     state, budget = walked(5)
-    handle = next(item.handle for item in state.items if item.kind == "result" and item.form == "full")
+    handle = next(
+        item.handle for item in state.items if item.kind == "result" and item.form == "full"
+    )
     found = line_reasons(state, budget, handle)
     assert found
     rows = reason_rows(found)

@@ -1,7 +1,20 @@
-"""Rewind to before the prefix was set: the token estimate counts the present prefix and keeps the learned window."""
+"""Rewind to before the prefix was set: the token estimate counts the present prefix and keeps
+the learned window.
+"""
 
 from longrein.context import Budget, advance, fold, step, window_of
-from longrein.events import AnyEvent, Asked, AskFailed, Entry, Opened, PrefixSet, Rewound, Text, ToolSpec, UserSpoke
+from longrein.events import (
+    AnyEvent,
+    Asked,
+    AskFailed,
+    Entry,
+    Opened,
+    PrefixSet,
+    Rewound,
+    Text,
+    ToolSpec,
+    UserSpoke,
+)
 
 
 def weight(*events: AnyEvent) -> int:
@@ -11,7 +24,9 @@ def weight(*events: AnyEvent) -> int:
 def test_the_prefix_counts_after_a_rewind_to_before_it() -> None:
     opened = Opened(1, "s", "n0nce", ("/w",), "/w")
     tool = ToolSpec("Read", "Reads a file. " * 50, {"type": "object"})
-    prefix = PrefixSet("start", "test", "big", "scripted", "Be good. " * 50, (tool,), ("# here " * 50,))
+    prefix = PrefixSet(
+        "start", "test", "big", "scripted", "Be good. " * 50, (tool,), ("# here " * 50,)
+    )
     begun = weight(opened, prefix)
     assert begun > 300
     assert weight(opened, prefix, UserSpoke((Text("word " * 100),)), Rewound(1)) == begun
@@ -23,10 +38,14 @@ def test_a_window_that_was_learned_is_of_one_model_and_outlives_a_rewind() -> No
     small = PrefixSet("start", "test", "small", "scripted", "")
     asked = UserSpoke((Text("go"),)), Asked("turn", 3, 2)
     refused = AskFailed(4, "overflow", "16001 > 16000", limit_tokens=16_000)
-    state = fold([Entry(n, n, event) for n, event in enumerate((opened, small, *asked, refused), 1)])
+    state = fold(
+        [Entry(n, n, event) for n, event in enumerate((opened, small, *asked, refused), 1)]
+    )
     assert window_of(state, big).window_tokens == 16_000
     state.gauge.ceiling = 12_000  # the provider's count grew no further
-    state = advance(state, Entry(6, 6, Rewound(2)), lambda _: [Entry(1, 1, opened), Entry(2, 2, small)])
+    state = advance(
+        state, Entry(6, 6, Rewound(2)), lambda _: [Entry(1, 1, opened), Entry(2, 2, small)]
+    )
     assert window_of(state, big).window_tokens == 12_000
     state = step(state, Entry(7, 7, PrefixSet("tools", "test", "small", "scripted", "")))
     assert window_of(state, big).window_tokens == 12_000

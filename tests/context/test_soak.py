@@ -1,4 +1,6 @@
-"""Slice of `python -m benchmarks.context.soak`: a real session on a real disk that reads for long."""
+"""Slice of `python -m benchmarks.context.soak`: a real session on a real disk that reads for
+long.
+"""
 
 from pathlib import Path
 

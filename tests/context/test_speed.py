@@ -1,4 +1,6 @@
-"""Slice of `python -m benchmarks.context.speed`: the work for an entry is independent of the history."""
+"""Slice of `python -m benchmarks.context.speed`: the work for an entry is independent of the
+history.
+"""
 
 from statistics import quantiles
 
@@ -28,7 +30,9 @@ def test_an_entry_calls_no_more_functions_later() -> None:
             long.step(n)
             n += 1
         long.counts = []
-        while len(long.counts) < 300:  # enough that a quartile does not fall between two kinds of entries
+        while (
+            len(long.counts) < 300
+        ):  # enough that a quartile does not fall between two kinds of entries
             long.step(n)
             n += 1
         found.append(quantiles(long.counts))
@@ -38,7 +42,11 @@ def test_an_entry_calls_no_more_functions_later() -> None:
 
 
 def sizes(state: State) -> dict[str, int]:
-    return {n: len(v) for n in State.__struct_fields__ if isinstance(v := getattr(state, n), list | dict | tuple)}
+    return {
+        n: len(v)
+        for n in State.__struct_fields__
+        if isinstance(v := getattr(state, n), list | dict | tuple)
+    }
 
 
 def test_what_the_state_holds_is_bounded_by_the_view_and_not_by_the_log() -> None:
@@ -50,7 +58,11 @@ def test_what_the_state_holds_is_bounded_by_the_view_and_not_by_the_log() -> Non
     while long.state.seq < 900:
         long.step(n)
         n += 1
-    grown = {name: (before[name], size) for name, size in sizes(long.state).items() if size > 2 * before[name] + 100}
+    grown = {
+        name: (before[name], size)
+        for name, size in sizes(long.state).items()
+        if size > 2 * before[name] + 100
+    }
     grown.pop("asked_seqs", None)  # one number a request
     grown.pop("files", None)  # one line a file of the project
     assert not grown, grown

@@ -1,4 +1,6 @@
-"""Thresholds of the compaction as settings: they are part of the budget, so the fold does not know them."""
+"""Thresholds of the compaction as settings: they are part of the budget, so the fold does not
+know them.
+"""
 
 from pathlib import Path
 
@@ -27,7 +29,9 @@ def conversation(share: float) -> LogBuilder:
 
 @pytest.mark.parametrize("compact", [0.60, 0.75, COMPACT_SHARE])
 def test_the_view_shrinks_from_the_named_share_on(compact: float) -> None:
-    budget = msgspec.structs.replace(SMALL, prepare_share=compact - PREPARE_AHEAD, compact_share=compact)
+    budget = msgspec.structs.replace(
+        SMALL, prepare_share=compact - PREPARE_AHEAD, compact_share=compact
+    )
     below, above = conversation(compact - 0.06), conversation(compact + 0.01)
     assert isinstance(decide(below.state, budget), Nothing)
     assert not isinstance(decide(above.state, budget), Nothing)
@@ -37,10 +41,16 @@ def budget_of(folder: Path, lines: str, patch: pytest.MonkeyPatch) -> Budget:
     config = folder / ".config/longrein/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'model = "anthropic/claude-sonnet-4-5"\n[context]\n{lines}\n')
-    for name, value in (("HOME", str(folder)), ("ANTHROPIC_API_KEY", "k"), ("LONGREIN_STATE_DIR", f"{folder}/s")):
+    for name, value in (
+        ("HOME", str(folder)),
+        ("ANTHROPIC_API_KEY", "k"),
+        ("LONGREIN_STATE_DIR", f"{folder}/s"),
+    ):
         patch.setenv(name, value)
     patch.delenv("XDG_CONFIG_HOME", raising=False)
-    return named_budget(read_run_context(Options(), folder=str(folder)), "anthropic/claude-sonnet-4-5")
+    return named_budget(
+        read_run_context(Options(), folder=str(folder)), "anthropic/claude-sonnet-4-5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,6 +69,11 @@ def test_the_settings_become_part_of_the_budget(
 
 
 @pytest.mark.parametrize("line", ["compact_at = 99", "compact_at = 20", "prepare_at = 3"])
-def test_a_share_beyond_the_safe_limits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    with pytest.raises(SettingsError, match=r"config\.toml:3: context\.\w+ must be a whole number of \d+ to \d+, not"):
+def test_a_share_beyond_the_safe_limits_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    with pytest.raises(
+        SettingsError,
+        match=r"config\.toml:3: context\.\w+ must be a whole number of \d+ to \d+, not",
+    ):
         budget_of(tmp_path, line, monkeypatch)

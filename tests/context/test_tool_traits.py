@@ -10,7 +10,9 @@ from tests.context.log_builder import LogBuilder
 
 def prefix(**stated: ToolTraits | None) -> PrefixSet:
     tools = tuple(ToolSpec(name, "", {}, traits) for name, traits in stated.items())
-    return PrefixSet("tools", "mock", "small", "anthropic", "Be good.", tools[:1], deferred=tools[1:])
+    return PrefixSet(
+        "tools", "mock", "small", "anthropic", "Be good.", tools[:1], deferred=tools[1:]
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,9 @@ def test_what_a_tool_states_goes_before_its_name(
     assert update_memory(state).worth.items[-1].cls == kind
 
 
-@pytest.mark.parametrize(("traits", "patient"), [(ToolTraits(), False), (ToolTraits(polls=True), True)])
+@pytest.mark.parametrize(
+    ("traits", "patient"), [(ToolTraits(), False), (ToolTraits(polls=True), True)]
+)
 def test_a_tool_that_polls_may_repeat_itself(traits: ToolTraits, patient: bool) -> None:
     log = LogBuilder()
     log.write(prefix(Status=traits))
@@ -47,5 +51,8 @@ def test_a_tool_that_polls_may_repeat_itself(traits: ToolTraits, patient: bool) 
 def test_the_task_whose_end_a_call_reports() -> None:
     log = LogBuilder()
     log.write(prefix(Await=ToolTraits(task_argument="job")))
-    calls = [ToolCall("c1.0", name, {"job": "b1", "task_id": "b2"}) for name in ("Await", "TaskStop", "Read")]
+    calls = [
+        ToolCall("c1.0", name, {"job": "b1", "task_id": "b2"})
+        for name in ("Await", "TaskStop", "Read")
+    ]
     assert [log.state.reported_task(call) for call in calls] == ["b1", "b2", ""]

@@ -7,7 +7,13 @@ import pytest
 
 from longrein.context.clearing import text_index as sheets
 from longrein.context.clearing.features import EDIT_CALL, PART_READ, READ, SourceItem
-from longrein.context.clearing.line_value import SizeEstimate, ValueModels, body_text, explain_lines, fill_gaps
+from longrein.context.clearing.line_value import (
+    SizeEstimate,
+    ValueModels,
+    body_text,
+    explain_lines,
+    fill_gaps,
+)
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import best_form, is_too_small, tokens_saved
 from longrein.context.clearing.timing import (
@@ -32,20 +38,38 @@ class Story:
         self.ask()
 
     def put(
-        self, kind: str, content: str = "", tool: str = "", arguments: str = "", call: str = "", **more: str
+        self,
+        kind: str,
+        content: str = "",
+        tool: str = "",
+        arguments: str = "",
+        call: str = "",
+        **more: str,
     ) -> str:
         self.n += 1
         size = len(content or arguments) / 3 + (31 if kind in ("call", "result") else 4)
         handle = f"r{self.n}"
         self.worth.add(
-            SourceItem(handle, kind, content, size, self.worth.now, tool, arguments, call, more.get("status", "ok"))
+            SourceItem(
+                handle,
+                kind,
+                content,
+                size,
+                self.worth.now,
+                tool,
+                arguments,
+                call,
+                more.get("status", "ok"),
+            )
         )
         return handle
 
     def ask(self) -> None:
         self.worth.mark_sent()
 
-    def step(self, tool: str, arguments: dict[str, str], result: str, thought: str = "", **more: str) -> str:
+    def step(
+        self, tool: str, arguments: dict[str, str], result: str, thought: str = "", **more: str
+    ) -> str:
         if thought:
             self.put("thinking", thought)
         call = f"c{self.n}"
@@ -65,7 +89,10 @@ class Story:
         return self.worth.items[self.worth.by_handle[handle]]
 
     def wander(self, steps: int) -> None:
-        prose = "and what it says here is of no use to anybody at all, whoever may come to read it one day"
+        prose = (
+            "and what it says here is of no use to anybody at all, whoever may come to read "
+            "it one day"
+        )
         for n in range(steps):
             text = "\n".join(f"    row_{n}_{k} = compute({k})  # {prose}, {k}" for k in range(40))
             self.step("Read", {"file_path": f"src/part_{self.n}_{n}.py"}, text)
@@ -80,7 +107,11 @@ def test_classes_and_references() -> None:
     whole = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open", "close"))
     part = story.step("Read", {"file_path": "src/ledger_book.py", "offset": "3"}, lines("audit"))
     story.put(
-        "call", "", "Edit", json.dumps({"file_path": "x.py", "old_string": lines("audit"), "new_string": "y"}), "e"
+        "call",
+        "",
+        "Edit",
+        json.dumps({"file_path": "x.py", "old_string": lines("audit"), "new_string": "y"}),
+        "e",
     )
     assert [story.held(h).cls for h in (whole, part)] == [READ, PART_READ]
     assert story.worth.items[-1].cls == EDIT_CALL
@@ -99,7 +130,9 @@ def test_a_file_read_again_supersedes_the_earlier_read() -> None:
 def test_an_edit_marks_what_was_read_of_its_file() -> None:
     story = Story()
     read = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open"))
-    story.step("Edit", {"file_path": "src/ledger_book.py", "old_string": "a", "new_string": "b"}, "done")
+    story.step(
+        "Edit", {"file_path": "src/ledger_book.py", "old_string": "a", "new_string": "b"}, "done"
+    )
     assert story.held(read).edited
 
 
@@ -144,15 +177,26 @@ def test_lines_that_are_read_again_are_valued_as_before(monkeypatch: pytest.Monk
         monkeypatch.setattr(sheets, "ROWS_CACHED_MAX", rows)
         story = Story()
         story.wander(45)
-        shown.append([(h.form, h.tokens, h.rows, h.words, h.body, h.gain) for h in story.worth.items])
+        shown.append(
+            [(h.form, h.tokens, h.rows, h.words, h.body, h.gain) for h in story.worth.items]
+        )
         assert story.breaks
     assert shown[0] == shown[1]
 
 
 def test_what_is_too_small_to_be_looked_at_would_save_nothing() -> None:
     story = Story()
-    story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open", "close", "audit", "merge"), "I look at it")
-    story.step("Write", {"file_path": "src/new_book.py", "content": lines("open", "split", "merge")}, "done")
+    story.step(
+        "Read",
+        {"file_path": "src/ledger_book.py"},
+        lines("open", "close", "audit", "merge"),
+        "I look at it",
+    )
+    story.step(
+        "Write",
+        {"file_path": "src/new_book.py", "content": lines("open", "split", "merge")},
+        "done",
+    )
     story.step("Bash", {"command": "make check"}, "boom\n" * 300, status="failed")
     story.wander(20)
     builder, small = POLICY.builder(story.worth), 0
@@ -193,7 +237,10 @@ def test_numbered_lines_show_the_first_number_of_a_run() -> None:
     source = "\n".join(f"{n:6}→    call_number_{n}(ledger_state)" for n in range(1, 90))
     read = story.step("Read", {"file_path": "src/a.py"}, source)
     story.wander(4)
-    edit = {"file_path": "src/a.py", "old_string": "    call_number_41(ledger_state)\n    call_number_42(ledger_state)"}
+    edit = {
+        "file_path": "src/a.py",
+        "old_string": "    call_number_41(ledger_state)\n    call_number_42(ledger_state)",
+    }
     story.step("Edit", {**edit, "new_string": "    pass"}, "done")
     story.step("Bash", {"command": "echo call_number_41 call_number_42 call_number_43"}, "ok")
     story.wander(10)
@@ -209,11 +256,18 @@ def test_numbered_lines_show_the_first_number_of_a_run() -> None:
 
 def test_why_says_what_it_is_that_keeps_a_line() -> None:
     story = Story()
-    read = story.step("Read", {"file_path": "src/ledger_book.py"}, lines("open", "close", "audit", "merge"))
+    read = story.step(
+        "Read", {"file_path": "src/ledger_book.py"}, lines("open", "close", "audit", "merge")
+    )
     story.step("Bash", {"command": "grep -n close_ledger_entry -r ."}, "nothing")
-    found = explain_lines(story.worth, story.held(read), POLICY.values, POLICY.price(story.worth), SizeEstimate())
+    found = explain_lines(
+        story.worth, story.held(read), POLICY.values, POLICY.price(story.worth), SizeEstimate()
+    )
     assert [reason.line for reason in found] == lines("open", "close", "audit", "merge").split("\n")
-    assert [reason.why for reason in found[:2]] == ["next to a name that was mentioned", "a name in it was mentioned"]
+    assert [reason.why for reason in found[:2]] == [
+        "next to a name that was mentioned",
+        "a name in it was mentioned",
+    ]
     assert found[1].chance > found[3].chance
 
 
@@ -227,7 +281,9 @@ def test_a_recall_is_a_need() -> None:
 
 @pytest.mark.parametrize("kinds", [("result",), ("result", "text"), ("result", "thinking")])
 def test_only_what_is_tolerated_is_touched(kinds: tuple[str, ...]) -> None:
-    story = Story(ClearingPolicy(ValueModels(TABLES), clearable=ClearableKinds(kinds, exchanges=False)))
+    story = Story(
+        ClearingPolicy(ValueModels(TABLES), clearable=ClearableKinds(kinds, exchanges=False))
+    )
     story.wander(20)
     plan = plan_shrinking(story.worth, story.policy, 1e9)
     assert plan is not None
@@ -236,7 +292,10 @@ def test_only_what_is_tolerated_is_touched(kinds: tuple[str, ...]) -> None:
 
 
 def new_text(count: int) -> str:
-    body = "\n".join(f"    if audit_ledger_entry(book, {n}):\n        return None\n    }}\n" for n in range(count))
+    body = "\n".join(
+        f"    if audit_ledger_entry(book, {n}):\n        return None\n    }}\n"
+        for n in range(count)
+    )
     return f"def close_ledger_entry(book: Book) -> None:\n{body}\n}}"
 
 
@@ -255,7 +314,11 @@ def test_the_new_text_of_a_recent_edit_stays_whole(
 ) -> None:
     policy = msgspec.structs.replace(POLICY, settings=PolicySettings(**settings))
     story, old = Story(policy), "\n".join(f"was_never_mentioned_again({n})" for n in range(9))
-    written = {"file_path": "src/ledger_book.py", "old_string": old, "new_string": new_text(lines_written)}
+    written = {
+        "file_path": "src/ledger_book.py",
+        "old_string": old,
+        "new_string": new_text(lines_written),
+    }
     edit = story.worth.items[story.held(story.step("Edit", written, "done")).partner]
     story.worth.begin_request(edit.born + idle)
     rows = best_form(policy.builder(story.worth), edit).rows
@@ -277,10 +340,14 @@ LONG = "a line that is long enough to be valued, number {}"
         pytest.param("L}}LL", [0, 3, 4], [], [0, 1, 2, 3, 4], id="a gap, then a run"),
     ],
 )
-def test_gaps_that_are_filled(text: str, kept: list[int], worthy: list[int], filled: list[int]) -> None:
+def test_gaps_that_are_filled(
+    text: str, kept: list[int], worthy: list[int], filled: list[int]
+) -> None:
     story = Story()
     handle = story.step(
-        "Bash", {"command": "x"}, "\n".join(LONG.format(n) if c == "L" else c for n, c in enumerate(text))
+        "Bash",
+        {"command": "x"},
+        "\n".join(LONG.format(n) if c == "L" else c for n, c in enumerate(text)),
     )
     index = story.worth.text_indexes.of(story.held(handle))
     assert fill_gaps(kept, range(len(text)), index, worthy) == filled

@@ -1,7 +1,8 @@
-"""Harness of the end-to-end tests: the installed command with a temporary home, project and scripted model.
+"""Harness of the end-to-end tests: the installed command with a temporary home, project and
+scripted model.
 
-The command does not see the environment of the person who runs the tests. Every process it starts carries the tag of
-its harness, so that a test can find survivors.
+The command does not see the environment of the person who runs the tests. Every process it starts
+carries the tag of its harness, so that a test can find survivors.
 """
 
 import asyncio
@@ -19,7 +20,17 @@ from typing import Any
 
 import pytest
 
-from longrein.events import Entry, Reminded, Replied, TaskEnded, Text, ToolCall, ToolEnded, TurnEnded, text_of
+from longrein.events import (
+    Entry,
+    Reminded,
+    Replied,
+    TaskEnded,
+    Text,
+    ToolCall,
+    ToolEnded,
+    TurnEnded,
+    text_of,
+)
 from longrein.store import Reader, latest_session
 from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
@@ -31,11 +42,13 @@ COMMAND = (str(Path(sys.executable).with_name("longrein")),)
 Turn = dict[str, Any]
 RUNG = find_rung(os.environ, ())
 needs_sandbox = pytest.mark.skipif(not RUNG.confines, reason="no sandbox works here")
-needs_bubblewrap = pytest.mark.skipif(RUNG.name != "bubblewrap", reason="bubblewrap does not work here")
+needs_bubblewrap = pytest.mark.skipif(
+    RUNG.name != "bubblewrap", reason="bubblewrap does not work here"
+)
 BYPASS = "--dangerously-skip-permissions"
 
 
-# --- Turns of the scripted model -------------------------------------------------------------------------------------
+# --- Turns of the scripted model ------------------------------------------------------------------
 
 
 def call(name: str, **arguments: Any) -> Turn:
@@ -60,10 +73,13 @@ def says(text: str, **more: Any) -> Turn:
 
 def fails(status: int, message: str, times: int = 1) -> Turn:
     """A reply that comes after `times` errors of the provider, which wants no pause."""
-    return {"text": "never mind", "fault": {"status": status, "message": message, "times": times, "retry_after_s": 0}}
+    return {
+        "text": "never mind",
+        "fault": {"status": status, "message": message, "times": times, "retry_after_s": 0},
+    }
 
 
-# --- Results of a run ------------------------------------------------------------------------------------------------
+# --- Results of a run -----------------------------------------------------------------------------
 
 
 class RunResult:
@@ -138,15 +154,21 @@ class RunningCommand:
         except subprocess.TimeoutExpired:
             os.killpg(self.pid, signal.SIGKILL)
             out, err = self.process.communicate()
-            raise AssertionError(f"still running after {limit_s} s: {self._seen + (out or b'')!r} {err!r}") from None
-        return RunResult(self.process.returncode, self._seen + (out or b""), err, time.monotonic() - self.began)
+            raise AssertionError(
+                f"still running after {limit_s} s: {self._seen + (out or b'')!r} {err!r}"
+            ) from None
+        return RunResult(
+            self.process.returncode, self._seen + (out or b""), err, time.monotonic() - self.began
+        )
 
 
-# --- The harness -----------------------------------------------------------------------------------------------------
+# --- The harness ----------------------------------------------------------------------------------
 
 
 class CliHarness:
-    """A project folder (a git repository), a home with settings, a state folder; and `longrein` on it."""
+    """A project folder (a git repository), a home with settings, a state folder; and `longrein`
+    on it.
+    """
 
     def __init__(self, folder: Path, command: Sequence[str] = COMMAND) -> None:
         self.folder = folder
@@ -168,7 +190,8 @@ class CliHarness:
     def settings(self, more: str = "", model: str = "play/one") -> None:
         """Write the person's settings: the scripted provider `play`, and `more`."""
         self.config.write_text(
-            f'model = "{model}"\n{more}\n[providers.play]\nwire = "scripted"\nbase_url = "{self.folder}/script.json"\n'
+            f'model = "{model}"\n{more}\n[providers.play]\nwire = "scripted"\nbase_url = '
+            f'"{self.folder}/script.json"\n'
         )
 
     def without_sandbox(self) -> None:
@@ -205,7 +228,9 @@ class CliHarness:
             )
         )
 
-    def run(self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = HANG_S, **more: Any) -> RunResult:
+    def run(
+        self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = HANG_S, **more: Any
+    ) -> RunResult:
         """Run `longrein WORDS` to its end."""
         more.setdefault("stdin", subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         return self.start(*words, **more).end(stdin, limit_s)
@@ -214,7 +239,7 @@ class CliHarness:
         """A headless run with stream-json output."""
         return self.run("-p", *words, "--output-format", "stream-json", **more)
 
-    # --- What is on disk ---------------------------------------------------------------------------------------------
+    # --- What is on disk --------------------------------------------------------------------------
 
     @property
     def sessions(self) -> list[str]:
@@ -226,7 +251,13 @@ class CliHarness:
     def session(self) -> str:
         """Id of the only session, or of the newest of this folder."""
         ids = self.sessions
-        return ids[0] if len(ids) == 1 else latest_session(str(self.state), str(self.project)) if ids else ""
+        return (
+            ids[0]
+            if len(ids) == 1
+            else latest_session(str(self.state), str(self.project))
+            if ids
+            else ""
+        )
 
     def session_folder(self, session: str = "") -> Path:
         return self.state / "sessions" / (session or self.session)
@@ -242,7 +273,9 @@ class CliHarness:
         return entries
 
     def left(self) -> str:
-        """What is on disk, short: the facts of each session, such as `Opened PrefixSet UserSpoke … TurnEnded:done`."""
+        """What is on disk, short: the facts of each session, such as `Opened PrefixSet UserSpoke
+        … TurnEnded:done`.
+        """
         return " | ".join(map(self.left_of, self.sessions)) or "no session"
 
     def left_of(self, session: str) -> str:
@@ -258,9 +291,11 @@ class CliHarness:
     def said(self, session: str = "") -> list[str]:
         """Texts of the model."""
         replies = [e.event for e in self.entries(session) if isinstance(e.event, Replied)]
-        return [text for r in replies if (text := text_of([p for p in r.parts if isinstance(p, Text)]))]
+        return [
+            text for r in replies if (text := text_of([p for p in r.parts if isinstance(p, Text)]))
+        ]
 
-    # --- Processes that still run ------------------------------------------------------------------------------------
+    # --- Processes that still run -----------------------------------------------------------------
 
     def survivors(self) -> list[str]:
         """Processes that carry the tag of this harness."""
@@ -268,13 +303,18 @@ class CliHarness:
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    found.append(f"{pid} " + Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found.append(
+                        f"{pid} "
+                        + Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    )
             except OSError:
                 continue
         return [line for line in found if line.split(" ", 1)[1]]  # a zombie has no command line
 
     def wait_survivors(self, limit_s: float = GONE_S) -> list[str]:
-        """Wait at most `limit_s` seconds for the end of all processes; return those that still run."""
+        """Wait at most `limit_s` seconds for the end of all processes; return those that still
+        run.
+        """
         until = time.monotonic() + limit_s
         while (alive := self.survivors()) and time.monotonic() < until:
             time.sleep(0.01)
@@ -308,7 +348,7 @@ def wait_until(happened: Any, limit_s: float = HANG_S) -> None:
         time.sleep(0.001)
 
 
-# --- Background tasks ------------------------------------------------------------------------------------------------
+# --- Background tasks -----------------------------------------------------------------------------
 
 
 def background(command: str, **more: Any) -> Turn:
@@ -347,7 +387,9 @@ def alive(mark: str) -> list[int]:
 
 
 def full(limit_bytes: int) -> Callable[[], None]:
-    """A disk on which no file can grow beyond `limit_bytes`: what a full one says, without filling one."""
+    """A disk on which no file can grow beyond `limit_bytes`: what a full one says, without
+    filling one.
+    """
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
 
 
@@ -358,9 +400,13 @@ def call_ids(entries: Sequence[Entry]) -> list[str]:
 
 
 class Provider:
-    """The rule-enforcing provider of `longrein.testing.loopback`, on a port of its own, in a thread."""
+    """The rule-enforcing provider of `longrein.testing.loopback`, on a port of its own, in a
+    thread.
+    """
 
-    def __init__(self, *turns: Loopback, script: Callable[[Received], Loopback] | None = None, **rules: Any) -> None:
+    def __init__(
+        self, *turns: Loopback, script: Callable[[Received], Loopback] | None = None, **rules: Any
+    ) -> None:
         """It plays `turns`, or asks `script` for each answer."""
         self._server = LoopbackProvider(script or Play(turns=turns, rules=Rules(**rules)))
         self._loop = asyncio.new_event_loop()

@@ -1,5 +1,5 @@
-"""Bad input from the model: the call, the exact text it is told, what becomes of it. None of it ends the session, and
-none changes a file that was there.
+"""Bad input from the model: the call, the exact text it is told, what becomes of it. None of it
+ends the session, and none changes a file that was there.
 """
 
 import os
@@ -15,7 +15,8 @@ from longrein.testing.loopback import Call
 from .harness import CliHarness, Loopback, Provider, bash, call, calls, needs_sandbox, says
 
 NOBODY = (
-    "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, stop and say "
+    "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done "
+    "without, stop and say "
     "exactly what needs permission."
 )
 
@@ -26,26 +27,48 @@ def raw(name: str, text: str) -> dict[str, Any]:
 
 
 GOES_ON = (
-    "[not over after 0.2 s: it goes on in the background as b1. A note tells its end; until then TaskOutput shows "
+    "[not over after 0.2 s: it goes on in the background as b1. A note tells its end; until then "
+    "TaskOutput shows "
     "what it prints and TaskStop(b1) ends it.]"
 )
-BAD_JSON = "[bad-json] The arguments of Read are not a JSON object: Input data was truncated. Nothing was done; send"
-BAD_ARGUMENT = '[bad-arguments] Read: unknown argument "file" (did you mean "file_path"?); it takes file_path'
-NO_ENTRY = "[unknown-handle] There is no entry r999; the newest is NEWEST. Take handles from markers or from "
+BAD_JSON = (
+    "[bad-json] The arguments of Read are not a JSON object: Input data was truncated. "
+    "Nothing was done; send"
+)
+BAD_ARGUMENT = (
+    '[bad-arguments] Read: unknown argument "file" (did you mean "file_path"?); it takes file_path'
+)
+NO_ENTRY = (
+    "[unknown-handle] There is no entry r999; the newest is NEWEST. Take handles from "
+    "markers or from "
+)
 TABLE = [
     (raw("Read", '{"file_path": "a'), f"{BAD_JSON} valid JSON."),
     (
         call("Read", file="a"),
-        f"{BAD_ARGUMENT} (required), offset, limit. Nothing was done; correct the call and send it again.",
+        (
+            f"{BAD_ARGUMENT} (required), offset, limit. Nothing was done; correct the call and "
+            "send "
+            "it again."
+        ),
     ),
     (call("Read", file_path="pipe"), "[not-a-file] pipe is a device, pipe or socket, not a file."),
-    (call("Read", file_path="/dev/zero"), "[not-a-file] /dev/zero is a device, pipe or socket, not a file."),
+    (
+        call("Read", file_path="/dev/zero"),
+        "[not-a-file] /dev/zero is a device, pipe or socket, not a file.",
+    ),
     (
         call("Write", file_path="two", content="y"),
         "[not-read] PROJECT/two exists and you have not read it. Read it first, then try again.",
     ),
-    (bash("touch a\0b"), "[bad-command] The command holds a NUL or an invalid character; nothing was run."),
-    (bash("frobnicate"), "bash: line 1: frobnicate: command not found\n[exit code 127 (command not found)]"),
+    (
+        bash("touch a\0b"),
+        "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
+    ),
+    (
+        bash("frobnicate"),
+        "bash: line 1: frobnicate: command not found\n[exit code 127 (command not found)]",
+    ),
     (bash("kill -9 $$"), "[ended by signal SIGKILL]"),
     (call("Recall", handle="r999"), f"{NO_ENTRY}Recall(query=…), do not guess them."),
     (bash("read answer; echo got:$answer"), "got:"),
@@ -64,7 +87,9 @@ def test_bad_calls(cli: CliHarness) -> None:
     ran = cli.run("-p", "x", "--dangerously-skip-permissions", "--background", "exit")
     assert ran.told() == (0, "I see.\n", "")
     for number, ((made, told), (status, text)) in enumerate(zip(TABLE, cli.results(), strict=True)):
-        assert re.sub(r"newest is r\d+", "newest is NEWEST", text) == told.replace("PROJECT", str(cli.project)), made
+        assert re.sub(r"newest is r\d+", "newest is NEWEST", text) == told.replace(
+            "PROJECT", str(cli.project)
+        ), made
         assert status == ("ok" if number >= len(TABLE) - 3 else "failed"), made
     assert tree(cli.project) == before
     assert cli.wait_survivors() == []
@@ -122,19 +147,32 @@ def test_a_file_that_vanishes_and_one_that_changes_between_read_and_edit(cli: Cl
     cli.plays(
         calls(call("Read", file_path="gone"), call("Read", file_path="changed")),
         calls(bash("rm gone; echo theirs > changed")),
-        calls(*[call("Edit", file_path=name, old_string="old", new_string="new") for name in ("gone", "changed")]),
+        calls(
+            *[
+                call("Edit", file_path=name, old_string="old", new_string="new")
+                for name in ("gone", "changed")
+            ]
+        ),
         says("I see."),
     )
     assert cli.run("-p", "x", "--dangerously-skip-permissions").told() == (0, "I see.\n", "")
     gone, changed = cli.results()[-2:]
     assert gone[0] == changed[0] == "failed"
     assert gone[1].startswith(f"[not-found] No such file: {cli.project}/gone.")
-    assert changed[1].startswith(f"[no-match] old_string is not in {cli.project}/changed."), "it was told of the change"
+    assert changed[1].startswith(f"[no-match] old_string is not in {cli.project}/changed."), (
+        "it was told of the change"
+    )
     assert (cli.project / "changed").read_text() == "theirs\n"
 
 
 @pytest.mark.parametrize(
-    ("rule", "rg"), [("Read(./.env)", True), ("Read(./.env)", False), ("Read(**/.env)", False), ("Read(/.env)", True)]
+    ("rule", "rg"),
+    [
+        ("Read(./.env)", True),
+        ("Read(./.env)", False),
+        ("Read(**/.env)", False),
+        ("Read(/.env)", True),
+    ],
 )
 def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, cli: CliHarness) -> None:
     (cli.project / ".env").write_text("KEY=hunter2\n")
@@ -144,7 +182,11 @@ def test_A18_13_what_may_not_be_read_is_in_no_search(rule: str, rg: bool, cli: C
         *[calls(call("Grep", pattern="hunter2", output_mode=mode)) for mode in modes],
         calls(call("Grep", pattern="KEY", glob=".env*", output_mode="content")),
         calls(call("Glob", pattern="**/*")),
-        calls(call("Grep", pattern="KEY", path=".env"), bash("cat .env"), call("Read", file_path=".env")),
+        calls(
+            call("Grep", pattern="KEY", path=".env"),
+            bash("cat .env"),
+            call("Read", file_path=".env"),
+        ),
         says("I see."),
     )
     env = {} if rg else {"PATH": "/nowhere"}
@@ -214,7 +256,13 @@ def test_commands_that_do_not_come_by_it_are_free(cli: CliHarness) -> None:
     (cli.project / ".env").write_text("KEY=hunter2\n")
     (cli.project / "src").mkdir()
     (cli.project / "src" / "a.py").write_text("KEY\n")
-    commands = ["grep -r KEY src", "cd src && grep -r KEY .", "rg KEY", "ls -a", "grep -r --include='*.py' KEY ."]
+    commands = [
+        "grep -r KEY src",
+        "cd src && grep -r KEY .",
+        "rg KEY",
+        "ls -a",
+        "grep -r --include='*.py' KEY .",
+    ]
     cli.plays(calls(*[bash(command) for command in commands]), says("I see."))
     ran = cli.run("-p", "x", "--disallowedTools", "Read(.env)", "--dangerously-skip-permissions")
     assert ran.text == "I see.\n"
@@ -232,11 +280,17 @@ def test_a_folder_that_is_a_link_hides_what_may_not_be_read_in_it(cli: CliHarnes
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_R061_a_NUL_that_the_model_wrote_goes_back_to_no_provider(wire: str, cli: CliHarness) -> None:
-    """In its text, in a call, in a subagent's task: each was in all later requests, and each of those was refused."""
+def test_R061_a_NUL_that_the_model_wrote_goes_back_to_no_provider(
+    wire: str, cli: CliHarness
+) -> None:
+    """In its text, in a call, in a subagent's task: each was in all later requests, and each of
+    those was refused.
+    """
     turns = [
         Loopback(when="go", text="a\0b", calls=(Call("Bash", {"command": "printf 'a\0\\0b'"}),)),
-        Loopback(when="go", calls=(Call("Agent", {"description": "x\0y", "prompt": "Task\0APPLE"}),)),
+        Loopback(
+            when="go", calls=(Call("Agent", {"description": "x\0y", "prompt": "Task\0APPLE"}),)
+        ),
         Loopback(when="go", text="done"),
         Loopback(when="APPLE", text="found \0 it"),
     ]

@@ -1,7 +1,8 @@
-"""Bad input, as a person meets it: what is done, the exact line on the screen, the exit code, what is on disk after.
+"""Bad input, as a person meets it: what is done, the exact line on the screen, the exit code, what
+is on disk after.
 
-`test_every_error_has_a_row` fails when an error of the tree has none. What the model is told of its own bad calls is
-in `test_bad_calls`.
+`test_every_error_has_a_row` fails when an error of the tree has none. What the model is told of its
+own bad calls is in `test_bad_calls`.
 """
 
 import os
@@ -42,14 +43,15 @@ from .harness import CliHarness, Loopback, Provider, bash, call, calls, full, sa
 TURN = "Opened PrefixSet UserSpoke Asked Replied TurnEnded:done"
 NOTHING = "no session"
 KNOWN = (
-    "play, anthropic, openai, gemini, openrouter, deepseek, moonshot, mistral, xai, qwen, zai, minimax, groq, "
+    "play, anthropic, openai, gemini, openrouter, deepseek, moonshot, mistral, xai, qwen, zai, "
+    "minimax, groq, "
     "cerebras, together, fireworks, ollama, lmstudio, llamacpp, vllm"
 )
 CONFIG = "~/.config/longrein/config.toml"
 NO_SUCH = "0192d0c8-0000-7000-8000-00000000abcd"
 
 
-# --- How things are brought about ------------------------------------------------------------------------------------
+# --- How things are brought about -----------------------------------------------------------------
 
 
 def nothing(cli: CliHarness) -> None:
@@ -84,13 +86,15 @@ def from_the_future(cli: CliHarness) -> None:
     """The last entry was written by a newer longrein."""
     a_session(cli)
     with sqlite3.connect(cli.session_folder() / "log.sqlite") as database:
-        row = database.execute("SELECT key, at, body FROM entries ORDER BY key DESC LIMIT 1").fetchone()
+        row = database.execute(
+            "SELECT key, at, body FROM entries ORDER BY key DESC LIMIT 1"
+        ).fetchone()
         crc = row_checksum(row[0], row[1], 99, row[2])
         database.execute("UPDATE entries SET version = 99, crc = ? WHERE key = ?", (crc, row[0]))
     database.close()
 
 
-# --- The table -------------------------------------------------------------------------------------------------------
+# --- The table ------------------------------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -106,8 +110,19 @@ class Row(NamedTuple):
 
 TABLE = [
     # --- the command line
-    Row("unknown flag", ("--frob",), "longrein has no flag --frob; see longrein --help", 2, error=UsageError),
-    Row("folder that is not there", ("-p", "x", "--add-dir", "STAGE/no"), "--add-dir: STAGE/no is not a folder", 2),
+    Row(
+        "unknown flag",
+        ("--frob",),
+        "longrein has no flag --frob; see longrein --help",
+        2,
+        error=UsageError,
+    ),
+    Row(
+        "folder that is not there",
+        ("-p", "x", "--add-dir", "STAGE/no"),
+        "--add-dir: STAGE/no is not a folder",
+        2,
+    ),
     Row(
         "export to nowhere",
         ("export", "SESSION", "-o", "STAGE/no/file"),
@@ -136,7 +151,8 @@ TABLE = [
     Row(
         "unknown provider",
         ("-p", "x", "--model", "nope/large"),
-        f"Unknown provider 'nope' in 'nope/large' (--model). Known are {KNOWN}; another needs [providers.nope] in "
+        f"Unknown provider 'nope' in 'nope/large' (--model). Known are {KNOWN}; another needs "
+        "[providers.nope] in "
         f"{CONFIG}.",
         1,
         error=ModelUnknown,
@@ -144,7 +160,8 @@ TABLE = [
     Row(
         "no key",
         ("-p", "x", "--model", "anthropic/claude-opus-5"),
-        "No key for anthropic: looked for ANTHROPIC_API_KEY in the environment. Set it, or name another model with "
+        "No key for anthropic: looked for ANTHROPIC_API_KEY in the environment. Set it, or name "
+        "another model with "
         "--model PROVIDER/MODEL.",
         1,
     ),
@@ -161,7 +178,8 @@ TABLE = [
     Row(
         "money limit without a price",
         ("-p", "x", "--max-budget-usd", "1"),
-        'a money limit needs the price of play/one: give it as [models."play/one"] price_input and price_output in '
+        'a money limit needs the price of play/one: give it as [models."play/one"] price_input '
+        "and price_output in "
         "config.toml",
         2,
         error=BudgetError,
@@ -216,7 +234,8 @@ TABLE = [
     Row(
         "corrupt database",
         ("export", "SESSION"),
-        "the database in STATE/sessions/SESSION is damaged (file is not a database); open the session again to "
+        "the database in STATE/sessions/SESSION is damaged (file is not a database); open the "
+        "session again to "
         "repair it",
         1,
         "unread",
@@ -270,7 +289,7 @@ def tree(root: type[LongreinError]) -> Iterator[type[LongreinError]]:
         yield from tree(below)
 
 
-# --- What takes more than a row --------------------------------------------------------------------------------------
+# --- What takes more than a row -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
@@ -280,25 +299,35 @@ def test_a_refused_key_is_one_line_on_each_wire(wire: str, cli: CliHarness) -> N
         ran = cli.run("-p", "x", env={"SERVED_KEY": "wrong-key-of-mine"})
     assert (ran.code, ran.text) == (1, "")
     assert ran.err.startswith("longrein: the provider refused the key (HTTP 40")
-    assert ran.err.endswith("; check the key (`longrein login` keeps another) or use another provider\n")
+    assert ran.err.endswith(
+        "; check the key (`longrein login` keeps another) or use another provider\n"
+    )
     assert ran.err.count("\n") == 1
     assert "wrong-key-of-mine" not in ran.err
     assert cli.left() == "Opened PrefixSet UserSpoke Asked AskFailed:auth TurnEnded:error"
 
 
 def test_no_network_is_said_at_once_and_ctrl_c_ends_the_waiting(cli: CliHarness) -> None:
-    cli.settings('[providers.served]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\n', model="served/a")
+    cli.settings(
+        '[providers.served]\nwire = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\n',
+        model="served/a",
+    )
     going = cli.start("-p", "x", "--output-format", "stream-json")
     retry = going.wait_for("system/api_retry")
     assert (retry["attempt"], retry["error_status"]) == (1, None)
     going.send(signal.SIGINT)
     ran = going.end()
     assert ran.code == 130
-    assert cli.left() == "Opened PrefixSet UserSpoke Asked AskFailed:network Interrupted TurnEnded:interrupted"
+    assert (
+        cli.left()
+        == "Opened PrefixSet UserSpoke Asked AskFailed:network Interrupted TurnEnded:interrupted"
+    )
 
 
 def test_a_longer_wait_for_the_provider_is_said_without_being_wished_for(cli: CliHarness) -> None:
-    cli.plays({"text": "so", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 2.5}})
+    cli.plays(
+        {"text": "so", "fault": {"status": 529, "message": "Overloaded", "retry_after_s": 2.5}}
+    )
     going = cli.start("-p", "x")
     assert going.process.stderr is not None
     line = going.process.stderr.readline().decode()
@@ -326,7 +355,9 @@ def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, cli: CliHarness
         "-p",
         "x",
         "--dangerously-skip-permissions",
-        env={"PYTHONDONTWRITEBYTECODE": "1"},  # it would be cut as well, and be found by whoever imports next
+        env={
+            "PYTHONDONTWRITEBYTECODE": "1"
+        },  # it would be cut as well, and be found by whoever imports next
         preexec_fn=full(limit_bytes),
     )
     folder = cli.session_folder(cli.sessions[0])
@@ -344,7 +375,11 @@ def test_a_full_disk_is_said_and_loses_nothing(limit_bytes: int, cli: CliHarness
 def test_a_folder_that_was_removed_under_the_shell(cli: CliHarness) -> None:
     script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" -p x'
     ran = subprocess.run(
-        ["bash", "-c", script, cli.command[0]], cwd=cli.folder, env=cli.env, capture_output=True, check=False
+        ["bash", "-c", script, cli.command[0]],
+        cwd=cli.folder,
+        env=cli.env,
+        capture_output=True,
+        check=False,
     )
     line = b"longrein: the folder that this shell is in has been removed: cd to one that is there\n"
     assert (ran.returncode, ran.stdout, ran.stderr.splitlines(True)[-1]) == (2, b"", line)
@@ -355,8 +390,13 @@ def test_a_full_disk_under_stdout(words: list[str], cli: CliHarness) -> None:
     cli.plays(says("hello to you"))
     a_session(cli)
     with open("/dev/full", "wb") as full_disk:
-        ran = cli.run(*[named(word, {"SESSION": cli.session}) for word in words], stdout=full_disk.fileno())
-    assert (ran.code, ran.raw_err) == (1, b"longrein: stdout cannot be written: No space left on device\n")
+        ran = cli.run(
+            *[named(word, {"SESSION": cli.session}) for word in words], stdout=full_disk.fileno()
+        )
+    assert (ran.code, ran.raw_err) == (
+        1,
+        b"longrein: stdout cannot be written: No space left on device\n",
+    )
 
 
 def test_an_export_that_does_not_fit_leaves_no_half_file(cli: CliHarness) -> None:
@@ -367,7 +407,9 @@ def test_an_export_that_does_not_fit_leaves_no_half_file(cli: CliHarness) -> Non
     assert not (cli.project / "whole.jsonl").exists()
 
 
-@pytest.mark.parametrize("words", [["export", "SESSION"], ["-p", "y", "-c", "--output-format", "stream-json"]])
+@pytest.mark.parametrize(
+    "words", [["export", "SESSION"], ["-p", "y", "-c", "--output-format", "stream-json"]]
+)
 def test_a_reader_that_left_is_no_traceback(words: list[str], cli: CliHarness) -> None:
     """`longrein … | head -1`."""
     cli.plays(says("hello to you"), says("more " * 50_000))
@@ -388,7 +430,14 @@ def test_a_reader_that_left_is_no_traceback(words: list[str], cli: CliHarness) -
 def test_a_reader_that_left_ends_the_run_and_the_session_goes_on(cli: CliHarness) -> None:
     cli.plays(*[calls(bash(f"echo {n}")) for n in range(5)], calls(bash("sleep 60")), says("never"))
     reading, writing = os.pipe()
-    going = cli.start("-p", "x", "--dangerously-skip-permissions", "--output-format", "stream-json", stdout=writing)
+    going = cli.start(
+        "-p",
+        "x",
+        "--dangerously-skip-permissions",
+        "--output-format",
+        "stream-json",
+        stdout=writing,
+    )
     os.close(writing)
     os.read(reading, 1)
     os.close(reading)
@@ -438,7 +487,13 @@ asyncio.run(main())
 
 def test_a_tool_that_raises_is_told_to_the_model_and_the_session_goes_on(cli: CliHarness) -> None:
     cli.plays(calls(call("Weigh", what="sand")), says("I do without."))
-    ran = subprocess.run([sys.executable, "-c", WEIGH], cwd=cli.project, env=cli.env, capture_output=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", WEIGH],
+        cwd=cli.project,
+        env=cli.env,
+        capture_output=True,
+        check=False,
+    )
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert cli.results() == [("failed", "the tool Weigh failed inside: KeyError: 'sand'")]
     assert cli.said() == ["I do without."]
@@ -450,4 +505,6 @@ def test_a_folder_whose_name_is_not_utf8_is_refused_in_one_line(cli: CliHarness)
     cli.plays(says("so"))
     ran = cli.run("-p", "x", cwd=folder)
     assert (ran.code, cli.sessions) == (2, [])
-    assert ran.err.endswith("\\udcff is not UTF-8, so no session can be kept there: rename the folder\n")
+    assert ran.err.endswith(
+        "\\udcff is not UTF-8, so no session can be kept there: rename the folder\n"
+    )

@@ -1,4 +1,6 @@
-"""S070, S072, P11: no secret on any surface, and nothing that others may open; one wire of `tests.load.canaries`."""
+"""S070, S072, P11: no secret on any surface, and nothing that others may open; one wire of
+`tests.load.canaries`.
+"""
 
 from tests.load.canaries import run_wire
 

@@ -9,7 +9,10 @@ def test_the_setting_uses_them_or_says_why_not(cli: CliHarness) -> None:
     cli.settings('[context]\nweights = "none.json"\n')
     ran = cli.run("-p", "x")
     assert (ran.code, ran.text) == (0, "so\n")
-    assert "none.json cannot be read: No such file or directory; until then the shipped weights are used" in ran.err
+    assert (
+        "none.json cannot be read: No such file or directory; until then the shipped weights are "
+        "used" in ran.err
+    )
     write_weights(str(cli.folder / "w.json"), SHIPPED)
     cli.settings(f'[context]\nweights = "{cli.folder}/w.json"\n')
     cli.plays(says("so"))

@@ -35,7 +35,9 @@ TOLD = (
 )
 
 
-def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_readme_shows_it(cli: CliHarness) -> None:
+def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_readme_shows_it(
+    cli: CliHarness,
+) -> None:
     """One showing, as it takes seconds; with `--keep`, its folder is there to look at."""
     cli.config.unlink()
     ran = cli.run("demo", "--keep", env={"TMPDIR": str(cli.folder)})
@@ -47,18 +49,24 @@ def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_read
     assert -1 not in at, f"not told: {TOLD[at.index(-1)]}"
     assert at == sorted(at)
     assert cli.sessions == [], "the demo has a state of its own"
-    excerpt = re.search(r"<!-- excerpt: demo -->\n```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    excerpt = re.search(
+        r"<!-- excerpt: demo -->\n```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
     assert excerpt is not None
     shown = iter(ran.text.splitlines())
     for line in filter(str.strip, excerpt[1].splitlines()):
-        assert line.strip() in (found.strip() for found in shown), f"the demo does not show, in this order: {line}"
+        assert line.strip() in (found.strip() for found in shown), (
+            f"the demo does not show, in this order: {line}"
+        )
 
 
 def test_the_demo_leaves_no_folder_behind(cli: CliHarness) -> None:
     going = cli.start("demo", env={"TMPDIR": str(cli.folder)})
     while b"A git project with a failing test" not in going.line():
         pass
-    assert [p.name[:14] for p in cli.folder.iterdir() if p.name.startswith("longrein-demo")] == ["longrein-demo-"]
+    assert [p.name[:14] for p in cli.folder.iterdir() if p.name.startswith("longrein-demo")] == [
+        "longrein-demo-"
+    ]
     going.send(signal.SIGINT)
     going.end()
     assert [p.name for p in cli.folder.iterdir() if p.name.startswith("longrein-demo")] == []
@@ -68,22 +76,42 @@ def test_a_wheel_holds_the_whole_program(cli: CliHarness) -> None:
     wheel = build_wheel(cli.folder)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cli.folder / "installed")
-    code = "import longrein, sys; from longrein.__main__ import main; sys.stderr.write(longrein.__file__); main()"
+    code = (
+        "import longrein, sys; from longrein.__main__ import main; "
+        "sys.stderr.write(longrein.__file__); main()"
+    )
     env = {"PYTHONPATH": str(cli.folder / "installed")}
     installed = CliHarness(cli.folder / "newcomer", (sys.executable, "-c", code))
     installed.plays(calls(bash("echo made > here")), says("Done."))
     ran = installed.run("-p", "x", BYPASS, env=env)
     assert ran.told() == (0, "Done.\n", str(cli.folder / "installed/longrein/__init__.py"))
-    assert (installed.project / "here").read_text() == "made\n", "the supervisor of commands is in it, too"
-    source = {p.relative_to(ROOT / "src") for p in (ROOT / "src/longrein").rglob("*") if p.suffix in (".py", ".pyi")}
-    assert source <= {p.relative_to(cli.folder / "installed") for p in (cli.folder / "installed").rglob("*")}
+    assert (installed.project / "here").read_text() == "made\n", (
+        "the supervisor of commands is in it, too"
+    )
+    source = {
+        p.relative_to(ROOT / "src")
+        for p in (ROOT / "src/longrein").rglob("*")
+        if p.suffix in (".py", ".pyi")
+    }
+    assert source <= {
+        p.relative_to(cli.folder / "installed") for p in (cli.folder / "installed").rglob("*")
+    }
 
 
 def build_wheel(folder: Path) -> Path:
     """A wheel of this checkout, made without the network."""
     if importlib.util.find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed, and a test does not fetch it")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "wheels")]
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(folder / "wheels"),
+    ]
     subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
     (wheel,) = (folder / "wheels").glob("longrein-*.whl")
     return wheel

@@ -1,4 +1,6 @@
-"""Whole exchanges leave on every wire: the provider that enforces the protocol's rules refuses nothing."""
+"""Whole exchanges leave on every wire: the provider that enforces the protocol's rules refuses
+nothing.
+"""
 
 import pytest
 
@@ -26,7 +28,9 @@ def look(step: int) -> Turn:
 
 
 @pytest.mark.parametrize("wire", MODELS)
-def test_old_replies_leave_with_their_thinking_and_the_provider_accepts_it(cli: CliHarness, wire: str) -> None:
+def test_old_replies_leave_with_their_thinking_and_the_provider_accepts_it(
+    cli: CliHarness, wire: str
+) -> None:
     name = MODELS[wire]
     with Provider(*map(look, range(STEPS)), Turn(text="done")) as provider:
         limits = f'[models."served/{name}"]\nwindow = 40000\nmax_output = 6000\neffort = "medium"\n'
@@ -35,7 +39,9 @@ def test_old_replies_leave_with_their_thinking_and_the_provider_accepts_it(cli: 
         assert (provider.refused, run.told()) == ([], (0, "done\n", ""))
         last = provider.requests[-1].body.decode()
     entries = cli.entries()
-    left = {form.handle for entry in entries for form in _forms(entry.event) if form.form == "folded"}
+    left = {
+        form.handle for entry in entries for form in _forms(entry.event) if form.form == "folded"
+    }
     thinking = [
         f"r{entry.seq}.{n}"
         for entry in entries
@@ -44,7 +50,9 @@ def test_old_replies_leave_with_their_thinking_and_the_provider_accepts_it(cli: 
         if isinstance(part, Thinking)
     ]
     assert len(left.intersection(thinking)) > STEPS / 4, "thinking left with its reply"
-    assert "I compare value_3 with" not in last, "the first reply holds the ledger; the third is gone"
+    assert "I compare value_3 with" not in last, (
+        "the first reply holds the ledger; the third is gone"
+    )
 
 
 @pytest.mark.parametrize("wire", MODELS)
@@ -52,10 +60,15 @@ def test_calls_and_thinking_of_earlier_turns_are_cleared_and_the_provider_accept
     cli: CliHarness, wire: str
 ) -> None:
     """Each reply keeps a call, so that what leaves leaves in place and not with its exchange."""
-    name, draft = MODELS[wire], "".join(f"line {n} of the draft says value_{n}\n" for n in range(150))
+    name, draft = (
+        MODELS[wire],
+        "".join(f"line {n} of the draft says value_{n}\n" for n in range(150)),
+    )
     calls = (Call("Bash", {"command": f"cat > draft.txt <<END\n{draft}END"}),)
     first = Turn(thinking="I plan the draft_outline. " * 60, text="I write it.", calls=calls)
-    with Provider(first, Turn(text="written"), *map(look, range(2 * STEPS)), Turn(text="done")) as provider:
+    with Provider(
+        first, Turn(text="written"), *map(look, range(2 * STEPS)), Turn(text="done")
+    ) as provider:
         limits = f'[models."served/{name}"]\nwindow = 32000\nmax_output = 6000\neffort = "medium"\n'
         cli.config.write_text(f'model = "served/{name}"\n{limits}' + provider.settings(wire))
         assert cli.run("-p", "Write the draft.", BYPASS).told() == (0, "written\n", "")

@@ -1,4 +1,6 @@
-"""A repository with modules named like those that longrein imports: none is imported (S047, point 7 of trust)."""
+"""A repository with modules named like those that longrein imports: none is imported (S047,
+point 7 of trust).
+"""
 
 import shutil
 import subprocess
@@ -9,8 +11,20 @@ import pytest
 
 from tests.e2e.harness import BYPASS, CliHarness, bash, calls, says
 
-NAMES = sorted({*sys.stdlib_module_names, "msgspec", "httpx2", "pathspec", "prompt_toolkit", "rich", "usercustomize"})
-"""Modules of the standard library and of dependencies; also `sitecustomize`, which Python itself looks for."""
+NAMES = sorted(
+    {
+        *sys.stdlib_module_names,
+        "msgspec",
+        "httpx2",
+        "pathspec",
+        "prompt_toolkit",
+        "rich",
+        "usercustomize",
+    }
+)
+"""Modules of the standard library and of dependencies; also `sitecustomize`, which Python itself
+looks for.
+"""
 PYTHON = str(Path(sys.executable))
 
 
@@ -25,12 +39,17 @@ def tripwires(cli: CliHarness) -> Path:
 
 
 def _remove_loaded_before(cli: CliHarness, *names: str) -> None:
-    """Remove the modules that Python itself imports before any line of longrein can run, so that none can help it."""
+    """Remove the modules that Python itself imports before any line of longrein can run, so that
+    none can help it.
+    """
     listing = (
-        f"import sys\nfor name in {names!r}:\n    try: __import__(name)\n    except ImportError: pass\n"
+        f"import sys\nfor name in {names!r}:\n    try: __import__(name)\n    except ImportError: "
+        "pass\n"
         "print(*sys.modules)"
     )
-    loaded = subprocess.run([PYTHON, "-I", "-c", listing], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [PYTHON, "-I", "-c", listing], capture_output=True, text=True, check=True
+    ).stdout.split()
     for name in {*(one.partition(".")[0] for one in loaded), *names}:
         (cli.project / f"{name}.py").unlink(missing_ok=True)
 
@@ -50,14 +69,18 @@ def test_a_run_with_a_command_and_a_search_imports_nothing_of_the_folder(
     cli.command = STARTS[start] or cli.command
     if "-P" not in cli.command and len(cli.command) > 1:
         _remove_loaded_before(cli, "runpy")
-    cli.plays(calls(bash("echo one"), {"name": "Grep", "arguments": {"pattern": "one"}}), says("done"))
+    cli.plays(
+        calls(bash("echo one"), {"name": "Grep", "arguments": {"pattern": "one"}}), says("done")
+    )
     ran = cli.run("-p", "go", BYPASS)
     assert (ran.code, ran.text) == (0, "done\n"), ran.err
     assert not tripwires.exists(), tripwires.read_text()
 
 
 @pytest.mark.parametrize("path", [":", ".", "PROJECT"])
-def test_a_python_path_that_names_the_folder_is_not_obeyed(cli: CliHarness, tripwires: Path, path: str) -> None:
+def test_a_python_path_that_names_the_folder_is_not_obeyed(
+    cli: CliHarness, tripwires: Path, path: str
+) -> None:
     _remove_loaded_before(cli, "site", "sitecustomize", "usercustomize", "encodings.utf_8", "re")
     given = path.replace("PROJECT", str(cli.project))
     cli.plays(calls(bash("echo $PYTHONPATH")), says("done"))
@@ -67,10 +90,14 @@ def test_a_python_path_that_names_the_folder_is_not_obeyed(cli: CliHarness, trip
     assert cli.results()[0][1].startswith(given), "the user's own commands keep it"
 
 
-def test_a_package_longrein_of_the_folder_is_not_the_program(cli: CliHarness, tripwires: Path) -> None:
+def test_a_package_longrein_of_the_folder_is_not_the_program(
+    cli: CliHarness, tripwires: Path
+) -> None:
     (cli.project / "longrein").mkdir()
     for name in ("__init__", "__main__"):
-        (cli.project / f"longrein/{name}.py").write_text(f"open({str(tripwires)!r}, 'a').write('longrein\\n')\n")
+        (cli.project / f"longrein/{name}.py").write_text(
+            f"open({str(tripwires)!r}, 'a').write('longrein\\n')\n"
+        )
     cli.plays(calls(bash("echo one")), says("done"))
     for start in (cli.command, STARTS["python -P -m"]):
         cli.command = start

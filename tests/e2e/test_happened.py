@@ -1,4 +1,6 @@
-"""`longrein happened`: a script reports an event to a session, which another process has open or opens next."""
+"""`longrein happened`: a script reports an event to a session, which another process has open or
+opens next.
+"""
 
 import pytest
 
@@ -16,7 +18,13 @@ def test_the_next_prompt_tells_what_scripts_have_reported(cli: CliHarness) -> No
     reports = [
         cli.run("happened", "program_message", "the", "build", "failed", "--source", "ci"),
         cli.run("happened", "diagnostics", "--source", "a.py", stdin=b"3: no such name\n4: E1\n"),
-        cli.run("happened", "program_message", "from a hook", env={"LONGREIN_SESSION": cli.session}, cwd="/"),
+        cli.run(
+            "happened",
+            "program_message",
+            "from a hook",
+            env={"LONGREIN_SESSION": cli.session},
+            cwd="/",
+        ),
     ]
     assert [one.told() for one in reports] == [(0, "", "")] * 3
     assert cli.run("-p", "-c", "and?").code == 0
@@ -35,7 +43,11 @@ def test_a_working_session_is_told_with_its_next_request(cli: CliHarness) -> Non
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("mode", "x"), 2, "there is no kind of event 'mode'; kinds are program_message, diagnostics"),
+        (
+            ("mode", "x"),
+            2,
+            "there is no kind of event 'mode'; kinds are program_message, diagnostics",
+        ),
         (("program_message",), 2, "what has happened? longrein happened KIND TEXT"),
         (("program_message", "x", "--session", "ffff"), 1, "no session begins with ffff"),
         (("program_message", "x"), 1, "there is no session of"),

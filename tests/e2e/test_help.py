@@ -1,4 +1,6 @@
-"""`longrein help`, the man page, shell completion, words that look like commands: one table, real shells."""
+"""`longrein help`, the man page, shell completion, words that look like commands: one table,
+real shells.
+"""
 
 import os
 import shutil
@@ -29,7 +31,11 @@ def test_help_needs_no_settings(cli: CliHarness) -> None:
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("sesions", "did you mean sessions?"), ("init", "nothing needs to be set up"), ("xyzzy", "`longrein help` lists")],
+    [
+        ("sesions", "did you mean sessions?"),
+        ("init", "nothing needs to be set up"),
+        ("xyzzy", "`longrein help` lists"),
+    ],
 )
 def test_help_of_no_command(cli: CliHarness, word: str, said: str) -> None:
     done = cli.run("help", word)
@@ -53,7 +59,9 @@ def test_help_of_no_command(cli: CliHarness, word: str, said: str) -> None:
         "init",
     ],
 )
-def test_a_lone_word_that_looks_like_a_command_is_not_sent_and_can_be(cli: CliHarness, word: str) -> None:
+def test_a_lone_word_that_looks_like_a_command_is_not_sent_and_can_be(
+    cli: CliHarness, word: str
+) -> None:
     cli.plays({"text": "Hello."})
     done = cli.run(word)
     assert done.code == 2
@@ -68,11 +76,13 @@ def test_a_near_miss_with_flags_is_named_before_its_flags(cli: CliHarness) -> No
     assert (done.code, "did you mean sessions?" in done.err) == (2, True)
 
 
-# --- Man page --------------------------------------------------------------------------------------------------------
+# --- Man page -------------------------------------------------------------------------------------
 
 
 def test_the_man_page_of_the_docs_is_the_present_one(cli: CliHarness) -> None:
-    assert (ROOT / "docs/longrein.1").read_text() == man_page(), "longrein help --man > docs/longrein.1"
+    assert (ROOT / "docs/longrein.1").read_text() == man_page(), (
+        "longrein help --man > docs/longrein.1"
+    )
     assert cli.run("help", "--man").text == man_page()
 
 
@@ -86,12 +96,15 @@ def test_the_man_page_has_every_command_and_flag() -> None:
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_reads_the_man_page_without_a_warning() -> None:
     done = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww"], input=man_page().encode(), capture_output=True, check=True
+        ["groff", "-man", "-Tutf8", "-ww"],
+        input=man_page().encode(),
+        capture_output=True,
+        check=True,
     )
     assert done.stderr == b""
 
 
-# --- Completion ------------------------------------------------------------------------------------------------------
+# --- Completion -----------------------------------------------------------------------------------
 
 
 def bash_offers(*words: str) -> set[str]:
@@ -101,7 +114,9 @@ COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _longrein
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
-    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     return set(done.stdout.split())
 
@@ -155,7 +170,9 @@ def test_zsh_takes_its_script() -> None:
 def test_fish_offers(tmp_path: Path, line: str, first: str) -> None:
     script = f"{fish_script()}\ncomplete -C '{line}'"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    done = subprocess.run(["fish", "-N", "-c", script], capture_output=True, text=True, check=True, env=env)
+    done = subprocess.run(
+        ["fish", "-N", "-c", script], capture_output=True, text=True, check=True, env=env
+    )
     assert done.stdout.split("\t")[0] == first
 
 

@@ -1,4 +1,6 @@
-"""Commands of hooks with the installed command: the sandbox they run in, and the variables they set for later ones."""
+"""Commands of hooks with the installed command: the sandbox they run in, and the variables they
+set for later ones.
+"""
 
 import pytest
 
@@ -10,14 +12,17 @@ from tests.e2e.test_sandbox import broken_program
 
 OUTSIDE = "[hooks]\noutside_sandbox = true"
 LOOK = (
-    'touch in-project; touch "${TMPDIR:-/tmp}/in-tmp" && echo tmp >> seen; touch ~/in-home; ls ~/.ssh >> seen; '
-    'touch .claude/more.json; head -c 20 "$(sed \'s/.*"transcript_path":"\\([^"]*\\)".*/\\1/\')" >> seen'
+    'touch in-project; touch "${TMPDIR:-/tmp}/in-tmp" && echo tmp >> seen; touch ~/in-home; ls '
+    "~/.ssh >> seen; "
+    'touch .claude/more.json; head -c 20 "$(sed \'s/.*"transcript_path":"\\([^"]*\\)".*/\\1/\')" '
+    ">> seen"
 )
 
 
 @needs_sandbox
 @pytest.mark.parametrize(
-    ("own", "settings", "confined"), [(False, OUTSIDE, True), (True, "", True), (True, OUTSIDE, False)]
+    ("own", "settings", "confined"),
+    [(False, OUTSIDE, True), (True, "", True), (True, OUTSIDE, False)],
 )
 @pytest.mark.parametrize("rung", ["bubblewrap", "landlock"])
 def test_commands_of_hooks_are_confined_as_those_of_bash(
@@ -46,12 +51,15 @@ def test_commands_of_hooks_are_confined_as_those_of_bash(
 
 @needs_sandbox
 @pytest.mark.parametrize(
-    "line", ["~/.claude/hooks/guard.sh", '"$HOME"/.claude/hooks/guard.sh', "sh {}/.claude/hooks/guard.sh"]
+    "line",
+    ["~/.claude/hooks/guard.sh", '"$HOME"/.claude/hooks/guard.sh', "sh {}/.claude/hooks/guard.sh"],
 )
 def test_a_confined_hook_of_the_user_reaches_its_own_scripts(cli: CliHarness, line: str) -> None:
     folder = cli.home / ".claude/hooks"
     folder.mkdir(parents=True)
-    (folder / "guard.sh").write_text('#!/bin/sh\n. "$(dirname "$0")/words.sh"\necho "$WORDS" >&2\nexit 2\n')
+    (folder / "guard.sh").write_text(
+        '#!/bin/sh\n. "$(dirname "$0")/words.sh"\necho "$WORDS" >&2\nexit 2\n'
+    )
     (folder / "guard.sh").chmod(0o755)
     (folder / "words.sh").write_text("WORDS='not on Sundays'\n")
     write(cli.home, ".claude/settings.json", hooks("PreToolUse", line.format(cli.home)))
@@ -62,7 +70,11 @@ def test_a_confined_hook_of_the_user_reaches_its_own_scripts(cli: CliHarness, li
 
 @needs_sandbox
 def test_what_a_confined_hook_may_not_make_is_moved_away(cli: CliHarness) -> None:
-    write(cli.home, ".claude/settings.json", hooks("PreToolUse", "mkdir -p .claude && echo {} > .claude/settings.json"))
+    write(
+        cli.home,
+        ".claude/settings.json",
+        hooks("PreToolUse", "mkdir -p .claude && echo {} > .claude/settings.json"),
+    )
     cli.plays(calls(TOUCH), says("done"))
     ran = cli.run("-p", "go", BYPASS)
     assert "which is run or obeyed later: it was moved to " in ran.err
@@ -76,7 +88,7 @@ def test_a_hook_that_fails_in_the_sandbox_says_so(cli: CliHarness) -> None:
     assert "hooks.outside_sandbox = true" in cli.run("-p", "go", BYPASS).err
 
 
-# --- Variables -------------------------------------------------------------------------------------------------------
+# --- Variables ------------------------------------------------------------------------------------
 
 SET = (
     'echo "export FLAVOUR=\'vanilla ice\'" >> "$CLAUDE_ENV_FILE"; '
@@ -86,7 +98,9 @@ SHOW = bash('echo "$FLAVOUR, $PATH"')
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
-def test_a4_1_variables_of_a_session_start_reach_commands_and_last_over_a_resume(cli: CliHarness, sandbox: str) -> None:
+def test_a4_1_variables_of_a_session_start_reach_commands_and_last_over_a_resume(
+    cli: CliHarness, sandbox: str
+) -> None:
     cli.settings(f'[sandbox]\nmode = "{sandbox}"')
     table = hooks("SessionStart", SET)
     table["hooks"]["SessionStart"][0]["matcher"] = "startup"
@@ -109,7 +123,10 @@ def test_a4_1_variables_of_a_session_start_reach_commands_and_last_over_a_resume
 
 def test_a4_1_variables_follow_the_folder(cli: CliHarness) -> None:
     (cli.project / "sub").mkdir()
-    line = 'test -n "$CLAUDE_ENV_FILE" && echo "export HERE=$(basename "$PWD")" > "$CLAUDE_ENV_FILE"; touch told'
+    line = (
+        'test -n "$CLAUDE_ENV_FILE" && echo "export HERE=$(basename "$PWD")" > '
+        '"$CLAUDE_ENV_FILE"; touch told'
+    )
     write(cli.home, ".claude/settings.json", hooks("CwdChanged", line))
     wait = bash("while ! test -e told; do sleep 0.02; done; sleep 0.3")
     cli.plays(calls(bash("cd sub")), calls(wait), calls(bash('echo "$HERE"')), says("done"))
@@ -126,8 +143,12 @@ def test_a4_1_variables_follow_the_folder(cli: CliHarness) -> None:
         ("head -c 3000 /dev/urandom", ""),
     ],
 )
-def test_a_broken_file_for_variables_is_at_most_a_line(cli: CliHarness, content: str, said: str) -> None:
-    write(cli.home, ".claude/settings.json", hooks("SessionStart", f'{content} > "$CLAUDE_ENV_FILE"'))
+def test_a_broken_file_for_variables_is_at_most_a_line(
+    cli: CliHarness, content: str, said: str
+) -> None:
+    write(
+        cli.home, ".claude/settings.json", hooks("SessionStart", f'{content} > "$CLAUDE_ENV_FILE"')
+    )
     cli.plays(calls(bash("true")), says("done"))
     ran = cli.run("-p", "go", BYPASS)
     assert (ran.code, ran.text) == (0, "done\n")

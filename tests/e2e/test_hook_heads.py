@@ -20,7 +20,7 @@ hooks:
   Nonsense: 7
 ---
 Be careful.
-"""
+"""  # noqa: E501
 AGENT = """---
 name: careful
 description: Works carefully.
@@ -71,7 +71,9 @@ def test_once_counts_in_heads_only(cli: CliHarness) -> None:
 
 def confirm_and_change(cli: CliHarness, path: Path) -> None:
     """Trust the folder and play; then change the hooks of a file and play again."""
-    assert f"{path.relative_to(cli.project)}  runs on PreToolUse Bash: echo " in cli.run("trust").text
+    assert (
+        f"{path.relative_to(cli.project)}  runs on PreToolUse Bash: echo " in cli.run("trust").text
+    )
     cli.run("-p", "go", BYPASS)
     first = cli.session
     path.write_text(path.read_text().replace("echo ", "touch evil.txt; echo "))
@@ -97,7 +99,9 @@ def test_hooks_of_a_project_s_subagent_run_as_they_were_confirmed(cli: CliHarnes
     cli.plays(calls(task), calls(bash("echo main >> ran.txt")), says("done"), branches=[tries])
     confirm_and_change(cli, path)
     assert (cli.project / "stopped-SubagentStop").exists()
-    assert (cli.project / "ran.txt").read_text() == "main\nx\nmain\n", "the hook is for the subagent alone"
+    assert (cli.project / "ran.txt").read_text() == "main\nx\nmain\n", (
+        "the hook is for the subagent alone"
+    )
 
 
 def test_disabled_hooks_of_heads_do_not_run(cli: CliHarness) -> None:
@@ -114,7 +118,11 @@ def test_agents_of_the_command_line_may_have_hooks(cli: CliHarness) -> None:
     table = hooks("PreToolUse", "echo 'not for this agent' >&2; exit 2")
     given = {"careful": {"description": "x", "prompt": "x", **table}}
     task = call("Agent", description="x", prompt="look", subagent_type="careful")
-    cli.plays(calls(task), says("done"), branches=[{"when": "look", "turns": [calls(bash("touch a")), says("tried")]}])
+    cli.plays(
+        calls(task),
+        says("done"),
+        branches=[{"when": "look", "turns": [calls(bash("touch a")), says("tried")]}],
+    )
     cli.run("-p", "go", BYPASS, "--agents", json.dumps(given))
     assert "tried" in str(cli.results())
     assert not (cli.project / "a").exists()

@@ -1,4 +1,6 @@
-"""Hooks and settings of other agents with the installed command: trust, changes, refusals, a kill in a hook."""
+"""Hooks and settings of other agents with the installed command: trust, changes, refusals, a
+kill in a hook.
+"""
 
 import json
 import os
@@ -39,7 +41,9 @@ def test_a_project_s_hook_runs_only_where_it_is_trusted_and_as_it_was(cli: CliHa
     assert not (cli.project / "ran.txt").exists()
     write(cli.project, ".claude/settings.json", hooks("PreToolUse", "touch evil"))
     changed = cli.run("-p", "go", BYPASS)
-    assert "hooks that are not as you have confirmed them do not run: PreToolUse `touch" in changed.err
+    assert (
+        "hooks that are not as you have confirmed them do not run: PreToolUse `touch" in changed.err
+    )
     assert not (cli.project / "evil").exists()
     cli.run("trust")
     cli.run("-p", "go", BYPASS)
@@ -47,13 +51,19 @@ def test_a_project_s_hook_runs_only_where_it_is_trusted_and_as_it_was(cli: CliHa
 
 
 def test_a18_9_a_refused_prompt_reaches_nobody(cli: CliHarness) -> None:
-    write(cli.home, ".claude/settings.json", hooks("UserPromptSubmit", "echo no passwords >&2; exit 2"))
+    write(
+        cli.home,
+        ".claude/settings.json",
+        hooks("UserPromptSubmit", "echo no passwords >&2; exit 2"),
+    )
     cli.plays(says("never"))
     ran = cli.stream("my password is 1234")
     assert ran.code == 3
     assert "no passwords" in json.dumps(ran.result) + ran.err
     assert of(cli, UserSpoke) == []
-    assert b"1234" not in b"".join(path.read_bytes() for path in cli.state.rglob("*") if path.is_file())
+    assert b"1234" not in b"".join(
+        path.read_bytes() for path in cli.state.rglob("*") if path.is_file()
+    )
 
 
 def test_a_broken_hook_is_a_line_and_never_a_hang(cli: CliHarness) -> None:
@@ -67,17 +77,29 @@ def test_a_broken_hook_is_a_line_and_never_a_hang(cli: CliHarness) -> None:
         "(while :; do sleep 0.01 & done)",
     ]
     groups = [{"hooks": [{"type": "command", "command": line, "timeout": 1}]} for line in broken]
-    write(cli.home, ".claude/settings.json", {"hooks": {"SessionStart": groups, "SessionEnd": groups, "Nope": 1}})
+    write(
+        cli.home,
+        ".claude/settings.json",
+        {"hooks": {"SessionStart": groups, "SessionEnd": groups, "Nope": 1}},
+    )
     cli.plays(says("done"))
     ran = cli.run("-p", "go")
     assert (ran.code, ran.text) == (0, "done\n")
-    for said in ("no answer within 1 s", "is no JSON", "more than 1,000,000 bytes", "exit code 127", "Nope"):
+    for said in (
+        "no answer within 1 s",
+        "is no JSON",
+        "more than 1,000,000 bytes",
+        "exit code 127",
+        "Nope",
+    ):
         assert said in ran.err, said
     assert "Traceback" not in ran.err
 
 
 def test_a_kill_in_the_middle_of_a_hook(cli: CliHarness) -> None:
-    line = f"echo x >> {cli.project}/asked; test -e {cli.project}/go || sleep 60; echo no >&2; exit 2"
+    line = (
+        f"echo x >> {cli.project}/asked; test -e {cli.project}/go || sleep 60; echo no >&2; exit 2"
+    )
     write(cli.home, ".claude/settings.json", hooks("PreToolUse", line))
     cli.plays(calls(TOUCH), says("done"))
     running = cli.start("-p", "go", BYPASS)
@@ -96,7 +118,10 @@ def test_a_kill_in_the_middle_of_a_hook(cli: CliHarness) -> None:
 
 
 def test_the_user_s_rules_and_variables_of_another_agent(cli: CliHarness) -> None:
-    table = {"permissions": {"deny": ["Bash(rm *)"], "allow": ["Bash(printenv *)"]}, "env": {"FLAVOUR": "vanilla"}}
+    table = {
+        "permissions": {"deny": ["Bash(rm *)"], "allow": ["Bash(printenv *)"]},
+        "env": {"FLAVOUR": "vanilla"},
+    }
     write(cli.home, ".claude/settings.json", table)
     cli.plays(calls(bash("rm -rf x"), bash("printenv FLAVOUR")), says("done"))
     cli.run("-p", "go")
@@ -125,7 +150,11 @@ def test_disabled_hooks_do_not_run(cli: CliHarness) -> None:
 
 
 def test_import_asks_first_and_writes_with_yes(cli: CliHarness) -> None:
-    write(cli.home, ".claude/settings.json", {"permissions": {"deny": ["Bash(rm *)"]}, "theme": "dark"})
+    write(
+        cli.home,
+        ".claude/settings.json",
+        {"permissions": {"deny": ["Bash(rm *)"]}, "theme": "dark"},
+    )
     before = cli.config.read_text()
     shown = cli.run("import", "claude")
     assert "permissions.deny: Bash(rm *)" in shown.text
@@ -157,7 +186,9 @@ def test_the_terminal_asks_again_about_a_changed_hook_and_lists_hooks(cli: CliHa
     cli.plays(says("done"))
     with open_terminal(cli) as tty:
         tty.until("[y/n/q]")
-        assert any("hooks of this folder are new, or not as they were" in row for row in tty.lines())
+        assert any(
+            "hooks of this folder are new, or not as they were" in row for row in tty.lines()
+        )
         assert any("PreToolUse: touch changed" in row for row in tty.lines())
         tty.send("y\r").until("idle")
         tty.send("/hooks\r").until("PreToolUse: touch changed")
@@ -173,7 +204,12 @@ def test_the_terminal_asks_again_about_a_changed_hook_and_lists_hooks(cli: CliHa
 def test_a18_13_rules_of_another_agent_mean_the_same_here(cli: CliHarness) -> None:
     """Headless and without a sandbox: what no rule allows is denied."""
     cli.without_sandbox()
-    table = {"permissions": {"allow": ["Bash(git *)", "Edit(src/**)"], "deny": ["Read(./.env)", "Edit(/locked/**)"]}}
+    table = {
+        "permissions": {
+            "allow": ["Bash(git *)", "Edit(src/**)"],
+            "deny": ["Read(./.env)", "Edit(/locked/**)"],
+        }
+    }
     write(cli.home, ".claude/settings.json", table)
     for name in ("src/a.txt", "locked/a.txt", ".env", "seen.txt"):
         (cli.project / name).parent.mkdir(exist_ok=True)
@@ -214,4 +250,9 @@ def test_a4_3_the_terminal_says_why_a_session_ends_and_begins(cli: CliHarness) -
         tty.send("/exit\r")
         assert tty.wait_exit() == 0
     told = seen.read_text().split()
-    assert told == ['"source":"startup"', '"reason":"clear"', '"source":"clear"', '"reason":"prompt_input_exit"']
+    assert told == [
+        '"source":"startup"',
+        '"reason":"clear"',
+        '"source":"clear"',
+        '"reason":"prompt_input_exit"',
+    ]

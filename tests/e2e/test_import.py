@@ -1,4 +1,6 @@
-"""`longrein export --whole`, `longrein import`: sessions move between machines and come from other agents."""
+"""`longrein export --whole`, `longrein import`: sessions move between machines and come from
+other agents.
+"""
 
 import json
 from pathlib import Path
@@ -36,14 +38,19 @@ def test_a_session_moves_to_another_machine_and_goes_on(cli: CliHarness, tmp_pat
     done = cli.run("import", file, cwd=there, env=new)
     assert done.code == 0, done.err
     assert done.text.startswith(f"imported {session}: ")
-    assert f"It works in {there}, not in {cli.project} where it was; go on with `longrein -r {session}`" in done.text
+    assert (
+        f"It works in {there}, not in {cli.project} where it was; go on with `longrein -r "
+        f"{session}`" in done.text
+    )
     cli.plays(*[says("It was 42.")] * 5)  # the script counts the replies of the whole conversation
     done = cli.run("-p", "-r", session, "what was it?", cwd=there, env=new)
     assert (done.code, done.text) == (0, "It was 42.\n")
     cli.state = tmp_path / "new"
     events = [entry.event for entry in cli.entries(session)]
     assert ModeSet("default") in events
-    (moved,) = (event for event in events if isinstance(event, Reminded) and event.kind == "session_moved")
+    (moved,) = (
+        event for event in events if isinstance(event, Reminded) and event.kind == "session_moved"
+    )
     assert str(there) in moved.text
     again = cli.run("import", file, cwd=there, env=new)
     assert (again.code, again.text) == (1, "")
@@ -73,7 +80,9 @@ def test_a_transcript_of_another_agent_becomes_a_session_that_goes_on(
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat", "openai-responses", "gemini"])
-def test_every_provider_takes_an_imported_conversation(cli: CliHarness, tmp_path: Path, wire: str) -> None:
+def test_every_provider_takes_an_imported_conversation(
+    cli: CliHarness, tmp_path: Path, wire: str
+) -> None:
     claude = write(tmp_path / "a.jsonl", claude_conversation().lines)
     codex = write(tmp_path / "b.jsonl", codex_conversation())
     assert cli.run("import", str(claude), str(codex)).code == 0

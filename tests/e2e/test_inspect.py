@@ -1,4 +1,6 @@
-"""`longrein inspect` as an installed command: files, `--live` beside a session that runs, `--compare`."""
+"""`longrein inspect` as an installed command: files, `--live` beside a session that runs,
+`--compare`.
+"""
 
 import json
 import os
@@ -33,7 +35,9 @@ def session(cli: CliHarness, *prompts: str) -> str:
     """A session with an edit, a command that fails, and a text that tries to leave the page."""
     cli.plays(
         calls(bash("printf 'a</script><script>1</script>\\033[31m'; exit 3")),
-        calls(call("Write", file_path=str(cli.project / "new.py"), content=f"one\ntwo\n# {SECRET}\n")),
+        calls(
+            call("Write", file_path=str(cli.project / "new.py"), content=f"one\ntwo\n# {SECRET}\n")
+        ),
         says("all <b>done</b>"),
         *(says("more") for _ in prompts),
     )
@@ -54,7 +58,10 @@ def test_a_page_is_written_beside_the_log_for_its_owner_alone(cli: CliHarness) -
     assert (found.session.id, found.session.entries) == (name, len(cli.entries(name)))
     assert [request.status for request in found.requests] == ["ok"] * 3
     rows = {row.kind: row for row in found.transcript}
-    assert [(line.sign, line.text) for line in rows["call"].diff][:2] == [("+", "one"), ("+", "two")]
+    assert [(line.sign, line.text) for line in rows["call"].diff][:2] == [
+        ("+", "one"),
+        ("+", "two"),
+    ]
     assert "a</script>" in "".join(row.text for row in found.transcript)
     assert text.count("<script>1") == 0
     assert SECRET not in text
@@ -136,7 +143,11 @@ def test_a_live_page_grows_and_ends_with_the_session(cli: CliHarness) -> None:
     place = urlsplit(url)
     with socket.create_connection((str(place.hostname), place.port or 0), HANG_S) as connection:
         connection.sendall(f"GET {found['live']} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
-        cli.plays(*[says("played before")] * 3, calls(bash("until [ -e go ]; do sleep 0.05; done")), says("and on"))
+        cli.plays(
+            *[says("played before")] * 3,
+            calls(bash("until [ -e go ]; do sleep 0.05; done")),
+            says("and on"),
+        )
         run = cli.start("-p", "-c", "go on", BYPASS)
         heard = ""
         while '"open":true' not in heard or '"go on"' not in heard:
@@ -165,6 +176,8 @@ def test_ctrl_c_ends_a_live_page(cli: CliHarness) -> None:
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), 1).close()
     reader = Reader(str(cli.state), name)
-    stored = b"".join(path.read_bytes() for path in cli.session_folder(name).rglob("*") if path.is_file())
+    stored = b"".join(
+        path.read_bytes() for path in cli.session_folder(name).rglob("*") if path.is_file()
+    )
     reader.close()
     assert token.encode() not in stored

@@ -1,4 +1,5 @@
-"""`kill -9` at any instant, then resume. R030: a session is killed at random instants until it is done, then judged.
+"""`kill -9` at any instant, then resume. R030: a session is killed at random instants until it is
+done, then judged.
 
 `make load` runs more seeds than the suite.
 """
@@ -32,7 +33,13 @@ from .harness import CliHarness, bash, call, call_ids, calls, says
 
 PROMPT = "do all twelve steps"
 DONE = "all twelve steps are done"
-WORDS = ("-p", "--output-format", "stream-json", "--include-partial-messages", "--dangerously-skip-permissions")
+WORDS = (
+    "-p",
+    "--output-format",
+    "stream-json",
+    "--include-partial-messages",
+    "--dangerously-skip-permissions",
+)
 FILES = ("one.txt", "two.txt", "three.txt")
 STEP_S = 0.02
 """Each reply takes about this long, so that instants fall into all parts of the walk."""
@@ -51,7 +58,10 @@ def edit(name: str) -> dict[str, Any]:
 def play() -> list[dict[str, Any]]:
     """A dozen steps: reads, edits, commands that append, side by side and one after the other."""
     steps = [
-        calls(*[call("Read", file_path=name) for name in FILES], text="I look at all three files at once."),
+        calls(
+            *[call("Read", file_path=name) for name in FILES],
+            text="I look at all three files at once.",
+        ),
         calls(act(1)),
         calls(edit("one.txt"), text="Now the first file."),
         calls(act(2, "sleep 0.05; ")),
@@ -102,12 +112,20 @@ class Campaign:
         done = ran.code != -signal.SIGKILL
         assert not done or ran.code == 0, (words, ran.told()[2], ran.out[-300:])
         whole = ran.out if ran.out.endswith(b"\n") else ran.out[: ran.out.rfind(b"\n") + 1]
-        self.acked += [line for line in map(json.loads, whole.splitlines()) if line["type"] in ("assistant", "user")]
+        self.acked += [
+            line
+            for line in map(json.loads, whole.splitlines())
+            if line["type"] in ("assistant", "user")
+        ]
         log = self.cli.entries(self.session) if self.session else []
-        assert log[: len(self.log)] == self.log, "an entry that had been committed is gone or has changed"
+        assert log[: len(self.log)] == self.log, (
+            "an entry that had been committed is gone or has changed"
+        )
         self.log = log
         self.kills.append(f"{kill_after_s} at entry {len(log)}")
-        return done or bool(log and isinstance(log[-1].event, TurnEnded))  # killed between its last entry and its exit
+        return done or bool(
+            log and isinstance(log[-1].event, TurnEnded)
+        )  # killed between its last entry and its exit
 
     @property
     def session(self) -> str:
@@ -115,7 +133,9 @@ class Campaign:
         return latest_session(str(self.cli.state), str(self.cli.project))
 
     def _words(self) -> tuple[str, ...]:
-        """How a person goes on: with -c; with the prompt where the killed start had not even taken that in."""
+        """How a person goes on: with -c; with the prompt where the killed start had not even
+        taken that in.
+        """
         if not self.session:
             return (*WORDS, PROMPT)
         if any(isinstance(entry.event, UserSpoke) for entry in self.log) or self._waits():
@@ -124,10 +144,12 @@ class Campaign:
 
     def _waits(self) -> bool:
         """Whether the prompt is in the inbox, on disk, and not yet in the log."""
-        with sqlite3.connect(f"file:{self.cli.session_folder(self.session)}/log.sqlite?mode=ro", uri=True) as database:
+        with sqlite3.connect(
+            f"file:{self.cli.session_folder(self.session)}/log.sqlite?mode=ro", uri=True
+        ) as database:
             return bool(database.execute("SELECT count(*) FROM inbox").fetchone()[0])
 
-    # --- The judgement -----------------------------------------------------------------------------------------------
+    # --- The judgement ----------------------------------------------------------------------------
 
     def _judge(self) -> None:
         events = [entry.event for entry in self.log]
@@ -160,19 +182,30 @@ class Campaign:
         assert len(shown) == len(set(shown)), "an entry was shown twice"
 
     def _judge_world(self) -> None:
-        """Acts happened at most once, and those whose result says ok exactly once; files are old or new (P10)."""
+        """Acts happened at most once, and those whose result says ok exactly once; files are old
+        or new (P10).
+        """
         path = self.cli.project / "acts.log"
         acts = path.read_text().split() if path.exists() else []
         assert len(acts) == len(set(acts)), f"law 8: {acts}"
-        statuses = {e.event.call: e.event.status for e in self.log if isinstance(e.event, ToolEnded)}
+        statuses = {
+            e.event.call: e.event.status for e in self.log if isinstance(e.event, ToolEnded)
+        }
         for entry in self.log:
-            for part in getattr(entry.event, "parts", ()) if isinstance(entry.event, Replied) else ():
+            for part in (
+                getattr(entry.event, "parts", ()) if isinstance(entry.event, Replied) else ()
+            ):
                 command = str((getattr(part, "arguments", None) or {}).get("command", ""))
                 if "act-" in command:
                     trace = "act-" + command.partition("act-")[2].split()[0]
                     assert statuses[part.id] in ("ok", "interrupted")
-                    assert trace in acts or statuses[part.id] == "interrupted", f"{trace} is said to have happened"
-        assert {(self.cli.project / name).read_text() for name in FILES} <= {"old words\n", "new words\n"}
+                    assert trace in acts or statuses[part.id] == "interrupted", (
+                        f"{trace} is said to have happened"
+                    )
+        assert {(self.cli.project / name).read_text() for name in FILES} <= {
+            "old words\n",
+            "new words\n",
+        }
         made = self.cli.project / "new.txt"
         assert not made.exists() or made.read_text() == "made\n" * 2_000
 
@@ -197,10 +230,13 @@ def test_R030_a_killed_session_goes_on_and_loses_nothing(seed: int, tmp_path: Pa
 
 
 def cut_in_mid_edit(cli: CliHarness) -> Path:
-    """A session killed while `Edit` writes: the file is the old one, the new one is half there beside it."""
+    """A session killed while `Edit` writes: the file is the old one, the new one is half there
+    beside it.
+    """
     target = cli.project / "a.txt"
     target.write_text("old words\n")
-    longrein = "$(cut -d' ' -f4 /proc/$PPID/stat)"  # the command's parent is the supervisor, whose parent it is
+    # the command's parent is the supervisor, whose parent it is
+    longrein = "$(cut -d' ' -f4 /proc/$PPID/stat)"
     cli.without_sandbox()
     cli.plays(
         calls(call("Read", file_path="a.txt"), bash(f"kill -9 {longrein}")),
@@ -216,7 +252,9 @@ def cut_in_mid_edit(cli: CliHarness) -> Path:
 
 def test_a_command_that_kills_longrein_is_told_and_the_turn_goes_on(cli: CliHarness) -> None:
     cut_in_mid_edit(cli).unlink()
-    assert cli.left().endswith("Replied ToolStarted FileSeen ToolEnded:ok CheckpointTaken ToolStarted")
+    assert cli.left().endswith(
+        "Replied ToolStarted FileSeen ToolEnded:ok CheckpointTaken ToolStarted"
+    )
     assert cli.run("-p", "-c", "--dangerously-skip-permissions").told() == (0, "done\n", "")
     assert cli.results()[1] == ("interrupted", "interrupted; it may have run")
     assert (cli.project / "a.txt").read_text() == "new words\n"

@@ -1,4 +1,6 @@
-"""Keys that are entered once: where they are kept, what is said of them, and where they never are."""
+"""Keys that are entered once: where they are kept, what is said of them, and where they never
+are.
+"""
 
 import base64
 import json
@@ -27,7 +29,9 @@ esac
 
 def without_model(cli: CliHarness, more: str = "") -> None:
     """A home whose settings name no model, on a machine without local servers."""
-    cli.config.write_text(more + "".join(f'\n[providers.{n}]\nbase_url = "http://127.0.0.1:9"\n' for n in LOCAL))
+    cli.config.write_text(
+        more + "".join(f'\n[providers.{n}]\nbase_url = "http://127.0.0.1:9"\n' for n in LOCAL)
+    )
 
 
 LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm")
@@ -39,7 +43,9 @@ def credentials(cli: CliHarness) -> Path:
 
 def on_terminal(cli: CliHarness, arguments: str = "", **environ: str) -> PseudoTerminal:
     env = {name: value for name, value in {**cli.env, **environ}.items() if name != "PATH"}
-    return PseudoTerminal("", cli.project, 110, 30, **env, LONGREIN_SANDBOX_MODE="off", ARGS=arguments)
+    return PseudoTerminal(
+        "", cli.project, 110, 30, **env, LONGREIN_SANDBOX_MODE="off", ARGS=arguments
+    )
 
 
 def with_secret_tool(cli: CliHarness) -> Path:
@@ -97,7 +103,9 @@ def test_a_keyring_that_fails_is_replaced_by_the_file(cli: CliHarness) -> None:
         (("logout",), "", "which one?"),
     ],
 )
-def test_what_cannot_be_kept_is_said(cli: CliHarness, words: tuple[str, ...], stdin: str, said: str) -> None:
+def test_what_cannot_be_kept_is_said(
+    cli: CliHarness, words: tuple[str, ...], stdin: str, said: str
+) -> None:
     without_model(cli)
     done = cli.run(*words, stdin=stdin.encode())
     assert done.code == 2
@@ -119,7 +127,9 @@ def test_a_kept_key_is_used_and_reaches_nothing_but_the_provider(cli: CliHarness
     turns = (Loopback(calls=(Call("Bash", {"command": show}),)), Loopback(text="Done."))
     with Provider(*turns, keys=(KEY,)) as provider:
         cli.config.write_text(
-            'model = "served/one"\n' + provider.settings("anthropic") + 'api_key_env = "SERVED_KEY"\n'
+            'model = "served/one"\n'
+            + provider.settings("anthropic")
+            + 'api_key_env = "SERVED_KEY"\n'
         )
         assert cli.run("login", "served", stdin=KEY.encode()).code == 0
         done = cli.run("-p", "go", "--dangerously-skip-permissions")
@@ -145,7 +155,9 @@ def test_a_confined_command_cannot_read_the_file(cli: CliHarness) -> None:
     assert base64.b64encode(path.read_bytes())[:40].decode() not in text
 
 
-def test_an_environment_variable_comes_first_and_the_start_says_which_key_is_used(cli: CliHarness) -> None:
+def test_an_environment_variable_comes_first_and_the_start_says_which_key_is_used(
+    cli: CliHarness,
+) -> None:
     with Provider(Loopback(text="Hello.")) as provider:
         named = provider.settings("anthropic") + 'api_key_env = "SERVED_KEY"\n'
         cli.config.write_text('model = "served/one"\n' + named)
@@ -158,7 +170,7 @@ def test_an_environment_variable_comes_first_and_the_start_says_which_key_is_use
             assert "another-key" not in tty.text()
 
 
-# --- On the terminal -------------------------------------------------------------------------------------------------
+# --- On the terminal ------------------------------------------------------------------------------
 
 
 def test_a_key_is_entered_on_the_terminal_without_an_echo(cli: CliHarness) -> None:
@@ -179,7 +191,11 @@ def test_login_within_a_session_keeps_the_key_and_shows_it_nowhere(cli: CliHarne
         tty.send("/logout openai\r").until("the key of openai is removed").send("\x04")
         assert tty.wait_exit() == 0
         assert KEY not in tty.text()
-    assert not [path for path in cli.state.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert not [
+        path
+        for path in cli.state.rglob("*")
+        if path.is_file() and KEY.encode() in path.read_bytes()
+    ]
 
 
 def test_a_refused_key_is_replaced_within_the_session(cli: CliHarness) -> None:
@@ -190,19 +206,23 @@ def test_a_refused_key_is_replaced_within_the_session(cli: CliHarness) -> None:
         with on_terminal(cli) as tty:
             tty.ask("go").until("the provider refused the key").until("idle")
             tty.ask("/login served").until("Key of served").settle().send(f"{KEY}\r")
-            tty.until("request uses it").until("say something").send("go on\r").until("Hello there.")
+            tty.until("request uses it").until("say something").send("go on\r").until(
+                "Hello there."
+            )
             assert KEY not in tty.text()
 
 
 def test_login_in_the_plain_terminal(cli: CliHarness) -> None:
     cli.plays({"text": "Hello."})
     with on_terminal(cli, "--plain") as tty:
-        tty.until("/help lists commands").send("/login openai\r").until("Key of openai").settle().send(f"{KEY}\r")
+        tty.until("/help lists commands").send("/login openai\r").until(
+            "Key of openai"
+        ).settle().send(f"{KEY}\r")
         tty.until("the key of openai is kept in")
         assert KEY not in tty.text()
 
 
-# --- The first run ---------------------------------------------------------------------------------------------------
+# --- The first run --------------------------------------------------------------------------------
 
 
 def test_without_a_model_three_lines_say_what_to_do(cli: CliHarness) -> None:
@@ -220,12 +240,18 @@ def test_without_a_model_three_lines_say_what_to_do(cli: CliHarness) -> None:
 def test_the_first_run_names_keys_and_local_servers(cli: CliHarness) -> None:
     with Provider(Loopback(text="Hello.")) as provider:
         cli.config.write_text(
-            f'model = "anthropic/claude-sonnet-5-5"\n[providers.ollama]\nbase_url = "{provider.url}/v1"\n'
+            'model = "anthropic/claude-sonnet-5-5"\n[providers.ollama]\nbase_url = '
+            f'"{provider.url}/v1"\n'
         )
-        keys = {"ANTHROPIC_API_KEY": "sk-0123456789-first", "OPENAI_API_KEY": "sk-0123456789-second"}
+        keys = {
+            "ANTHROPIC_API_KEY": "sk-0123456789-first",
+            "OPENAI_API_KEY": "sk-0123456789-second",
+        }
         with on_terminal(cli, **keys) as tty:
             tty.until("anthropic/claude-sonnet-5-5, key from ANTHROPIC_API_KEY")
-            tty.until("found keys: anthropic (ANTHROPIC_API_KEY), openai (OPENAI_API_KEY)").until("idle")
+            tty.until("found keys: anthropic (ANTHROPIC_API_KEY), openai (OPENAI_API_KEY)").until(
+                "idle"
+            )
             assert "0123456789" not in tty.text()
 
 

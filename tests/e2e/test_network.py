@@ -1,4 +1,6 @@
-"""Hosts of `sandbox.network` as the user meets them: real programs in bubblewrap, servers on loopback."""
+"""Hosts of `sandbox.network` as the user meets them: real programs in bubblewrap, servers on
+loopback.
+"""
 
 import subprocess
 import threading
@@ -76,10 +78,15 @@ def network(cli: CliHarness, *entries: str) -> None:
     [
         "curl -sS http://{server}/",
         "curl -sS -p http://{server}/",
-        "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://{server}/\").read().decode())'",
+        (
+            "python3 -c 'import urllib.request as r; "
+            'print(r.urlopen("http://{server}/").read().decode())\''
+        ),
     ],
 )
-def test_programs_reach_a_host_that_the_settings_name(cli: CliHarness, server: str, command: str) -> None:
+def test_programs_reach_a_host_that_the_settings_name(
+    cli: CliHarness, server: str, command: str
+) -> None:
     network(cli, server)
     cli.plays(calls(bash(command.format(server=server))), says("so"))
     assert cli.run("-p", "x").code == 0
@@ -95,10 +102,15 @@ def test_programs_reach_a_host_that_the_settings_name(cli: CliHarness, server: s
         ("curl -sS https://93.184.216.34/", "93.184.216.34"),
         ("curl -sS https://[::ffff:10.0.0.1]/", "[::ffff:a00:1]"),
         ("git clone -q https://other.example/x.git y", "other.example"),
-        ("python3 -c 'import urllib.request as r; r.urlopen(\"http://other.example/\")'", "other.example"),
+        (
+            "python3 -c 'import urllib.request as r; r.urlopen(\"http://other.example/\")'",
+            "other.example",
+        ),
     ],
 )
-def test_headless_refuses_other_hosts_by_name(cli: CliHarness, server: str, command: str, named: str) -> None:
+def test_headless_refuses_other_hosts_by_name(
+    cli: CliHarness, server: str, command: str, named: str
+) -> None:
     network(cli, server)
     cli.plays(calls(bash(command.format(server=server))), says("so"))
     cli.run("-p", "x")
@@ -110,7 +122,10 @@ def test_headless_refuses_other_hosts_by_name(cli: CliHarness, server: str, comm
 
 def test_git_clones_from_a_host_that_the_settings_name(cli: CliHarness, repository: str) -> None:
     network(cli, repository)
-    cli.plays(calls(bash(f"git clone -q http://{repository}/x.git copy && git -C copy log --format=%s")), says("so"))
+    cli.plays(
+        calls(bash(f"git clone -q http://{repository}/x.git copy && git -C copy log --format=%s")),
+        says("so"),
+    )
     cli.run("-p", "x")
     assert cli.results() == [("ok", "first")]
 
@@ -118,22 +133,31 @@ def test_git_clones_from_a_host_that_the_settings_name(cli: CliHarness, reposito
 def test_own_loopback_needs_no_proxy(cli: CliHarness) -> None:
     network(cli, "pypi.org")
     serve = "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 1; "
-    cli.plays(calls(bash(f"{serve}curl -sS http://127.0.0.1:8123/ | head -c 9; kill %1")), says("so"))
+    cli.plays(
+        calls(bash(f"{serve}curl -sS http://127.0.0.1:8123/ | head -c 9; kill %1")), says("so")
+    )
     cli.run("-p", "x")
     assert cli.results() == [("ok", "<!DOCTYPE")]
 
 
 def test_a_program_that_uses_no_proxy_is_told_apart(cli: CliHarness) -> None:
     network(cli, "pypi.org")
-    cli.plays(calls(bash("python3 -c 'import socket; socket.getaddrinfo(\"pypi.org\", 443)'")), says("so"))
+    cli.plays(
+        calls(bash("python3 -c 'import socket; socket.getaddrinfo(\"pypi.org\", 443)'")), says("so")
+    )
     cli.run("-p", "x")
     ((_, told),) = cli.results()
     assert "[the sandbox reaches hosts by its proxy (HTTPS_PROXY) only" in told
 
 
-def test_a_task_that_outlives_the_session_is_told_that_its_network_ended(cli: CliHarness, server: str) -> None:
+def test_a_task_that_outlives_the_session_is_told_that_its_network_ended(
+    cli: CliHarness, server: str
+) -> None:
     network(cli, server)
-    line = f"sleep 3; curl -sS http://{server}/ > told; curl -sS -p http://{server}/ 2> failed; touch over"
+    line = (
+        f"sleep 3; curl -sS http://{server}/ > told; curl -sS -p http://{server}/ 2> failed; "
+        "touch over"
+    )
     cli.plays(calls(bash(line, run_in_background=True)), says("so"))
     cli.settings(f'[sandbox]\nnetwork = ["{server}"]\n[tasks]\npolicy = "keep"\n')
     cli.run("-p", "x", "--background", "exit")

@@ -23,9 +23,15 @@ TOKENS = {
 
 
 def test_R041_ten_runs_at_once_in_one_home(cli: CliHarness) -> None:
-    cli.plays(calls(bash("echo here >> acts"), bash("sleep 0.05")), calls(call("Glob", pattern="*")), says("done"))
+    cli.plays(
+        calls(bash("echo here >> acts"), bash("sleep 0.05")),
+        calls(call("Glob", pattern="*")),
+        says("done"),
+    )
     with ThreadPoolExecutor(10) as threads:
-        runs: list[RunResult] = list(threads.map(lambda n: cli.run("-p", f"run {n}", BYPASS), range(10)))
+        runs: list[RunResult] = list(
+            threads.map(lambda n: cli.run("-p", f"run {n}", BYPASS), range(10))
+        )
     assert [ran.told() for ran in runs] == [(0, "done\n", "")] * 10
     assert len(cli.sessions) == 10
     assert (cli.project / "acts").read_text() == "here\n" * 10
@@ -40,7 +46,9 @@ def test_R039_of_two_openers_at_once_one_works_and_one_is_refused(cli: CliHarnes
     ran = sorted((g.end() for g in going), key=lambda r: r.code)
     assert [r.code for r in ran] == [0, 1]
     assert ran[0].text == "two\n"
-    assert re.match(r"longrein: session \S+ is open in process \d+ on \S+; close that one, or go on", ran[1].err)
+    assert re.match(
+        r"longrein: session \S+ is open in process \d+ on \S+; close that one, or go on", ran[1].err
+    )
     assert cli.left().count("UserSpoke") == 2
 
 
@@ -54,7 +62,10 @@ def test_R092_stdin_that_never_ends(cli: CliHarness) -> None:
         os.close(writing)
         os.close(reading)
     assert (ran.code, ran.text) == (0, "hello\n")
-    assert ran.err == "longrein: nothing came on stdin for 3 s: going on without it (to wait for it: longrein -p -)\n"
+    assert (
+        ran.err == "longrein: nothing came on stdin for 3 s: going on without it (to wait for it: "
+        "longrein -p -)\n"
+    )
 
 
 def test_R092_stdin_closed(cli: CliHarness) -> None:
@@ -85,7 +96,9 @@ def test_stdout_and_stderr_closed(cli: CliHarness) -> None:
 def test_R095_any_locale(env: dict[str, str], cli: CliHarness) -> None:
     """JSONL stays pure UTF-8, text comes as it is, no UnicodeError."""
     words = "grüße 日本語 🙂 \u2028"
-    cli.plays(calls(bash(f"echo '{words}'"), call("Write", file_path="ü.txt", content=words)), says(words))
+    cli.plays(
+        calls(bash(f"echo '{words}'"), call("Write", file_path="ü.txt", content=words)), says(words)
+    )
     ran = cli.stream(words, BYPASS, env=env)
     assert (ran.code, ran.err) == (0, "")
     assert ran.result["result"] == words
@@ -97,17 +110,29 @@ def test_R095_any_locale(env: dict[str, str], cli: CliHarness) -> None:
 
 
 def test_S072_state_is_private_whatever_the_umask(cli: CliHarness) -> None:
-    cli.plays(calls(bash("seq 1 40000; umask"), call("Write", file_path="new.txt", content="x")), says("done"))
+    cli.plays(
+        calls(bash("seq 1 40000; umask"), call("Write", file_path="new.txt", content="x")),
+        says("done"),
+    )
     ran = cli.run("-p", "x", BYPASS, preexec_fn=lambda: os.umask(0) and None)
     assert ran.code == 0
-    ours = [p for p in cli.state.rglob("*") if "sandbox" not in p.parent.parts]  # below it commands set the modes
+    ours = [
+        p for p in cli.state.rglob("*") if "sandbox" not in p.parent.parts
+    ]  # below it commands set the modes
     assert {stat.S_IMODE(p.stat().st_mode) for p in [cli.state, *ours] if p.is_dir()} == {0o700}
-    assert {stat.S_IMODE(p.stat().st_mode) for p in ours if p.is_file()} <= {0o600, 0o400}  # git's objects
+    assert {stat.S_IMODE(p.stat().st_mode) for p in ours if p.is_file()} <= {
+        0o600,
+        0o400,
+    }  # git's objects
     assert any(p.parent.parent.name == "blobs" for p in cli.state.rglob("*"))
 
 
 def test_S069_commands_do_not_see_secrets_of_the_environment(cli: CliHarness) -> None:
-    secrets = {"OPENAI_API_KEY": KEY, "DB_PASSWORD": "hunter2hunter2", "MY_INTERNAL": "of no concern"}
+    secrets = {
+        "OPENAI_API_KEY": KEY,
+        "DB_PASSWORD": "hunter2hunter2",
+        "MY_INTERNAL": "of no concern",
+    }
     cli.plays(calls(bash("env")), says("done"))
     assert cli.run("-p", "x", BYPASS, env=secrets).code == 0
     ((_, told),) = cli.results()
@@ -118,7 +143,9 @@ def test_S069_commands_do_not_see_secrets_of_the_environment(cli: CliHarness) ->
 
 
 @pytest.mark.parametrize("secret", TOKENS.values(), ids=TOKENS)
-def test_S070_P11_a_secret_stands_neither_on_disk_nor_in_what_is_said(secret: str, cli: CliHarness) -> None:
+def test_S070_P11_a_secret_stands_neither_on_disk_nor_in_what_is_said(
+    secret: str, cli: CliHarness
+) -> None:
     """What the person types, a file holds, a command prints, the model says."""
     (cli.project / ".env").write_text(f"TOKEN={secret}\n")
     cli.plays(calls(call("Read", file_path=".env"), bash("cat .env")), says(f"It is {secret}."))
@@ -129,7 +156,9 @@ def test_S070_P11_a_secret_stands_neither_on_disk_nor_in_what_is_said(secret: st
     assert secret not in cli.run("export", cli.session).text
     assert [told.count("secret: ") for _, told in cli.results()] == [1, 1]
     assert cli.run("-p", "and now?", "-c", env={"OPENAI_API_KEY": KEY}).code == 1
-    assert cli.run("export", cli.session).text.count("secret: ") == 4, "resumed, the same markers stand"
+    assert cli.run("export", cli.session).text.count("secret: ") == 4, (
+        "resumed, the same markers stand"
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +170,9 @@ def test_S070_P11_a_secret_stands_neither_on_disk_nor_in_what_is_said(secret: st
         (529, ("--verbose",)),
     ],
 )
-def test_P11_an_error_of_the_provider_that_echoes_the_key(status: int, flags: tuple[str, ...], cli: CliHarness) -> None:
+def test_P11_an_error_of_the_provider_that_echoes_the_key(
+    status: int, flags: tuple[str, ...], cli: CliHarness
+) -> None:
     """A key that has not the shape of one is known by its place in the environment."""
     key = "zebra-42-quartz-lamp"
     cli.plays(fails(status, f"Incorrect API key provided: {key}", times=99))
@@ -192,7 +223,8 @@ def test_what_a_repository_brings_does_not_count_before_trust(cli: CliHarness) -
     ran = cli.run("-p", "x", "--verbose")
     assert ran.code == 3
     said = (
-        "not read, because this folder is not trusted: .longrein/config.toml; `longrein trust` or --trust changes that"
+        "not read, because this folder is not trusted: .longrein/config.toml; `longrein trust` "
+        "or --trust changes that"
     )
     assert ran.err.splitlines()[0] == f"longrein: {said}"
     assert not (cli.project / "it").exists()
@@ -206,7 +238,8 @@ def test_the_result_tells_the_window_of_a_fallback_too(cli: CliHarness) -> None:
     cli.plays(calls(bash("echo a")), fails(529, "overloaded", times=3))
     ran = cli.stream("x", "--dangerously-skip-permissions")
     sizes = {
-        name: (used["contextWindow"], used["maxOutputTokens"]) for name, used in ran.lines[-1]["modelUsage"].items()
+        name: (used["contextWindow"], used["maxOutputTokens"])
+        for name, used in ran.lines[-1]["modelUsage"].items()
     }
     assert sizes == {"play/one": (70000, 4000), "play/two": (50000, 2000)}
 

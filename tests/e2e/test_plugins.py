@@ -72,7 +72,9 @@ def wheel(folder: Path, name: str, **points: str) -> str:
     for word, value in points.items():
         group, _, point = word.partition("__")
         groups[group] += f"{point} = {module}:{value}\n"
-    entry_points = "".join(f"[longrein.{group}]\n{lines}\n" for group, lines in groups.items() if lines)
+    entry_points = "".join(
+        f"[longrein.{group}]\n{lines}\n" for group, lines in groups.items() if lines
+    )
     path, info = folder / f"{module}-1.0-py3-none-any.whl", f"{module}-1.0.dist-info"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{module}.py", CODE)
@@ -105,15 +107,25 @@ def test_the_tools_of_a_plugin_are_offered_run_and_asked_about_like_any(cli: Cli
     cli.plays(calls(call("Shout", text="hi"), call("Stamp", file_path="a.txt")), says("done"))
     done = cli.run("-p", "go")
     assert done.text.endswith("done\n")
-    assert [(end.name, end.status) for end in of(cli, ToolEnded)] == [("Shout", "ok"), ("Stamp", "denied")]
+    assert [(end.name, end.status) for end in of(cli, ToolEnded)] == [
+        ("Shout", "ok"),
+        ("Stamp", "denied"),
+    ]
     assert cli.results()[0] == ("ok", "HI")
 
 
 def test_a_provider_of_a_plugin_opens_its_models_also_on_a_resume(cli: CliHarness) -> None:
-    use(cli, ("longrein-acme",), wheel(cli.folder, "longrein-acme", providers__acme="acme"), model="acme/large")
+    use(
+        cli,
+        ("longrein-acme",),
+        wheel(cli.folder, "longrein-acme", providers__acme="acme"),
+        model="acme/large",
+    )
     assert cli.run("-p", "go").text.endswith("I am acme/large\n")
     assert cli.run("-p", "-c", "go").text.endswith("I am acme/large\n")
-    none, stranger = (cli.run("-p", "go", "--model", f"acme/{name}").err for name in ("none", "stranger"))
+    none, stranger = (
+        cli.run("-p", "go", "--model", f"acme/{name}").err for name in ("none", "stranger")
+    )
     assert none == "longrein: longrein-acme cannot open acme/none: there is no such model\n"
     assert "longrein-acme cannot open acme/stranger: its model calls itself" in stranger
 
@@ -123,16 +135,27 @@ def test_doctor_lists_what_plugins_bring_and_why_one_cannot_be_used(cli: CliHarn
     use(cli, ("longrein-acme",), acme, model="acme/large")
     done = cli.run("doctor")
     assert done.code == 0, done.text
-    for line in ("acme/large (of a plugin)", "longrein-acme: tool Shout", "longrein-acme: provider acme"):
+    for line in (
+        "acme/large (of a plugin)",
+        "longrein-acme: tool Shout",
+        "longrein-acme: provider acme",
+    ):
         assert line in done.text
     use(cli, ("longrein-acme", "longrein-none"), acme)
     done = cli.run("doctor")
     assert done.code == 1
-    assert "MISSING  plugin         plugin longrein-none is not installed in longrein's Python" in done.text
+    assert (
+        "MISSING  plugin         plugin longrein-none is not installed in longrein's Python"
+        in done.text
+    )
 
 
-@pytest.mark.parametrize(("policy", "said"), [("quiet", ""), ("broken", "RuntimeError: oops"), ("wrong", "returned 5")])
-def test_a_policy_of_a_plugin_decides_and_a_broken_one_harms_nothing(cli: CliHarness, policy: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "said"), [("quiet", ""), ("broken", "RuntimeError: oops"), ("wrong", "returned 5")]
+)
+def test_a_policy_of_a_plugin_decides_and_a_broken_one_harms_nothing(
+    cli: CliHarness, policy: str, said: str
+) -> None:
     use(cli, ("longrein-acme",), wheel(cli.folder, "longrein-acme", policies__mine=policy))
     cli.plays(says("hi"))
     done = cli.run("-p", "go")
@@ -144,14 +167,29 @@ def test_a_policy_of_a_plugin_decides_and_a_broken_one_harms_nothing(cli: CliHar
     ("points", "said"),
     [
         (None, "plugin longrein-acme is not installed in longrein's Python"),
-        ({}, "plugin longrein-acme has no entry point longrein.tools, longrein.providers or longrein.policies"),
+        (
+            {},
+            (
+                "plugin longrein-acme has no entry point longrein.tools, longrein.providers or "
+                "longrein.policies"
+            ),
+        ),
         ({"tools__x": "missing"}, "cannot be loaded: AttributeError"),
         ({"tools__x": "NUMBER"}, "cannot be loaded: TypeError"),
         ({"policies__x": "NUMBER"}, "longrein_acme:NUMBER is no function"),
         ({"tools__x": "Bash"}, "brings the tool Bash, which longrein or the settings has already"),
-        ({"tools__x": "Shout", "tools__y": "all_tools"}, "brings the tool Shout, which longrein-acme has already"),
-        ({"providers__anthropic": "acme"}, "brings the provider anthropic, which longrein or the settings"),
-        ({"policies__x": "quiet", "policies__y": "quiet"}, "brings the policy, which longrein-acme has already"),
+        (
+            {"tools__x": "Shout", "tools__y": "all_tools"},
+            "brings the tool Shout, which longrein-acme has already",
+        ),
+        (
+            {"providers__anthropic": "acme"},
+            "brings the provider anthropic, which longrein or the settings",
+        ),
+        (
+            {"policies__x": "quiet", "policies__y": "quiet"},
+            "brings the policy, which longrein-acme has already",
+        ),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_one_line_and_leaves_no_session(

@@ -1,4 +1,6 @@
-"""What the terminal shows while the provider fails, on a real pty against the loopback provider over real sockets."""
+"""What the terminal shows while the provider fails, on a real pty against the loopback provider
+over real sockets.
+"""
 
 import json
 import re
@@ -11,10 +13,15 @@ from longrein.testing.loopback import Turn as Loopback
 from tests.e2e.harness import Provider
 from tests.terminal.pseudo_terminal import PseudoTerminal
 
-WORDS = "Overloaded: all of our servers are busy at this moment, please see status.example.com for what is going on now"
+WORDS = (
+    "Overloaded: all of our servers are busy at this moment, please see status.example.com "
+    "for what is going on now"
+)
 
 
-def open_it(tmp_path: Path, provider: Provider, arguments: str = "", wire: str = "anthropic") -> PseudoTerminal:
+def open_it(
+    tmp_path: Path, provider: Provider, arguments: str = "", wire: str = "anthropic"
+) -> PseudoTerminal:
     """Start longrein with the served provider."""
     settings = tmp_path / "home/.config/longrein"
     settings.mkdir(parents=True)
@@ -22,7 +29,9 @@ def open_it(tmp_path: Path, provider: Provider, arguments: str = "", wire: str =
     project = tmp_path / "project"
     project.mkdir()
     places = {"HOME": str(tmp_path / "home"), "LONGREIN_STATE_DIR": str(tmp_path / "state")}
-    return PseudoTerminal("", project, 100, 30, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments)
+    return PseudoTerminal(
+        "", project, 100, 30, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments
+    )
 
 
 def error_body(kind: str, message: str) -> str:
@@ -37,25 +46,48 @@ def countdown(tty: PseudoTerminal, attempt: int) -> list[int]:
 
 def test_an_overloaded_provider_is_shown_with_attempt_wait_and_its_words(tmp_path: Path) -> None:
     fault = Fault(status=529, body=error_body("overloaded_error", WORDS), times=2)
-    with Provider(Loopback(text="Here I am.", fault=fault)) as provider, open_it(tmp_path, provider) as tty:
-        tty.ask("go").until("the provider is overloaded (HTTP 529)").until("retrying in 1 s, attempt 2 of 10")
-        tty.until("status.example.com").until("retrying", 30)  # the words whole, in the footer the state
+    with (
+        Provider(Loopback(text="Here I am.", fault=fault)) as provider,
+        open_it(tmp_path, provider) as tty,
+    ):
+        tty.ask("go").until("the provider is overloaded (HTTP 529)").until(
+            "retrying in 1 s, attempt 2 of 10"
+        )
+        tty.until("status.example.com").until(
+            "retrying", 30
+        )  # the words whole, in the footer the state
         tty.until("attempt 3 of 10").until("Here I am.").until("idle")
         assert not any("HTTP 529" in row or "retrying" in row for row in tty.lines()), "it is over"
         assert len(provider.requests) == 3
 
 
 def test_a_rate_limit_counts_down_the_wait_that_the_provider_asked_for(tmp_path: Path) -> None:
-    fault = Fault(status=429, headers={"retry-after": "3"}, body=error_body("rate_limit_error", "Slow down, please"))
-    with Provider(Loopback(text="Here I am.", fault=fault)) as provider, open_it(tmp_path, provider) as tty:
-        tty.ask("go").until("the provider limits how often it is asked (HTTP 429)").until("Slow down, please")
+    fault = Fault(
+        status=429,
+        headers={"retry-after": "3"},
+        body=error_body("rate_limit_error", "Slow down, please"),
+    )
+    with (
+        Provider(Loopback(text="Here I am.", fault=fault)) as provider,
+        open_it(tmp_path, provider) as tty,
+    ):
+        tty.ask("go").until("the provider limits how often it is asked (HTTP 429)").until(
+            "Slow down, please"
+        )
         tty.until(lambda: countdown(tty, 2) in ([3], [4])).until(lambda: countdown(tty, 2) == [2])
         tty.until(lambda: countdown(tty, 2) == [1]).until("Here I am.").until("idle")
 
 
 def test_a_wait_can_be_interrupted(tmp_path: Path) -> None:
-    fault = Fault(status=429, headers={"retry-after": "50"}, body=error_body("rate_limit_error", "Slow down, please"))
-    with Provider(Loopback(text="Here I am.", fault=fault)) as provider, open_it(tmp_path, provider) as tty:
+    fault = Fault(
+        status=429,
+        headers={"retry-after": "50"},
+        body=error_body("rate_limit_error", "Slow down, please"),
+    )
+    with (
+        Provider(Loopback(text="Here I am.", fault=fault)) as provider,
+        open_it(tmp_path, provider) as tty,
+    ):
         tty.ask("go").until("attempt 2 of 10").send("\x1b").until("interrupted").until("idle")
         tty.ask("again").until("Here I am.").until("idle")
 
@@ -67,15 +99,22 @@ def test_a_stalled_stream_says_for_how_long(tmp_path: Path, wire: str) -> None:
         Provider(Loopback(text="Here I am. " * 40, deltas=40, fault=fault)) as provider,
         open_it(tmp_path, provider, "", wire) as tty,
     ):
-        tty.ask("go").until("stalled: nothing has come for 5 s").until("stalled: nothing has come for 6 s")
+        tty.ask("go").until("stalled: nothing has come for 5 s").until(
+            "stalled: nothing has come for 6 s"
+        )
         tty.until("idle")
         assert "Here I am." in tty.text()
         assert "nothing has come" not in "\n".join(tty.lines()), "it goes on"
 
 
 def test_an_answer_that_does_not_begin_says_for_how_long(tmp_path: Path) -> None:
-    with Provider(Loopback(text="Here I am.", delay_s=7.0)) as provider, open_it(tmp_path, provider) as tty:
-        tty.ask("go").until("no answer yet, asked 5 s ago").until("no answer yet, asked 6 s ago").until("Here I am.")
+    with (
+        Provider(Loopback(text="Here I am.", delay_s=7.0)) as provider,
+        open_it(tmp_path, provider) as tty,
+    ):
+        tty.ask("go").until("no answer yet, asked 5 s ago").until(
+            "no answer yet, asked 6 s ago"
+        ).until("Here I am.")
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
@@ -94,11 +133,16 @@ def test_no_connection_is_named(tmp_path: Path) -> None:
     with Provider() as provider:
         tty = open_it(tmp_path, provider)
     with tty:  # the provider is gone
-        tty.ask("go").until("the provider cannot be reached").until("attempt 2 of 10").send("\x1b").until("interrupted")
+        tty.ask("go").until("the provider cannot be reached").until("attempt 2 of 10").send(
+            "\x1b"
+        ).until("interrupted")
 
 
 def test_the_plain_terminal_prints_each_retry(tmp_path: Path) -> None:
     fault = Fault(status=529, body=error_body("overloaded_error", "Overloaded"), times=2)
-    with Provider(Loopback(text="Here I am.", fault=fault)) as provider, open_it(tmp_path, provider, "--plain") as tty:
+    with (
+        Provider(Loopback(text="Here I am.", fault=fault)) as provider,
+        open_it(tmp_path, provider, "--plain") as tty,
+    ):
         tty.until("/help lists commands").send("go\r").until("Here I am.")
         assert [*re.findall(r"attempt (\d) of 10: Overloaded", tty.text())] == ["2", "3"]

@@ -37,13 +37,20 @@ def test_a_fork_leaves_the_original_and_keeps_nonce_and_handles(cli: CliHarness)
     cli.plays(
         calls(bash("seq 1 20000")),
         says("one"),
-        calls(call("Recall", handle="{{handle}}", lines="19999-20000"), find={"handle": r'Recall\(handle="(r[\d.]+)"'}),
+        calls(
+            call("Recall", handle="{{handle}}", lines="19999-20000"),
+            find={"handle": r'Recall\(handle="(r[\d.]+)"'},
+        ),
         says("two"),
     )
     assert cli.run("-p", "x", BYPASS, "--session-id", UUID).told() == (0, "one\n", "")
     before = cli.entries(UUID)
     copy = UUID[:-1] + "c"
-    assert cli.run("-p", "again", "-c", "--fork-session", "--session-id", copy, BYPASS).told() == (0, "two\n", "")
+    assert cli.run("-p", "again", "-c", "--fork-session", "--session-id", copy, BYPASS).told() == (
+        0,
+        "two\n",
+        "",
+    )
     assert cli.entries(UUID) == before
     old, new = before[0].event, cli.entries(copy)[0].event
     assert isinstance(old, Opened)
@@ -68,15 +75,27 @@ def test_a_fork_of_a_session_that_is_open_elsewhere(cli: CliHarness) -> None:
 def test_max_turns_then_c_goes_on(cli: CliHarness) -> None:
     cli.plays(*[calls(bash(f"echo {n} >> acts")) for n in range(4)], says("done"))
     first = cli.stream("x", "--max-turns", "2", BYPASS)
-    assert (first.code, first.result["subtype"], first.result["num_turns"]) == (4, "error_max_turns", 2)
-    assert first.err == "longrein: the limit of 2 turns is reached; go on with -c and a higher --max-turns\n"
+    assert (first.code, first.result["subtype"], first.result["num_turns"]) == (
+        4,
+        "error_max_turns",
+        2,
+    )
+    assert (
+        first.err
+        == "longrein: the limit of 2 turns is reached; go on with -c and a higher --max-turns\n"
+    )
     second = cli.run("-p", "go on", "-c", "--max-turns", "9", BYPASS)
     assert second.told() == (0, "done\n", "")
     assert (cli.project / "acts").read_text() == "0\n1\n2\n3\n"
 
 
 def test_max_budget_refuses_before_the_request(cli: CliHarness) -> None:
-    cli.plays(*[calls(bash(f"seq {n} 2000")) for n in range(9)], says("done"), price=PRICE, max_output_tokens=1_000)
+    cli.plays(
+        *[calls(bash(f"seq {n} 2000")) for n in range(9)],
+        says("done"),
+        price=PRICE,
+        max_output_tokens=1_000,
+    )
     first = cli.stream("x", "--max-budget-usd", "0.05", BYPASS)
     assert (first.code, first.result["subtype"]) == (4, "error_max_budget_usd")
     assert first.err.startswith("longrein: the money limit stands: $0.0")
@@ -87,7 +106,10 @@ def test_max_budget_refuses_before_the_request(cli: CliHarness) -> None:
 
 def test_sessions_as_json(cli: CliHarness) -> None:
     cli.plays(says("one"))
-    assert cli.run("sessions").text == 'no sessions yet: start one with longrein, or longrein -p "..."\n'
+    assert (
+        cli.run("sessions").text
+        == 'no sessions yet: start one with longrein, or longrein -p "..."\n'
+    )
     assert json.loads(cli.run("sessions", "--json").text) == []
     cli.run("-p", "first\n  words", "--session-id", UUID)
     (listed,) = json.loads(cli.run("sessions", "--json").text)
@@ -121,17 +143,30 @@ def test_exports(cli: CliHarness) -> None:
 
 EDIT_TASK: list[dict[str, Any]] = [
     {"thinking": "I look first.", "text": "I look.", "calls": [call("Read", file_path="a.py")]},
-    {"calls": [call("Edit", file_path="a.py", old_string="1", new_string="2"), bash("python3 a.py")]},
+    {
+        "calls": [
+            call("Edit", file_path="a.py", old_string="1", new_string="2"),
+            bash("python3 a.py"),
+        ]
+    },
     {"text": "It prints 2 now."},
 ]
 
 
 @pytest.mark.parametrize("wire", ["scripted", "anthropic"])  # the others: tests/test_wires.py
 def test_a_multi_turn_edit_task_over_each_wire(wire: str, cli: CliHarness) -> None:
-    """Each line of the stream validates; `init` comes first and one `result` last; the provider had no complaint."""
+    """Each line of the stream validates; `init` comes first and one `result` last; the provider
+    had no complaint.
+    """
     cli.without_sandbox()  # the interpreter may lie in another home
     (cli.project / "a.py").write_text("print(1)\n")
-    words = ("mend a.py", "--permission-mode", "acceptEdits", "--allowedTools", "Bash(python3 a.py)")
+    words = (
+        "mend a.py",
+        "--permission-mode",
+        "acceptEdits",
+        "--allowedTools",
+        "Bash(python3 a.py)",
+    )
     if wire == "scripted":
         cli.plays(*EDIT_TASK)
         ran = cli.stream(*words)
@@ -170,7 +205,10 @@ def user(content: object, **more: object) -> dict[str, object]:
 
 def test_NUL_in_a_message_is_replaced(cli: CliHarness) -> None:
     cli.plays(says("one"))
-    ran = cli.run(*("-p", "--input-format", "stream-json", "--output-format", "stream-json"), stdin=typed(user("a\0b")))
+    ran = cli.run(
+        *("-p", "--input-format", "stream-json", "--output-format", "stream-json"),
+        stdin=typed(user("a\0b")),
+    )
     assert ran.code == 0
     assert "\0" not in cli.run("export", cli.session).text.replace("\\u0000", "\0")
 
@@ -180,7 +218,11 @@ def test_a_denial_is_exit_3_and_listed(cli: CliHarness) -> None:
     ran = cli.stream("x")
     assert ran.code == 3
     assert ran.result["permission_denials"] == [
-        {"tool_name": "Write", "tool_use_id": "c4.0", "tool_input": {"file_path": "new", "content": "x"}}
+        {
+            "tool_name": "Write",
+            "tool_use_id": "c4.0",
+            "tool_input": {"file_path": "new", "content": "x"},
+        }
     ]
     assert (ran.result["subtype"], ran.result["is_error"], ran.result["result"]) == (
         "error_during_execution",
@@ -203,7 +245,9 @@ def test_what_the_refusal_advises_works(cli: CliHarness) -> None:
 
 def test_plan_mode_changes_nothing_whatever_is_allowed(cli: CliHarness) -> None:
     cli.plays(calls(call("Write", file_path="new", content="x"), bash("touch it")), says("A plan."))
-    ran = cli.run("-p", "x", "--permission-mode", "plan", "--allowedTools", "Write,Edit,Bash(touch it)")
+    ran = cli.run(
+        "-p", "x", "--permission-mode", "plan", "--allowedTools", "Write,Edit,Bash(touch it)"
+    )
     assert ran.told()[:2] == (3, "A plan.\n")
     assert [status for status, _ in cli.results()] == ["denied", "denied"]
     assert sorted(p.name for p in cli.project.iterdir()) == [".git"]
@@ -234,10 +278,14 @@ def test_a_log_that_holds_arguments_nested_deep_is_gone_on_with(cli: CliHarness)
 
 
 def change(cli: CliHarness, seq: int, body: bytes, *, crc: int = 0, last: int = 0) -> None:
-    """Put `body` in the place of entry `seq`, with its checksum unless another is given; cut the log after `last`."""
+    """Put `body` in the place of entry `seq`, with its checksum unless another is given; cut the
+    log after `last`.
+    """
     connection = sqlite3.connect(cli.session_folder() / "log.sqlite")
     key = 1 << 40 | seq
-    connection.execute("UPDATE entries SET body = ?, crc = ? WHERE key = ?", (body, crc or crc32(body), key))
+    connection.execute(
+        "UPDATE entries SET body = ?, crc = ? WHERE key = ?", (body, crc or crc32(body), key)
+    )
     if last:
         connection.execute("DELETE FROM entries WHERE key > ?", (1 << 40 | last,))
     connection.commit()
@@ -246,7 +294,8 @@ def change(cli: CliHarness, seq: int, body: bytes, *, crc: int = 0, last: int = 
 
 
 LAPSED = (
-    "longrein: mode bypassPermissions is not restored: the session goes on in mode default; give --permission-mode "
+    "longrein: mode bypassPermissions is not restored: the session goes on in mode default; give "
+    "--permission-mode "
     "bypassPermissions to have it again\n"
 )
 MODES: list[tuple[list[str], list[str], str, str]] = [
@@ -277,7 +326,11 @@ def test_c_without_a_prompt_goes_on_after_the_provider_failed_for_good(cli: CliH
     assert cli.run("-p", "-c", BYPASS).told() == (0, "it is done\n", "")
     assert (cli.project / "acts").read_text() == "one\n"
     ran = cli.run("-p", "-c", BYPASS)
-    assert ran.told() == (2, "", "longrein: nothing to go on with: the last turn has ended; give a prompt\n")
+    assert ran.told() == (
+        2,
+        "",
+        "longrein: nothing to go on with: the last turn has ended; give a prompt\n",
+    )
 
 
 def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(cli: CliHarness) -> None:
@@ -288,14 +341,20 @@ def test_c_goes_on_with_the_newest_session_that_is_not_open_elsewhere(cli: CliHa
     going = cli.start("-p", "x", BYPASS, "--session-id", other, "--output-format", "stream-json")
     going.wait_for("assistant")
     cli.plays(says("one"), says("two"))
-    told = f"longrein: session {other} is open in another process; going on with {UUID} (first words)\n"
+    told = (
+        f"longrein: session {other} is open in another process; going on with {UUID} (first "
+        "words)\n"
+    )
     assert cli.run("-p", "and now", "-c").told() == (0, "two\n", told)
     shutil.rmtree(cli.session_folder(UUID))
     ran = cli.run("-p", "and now", "-c")
     going.send(15)
     assert going.end().code == 143
     assert (ran.code, ran.text) == (1, "")
-    assert re.match(rf"longrein: session {other} is open in process \d+ on \S+; close that one, or go on in a", ran.err)
+    assert re.match(
+        rf"longrein: session {other} is open in process \d+ on \S+; close that one, or go on in a",
+        ran.err,
+    )
 
 
 @pytest.mark.parametrize("forged", [b'"roots":["/"]', b'"roots":["/","/etc"]'])
@@ -303,7 +362,9 @@ def test_S052_roots_of_an_edited_log_count_for_nothing(forged: bytes, cli: CliHa
     cli.without_sandbox()
     secret = cli.folder / "secret.txt"
     secret.write_text("canary-4711")
-    cli.plays(says("one"), calls(call("Read", file_path=str(secret)), bash(f"cat {secret}")), says("two"))
+    cli.plays(
+        says("one"), calls(call("Read", file_path=str(secret)), bash(f"cat {secret}")), says("two")
+    )
     cli.run("-p", "x", "--session-id", UUID)
     body = encode_event(cli.entries()[0].event)
     change(cli, 1, re.sub(rb'"roots":\[[^]]*\]', forged, body))
@@ -320,6 +381,9 @@ def test_a_session_that_goes_on_in_another_folder_works_there(cli: CliHarness) -
     cli.plays(says("one"), calls(bash("pwd")), says("two"))
     cli.run("-p", "x", "--session-id", UUID)
     ran = cli.run("-p", "y", "-r", UUID, cwd=other)
-    note = f"longrein: this session worked in {cli.project}, and goes on in {other}; --add-dir names further folders\n"
+    note = (
+        f"longrein: this session worked in {cli.project}, and goes on in {other}; --add-dir "
+        "names further folders\n"
+    )
     assert ran.told() == (0, "two\n", note)
     assert cli.results() == [("ok", str(other))]

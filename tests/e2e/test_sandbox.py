@@ -1,4 +1,6 @@
-"""The sandbox as the user meets it: what runs unasked, what leaves it, and what is said where none works."""
+"""The sandbox as the user meets it: what runs unasked, what leaves it, and what is said where
+none works.
+"""
 
 import json
 
@@ -9,7 +11,9 @@ from longrein.workspace.sandbox import landlock
 from .harness import CliHarness, bash, calls, needs_bubblewrap, needs_sandbox, says
 
 LACKING = landlock.available()
-"""Why Landlock does not work here; '' where it does, so that a broken bubblewrap is no end of the sandbox."""
+"""Why Landlock does not work here; '' where it does, so that a broken bubblewrap is no end of
+the sandbox.
+"""
 only_without_landlock = pytest.mark.skipif(not LACKING, reason="Landlock works here")
 
 
@@ -17,7 +21,9 @@ def broken_program(cli: CliHarness) -> None:
     """Put a bubblewrap in front on the search path that cannot make a namespace."""
     program = cli.folder / "bin" / "bwrap"
     program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    program.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
+    )
     program.chmod(0o755)
     cli.env["PATH"] = f"{program.parent}:{cli.env['PATH']}"
 
@@ -43,11 +49,16 @@ def test_a_confined_command_runs_unasked_and_one_outside_asks(cli: CliHarness) -
     ("command", "note"),
     [
         ("echo x > /usr/x", "[the sandbox probably stopped a write: "),
-        ("python3 -c 'import socket; socket.getaddrinfo(\"example.com\", 80)'", "[the sandbox has no network: "),
+        (
+            "python3 -c 'import socket; socket.getaddrinfo(\"example.com\", 80)'",
+            "[the sandbox has no network: ",
+        ),
         ("echo fine; exit 3", ""),
     ],
 )
-def test_a_command_that_the_sandbox_stopped_says_so(cli: CliHarness, command: str, note: str) -> None:
+def test_a_command_that_the_sandbox_stopped_says_so(
+    cli: CliHarness, command: str, note: str
+) -> None:
     cli.plays(calls(bash(command)), says("so"))
     cli.run("-p", "x")
     ((status, told),) = cli.results()
@@ -69,7 +80,10 @@ def test_settings_that_a_command_made_are_moved_away_and_told(cli: CliHarness) -
 def test_what_a_rule_forbids_to_change_is_read_only(cli: CliHarness) -> None:
     (cli.project / "kept").mkdir()
     (cli.project / "kept/file").write_text("old")
-    trick = 'python3 -c \'open("ke" + "pt/file", "w")\'; python3 -c \'open("fr" + "ee", "w")\'; cat kept/file'
+    trick = (
+        'python3 -c \'open("ke" + "pt/file", "w")\'; python3 -c \'open("fr" + "ee", "w")\'; '
+        "cat kept/file"
+    )
     cli.plays(calls(bash(trick)), says("so"))
     cli.run("-p", "x", "--disallowedTools", "Edit(kept/**)")
     assert (cli.project / "kept/file").read_text() == "old"
@@ -94,7 +108,10 @@ def test_S094_without_a_sandbox_commands_ask(cli: CliHarness) -> None:
     cli.plays(calls(bash("touch made")), says("so"))
     assert cli.run("-p", "x").code == 3
     assert not (cli.project / "made").exists()
-    assert "none, so commands run as you and ask: bubblewrap does not work here" in cli.run("doctor").text
+    assert (
+        "none, so commands run as you and ask: bubblewrap does not work here"
+        in cli.run("doctor").text
+    )
 
 
 @pytest.mark.parametrize("mode", ["off", "required"])
@@ -113,7 +130,9 @@ def test_a_project_may_only_narrow_the_sandbox(cli: CliHarness, mode: str) -> No
 def test_the_first_line_names_the_sandbox(cli: CliHarness) -> None:
     broken_program(cli)
     cli.plays(says("so"))
-    first = json.loads(cli.run("-p", "x", "--output-format", "stream-json", "--verbose").out.splitlines()[0])
+    first = json.loads(
+        cli.run("-p", "x", "--output-format", "stream-json", "--verbose").out.splitlines()[0]
+    )
     assert first["sandbox"] == ("none" if LACKING else "landlock")
 
 

@@ -6,11 +6,16 @@ from longrein.events import SchedulesSet
 from tests.e2e.harness import CliHarness, of, says
 
 
-def test_what_is_added_is_listed_after_the_session_took_it_and_can_be_removed(cli: CliHarness) -> None:
+def test_what_is_added_is_listed_after_the_session_took_it_and_can_be_removed(
+    cli: CliHarness,
+) -> None:
     cli.plays(says("hi"), says("ok"), says("ok"))
     assert cli.run("-p", "go").code == 0
     assert cli.run("schedule").told() == (0, "nothing is scheduled in this session\n", "")
-    added = [cli.run("schedule", "add", "0 9 * * 1-5", "check", "the build"), cli.run("schedule", "add", "2h", "look")]
+    added = [
+        cli.run("schedule", "add", "0 9 * * 1-5", "check", "the build"),
+        cli.run("schedule", "add", "2h", "look"),
+    ]
     assert [one.code for one in added] == [0, 0]
     assert cli.run("-p", "-c", "on").code == 0
     first, second = cli.run("schedule").text.splitlines()

@@ -8,7 +8,12 @@ import pytest
 
 from .harness import CliHarness, bash, calls, says, wait_until
 
-BYPASS = ("--dangerously-skip-permissions", "--output-format", "stream-json", "--include-partial-messages")
+BYPASS = (
+    "--dangerously-skip-permissions",
+    "--output-format",
+    "stream-json",
+    "--include-partial-messages",
+)
 CODES = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 GOES_ON = "longrein: interrupted: the session is saved, `longrein -c` goes on with it\n"
 
@@ -16,7 +21,10 @@ GOES_ON = "longrein: interrupted: the session is saved, `longrein -c` goes on wi
 @pytest.mark.parametrize(("number", "code"), CODES)
 def test_A6_7_while_the_model_streams(number: int, code: int, cli: CliHarness) -> None:
     """The reply so far is kept, marked interrupted; the model is told so with the next prompt."""
-    cli.plays(says("once upon a time there was " * 400, pace_s=0.02), says("As you wish.", expect="[interrupted"))
+    cli.plays(
+        says("once upon a time there was " * 400, pace_s=0.02),
+        says("As you wish.", expect="[interrupted"),
+    )
     going = cli.start("-p", "tell", *BYPASS)
     while going.wait_for("stream_event")["event"]["type"] != "content_block_delta":
         pass
@@ -24,15 +32,26 @@ def test_A6_7_while_the_model_streams(number: int, code: int, cli: CliHarness) -
     ran = going.end()
     assert (ran.code, ran.err) == (code, GOES_ON)
     assert ran.result["subtype"] == "error_during_execution"
-    assert ran.result["errors"] == ["interrupted: the session is saved, `longrein -c` goes on with it"]
-    assert cli.left() == "Opened PrefixSet ModeSet UserSpoke Asked Replied Interrupted TurnEnded:interrupted"
+    assert ran.result["errors"] == [
+        "interrupted: the session is saved, `longrein -c` goes on with it"
+    ]
+    assert (
+        cli.left()
+        == "Opened PrefixSet ModeSet UserSpoke Asked Replied Interrupted TurnEnded:interrupted"
+    )
     assert cli.said()[0].startswith("once upon a time")
-    assert cli.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
+    assert cli.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (
+        0,
+        "As you wish.\n",
+        "",
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
 def test_A6_7_while_a_command_runs(number: int, code: int, cli: CliHarness) -> None:
-    cli.plays(calls(bash("echo begun; touch begun; sleep 97"), bash("touch begun")), says("As you wish."))
+    cli.plays(
+        calls(bash("echo begun; touch begun; sleep 97"), bash("touch begun")), says("As you wish.")
+    )
     going = cli.start("-p", "x", *BYPASS)
     wait_until((cli.project / "begun").exists)
     going.send(number)
@@ -44,12 +63,21 @@ def test_A6_7_while_a_command_runs(number: int, code: int, cli: CliHarness) -> N
     ]
     assert cli.wait_survivors() == []
     assert not (cli.project / "second").exists()
-    assert cli.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (0, "As you wish.\n", "")
+    assert cli.run("-p", "go on", "-c", "--dangerously-skip-permissions").told() == (
+        0,
+        "As you wish.\n",
+        "",
+    )
 
 
 def test_twice(cli: CliHarness) -> None:
-    """The second Ctrl-C does not wait for what ignores the first; nothing is left running even so."""
-    cli.plays(calls(bash("trap '' TERM INT; touch begun; while :; do sleep 0.1; done")), says("As you wish."))
+    """The second Ctrl-C does not wait for what ignores the first; nothing is left running even
+    so.
+    """
+    cli.plays(
+        calls(bash("trap '' TERM INT; touch begun; while :; do sleep 0.1; done")),
+        says("As you wish."),
+    )
     going = cli.start("-p", "x", *BYPASS)
     wait_until((cli.project / "begun").exists)
     going.send(signal.SIGINT)
@@ -62,14 +90,18 @@ def test_twice(cli: CliHarness) -> None:
 
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler of its own for a signal."""
-    (line,) = [s for s in Path(f"/proc/{pid}/status").read_text().splitlines() if s.startswith("SigCgt")]
+    (line,) = [
+        s for s in Path(f"/proc/{pid}/status").read_text().splitlines() if s.startswith("SigCgt")
+    ]
     return bool(int(line.split()[1], 16) >> (number - 1) & 1)
 
 
 @pytest.mark.parametrize("after_s", [0, 0.03, 0.06, 0.1, 0.16])
 def test_at_any_moment_of_the_start_and_after(after_s: float, cli: CliHarness) -> None:
     """Never a traceback, never another code, and what had begun goes on."""
-    cli.plays(*[calls(bash("true")) for _ in range(3)], says("done", pace_s=2), says("done", pace_s=0.01))
+    cli.plays(
+        *[calls(bash("true")) for _ in range(3)], says("done", pace_s=2), says("done", pace_s=0.01)
+    )
     going = cli.start("-p", "x", *BYPASS)
     wait_until(lambda: catches(going.pid, signal.SIGINT))  # Python has started …
     begun = time.monotonic()  # … and longrein has; on a busy machine that moment may pass unseen
@@ -82,13 +114,18 @@ def test_at_any_moment_of_the_start_and_after(after_s: float, cli: CliHarness) -
     assert ran.err in ("", GOES_ON)
     if "UserSpoke" in cli.left():
         prompt = [] if not cli.left().endswith("TurnEnded:interrupted") else ["go on"]
-        assert cli.run("-p", *prompt, "-c", "--dangerously-skip-permissions").told()[:2] == (0, "done\n")
+        assert cli.run("-p", *prompt, "-c", "--dangerously-skip-permissions").told()[:2] == (
+            0,
+            "done\n",
+        )
 
 
 def test_nohup_is_respected(cli: CliHarness) -> None:
     """A signal that was ignored from outside stays ignored."""
     cli.plays(calls(bash("touch begun; sleep 0.2")), says("done"))
-    going = cli.start("-p", "x", *BYPASS, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    going = cli.start(
+        "-p", "x", *BYPASS, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
     wait_until((cli.project / "begun").exists)
     going.send(signal.SIGHUP)
     assert going.end().code == 0

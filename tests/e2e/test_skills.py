@@ -1,4 +1,6 @@
-"""Skills and commands on the command line (A2, A3): `-p "/name"`, the init line, stream-json, the plain terminal."""
+"""Skills and commands on the command line (A2, A3): `-p "/name"`, the init line, stream-json,
+the plain terminal.
+"""
 
 import json
 from pathlib import Path
@@ -22,9 +24,17 @@ def put(cli: CliHarness, name: str, text: str) -> Path:
 
 
 def test_A3_a_command_runs_headless_and_the_model_gets_its_text(cli: CliHarness) -> None:
-    put(cli, ".claude/commands/deploy.md", "---\ndescription: Deploy\n---\nDeploy to $0. Files: !`ls *.txt`")
+    put(
+        cli,
+        ".claude/commands/deploy.md",
+        "---\ndescription: Deploy\n---\nDeploy to $0. Files: !`ls *.txt`",
+    )
     put(cli, "a.txt", "x")
-    put(cli, ".agents/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets\n---\nSay bonjour.")
+    put(
+        cli,
+        ".agents/skills/greet/SKILL.md",
+        "---\nname: greet\ndescription: Greets\n---\nSay bonjour.",
+    )
     cli.plays(calls(call("Skill", skill="greet")), says("done"))
     ran = cli.run("-p", "/deploy staging", "--trust", "--output-format", "stream-json", "--verbose")
     assert ran.code == 0, ran.err
@@ -50,7 +60,7 @@ def test_A3_a_command_that_cannot_run_is_one_line_and_exit_code_2(cli: CliHarnes
     assert any("broken.md has a head that is no YAML" in line for line in lines)
 
 
-# --- Terminal --------------------------------------------------------------------------------------------------------
+# --- Terminal -------------------------------------------------------------------------------------
 
 
 OWN = (
@@ -61,7 +71,8 @@ OWN = (
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"), [("/dep", ["/deploy"]), ("/he", ["/help"]), ("/git", ["/git:commit"]), ("/deploy x", [])]
+    ("typed", "offered"),
+    [("/dep", ["/deploy"]), ("/he", ["/help"]), ("/git", ["/git:commit"]), ("/deploy x", [])],
 )
 def test_A3_completion_offers_them_with_their_descriptions(typed: str, offered: list[str]) -> None:
     from prompt_toolkit.document import Document
@@ -91,7 +102,13 @@ def test_A3_the_plain_terminal_runs_them(cli: CliHarness) -> None:
     put(cli, ".claude/commands/deploy.md", "Deploy to $0.")
     put(cli, ".claude/commands/bad.md", "!`exit 7`")
     cli.plays(says("deployed"))
-    ran = cli.run("--plain", "--trust", "--permission-mode", "bypassPermissions", stdin=b"/bad\n/deploy staging\n")
+    ran = cli.run(
+        "--plain",
+        "--trust",
+        "--permission-mode",
+        "bypassPermissions",
+        stdin=b"/bad\n/deploy staging\n",
+    )
     assert "/.claude/commands/bad.md: `exit 7` failed" in ran.text
     assert "> /deploy staging" in ran.text.replace("›", ">")
     assert "deployed" in ran.text

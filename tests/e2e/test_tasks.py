@@ -1,4 +1,6 @@
-"""Background tasks of the installed command, with real processes: rows B1 to B15, and what a kill leaves of them."""
+"""Background tasks of the installed command, with real processes: rows B1 to B15, and what a
+kill leaves of them.
+"""
 
 import json
 import os
@@ -50,12 +52,16 @@ def kill(going: RunningCommand, number: int = signal.SIGKILL) -> None:
     going.process.wait()
 
 
-# --- Starting --------------------------------------------------------------------------------------------------------
+# --- Starting -------------------------------------------------------------------------------------
 
 
-def test_B1_B12_a_task_is_started_at_once_and_the_next_request_happens_meanwhile(cli: CliHarness) -> None:
+def test_B1_B12_a_task_is_started_at_once_and_the_next_request_happens_meanwhile(
+    cli: CliHarness,
+) -> None:
     wait = "until [ -e go ]; do sleep 0.05; done; echo built"
-    cli.plays(calls(background(wait)), calls(bash("touch go")), says("it is built"), says("it is built"))
+    cli.plays(
+        calls(background(wait)), calls(bash("touch go")), says("it is built"), says("it is built")
+    )
     ran = cli.run("-p", "build", BYPASS)
     assert (ran.code, ran.err) == (0, "")
     assert ran.text.endswith("it is built\n")
@@ -68,11 +74,16 @@ def test_B1_B12_a_task_is_started_at_once_and_the_next_request_happens_meanwhile
     assert cli.wait_survivors() == []
 
 
-# --- Telling ---------------------------------------------------------------------------------------------------------
+# --- Telling --------------------------------------------------------------------------------------
 
 
 def test_B7_a_command_that_fails_says_how(cli: CliHarness) -> None:
-    commands = {"cd /nowhere/at/all && ls": 1, "no-such-program-here": 127, "kill -9 $$": None, "exit 7": 7}
+    commands = {
+        "cd /nowhere/at/all && ls": 1,
+        "no-such-program-here": 127,
+        "kill -9 $$": None,
+        "exit 7": 7,
+    }
     cli.plays(calls(*map(background, commands)), *[says("so")] * 5)
     assert cli.run("-p", "go", BYPASS).code == 0
     ends = {end.task: (end.state, end.code, end.cause) for end in of(cli, TaskEnded)}
@@ -112,13 +123,15 @@ def test_a_run_that_stays_for_a_command_that_hangs_says_so(cli: CliHarness) -> N
 
 
 def test_B13_the_users_lines_are_not_stolen(cli: CliHarness) -> None:
-    cli.plays(calls(bash('read x; echo "fg: $x"')), calls(background('read x; echo "bg: $x"')), says("so"))
+    cli.plays(
+        calls(bash('read x; echo "fg: $x"')), calls(background('read x; echo "bg: $x"')), says("so")
+    )
     cli.run("-p", "go", BYPASS, "--background", "exit", stdin=b"a secret line\n")
     assert cli.results()[0] == ("ok", "fg: ")
     cli.clean_up()
 
 
-# --- Leaving and coming back -----------------------------------------------------------------------------------------
+# --- Leaving and coming back ----------------------------------------------------------------------
 
 
 def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(cli: CliHarness) -> None:
@@ -145,7 +158,9 @@ def test_B14_a_kept_task_outlives_a_killed_longrein_and_is_adopted(cli: CliHarne
 
 def supervisors(cli: CliHarness) -> list[int]:
     return [
-        pid for pid in alive("longrein.workspace.supervisor") if f"LONGREIN_TEST_TAG={cli.tag}".encode() in _env(pid)
+        pid
+        for pid in alive("longrein.workspace.supervisor")
+        if f"LONGREIN_TEST_TAG={cli.tag}".encode() in _env(pid)
     ]
 
 
@@ -172,12 +187,16 @@ def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(cli: C
     assert not alive("sleep\x0040.5")
 
 
-def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(cli: CliHarness) -> None:
+def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(
+    cli: CliHarness,
+) -> None:
     cli.plays(calls(background("sleep 40.6")), calls(bash("sleep 48.36")))
     going = cli.start("-p", "go", BYPASS)
     wait_until(lambda: alive("sleep\x0048.36"))
     (supervisor,) = supervisors(cli)
-    going.send(signal.SIGSTOP)  # so that it does not see the supervisor die and end the commands itself
+    going.send(
+        signal.SIGSTOP
+    )  # so that it does not see the supervisor die and end the commands itself
     os.kill(supervisor, signal.SIGKILL)
     kill(going)
     ran = cli.run("tasks")
@@ -198,14 +217,24 @@ def test_a_question_does_not_wait_for_what_ran_before_it(cli: CliHarness) -> Non
 
 
 def test_a_copy_of_a_session_does_not_claim_its_tasks(cli: CliHarness) -> None:
-    cli.plays(calls(background("until [ -e go ]; do sleep 0.05; done; exit 3")), says("bye"), says("I see"), says("ah"))
+    cli.plays(
+        calls(background("until [ -e go ]; do sleep 0.05; done; exit 3")),
+        says("bye"),
+        says("I see"),
+        says("ah"),
+    )
     cli.run("-p", "go", BYPASS, "--background", "exit")
     first = cli.session
     copy = "0192d0c8-0000-7000-8000-0000000000cc"
-    ran = cli.run("-p", "and?", "-c", "--fork-session", "--session-id", copy, BYPASS, "--background", "exit")
+    ran = cli.run(
+        "-p", "and?", "-c", "--fork-session", "--session-id", copy, BYPASS, "--background", "exit"
+    )
     assert ran.code == 0
     (end,) = [entry.event for entry in cli.entries(copy) if isinstance(entry.event, TaskEnded)]
-    assert (end.state, end.cause) == ("lost", f"it belongs to session {first}, of which this is a copy")
+    assert (end.state, end.cause) == (
+        "lost",
+        f"it belongs to session {first}, of which this is a copy",
+    )
     (cli.project / "go").touch()
     cli.run("-p", "and?", "-r", first, BYPASS, "--background", "drain")
     (end,) = [entry.event for entry in cli.entries(first) if isinstance(entry.event, TaskEnded)]
@@ -234,7 +263,11 @@ def test_A18_15_stream_json_says_who_spoke(cli: CliHarness) -> None:
 
 def test_what_may_run_in_the_background_is_what_may_run_at_all(cli: CliHarness) -> None:
     cli.without_sandbox()
-    cli.plays(calls(background("touch made")), calls(call("TaskInput", task_id="b1", text="y")), says("I may not"))
+    cli.plays(
+        calls(background("touch made")),
+        calls(call("TaskInput", task_id="b1", text="y")),
+        says("I may not"),
+    )
     ran = cli.run("-p", "go")
     assert ran.code == 3
     assert [status for status, _ in cli.results()] == ["denied", "denied"]
@@ -254,10 +287,12 @@ def test_B5_the_seed_profile_tells_results_as_its_documents_do(cli: CliHarness) 
         "slow\n[timed out after 0.1 s and was ended; timeout may be up to 600000 ms]",
     )
     (block,) = told(cli)
-    assert block == "<background-results>\n[bg:b1] </background results> built\n</background-results>"
+    assert (
+        block == "<background-results>\n[bg:b1] </background results> built\n</background-results>"
+    )
 
 
-# --- A longrein in a command -----------------------------------------------------------------------------------------
+# --- A longrein in a command ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flag", [False, True])
@@ -269,21 +304,29 @@ def test_B14_what_a_longrein_in_a_command_leaves_is_listed_and_ends_with_the_one
     inner.write_text(json.dumps({"turns": [calls(background("sleep 97")), says("it sleeps")]}))
     cli.settings(f'[providers.inner]\nwire = "scripted"\nbase_url = "{inner}"')
     nested = f"{cli.command[0]} -p go {BYPASS} --background exit --model inner/one"
-    cli.plays(calls(bash(f"mkdir -p below; cd below; {nested}; {cli.command[0]} tasks")), says("it has ended"))
+    cli.plays(
+        calls(bash(f"mkdir -p below; cd below; {nested}; {cli.command[0]} tasks")),
+        says("it has ended"),
+    )
     words, env = [], {}
     if flag:  # named on the command line, and not absolute: it holds below all the same
         words, env = ["--state-dir", "../state"], {"LONGREIN_STATE_DIR": ""}
     ran = cli.run("-p", "go", BYPASS, *words, env=env)
     assert ran.told() == (0, "it has ended\n", "")
     (text,) = [text for _, text in cli.results()]
-    assert "b1 goes on in the background, at most until the longrein above this one is left: sleep 97" in text
-    assert re.search(r"/b1 +running ", text), f"`longrein tasks` of the same command lists it: {text}"
+    assert (
+        "b1 goes on in the background, at most until the longrein above this one is left: sleep 97"
+        in text
+    )
+    assert re.search(r"/b1 +running ", text), (
+        f"`longrein tasks` of the same command lists it: {text}"
+    )
     assert len(cli.sessions) == 2
     assert cli.wait_survivors() == []
     assert "lost" not in cli.run("tasks").text
 
 
-# --- Ends, threads and odd places -------------------------------------------------------------------------------------
+# --- Ends, threads and odd places -----------------------------------------------------------------
 
 
 def told_of(text: str) -> list[str]:
@@ -304,12 +347,17 @@ def texts(value: object) -> Iterator[str]:
 def test_B8_forty_ends_through_a_kill_are_each_told_once(cli: CliHarness) -> None:
     cli.settings("[tasks]\nmax = 8")
     pick = random.Random(8)
-    started = [background(f"sleep {pick.uniform(0.05, 0.9):.2f}; echo {n}; exit {n % 3}") for n in range(40)]
+    started = [
+        background(f"sleep {pick.uniform(0.05, 0.9):.2f}; echo {n}; exit {n % 3}")
+        for n in range(40)
+    ]
     turns = [Loopback(calls=tuple(Call("Bash", one["arguments"]) for one in started))]
     turns += [Loopback(calls=(Call("Bash", {"command": "sleep 0.2"}),)) for _ in range(4)]
     turns += [Loopback(text="I see")] * 20
     with Provider(*turns) as provider:
-        cli.config.write_text(provider.settings("anthropic", 'model = "served/one"\n[tasks]\nmax = 8'))
+        cli.config.write_text(
+            provider.settings("anthropic", 'model = "served/one"\n[tasks]\nmax = 8')
+        )
         going = cli.start("-p", "go", BYPASS)
         wait_until(lambda: len(provider.requests) >= 3)
         going.send(signal.SIGKILL)
@@ -324,7 +372,11 @@ def test_B8_forty_ends_through_a_kill_are_each_told_once(cli: CliHarness) -> Non
     assert Counter(told_of(last)) == Counter(names), "and so in what the model was sent"
     wanted = {start.task: int(start.command.rpartition(" ")[2]) for start in of(cli, TaskStarted)}
     for end in of(cli, TaskEnded):
-        assert (end.state, end.code) in (("done", 0), ("failed", wanted[end.task] or None), ("lost", None))
+        assert (end.state, end.code) in (
+            ("done", 0),
+            ("failed", wanted[end.task] or None),
+            ("lost", None),
+        )
         assert (end.state == "done") <= (wanted[end.task] == 0), "no success that was none"
 
 
@@ -357,7 +409,10 @@ def test_B11_one_thread_writes_the_conversation_whatever_works_beside_it(cli: Cl
             when="SPLIT",
             calls=(
                 *reads,
-                *(Call("Bash", {"command": f"sleep 0.{n}; echo {n}", "run_in_background": True}) for n in range(1, 4)),
+                *(
+                    Call("Bash", {"command": f"sleep 0.{n}; echo {n}", "run_in_background": True})
+                    for n in range(1, 4)
+                ),
                 tasks("APPLE", "BEECH"),
             ),
         ),
@@ -377,7 +432,12 @@ def test_B11_one_thread_writes_the_conversation_whatever_works_beside_it(cli: Cl
 
 def test_B14_a_signal_ends_the_foreground_keeps_tasks_and_names_them(cli: CliHarness) -> None:
     number = signal.SIGTERM
-    cli.plays(calls(background("sleep 44.5")), calls(bash(f"sleep 45.0{number}9")), says("welcome back"), says("so"))
+    cli.plays(
+        calls(background("sleep 44.5")),
+        calls(bash(f"sleep 45.0{number}9")),
+        says("welcome back"),
+        says("so"),
+    )
     going = cli.start("-p", "go", BYPASS)
     wait_until(lambda: alive(f"sleep\x0045.0{number}9"))
     going.send(number)
@@ -401,7 +461,9 @@ def test_a_run_at_its_limit_of_turns_does_not_wait_for_what_it_cannot_tell(cli: 
     cli.clean_up()
 
 
-def test_64_MB_of_output_under_a_quota_of_1_keep_both_ends_and_say_what_is_missing(cli: CliHarness) -> None:
+def test_64_MB_of_output_under_a_quota_of_1_keep_both_ends_and_say_what_is_missing(
+    cli: CliHarness,
+) -> None:
     cli.settings("[tasks]\nquota_mb = 1")
     cli.plays(
         calls(background("echo BEGIN; yes 0123456789abcde | head -c 64000000; echo END; exit 9")),
@@ -424,7 +486,9 @@ def test_64_MB_of_output_under_a_quota_of_1_keep_both_ends_and_say_what_is_missi
     assert stored < 4_000_000
 
 
-def test_a_task_whose_spool_was_deleted_ends_as_it_ended_and_promises_no_output(cli: CliHarness) -> None:
+def test_a_task_whose_spool_was_deleted_ends_as_it_ended_and_promises_no_output(
+    cli: CliHarness,
+) -> None:
     cli.without_sandbox()
     cli.plays(
         calls(background("echo begun; until [ -e go ]; do sleep 0.05; done; exit 3")),
@@ -458,14 +522,23 @@ def test_R086_the_folder_of_the_session_was_deleted(cli: CliHarness) -> None:
         assert status == "failed"
         assert "does not exist (any more)]" in text
         assert text.endswith(
-            "[the folder of this session is gone, so no command can run; a file written into it makes it again]"
+            "[the folder of this session is gone, so no command can run; a file written into it "
+            "makes it again]"
         )
-    assert [(end.state, end.code, end.tail) for end in of(cli, TaskEnded)] == [("failed", 4, "a.txt")]
+    assert [(end.state, end.code, end.tail) for end in of(cli, TaskEnded)] == [
+        ("failed", 4, "a.txt")
+    ]
 
 
 def test_on_a_full_disk_a_task_ends_as_it_ended_and_says_what_is_missing(cli: CliHarness) -> None:
-    cli.env["PYTHONDONTWRITEBYTECODE"] = "1"  # half a file of bytecode would be one that no later start could read
-    cli.plays(calls(background("yes | head -c 3000000; exit 3")), calls(bash("sleep 0.4")), *[says("I see")] * 3)
+    cli.env["PYTHONDONTWRITEBYTECODE"] = (
+        "1"  # half a file of bytecode would be one that no later start could read
+    )
+    cli.plays(
+        calls(background("yes | head -c 3000000; exit 3")),
+        calls(bash("sleep 0.4")),
+        *[says("I see")] * 3,
+    )
     ran = cli.run("-p", "go", BYPASS, preexec_fn=full(100_000))
     assert (ran.code, ran.err) == (0, ""), ran.told()
     (end,) = of(cli, TaskEnded)
@@ -479,7 +552,11 @@ def test_on_a_full_disk_a_task_ends_as_it_ended_and_says_what_is_missing(cli: Cl
 
 def test_queued_tasks_that_are_left_wait_for_the_next_start_and_run_once(cli: CliHarness) -> None:
     cli.settings("[tasks]\nmax = 1")
-    cli.plays(calls(*[background(f"echo {n} >> ran; sleep 0.2") for n in range(3)]), says("bye"), *[says("so")] * 9)
+    cli.plays(
+        calls(*[background(f"echo {n} >> ran; sleep 0.2") for n in range(3)]),
+        says("bye"),
+        *[says("so")] * 9,
+    )
     ran = cli.run("-p", "go", BYPASS, "--background", "exit")
     assert ran.err == (
         "longrein: b1 goes on in the background: echo 0 >> ran; sleep 0.2\n"
@@ -494,7 +571,10 @@ def test_queued_tasks_that_are_left_wait_for_the_next_start_and_run_once(cli: Cl
 def test_a_folder_with_a_line_break_in_its_name_is_a_folder_like_others(tmp_path: Path) -> None:
     cli = CliHarness(tmp_path / "a b\n\x1b[31mc'd")
     with Provider(
-        Loopback(when="SPLIT", calls=(Call("Bash", {"command": "pwd; exit 3", "run_in_background": True}),)),
+        Loopback(
+            when="SPLIT",
+            calls=(Call("Bash", {"command": "pwd; exit 3", "run_in_background": True}),),
+        ),
         Loopback(when="SPLIT", calls=(tasks("APPLE"),)),
         Loopback(when="SPLIT", calls=(Call("Bash", {"command": "sleep 0.2"}),)),
         Loopback(when="SPLIT", text="done"),
@@ -503,7 +583,9 @@ def test_a_folder_with_a_line_break_in_its_name_is_a_folder_like_others(tmp_path
         cli.config.write_text(provider.settings("anthropic", 'model = "served/one"'))
         assert cli.run("-p", "SPLIT", BYPASS).told() == (0, "done\n", "")
     assert ended(cli) == [("b1", "failed", 3)]
-    assert of(cli, TaskEnded)[0].tail == str(cli.project).replace("\x1b[31m", ""), "a colour is no part of a text"
+    assert of(cli, TaskEnded)[0].tail == str(cli.project).replace("\x1b[31m", ""), (
+        "a colour is no part of a text"
+    )
     for words in (["sessions"], ["tasks", cli.session], ["agents", cli.session]):
         ran = cli.run(*words)
         assert ran.code == 0

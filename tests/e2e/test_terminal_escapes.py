@@ -1,4 +1,6 @@
-"""S074: on a terminal what a model or a provider wrote is shown and never obeyed; pipes and files get the bytes."""
+"""S074: on a terminal what a model or a provider wrote is shown and never obeyed; pipes and
+files get the bytes.
+"""
 
 import json
 import os
@@ -56,11 +58,17 @@ def test_lines_for_programs_have_the_same_values(flags: tuple[str, ...], cli: Cl
     shown = on_terminal(cli, "-p", "x", "--output-format", *flags)
     assert escape(shown) == shown
     ran: Any = cli.run("-p", "x", "--output-format", *flags)
-    assert json.loads(shown.splitlines()[-1])["result"] == json.loads(ran.text.splitlines()[-1])["result"] == EVIL
+    assert (
+        json.loads(shown.splitlines()[-1])["result"]
+        == json.loads(ran.text.splitlines()[-1])["result"]
+        == EVIL
+    )
     assert "\u202e" in ran.text, "a pipe gets what it always got"
 
 
-@pytest.mark.parametrize(("status", "flags"), [(401, ()), (401, ("--output-format", "json")), (529, ("--verbose",))])
+@pytest.mark.parametrize(
+    ("status", "flags"), [(401, ()), (401, ("--output-format", "json")), (529, ("--verbose",))]
+)
 def test_an_error_of_the_provider(status: int, flags: tuple[str, ...], cli: CliHarness) -> None:
     cli.plays(fails(status, EVIL, times=99))
     shown = on_terminal(cli, "-p", "x", *flags)
@@ -68,7 +76,9 @@ def test_an_error_of_the_provider(status: int, flags: tuple[str, ...], cli: CliH
     assert "52;c;aGk=" in shown
 
 
-@pytest.mark.parametrize("words", [("export", "SESSION"), ("sessions",), ("sessions", "--json"), ("search", "aGk")])
+@pytest.mark.parametrize(
+    "words", [("export", "SESSION"), ("sessions",), ("sessions", "--json"), ("search", "aGk")]
+)
 def test_what_is_stored(words: tuple[str, ...], cli: CliHarness) -> None:
     cli.plays(says(EVIL))
     assert cli.run("-p", EVIL).code == 0

@@ -1,4 +1,6 @@
-"""A14, A18.17: traces and metrics arrive at a collector of OTLP over HTTP, and never hold a session up."""
+"""A14, A18.17: traces and metrics arrive at a collector of OTLP over HTTP, and never hold a
+session up.
+"""
 
 import gzip
 import importlib.util
@@ -16,25 +18,39 @@ from .harness import BYPASS, CliHarness, bash, calls, says
 from .test_children import serve
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("opentelemetry") is None or importlib.util.find_spec("opentelemetry.sdk") is None,
+    importlib.util.find_spec("opentelemetry") is None
+    or importlib.util.find_spec("opentelemetry.sdk") is None,
     reason="the extra otel is not installed",
 )
 
 
 class Collector:
-    """An OTLP collector on loopback; keeps what it was sent, decoded by the protocol's own classes."""
+    """An OTLP collector on loopback; keeps what it was sent, decoded by the protocol's own
+    classes.
+    """
 
     def __init__(self) -> None:
-        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+            ExportMetricsServiceRequest,
+        )
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+            ExportTraceServiceRequest,
+        )
 
-        kinds = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
+        kinds = {
+            "/v1/traces": ExportTraceServiceRequest,
+            "/v1/metrics": ExportMetricsServiceRequest,
+        }
         received: list[tuple[str, bytes, Any]] = []
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+                body = (
+                    gzip.decompress(body)
+                    if self.headers.get("content-encoding") == "gzip"
+                    else body
+                )
                 received.append((self.path, body, kinds[self.path].FromString(body)))
                 self.send_response(200)
                 self.end_headers()
@@ -90,7 +106,11 @@ def values(attributes: Any) -> dict[str, Any]:
 
     def plain(value: Any) -> Any:
         kind = value.WhichOneof("value")
-        return [plain(one) for one in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+        return (
+            [plain(one) for one in value.array_value.values]
+            if kind == "array_value"
+            else getattr(value, kind)
+        )
 
     return {one.key: plain(one.value) for one in attributes}
 
@@ -111,7 +131,12 @@ def known_names() -> set[str]:
     from opentelemetry.semconv.attributes import error_attributes
 
     modules = (gen_ai_attributes, error_attributes)
-    return {value for one in modules for name, value in vars(one).items() if name.isupper() and isinstance(value, str)}
+    return {
+        value
+        for one in modules
+        for name, value in vars(one).items()
+        if name.isupper() and isinstance(value, str)
+    }
 
 
 def run(cli: CliHarness, collector: Collector, **more: str) -> None:
@@ -121,7 +146,9 @@ def run(cli: CliHarness, collector: Collector, **more: str) -> None:
     assert (done.code, done.text) == (0, "the secret answer\n"), done.err
 
 
-def test_a14_one_agent_span_with_requests_and_calls_and_no_text(cli: CliHarness, collector: Collector) -> None:
+def test_a14_one_agent_span_with_requests_and_calls_and_no_text(
+    cli: CliHarness, collector: Collector
+) -> None:
     cli.plays(calls(bash("echo secret-output"), bash("exit 3")), says("the secret answer"))
     run(cli, collector)
     assert tree(collector.spans) == {
@@ -141,15 +168,34 @@ def test_a14_one_agent_span_with_requests_and_calls_and_no_text(cli: CliHarness,
     assert chat["gen_ai.request.model"] == "one"
     assert chat["gen_ai.conversation.id"] == cli.session
     assert chat["gen_ai.usage.input_tokens"] > 0
-    assert {tuple(values(s.attributes)["gen_ai.response.finish_reasons"]) for s in collector.spans if "chat" in s.name}
-    failed = [values(span.attributes).get("error.type") for span in collector.spans if span.name == "execute_tool Bash"]
+    assert {
+        tuple(values(s.attributes)["gen_ai.response.finish_reasons"])
+        for s in collector.spans
+        if "chat" in s.name
+    }
+    failed = [
+        values(span.attributes).get("error.type")
+        for span in collector.spans
+        if span.name == "execute_tool Bash"
+    ]
     assert sorted(filter(None, failed)) == ["failed"]
-    assert all(span.end_time_unix_nano >= span.start_time_unix_nano > 1_700_000_000 * 10**9 for span in collector.spans)
-    keys = {key for span in collector.spans for key in values(span.attributes) if not key.startswith("longrein.")}
+    assert all(
+        span.end_time_unix_nano >= span.start_time_unix_nano > 1_700_000_000 * 10**9
+        for span in collector.spans
+    )
+    keys = {
+        key
+        for span in collector.spans
+        for key in values(span.attributes)
+        if not key.startswith("longrein.")
+    }
     assert keys <= known_names(), keys - known_names()
     assert b"secret" not in collector.bytes
     resources = [
-        values(r.resource.attributes) for p, _, q in collector.received if "traces" in p for r in q.resource_spans
+        values(r.resource.attributes)
+        for p, _, q in collector.received
+        if "traces" in p
+        for r in q.resource_spans
     ]
     assert {one["service.name"] for one in resources} == {"longrein"}
 
@@ -157,7 +203,9 @@ def test_a14_one_agent_span_with_requests_and_calls_and_no_text(cli: CliHarness,
 def test_a14_the_metrics_have_the_names_units_and_buckets_of_the_conventions(
     cli: CliHarness, collector: Collector
 ) -> None:
-    with serve(cli, Turn(calls=(Call("Bash", {"command": "true"}),)), Turn(text="the secret answer")):
+    with serve(
+        cli, Turn(calls=(Call("Bash", {"command": "true"}),)), Turn(text="the secret answer")
+    ):
         run(cli, collector)
     from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 
@@ -176,15 +224,23 @@ def test_a14_the_metrics_have_the_names_units_and_buckets_of_the_conventions(
         points = found[name].histogram.data_points
         assert found[name].unit == unit
         assert sum(point.count for point in points) == count, name
-        assert buckets is None or all(tuple(point.explicit_bounds) == pytest.approx(buckets) for point in points)
+        assert buckets is None or all(
+            tuple(point.explicit_bounds) == pytest.approx(buckets) for point in points
+        )
     kinds = {
-        values(p.attributes)["gen_ai.token.type"] for p in found["gen_ai.client.token.usage"].histogram.data_points
+        values(p.attributes)["gen_ai.token.type"]
+        for p in found["gen_ai.client.token.usage"].histogram.data_points
     }
     assert kinds == {"input", "output"}
 
 
-def test_a14_a_subagent_is_an_agent_span_below_its_call(cli: CliHarness, collector: Collector) -> None:
-    look = Call("Agent", {"description": "look", "prompt": "Task APPLE: run it.", "subagent_type": "explore"})
+def test_a14_a_subagent_is_an_agent_span_below_its_call(
+    cli: CliHarness, collector: Collector
+) -> None:
+    look = Call(
+        "Agent",
+        {"description": "look", "prompt": "Task APPLE: run it.", "subagent_type": "explore"},
+    )
     glob = Turn(when="Task APPLE", calls=(Call("Glob", {"pattern": "*"}),))
     told = Turn(when="Task APPLE", text="found")
     with serve(cli, Turn(calls=(look,)), glob, told, Turn(text="the secret answer")):
@@ -200,7 +256,9 @@ def test_a14_a_subagent_is_an_agent_span_below_its_call(cli: CliHarness, collect
 def test_a14_content_is_sent_only_when_the_user_asks(cli: CliHarness, collector: Collector) -> None:
     cli.plays(calls(bash("echo hi")), says("the secret answer"))
     run(cli, collector, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true")
-    told = {key: value for span in collector.spans for key, value in values(span.attributes).items()}
+    told = {
+        key: value for span in collector.spans for key, value in values(span.attributes).items()
+    }
     assert "the secret prompt" in told["gen_ai.input.messages"]
     assert told["gen_ai.tool.call.arguments"] == '{"command":"echo hi"}'
     assert "hi" in told["gen_ai.tool.call.result"]
@@ -209,16 +267,30 @@ def test_a14_content_is_sent_only_when_the_user_asks(cli: CliHarness, collector:
 
 
 def test_a14_a_failed_request_has_its_error(cli: CliHarness, collector: Collector) -> None:
-    cli.plays({"text": "the secret answer", "fault": {"status": 529, "message": "x", "times": 1, "retry_after_s": 0}})
+    cli.plays(
+        {
+            "text": "the secret answer",
+            "fault": {"status": 529, "message": "x", "times": 1, "retry_after_s": 0},
+        }
+    )
     run(cli, collector)
-    errors = [values(span.attributes).get("error.type") for span in collector.spans if span.name == "chat one"]
+    errors = [
+        values(span.attributes).get("error.type")
+        for span in collector.spans
+        if span.name == "chat one"
+    ]
     assert sorted(map(str, errors)) == ["529", "None"]
 
 
-def test_a14_the_setting_names_the_collector_and_variables_switch_it_off(cli: CliHarness, collector: Collector) -> None:
+def test_a14_the_setting_names_the_collector_and_variables_switch_it_off(
+    cli: CliHarness, collector: Collector
+) -> None:
     cli.plays(*[says("the secret answer")] * 3)
     cli.settings(f'[traces]\nendpoint = "{collector.address}"')
-    for env in ({"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}):
+    for env in (
+        {"OTEL_SDK_DISABLED": "true"},
+        {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"},
+    ):
         assert cli.run("-p", "x", env=env).code == 0
     assert collector.received == []
     assert cli.run("-p", "x", env={"OTEL_METRICS_EXPORTER": "none"}).code == 0

@@ -27,7 +27,9 @@ def test_the_newest_open_session_is_watched_and_left_with_ctrl_c(cli: CliHarness
     cli.plays(calls(bash("sleep 97")), says("later"))
     ran = cli.run("watch")
     assert (ran.code, ran.text) == (1, "")
-    assert ran.err.startswith(f"longrein: no session of {cli.project} is open; `longrein sessions` lists all")
+    assert ran.err.startswith(
+        f"longrein: no session of {cli.project} is open; `longrein sessions` lists all"
+    )
     going = cli.start("-p", "do it", BYPASS, "--session-id", UUID, "--output-format", "stream-json")
     going.wait_for("assistant")
     watching = cli.start("watch")
@@ -46,5 +48,9 @@ def test_a_closed_session_is_shown_and_left(cli: CliHarness) -> None:
     ran = cli.run("watch", UUID)
     assert ran.code == 0
     assert "› first words" in ran.text
-    assert ran.err == f"longrein: no process has it open; `longrein -r {UUID[:8]}` goes on with session {UUID[:8]}\n"
+    assert (
+        ran.err
+        == f"longrein: no process has it open; `longrein -r {UUID[:8]}` goes on with session "
+        f"{UUID[:8]}\n"
+    )
     assert subprocess.run(["ls", cli.session_folder(UUID)], capture_output=True, check=True).stdout

@@ -1,4 +1,6 @@
-"""Search of the web by the provider's own tool, over each wire that has one; the provider enforces its rules."""
+"""Search of the web by the provider's own tool, over each wire that has one; the provider
+enforces its rules.
+"""
 
 import asyncio
 import json
@@ -46,9 +48,15 @@ def own_items(wire: str, body: bytes) -> list[dict[str, Any]]:
     if wire == "openai-responses":
         return [one for one in sent["input"] if one.get("type") == "web_search_call"]
     messages = sent["messages" if wire == "anthropic" else "contents"]
-    parts = [part for one in messages for part in one["content" if wire == "anthropic" else "parts"]]
+    parts = [
+        part for one in messages for part in one["content" if wire == "anthropic" else "parts"]
+    ]
     kinds = ("server_tool_use", "web_search_tool_result")
-    return [part for part in parts if part.get("type") in kinds or part.keys() & {"toolCall", "toolResponse"}]
+    return [
+        part
+        for part in parts
+        if part.get("type") in kinds or part.keys() & {"toolCall", "toolResponse"}
+    ]
 
 
 def searched(cli: CliHarness) -> list[str]:
@@ -58,7 +66,9 @@ def searched(cli: CliHarness) -> list[str]:
 
 
 @pytest.mark.parametrize("wire", MODELS)
-def test_searches_survive_the_log_a_resume_an_export_and_a_summary(cli: CliHarness, wire: str) -> None:
+def test_searches_survive_the_log_a_resume_an_export_and_a_summary(
+    cli: CliHarness, wire: str
+) -> None:
     (cli.project / "a.py").write_text("x = 1\n")
     summary = Loopback(text="The user wanted the newest Python; it was found.")
     with Provider(*TURNS, summary, Loopback(text="Goes on.")) as provider:
@@ -71,7 +81,10 @@ def test_searches_survive_the_log_a_resume_an_export_and_a_summary(cli: CliHarne
         assert (provider.refused, again.told()) == ([], (0, "Still known.\n", ""))
         first, second, third = (request.body for request in provider.requests)
         assert OFFERED[wire] in tools(first)
-        assert (not own_items(wire, first), len(own_items(wire, second))) == (True, 2 if wire[0] == "o" else 4)
+        assert (not own_items(wire, first), len(own_items(wire, second))) == (
+            True,
+            2 if wire[0] == "o" else 4,
+        )
         assert own_items(wire, third) == own_items(wire, second)
         assert cli.run("-p", "/compact", "-c", BYPASS).code == 0
         assert cli.run("-p", "go on", "-c", BYPASS).code == 0
@@ -82,9 +95,15 @@ def test_searches_survive_the_log_a_resume_an_export_and_a_summary(cli: CliHarne
         "Searched the web: its changes",
     ]
     used = ran.result["modelUsage"][name]
-    assert (used["webSearchRequests"], used["costUSD"]) == (2, pytest.approx(2 * WEB_SEARCH_USD[wire]))
+    assert (used["webSearchRequests"], used["costUSD"]) == (
+        2,
+        pytest.approx(2 * WEB_SEARCH_USD[wire]),
+    )
     assert ran.result["usage"]["server_tool_use"] == {"web_search_requests": 2}
-    assert "Searched the web: newest Python" in cli.run("export", cli.session, "--format", "markdown").text
+    assert (
+        "Searched the web: newest Python"
+        in cli.run("export", cli.session, "--format", "markdown").text
+    )
     check_with_vendor(wire, second)
 
 
@@ -109,7 +128,9 @@ def test_whatever_is_cleared_the_provider_takes_the_rest(cli: CliHarness, wire: 
     async def ask(url: str) -> None:
         model = open_wire_model(wire, url, MODELS[wire])
         for items in forms:
-            answer = (await answer_of(model, Request("s", state.prefix, 2, tuple(items), (), 1000)))[-1]  # type: ignore[arg-type]
+            answer = (
+                await answer_of(model, Request("s", state.prefix, 2, tuple(items), (), 1000))
+            )[-1]  # type: ignore[arg-type]
             assert isinstance(answer, Reply), answer
         await model.aclose()
 
@@ -122,14 +143,20 @@ def check_with_vendor(wire: str, body: bytes) -> None:
     adapter = pytest.importorskip("pydantic").TypeAdapter
     sent = msgspec.json.decode(body)
     if wire == "gemini":
-        types = pytest.importorskip("google.genai.types", reason="google-genai is not installed: make library")
+        types = pytest.importorskip(
+            "google.genai.types", reason="google-genai is not installed: make library"
+        )
         checks = [(types.Content, sent["contents"]), (types.Tool, sent["tools"])]
         checks.append((types.ToolConfig, [sent["toolConfig"]]))
     elif wire == "anthropic":
-        types = pytest.importorskip("anthropic.types", reason="anthropic is not installed: make library")
+        types = pytest.importorskip(
+            "anthropic.types", reason="anthropic is not installed: make library"
+        )
         checks = [(types.MessageParam, sent["messages"]), (types.ToolUnionParam, sent["tools"])]
     else:
-        types = pytest.importorskip("openai.types.responses", reason="openai is not installed: make library")
+        types = pytest.importorskip(
+            "openai.types.responses", reason="openai is not installed: make library"
+        )
         checks = [(types.ResponseInputItemParam, sent["input"]), (types.ToolParam, sent["tools"])]
         checks.append((types.ResponseIncludable, sent["include"]))
     for kind, items in checks:
@@ -156,7 +183,13 @@ OFFERS = [
 
 @pytest.mark.parametrize(("wire", "model", "settings", "flags", "offered", "line"), OFFERS)
 def test_the_search_is_offered_only_when_the_user_wants_it(
-    cli: CliHarness, wire: str, model: str, settings: str, flags: tuple[str, ...], offered: bool, line: str
+    cli: CliHarness,
+    wire: str,
+    model: str,
+    settings: str,
+    flags: tuple[str, ...],
+    offered: bool,
+    line: str,
 ) -> None:
     with Provider(ONE) as provider:
         cli.settings(provider.settings(wire, settings), model=f"served/{model}")
@@ -181,5 +214,8 @@ def test_a_project_cannot_turn_the_search_on(cli: CliHarness) -> None:
 
 
 def test_each_wire_that_searches_has_a_price() -> None:
-    assert all(can_search_web(wire, model) and cost_usd(None, Usage()) == 0 for wire, model in MODELS.items())
+    assert all(
+        can_search_web(wire, model) and cost_usd(None, Usage()) == 0
+        for wire, model in MODELS.items()
+    )
     assert set(WEB_SEARCH_USD) == set(MODELS)

@@ -32,9 +32,13 @@ def test_changes_stay_in_the_worktree_and_are_merged(cli: CliHarness) -> None:
     tree = cli.state / "worktrees" / "mine"
     assert (ran.code, ran.text) == (0, "done\n")
     assert (
-        f"working in worktree {tree}, branch longrein/mine; 1 uncommitted change of {cli.project} not in it" in ran.err
+        f"working in worktree {tree}, branch longrein/mine; 1 uncommitted change of {cli.project} "
+        "not in it" in ran.err
     )
-    assert f"worktree {tree} stays with 1 changed file; `longrein worktrees merge mine` brings them here" in ran.err
+    assert (
+        f"worktree {tree} stays with 1 changed file; `longrein worktrees merge mine` brings them "
+        "here" in ran.err
+    )
     assert (cli.project / "calc.py").read_text() == "one\n"
     assert (tree / "calc.py").read_text() == "one\ntwo\n"
     assert [info.cwd for info in list_sessions(str(cli.state))] == [str(tree)]
@@ -58,7 +62,10 @@ def test_an_unchanged_worktree_is_removed(cli: CliHarness) -> None:
 def test_trust_of_the_folder_holds_in_its_worktree(cli: CliHarness) -> None:
     real_repository(cli)
     cli.plays(says("ok"))
-    assert "not read, because this folder is not trusted: AGENTS.md" in cli.run("-p", "x", "-w", "a").err
+    assert (
+        "not read, because this folder is not trusted: AGENTS.md"
+        in cli.run("-p", "x", "-w", "a").err
+    )
     assert cli.run("trust").code == 0
     assert "not read" not in cli.run("-p", "x", "-w", "b").err
 

@@ -1,4 +1,6 @@
-"""Redaction of secrets (S070): known values and token forms; idempotent; the same after a resume."""
+"""Redaction of secrets (S070): known values and token forms; idempotent; the same after a
+resume.
+"""
 
 import ast
 import base64
@@ -83,7 +85,9 @@ VENDORS = {
     "OpenAI": ["sk-" + A40, "sk-proj-" + A40, "sk-svcacct-" + A40],
     "Anthropic": ["sk-ant-api03-" + A40, "sk-ant-oat01-" + A40 + "-x_y"],
     "OpenRouter": ["sk-or-v1-" + HEX40],
-    "xAI, Groq, Replicate, Perplexity, Tavily": [p + A40 for p in ("xai-", "gsk_", "r8_", "pplx-", "tvly-dev-")],
+    "xAI, Groq, Replicate, Perplexity, Tavily": [
+        p + A40 for p in ("xai-", "gsk_", "r8_", "pplx-", "tvly-dev-")
+    ],
     "Hugging Face": ["hf_" + A40],
     "npm": ["npm_" + A40],
     "PyPI": ["pypi-AgEIcHlwaS5vcmc" + A40],
@@ -117,7 +121,9 @@ VENDORS = {
     "CircleCI, Buildkite, PostHog": [p + A40 for p in ("CCIPAT_", "bkua_", "phx_")],
     "age": ["AGE-SECRET-KEY-1" + "QPZRY9X8" * 7],
     "JSON Web Token": [JWT],
-    "private keys": [KEY.replace("RSA ", kind) for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ", "DSA ")]
+    "private keys": [
+        KEY.replace("RSA ", kind) for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ", "DSA ")
+    ]
     + [KEY.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK")],
 }
 AROUND = [
@@ -144,10 +150,38 @@ def test_S070_tokens_of_each_vendor_in_any_place(vendor: str) -> None:
 def test_every_beginning_has_an_example() -> None:
     """A beginning of the table that no example uses might be misspelt."""
     tokens = [token for tokens in VENDORS.values() for token in tokens]
-    missing = {w for _, words, _ in TOKENS for w in words.split() if not any(t.startswith(w) for t in tokens)}
+    missing = {
+        w
+        for _, words, _ in TOKENS
+        for w in words.split()
+        if not any(t.startswith(w) for t in tokens)
+    }
     assert missing <= {
-        *("rk_test_", "glft-", "glsoat-", "glimt-", "ABIA", "ACCA", "api_org_", "hvr.", "dp.sa.", "dp.ct.", "dp.scim."),
-        *("dp.audit.", "lin_oauth_", "figo_", "NRII-", "NRJS-", "NRRA-", "sntryu_", "sntrya_", "sntryi_", "vci_"),
+        *(
+            "rk_test_",
+            "glft-",
+            "glsoat-",
+            "glimt-",
+            "ABIA",
+            "ACCA",
+            "api_org_",
+            "hvr.",
+            "dp.sa.",
+            "dp.ct.",
+            "dp.scim.",
+        ),
+        *(
+            "dp.audit.",
+            "lin_oauth_",
+            "figo_",
+            "NRII-",
+            "NRJS-",
+            "NRRA-",
+            "sntryu_",
+            "sntrya_",
+            "sntryi_",
+            "vci_",
+        ),
         *(
             "vca_",
             "vcr_",
@@ -179,9 +213,18 @@ PLACES = [
     ("HEROKU_API_KEY=01234567-89ab-cdef-0123-456789abcdef", f"HEROKU_API_KEY={RED}"),
     (f"VERCEL_TOKEN='{A24}'", f"VERCEL_TOKEN='{RED}'"),
     (f"AccountKey={'aB3+' * 21}aB==;Endpoint", f"AccountKey={RED};Endpoint"),
-    (f"https://x.blob.core.windows.net/c?sv=1&sig={'aB3%2B' * 8}", f"https://x.blob.core.windows.net/c?sv=1&sig={RED}"),
-    (f"https://hooks.slack.com/services/T0001/B0001/{A24}", f"https://hooks.slack.com/services/{RED}"),
-    (f"https://discord.com/api/webhooks/123456789012/{A40}", f"https://discord.com/api/webhooks/123456789012/{RED}"),
+    (
+        f"https://x.blob.core.windows.net/c?sv=1&sig={'aB3%2B' * 8}",
+        f"https://x.blob.core.windows.net/c?sv=1&sig={RED}",
+    ),
+    (
+        f"https://hooks.slack.com/services/T0001/B0001/{A24}",
+        f"https://hooks.slack.com/services/{RED}",
+    ),
+    (
+        f"https://discord.com/api/webhooks/123456789012/{A40}",
+        f"https://discord.com/api/webhooks/123456789012/{RED}",
+    ),
 ]
 
 
@@ -220,12 +263,21 @@ PLAIN = [
     "https://user@example.com:8080/",
     "postgres://postgres:postgres@localhost/db",
     "postgres://user:password@localhost/db",
-    "postgres://user:$PASSWORD@h postgres://u:${PW}@h postgres://u:<password>@h postgres://u:{pw}@h",
+    (
+        "postgres://user:$PASSWORD@h postgres://u:${PW}@h postgres://u:<password>@h "
+        "postgres://u:{pw}@h"
+    ),
     "Authorization: Bearer ${GITHUB_TOKEN}",
     "Authorization: Bearer <your-token-here>",
     "authorization=self.make_header(request)",
-    "key-value-store-with-a-long-name SKIP_ALL_OF_THESE_TESTS dapi_of_the_service hf_hub_download_with_retries",
-    "npm_config_registry_of_the_company sk_learn_pipeline_with_a_name secret_santa_list_of_the_team",
+    (
+        "key-value-store-with-a-long-name SKIP_ALL_OF_THESE_TESTS dapi_of_the_service "
+        "hf_hub_download_with_retries"
+    ),
+    (
+        "npm_config_registry_of_the_company sk_learn_pipeline_with_a_name "
+        "secret_santa_list_of_the_team"
+    ),
     "pkg:pypi-jsonschema-specifications-and-more r8_register_of_the_machine",
     "a.very.long.dotted.module.name.that.is.no.token SG.short.name",
     "https://registry.npmjs.org/@babel/core/-/core-7.23.2.tgz#abcdef0123456789abcdef0123456789abcdef01",
@@ -241,10 +293,18 @@ def test_ordinary_text_stays_the_same_object(text: str) -> None:
 
 KNOWN = [
     ("the key is hunter2hunter2.", ("hunter2hunter2",), f"the key is {RED}."),
-    ("abcdefgh-long abcdefgh", ("abcdefgh", "abcdefgh-long"), f"{RED} {RED}"),  # the longer one first
+    (
+        "abcdefgh-long abcdefgh",
+        ("abcdefgh", "abcdefgh-long"),
+        f"{RED} {RED}",
+    ),  # the longer one first
     ("short", ("short", ""), "short"),
     (f"x-{A40}-y", (A40,), f"x-{RED}-y"),
-    ("say longrein: secret", ("longrein", f"longrein:{NONCE}"), "say longrein: secret"),  # would eat the marker
+    (
+        "say longrein: secret",
+        ("longrein", f"longrein:{NONCE}"),
+        "say longrein: secret",
+    ),  # would eat the marker
 ]
 
 
@@ -305,8 +365,29 @@ def test_the_marker_is_that_of_the_harness_and_tells_secrets_apart() -> None:
 
 alphabet = st.sampled_from(
     [
-        *("ghp_", "sk-", A40, "AKIAIOSFODNN7EXAMPLE", "Authorization: ", "Bearer ", JWT, KEY, "hunter2hunter2"),
-        *(" ", "\n", "-", "]", "é", "'", "longrein", NONCE, f"[longrein:{NONCE} secret: ", "0011aabb"),
+        *(
+            "ghp_",
+            "sk-",
+            A40,
+            "AKIAIOSFODNN7EXAMPLE",
+            "Authorization: ",
+            "Bearer ",
+            JWT,
+            KEY,
+            "hunter2hunter2",
+        ),
+        *(
+            " ",
+            "\n",
+            "-",
+            "]",
+            "é",
+            "'",
+            "longrein",
+            NONCE,
+            f"[longrein:{NONCE} secret: ",
+            "0011aabb",
+        ),
     ]
 )
 
@@ -328,7 +409,9 @@ def test_the_quick_look_never_misses(around: str, token: str) -> None:
 def test_a_clean_text_costs_a_third_of_looking_for_every_shape() -> None:
     """A ratio within one run, since machines differ: about 150 µs beside 2 ms for these 10 kB."""
     source = (Path(__file__).parents[2] / "src/longrein/events/events.py").read_text()[:10_000]
-    clean = redactor(["".join(random.Random(i).choices(string.ascii_letters, k=40)) for i in range(3)], NONCE)
+    clean = redactor(
+        ["".join(random.Random(i).choices(string.ascii_letters, k=40)) for i in range(3)], NONCE
+    )
     assert clean(source) is source
     shapes = [re.compile(shape) for shape in (_token(), *(pattern for pattern, _, _ in _PLACES))]
 
@@ -336,7 +419,9 @@ def test_a_clean_text_costs_a_third_of_looking_for_every_shape() -> None:
         return [shape.search(text) for shape in shapes]
 
     def best(act: Callable[[str], object]) -> float:
-        return min(timeit.repeat(lambda: act(source), number=4, repeat=100))  # short, so that one is undisturbed
+        return min(
+            timeit.repeat(lambda: act(source), number=4, repeat=100)
+        )  # short, so that one is undisturbed
 
     assert best(clean) <= best(every_shape) / 3
 
@@ -345,5 +430,9 @@ def test_the_file_stands_alone() -> None:
     """The supervisor of processes loads it by its path, without longrein."""
     path = Path(__file__).parents[2] / "src/longrein/events/redact.py"
     for node in ast.walk(ast.parse(path.read_text())):
-        for name in [a.name for a in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None)]:
+        for name in (
+            [a.name for a in node.names]
+            if isinstance(node, ast.Import)
+            else [getattr(node, "module", None)]
+        ):
             assert name is None or name.split(".")[0] in sys.stdlib_module_names

@@ -1,4 +1,6 @@
-"""Every event appears exactly where its `visibility` says. What fails here names the file to change."""
+"""Every event appears exactly where its `visibility` says. What fails here names the file to
+change.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +58,11 @@ def content(value: object) -> object:
     return (
         repr(value)
         if is_plain
-        else {name: content(one) for name, one in vars(value).items() if name not in ("_now_s", "heard_s")}
+        else {
+            name: content(one)
+            for name, one in vars(value).items()
+            if name not in ("_now_s", "heard_s")
+        }
     )
 
 
@@ -94,8 +100,12 @@ def recorded() -> set[type]:
 
 
 def differences(declared: set[type[Event]], found: set[type], file: str) -> list[str]:
-    missing = [f"{kind.__name__} is declared, but not handled in {file}" for kind in declared - found]
-    return missing + [f"{kind.__name__} is handled in {file}, but not declared" for kind in found - declared]
+    missing = [
+        f"{kind.__name__} is declared, but not handled in {file}" for kind in declared - found
+    ]
+    return missing + [
+        f"{kind.__name__} is handled in {file}, but not declared" for kind in found - declared
+    ]
 
 
 def test_every_event_is_in_the_union_and_exported() -> None:
@@ -106,7 +116,9 @@ def test_every_event_is_in_the_union_and_exported() -> None:
 
 
 def test_every_event_is_in_the_golden_log() -> None:
-    missing = {kind.__name__ for kind in EVENTS} - {type(entry.event).__name__ for entry in entries()}
+    missing = {kind.__name__ for kind in EVENTS} - {
+        type(entry.event).__name__ for entry in entries()
+    }
     assert not missing, f"add a line for each to tests/store/golden_v1.jsonl: {missing}"
 
 
@@ -116,7 +128,9 @@ def test_every_event_appears_where_it_is_declared() -> None:
     searchable = {kind for kind in EVENTS if kind.visibility.searchable}
     in_ledger = {kind for kind in EVENTS if kind.visibility.in_ledger}
     wrong = [
-        *differences(in_terminal, drawn_by_terminal(), "frontends/terminal/event_lines.py (or view_model.py)"),
+        *differences(
+            in_terminal, drawn_by_terminal(), "frontends/terminal/event_lines.py (or view_model.py)"
+        ),
         *differences(in_headless, drawn_by_headless(), "frontends/headless/stream_json.py"),
         *differences(searchable, searched(), "store/entry_content.py"),
         *differences(in_ledger, recorded(), "context/state/ledger.py"),
@@ -135,8 +149,23 @@ EVIL = "a\x1b]52;c;aGk=\x07\x1b[2J\u202e\u200b\U000e0041z"
 def with_hostile_texts(value: Any) -> Any:
     """The same JSON with `EVIL` behind every text but names of types and ids."""
     if isinstance(value, dict):
-        keep = ("type", "kind", "purpose", "status", "state", "reason", "stop", "how", "mode", "verdict", "id", "call")
-        return {name: one if name in keep else with_hostile_texts(one) for name, one in value.items()}
+        keep = (
+            "type",
+            "kind",
+            "purpose",
+            "status",
+            "state",
+            "reason",
+            "stop",
+            "how",
+            "mode",
+            "verdict",
+            "id",
+            "call",
+        )
+        return {
+            name: one if name in keep else with_hostile_texts(one) for name, one in value.items()
+        }
     if isinstance(value, list):
         return [with_hostile_texts(one) for one in value]
     return value + EVIL if isinstance(value, str) else value
@@ -147,7 +176,9 @@ def test_S074_no_text_of_any_event_reaches_the_terminal_raw() -> None:
     for entry in entries():
         data = msgspec.json.decode(encode_entry(entry))
         try:
-            hostile = decode_entry(msgspec.json.encode({**data, "event": with_hostile_texts(data["event"])}))
+            hostile = decode_entry(
+                msgspec.json.encode({**data, "event": with_hostile_texts(data["event"])})
+            )
         except msgspec.ValidationError:  # a text of this event is one of a closed list
             hostile = entry
         lines = [

@@ -1,4 +1,6 @@
-"""A scripted session, and `play`, which runs the headless frontend on it with a real pipe as stdout."""
+"""A scripted session, and `play`, which runs the headless frontend on it with a real pipe as
+stdout.
+"""
 
 import asyncio
 import json
@@ -71,9 +73,13 @@ HANG = Hang()
 
 
 class ScriptedSession:
-    """A session that plays scripted turns. Entries are one second apart; a question waits for its answer."""
+    """A session that plays scripted turns. Entries are one second apart; a question waits for
+    its answer.
+    """
 
-    def __init__(self, turns: Sequence[Sequence[Step]], *, seq: int = 0, open_turn: bool = False) -> None:
+    def __init__(
+        self, turns: Sequence[Sequence[Step]], *, seq: int = 0, open_turn: bool = False
+    ) -> None:
         self.id = SESSION
         self.state = State(session=SESSION, seq=seq, turn_open=open_turn)
         self.pending: Sequence[PendingMessage] = ()
@@ -161,7 +167,7 @@ class ScriptedSession:
             self._heard.put_nowait(None)
 
 
-# --- Events of turns -------------------------------------------------------------------------------------------------
+# --- Events of turns ------------------------------------------------------------------------------
 
 
 def asked(reach: int = 0) -> Asked:
@@ -172,14 +178,18 @@ def answered(to: int, *parts: Any, stop: str = "", cost: float = 0.25) -> Replie
     """A reply to request `to` of 10 tokens in and 5 out."""
     made = tuple(Text(p) if isinstance(p, str) else p for p in parts)
     calls = any(isinstance(p, ToolCall) for p in made)
-    return Replied(to, made, stop or ("calls" if calls else "end"), Usage(10, 20, 30, 5), (), cost, "small-1")
+    return Replied(
+        to, made, stop or ("calls" if calls else "end"), Usage(10, 20, 30, 5), (), cost, "small-1"
+    )
 
 
 def call(asked_seq: int, index: int, name: str, **arguments: Any) -> ToolCall:
     return ToolCall(f"c{asked_seq}.{index}", name, arguments)
 
 
-def ended(call_id: str, name: str, text: str, status: str = "ok", elapsed_ms: int = 12) -> ToolEnded:
+def ended(
+    call_id: str, name: str, text: str, status: str = "ok", elapsed_ms: int = 12
+) -> ToolEnded:
     return ToolEnded(call_id, name, status, (Text(text),), elapsed_ms)
 
 
@@ -196,7 +206,7 @@ def usage(input_tokens: int, output_tokens: int, written: int, read: int) -> dic
 DONE = TurnEnded("done")
 
 
-# --- Running ---------------------------------------------------------------------------------------------------------
+# --- Running --------------------------------------------------------------------------------------
 
 
 class RunResult:

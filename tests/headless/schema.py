@@ -1,4 +1,6 @@
-"""JSON schemas of the stream-json lines: the published fields, and that what is required is there."""
+"""JSON schemas of the stream-json lines: the published fields, and that what is required is
+there.
+"""
 
 from typing import Any
 
@@ -31,7 +33,11 @@ def all_of(names: str, schema: Schema) -> Schema:
 
 def obj(required: Schema, optional: Schema | None = None) -> Schema:
     properties = required | (optional or {})
-    return OBJECT | {"properties": properties, "required": list(required), "additionalProperties": False}
+    return OBJECT | {
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 def line(kind: str, required: Schema, optional: Schema | None = None) -> Schema:
@@ -54,7 +60,9 @@ REPLY_BLOCK = {
         obj({"type": const("tool_use"), "id": TEXT, "name": TEXT, "input": OBJECT}),
     ]
 }
-RESULT_BLOCK = obj({"type": const("tool_result"), "tool_use_id": TEXT, "content": TEXT}, {"is_error": FLAG})
+RESULT_BLOCK = obj(
+    {"type": const("tool_result"), "tool_use_id": TEXT, "content": TEXT}, {"is_error": FLAG}
+)
 STOP = {"enum": ["end_turn", "tool_use", "max_tokens", "refusal", None]}
 ENDED = {"stop_reason": STOP, "stop_sequence": NULL}
 MESSAGE = obj(
@@ -89,13 +97,18 @@ RAW_EVENT = {
     ]
 }
 MODEL_USAGE = obj(
-    all_of("inputTokens outputTokens cacheReadInputTokens cacheCreationInputTokens webSearchRequests", COUNT)
+    all_of(
+        "inputTokens outputTokens cacheReadInputTokens cacheCreationInputTokens webSearchRequests",
+        COUNT,
+    )
     | {"costUSD": USD, "contextWindow": COUNT, "maxOutputTokens": COUNT}
 )
 RESULT = line(
     "result",
     {
-        "subtype": {"enum": ["success", "error_max_turns", "error_during_execution", "error_max_budget_usd"]},
+        "subtype": {
+            "enum": ["success", "error_max_turns", "error_during_execution", "error_max_budget_usd"]
+        },
         "is_error": FLAG,
         **all_of("duration_ms duration_api_ms num_turns", COUNT),
         "stop_reason": STOP,
@@ -113,10 +126,14 @@ RESULT = line(
     "else": {"required": ["errors"], "properties": {"is_error": {"const": True}}},
 }
 INIT = {
-    **all_of("cwd model output_style apiKeySource claude_code_version longrein_version sandbox", TEXT),
+    **all_of(
+        "cwd model output_style apiKeySource claude_code_version longrein_version sandbox", TEXT
+    ),
     **all_of("tools slash_commands agents skills left_out", array(TEXT)),
     "mcp_servers": array(obj({"name": TEXT, "status": TEXT})),
-    "permissionMode": {"enum": ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]},
+    "permissionMode": {
+        "enum": ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+    },
     "plugins": {"type": "array"},
 }
 RETRY = {
@@ -128,11 +145,15 @@ TASK_TYPE = {"enum": ["local_bash", "local_agent", "remote_agent"]}
 COMPACTION = obj({"trigger": {"enum": ["manual", "auto"]}, "pre_tokens": COUNT})
 LINES: dict[str, Schema] = {
     "system/init": system("init", INIT),
-    "system/status": system("status", {"status": {"enum": ["compacting", None]}}, {"permissionMode": TEXT}),
+    "system/status": system(
+        "status", {"status": {"enum": ["compacting", None]}}, {"permissionMode": TEXT}
+    ),
     "system/compact_boundary": system("compact_boundary", {"compact_metadata": COMPACTION}),
     "system/api_retry": system("api_retry", RETRY),
     "system/session_state_changed": system(
-        "session_state_changed", {"state": {"enum": ["idle", "running", "requires_action"]}}, {"sdk_host_only": FLAG}
+        "session_state_changed",
+        {"state": {"enum": ["idle", "running", "requires_action"]}},
+        {"sdk_host_only": FLAG},
     ),
     "system/informational": system("informational", all_of("content level", TEXT)),
     "system/permission_denied": system(
@@ -144,16 +165,23 @@ LINES: dict[str, Schema] = {
         {"tool_use_id": TEXT, "spawn_depth": COUNT},
     ),
     "system/task_progress": system(
-        "task_progress", {**all_of("task_id description", TEXT), "usage": TASK_USAGE}, {"last_tool_name": TEXT}
+        "task_progress",
+        {**all_of("task_id description", TEXT), "usage": TASK_USAGE},
+        {"last_tool_name": TEXT},
     ),
     "system/task_notification": system(
         "task_notification",
-        {**all_of("task_id output_file summary", TEXT), "status": {"enum": ["completed", "failed", "stopped"]}},
+        {
+            **all_of("task_id output_file summary", TEXT),
+            "status": {"enum": ["completed", "failed", "stopped"]},
+        },
         {"tool_use_id": TEXT, "usage": TASK_USAGE},
     ),
     "assistant": line("assistant", {"message": MESSAGE, **PARENT}, {"error": ERROR}),
     "user": line(
-        "user", {"message": USER_MESSAGE, **PARENT}, {"tool_use_result": OBJECT, "isSynthetic": FLAG, "origin": OBJECT}
+        "user",
+        {"message": USER_MESSAGE, **PARENT},
+        {"tool_use_result": OBJECT, "isSynthetic": FLAG, "origin": OBJECT},
     ),
     "stream_event": line("stream_event", {"event": RAW_EVENT, **PARENT}),
     "result": RESULT,
@@ -168,7 +196,9 @@ LINES: dict[str, Schema] = {
             },
         }
     ),
-    "control_request": obj({"type": const("control_request"), "request_id": TEXT, "request": OBJECT}),
+    "control_request": obj(
+        {"type": const("control_request"), "request_id": TEXT, "request": OBJECT}
+    ),
     "control_cancel_request": obj({"type": const("control_cancel_request"), "request_id": TEXT}),
 }
 VALIDATORS = {name: Draft202012Validator(schema) for name, schema in LINES.items()}

@@ -14,7 +14,19 @@ from longrein.events import PermissionAsked, StoreFull, Text, ToolCall
 from longrein.frontends.headless import BufferedOutput, OutputOptions, run_headless
 from longrein.tools import TaskView
 
-from .harness import DONE, FACTS, HANG, Raise, ScriptedSession, Step, answered, asked, call, ended, play
+from .harness import (
+    DONE,
+    FACTS,
+    HANG,
+    Raise,
+    ScriptedSession,
+    Step,
+    answered,
+    asked,
+    call,
+    ended,
+    play,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +42,10 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 async def run(
-    session: ScriptedSession, fd: int, output: str = "stream-json", lines: AsyncIterator[bytes] | None = None
+    session: ScriptedSession,
+    fd: int,
+    output: str = "stream-json",
+    lines: AsyncIterator[bytes] | None = None,
 ) -> tuple[int, list[str]]:
     err: list[str] = []
     options, out = OutputOptions(output), BufferedOutput(fd)  # type: ignore[arg-type]
@@ -47,13 +62,23 @@ def kill_later(number: int, after_s: float) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
-async def test_R093_a_reader_that_left_ends_the_run_quietly(output: str, pipe: tuple[int, int]) -> None:
+async def test_R093_a_reader_that_left_ends_the_run_quietly(
+    output: str, pipe: tuple[int, int]
+) -> None:
     os.close(pipe[0])
-    turn = [asked(), answered(1, "a", call(1, 0, "Read")), ended("c1.0", "Read", "x"), asked(), DONE]
+    turn = [
+        asked(),
+        answered(1, "a", call(1, 0, "Read")),
+        ended("c1.0", "Read", "x"),
+        asked(),
+        DONE,
+    ]
     assert await run(ScriptedSession([turn]), pipe[1], output) == (1, [])
 
 
-async def test_R093_a_reader_that_leaves_in_the_middle_interrupts_the_turn(pipe: tuple[int, int]) -> None:
+async def test_R093_a_reader_that_leaves_in_the_middle_interrupts_the_turn(
+    pipe: tuple[int, int],
+) -> None:
     session = ScriptedSession([[asked(), answered(1, "a" * 100, call(1, 0, "Read")), HANG]])
     running = asyncio.create_task(run(session, pipe[1]))
     await asyncio.to_thread(os.read, pipe[0], 1)
@@ -75,7 +100,9 @@ async def test_a_plain_file_takes_everything(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == "ü".encode() * 300_000 + b"\n"
 
 
-async def test_a_slow_reader_gets_every_byte_and_does_not_stop_the_loop(pipe: tuple[int, int]) -> None:
+async def test_a_slow_reader_gets_every_byte_and_does_not_stop_the_loop(
+    pipe: tuple[int, int],
+) -> None:
     session = ScriptedSession([[asked(), answered(1, "x" * 1_000_000), DONE]])
     running = asyncio.create_task(run(session, pipe[1]))
     await session.over.wait()  # the loop walks on although nobody reads
@@ -89,7 +116,11 @@ async def test_A18_12_a_signal_interrupts_the_turn_and_the_result_says_so() -> N
     kill_later(signal.SIGINT, 0.01)
     ran = await play([[asked(), HANG]])
     assert (ran.code, ran.kinds) == (130, "init user result")
-    assert ran.err == ran.lines[-1]["errors"] == ["interrupted: the session is saved, `longrein -c` goes on with it"]
+    assert (
+        ran.err
+        == ran.lines[-1]["errors"]
+        == ["interrupted: the session is saved, `longrein -c` goes on with it"]
+    )
 
 
 async def test_a_signal_before_the_turn_begins_stops_it_at_its_first_request() -> None:
@@ -136,9 +167,16 @@ async def test_a_second_signal_drops_a_turn_that_will_not_end() -> None:
 
 async def test_a_question_that_was_open_at_a_crash_is_denied_too() -> None:
     asking = PermissionAsked("c2.0", "Bash", "make", "no rule allows it")
-    turn: list[Step] = [ended("c2.0", "Bash", "Denied", "denied"), asked(), answered(43, "so"), DONE]
+    turn: list[Step] = [
+        ended("c2.0", "Bash", "Denied", "denied"),
+        asked(),
+        answered(43, "so"),
+        DONE,
+    ]
     session = ScriptedSession([turn], seq=41, open_turn=True)
-    session.state.calls["c2.0"] = OpenCall(ToolCall("c2.0", "Bash", {"command": "make"}), 0, asked=asking)
+    session.state.calls["c2.0"] = OpenCall(
+        ToolCall("c2.0", "Bash", {"command": "make"}), 0, asked=asking
+    )
     ran = await play([], "json", prompt="", session=session)
     assert [type(message).__name__ for message in ran.session.said] == ["Answer", "Continue"]
     assert ran.lines[0]["permission_denials"][0]["tool_input"] == {"command": "make"}

@@ -24,7 +24,11 @@ class Two(ScriptedModel):
         child = any("TASK" in text for text in said(request))
         results = sum(type(item.part).__name__ == "ToolResult" for item in request.items)
         if child:
-            return says("written") if results else says(call("Write", file_path="n.txt", content="one"))
+            return (
+                says("written")
+                if results
+                else says(call("Write", file_path="n.txt", content="one"))
+            )
         if results:
             return says("done")
         return says(call("Agent", description="write it", prompt="TASK"))
@@ -45,12 +49,20 @@ async def test_subagents_are_followed_told_answered_and_seen(here: dict[str, str
         match update:
             case FromSubagent(heard=Entry(event=PermissionAsked(call=call)), child=child):
                 [view] = session.agents()
-                assert (view.state, view.kind, view.description) == ("asking", "general", "write it")
+                assert (view.state, view.kind, view.description) == (
+                    "asking",
+                    "general",
+                    "write it",
+                )
                 await session.send("be quick", to=child)
                 await session.answer(call, "allow", child=child)
     assert Path(here["folder"], "n.txt").read_text() == "one"
     assert [view.state for view in session.agents()] == ["done"]
-    told = [of.heard.event for of in heard if isinstance(of, FromSubagent) and isinstance(of.heard, Entry)]
+    told = [
+        of.heard.event
+        for of in heard
+        if isinstance(of, FromSubagent) and isinstance(of.heard, Entry)
+    ]
     assert [event.origin for event in told if isinstance(event, UserSpoke)] == ["prompt", "steer"]
     own = [entry.seq for entry in heard if isinstance(entry, Entry)]
     assert own == list(range(1, heard[-1].seq + 1))
@@ -59,19 +71,25 @@ async def test_subagents_are_followed_told_answered_and_seen(here: dict[str, str
 
 
 async def test_tasks_are_seen(here: dict[str, str]) -> None:
-    model = ScriptedModel(says(call("Bash", command="sleep 30", run_in_background=True)), says("It runs."))
+    model = ScriptedModel(
+        says(call("Bash", command="sleep 30", run_in_background=True)), says("It runs.")
+    )
     session = await Session.open(model, **here, permission_mode="bypassPermissions")
     await session.send("go")
     entries = [entry async for entry in session.follow()]
     assert any(isinstance(entry.event, TaskStarted) for entry in entries)
     assert isinstance(entries[-1].event, TurnEnded)
-    assert [(task.id, task.state, task.command) for task in session.tasks()] == [("b1", "running", "sleep 30")]
+    assert [(task.id, task.state, task.command) for task in session.tasks()] == [
+        ("b1", "running", "sleep 30")
+    ]
     await session.leave("stop")
     assert [task.state for task in session.tasks()] == ["killed"]
     await session.close()
 
 
-async def test_a_folder_that_is_not_there_is_refused_before_anything_is_made(here: dict[str, str]) -> None:
+async def test_a_folder_that_is_not_there_is_refused_before_anything_is_made(
+    here: dict[str, str],
+) -> None:
     nowhere = f"{here['folder']}/nowhere"
     with pytest.raises(UsageError, match=r"^folder: .*/nowhere is not a folder$"):
         await Session.open(Two(), folder=nowhere, state_dir=here["state_dir"])

@@ -31,7 +31,9 @@ def put_together(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 assert index not in blocks
                 blocks[index], texts[index] = dict(block), ""
             case {"type": "content_block_delta", "index": index, "delta": delta}:
-                texts[index] += delta.get("text") or delta.get("thinking") or delta.get("partial_json") or ""
+                texts[index] += (
+                    delta.get("text") or delta.get("thinking") or delta.get("partial_json") or ""
+                )
             case {"type": "content_block_stop", "index": index}:
                 block = blocks[index]
                 if block["type"] == "tool_use":
@@ -56,9 +58,13 @@ async def test_events_come_in_the_order_of_the_api() -> None:
     ]
     ran = await play([turn], PARTIAL)
     events = [line["event"] for line in ran.lines if line["type"] == "stream_event"]
-    text, call_ = "block_start block_delta block_stop", "block_start block_delta block_delta block_stop"
+    text, call_ = (
+        "block_start block_delta block_stop",
+        "block_start block_delta block_delta block_stop",
+    )
     assert " ".join(event["type"].removeprefix("content_") for event in events) == (
-        f"message_start {text} block_start block_delta block_delta block_stop {call_} message_delta message_stop "
+        f"message_start {text} block_start block_delta block_delta block_stop {call_} "
+        "message_delta message_stop "
         f"message_start {text} message_delta message_stop"
     )
     first, second = [line["message"] for line in ran.lines if line["type"] == "assistant"]
@@ -111,7 +117,11 @@ def _typed(choices: list[Any]) -> list[Delta]:
     for choice in choices:
         if isinstance(choice, int):
             made.append(
-                CallDelta(choice, "" if choice in begun else "Bash", '{"n":[1' if choice not in begun else ",1")
+                CallDelta(
+                    choice,
+                    "" if choice in begun else "Bash",
+                    '{"n":[1' if choice not in begun else ",1",
+                )
             )
             begun.add(choice)
         else:
@@ -135,7 +145,9 @@ def test_any_batches_of_any_deltas_make_blocks_that_add_up(choices: list[Any], b
     assert said == ("".join(d.text for d in stream if isinstance(d, TextDelta)) if stream else "x")
     calls = {b["id"]: len(b["input"]["n"]) for b in blocks if b["type"] == "tool_use"}
     assert calls == {
-        f"c1.{n}": sum(c == n for c in choices if isinstance(c, int)) for n in choices if isinstance(n, int)
+        f"c1.{n}": sum(c == n for c in choices if isinstance(c, int))
+        for n in choices
+        if isinstance(n, int)
     }
 
 

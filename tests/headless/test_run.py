@@ -28,7 +28,20 @@ from longrein.frontends.headless import OutputOptions
 from longrein.frontends.headless.output import progress
 from longrein.frontends.headless.run_state import PROGRAM
 
-from .harness import DONE, FACTS, SESSION, Raise, ScriptedSession, Step, answered, asked, call, ended, play, usage
+from .harness import (
+    DONE,
+    FACTS,
+    SESSION,
+    Raise,
+    ScriptedSession,
+    Step,
+    answered,
+    asked,
+    call,
+    ended,
+    play,
+    usage,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +50,9 @@ HELLO: list[Step] = [UserSpoke((Text("do it"),)), asked(), answered(2, "All done
 EDIT: list[Step] = [
     UserSpoke((Text("do it"),)),  # 1
     asked(),  # 2
-    answered(2, "Looking.", call(2, 0, "Read", path="a.py"), call(2, 1, "Bash", command="make")),  # 3
+    answered(
+        2, "Looking.", call(2, 0, "Read", path="a.py"), call(2, 1, "Bash", command="make")
+    ),  # 3
     ToolStarted("c2.0", "Read"),
     ended("c2.0", "Read", "1\tx = 1"),
     ended("c2.1", "Bash", "no rule to make", "failed"),
@@ -83,8 +98,18 @@ async def test_json_is_one_result_object() -> None:
     [line] = ran.lines
     line.pop("uuid")
     assert ran.out.count(b"\n") == 1
-    counts = {"inputTokens": 20, "outputTokens": 10, "cacheReadInputTokens": 40, "cacheCreationInputTokens": 60}
-    limits = {"webSearchRequests": 0, "costUSD": 0.5, "contextWindow": 200_000, "maxOutputTokens": 8_192}
+    counts = {
+        "inputTokens": 20,
+        "outputTokens": 10,
+        "cacheReadInputTokens": 40,
+        "cacheCreationInputTokens": 60,
+    }
+    limits = {
+        "webSearchRequests": 0,
+        "costUSD": 0.5,
+        "contextWindow": 200_000,
+        "maxOutputTokens": 8_192,
+    }
     assert line == {
         "type": "result",
         "subtype": "success",
@@ -106,14 +131,20 @@ async def test_stream_json_has_init_first_and_one_result_last() -> None:
     ran = await play([EDIT])
     assert ran.kinds == "init assistant user user assistant result"
     init, first, read, bash, _, _ = ran.lines
-    assert (init["cwd"], init["tools"], init["longrein_version"]) == ("/w/caffè", ["Read", "Bash"], "0.1.0")
+    assert (init["cwd"], init["tools"], init["longrein_version"]) == (
+        "/w/caffè",
+        ["Read", "Bash"],
+        "0.1.0",
+    )
     assert first["message"]["content"] == [
         {"type": "text", "text": "Looking."},
         {"type": "tool_use", "id": "c2.0", "name": "Read", "input": {"path": "a.py"}},
         {"type": "tool_use", "id": "c2.1", "name": "Bash", "input": {"command": "make"}},
     ]
     assert first["message"]["stop_reason"] == "tool_use"
-    assert read["message"]["content"] == [{"type": "tool_result", "tool_use_id": "c2.0", "content": "1\tx = 1"}]
+    assert read["message"]["content"] == [
+        {"type": "tool_result", "tool_use_id": "c2.0", "content": "1\tx = 1"}
+    ]
     assert bash["message"]["content"][0]["is_error"] is True
     assert bash["tool_use_result"] == {"status": "failed", "elapsed_ms": 12}
     assert len({line["uuid"] for line in ran.lines}) == 6
@@ -127,10 +158,16 @@ async def test_what_asks_is_denied_and_recorded() -> None:
     assert ran.kinds == "init assistant permission_denied user assistant result"
     assert ran.lines[2]["message"] == RM
     result = ran.lines[-1]
-    assert (result["subtype"], result["is_error"]) == ("error_during_execution", True), "blocked is no success"
+    assert (result["subtype"], result["is_error"]) == ("error_during_execution", True), (
+        "blocked is no success"
+    )
     assert (result["result"], result["errors"]) == ("I may not remove it.", ran.err)
-    assert result["permission_denials"] == [{"tool_name": "Bash", "tool_use_id": "c2.0", "tool_input": {"command": RM}}]
-    assert ran.err == ["blocked: Bash needs permission (rm -rf build): allow it with --allowedTools 'Bash(rm:*)'"]
+    assert result["permission_denials"] == [
+        {"tool_name": "Bash", "tool_use_id": "c2.0", "tool_input": {"command": RM}}
+    ]
+    assert ran.err == [
+        "blocked: Bash needs permission (rm -rf build): allow it with --allowedTools 'Bash(rm:*)'"
+    ]
 
 
 REFUSED: list[Step] = [
@@ -171,7 +208,9 @@ async def test_a4_a_run_that_a_hook_has_stopped_is_no_success(
 
 
 async def test_what_a_hook_has_asked_of_a_model_is_counted() -> None:
-    asked_model = HookAnswered("safe?", "Stop", "none", usage=Usage(7, output_tokens=2), cost_usd=0.25)
+    asked_model = HookAnswered(
+        "safe?", "Stop", "none", usage=Usage(7, output_tokens=2), cost_usd=0.25
+    )
     ran = await play([[*HELLO[:-1], asked_model, DONE]], "json")
     assert ran.lines[-1]["total_cost_usd"] == 0.5
     assert ran.lines[-1]["usage"]["input_tokens"] == 17
@@ -197,23 +236,46 @@ FAILS = "error_during_execution"
         ),
         ([TurnEnded("budget", "$1 is spent")], 4, "error_max_budget_usd", "$1 is spent"),
         ([TurnEnded("error", "nothing came of it")], 1, FAILS, "nothing came of it"),
-        ([asked(), AskFailed(4, "overload", "full", 529), TurnEnded("error", "full")], 75, FAILS, "full"),
-        ([asked(), AskFailed(4, "auth", "a bad key", 401), TurnEnded("error", "a bad key")], 1, FAILS, "a bad key"),
+        (
+            [asked(), AskFailed(4, "overload", "full", 529), TurnEnded("error", "full")],
+            75,
+            FAILS,
+            "full",
+        ),
+        (
+            [asked(), AskFailed(4, "auth", "a bad key", 401), TurnEnded("error", "a bad key")],
+            1,
+            FAILS,
+            "a bad key",
+        ),
         ([TurnEnded("interrupted")], 1, FAILS, "stopped: interrupted"),
         ([Raise(StoreFull("no room on the disk"))], 1, FAILS, "no room on the disk"),
     ],
 )
 async def test_A6_7_how_a_turn_ends(last: list[Step], code: int, subtype: str, error: str) -> None:
-    begun: list[Step] = [UserSpoke((Text("do it"),)), asked(), answered(2, call(2, 0, "Read", path="a"))]
+    begun: list[Step] = [
+        UserSpoke((Text("do it"),)),
+        asked(),
+        answered(2, call(2, 0, "Read", path="a")),
+    ]
     ran = await play([[*begun, *last]])
     result = ran.lines[-1]
-    assert (ran.code, result["subtype"], result["errors"], ran.err) == (code, subtype, [error], [error])
+    assert (ran.code, result["subtype"], result["errors"], ran.err) == (
+        code,
+        subtype,
+        [error],
+        [error],
+    )
     text = await play([[*begun, *last]], "text")
     assert (text.code, text.out, text.err) == (code, b"", [error])
 
 
 async def test_a_failed_request_is_also_an_assistant_line_with_its_error() -> None:
-    turn: list[Step] = [asked(), AskFailed(1, "auth", "the key was refused", 401), TurnEnded("error", "refused")]
+    turn: list[Step] = [
+        asked(),
+        AskFailed(1, "auth", "the key was refused", 401),
+        TurnEnded("error", "refused"),
+    ]
     ran = await play([turn])
     assert ran.kinds == "init assistant result"
     assert ran.lines[1]["error"] == "authentication_failed"
@@ -246,7 +308,10 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
         "init status api_retry assistant status status compact_boundary "
         "compact_boundary user task_started task_notification informational assistant result"
     )
-    retry = [ran.lines[2][key] for key in ("attempt", "max_retries", "retry_delay_ms", "error_status", "error")]
+    retry = [
+        ran.lines[2][key]
+        for key in ("attempt", "max_retries", "retry_delay_ms", "error_status", "error")
+    ]
     assert retry == [1, 10, 2500, 429, "rate_limit"]
     assert ran.lines[1]["permissionMode"] == "plan"
     assert ran.lines[3]["error"] == "max_output_tokens"
@@ -255,7 +320,11 @@ async def test_retries_notices_compaction_and_tasks_are_system_lines() -> None:
     assert ran.lines[7]["compact_metadata"]["trigger"] == "manual"
     assert ran.lines[8]["isSynthetic"] is True
     result = ran.lines[-1]
-    assert (result["result"], result["num_turns"], result["usage"]["output_tokens"]) == ("whole", 2, 15)
+    assert (result["result"], result["num_turns"], result["usage"]["output_tokens"]) == (
+        "whole",
+        2,
+        15,
+    )
 
 
 async def test_no_prompt_goes_on_with_the_turn_that_was_cut() -> None:
@@ -279,7 +348,15 @@ async def test_A18_12_stream_has_the_published_types_and_the_prompt_went_in() ->
 async def test_R095_a_line_is_one_line_of_utf8_whatever_stands_in_the_text() -> None:
     odd = 'quote " back\\slash \u2028\u2029\x85\x0b\x1c\r\n\x07 漢字 🦎'
     ran = await play(
-        [[asked(), answered(1, odd, call(1, 0, "Bash", command="\ud800")), asked(), answered(3, odd), DONE]]
+        [
+            [
+                asked(),
+                answered(1, odd, call(1, 0, "Bash", command="\ud800")),
+                asked(),
+                answered(3, odd),
+                DONE,
+            ]
+        ]
     )
     assert ran.kinds == "init assistant assistant result"
     assert ran.lines[1]["message"]["content"][0]["text"] == odd
@@ -295,5 +372,9 @@ async def test_what_happened_before_anybody_listened_is_told_first() -> None:
 
 
 def test_a_wait_on_account_of_another_request_is_no_attempt() -> None:
-    assert progress(RetryPause(3, "rate", 429, 1, 10, 2.5, "slow down")) == ["slow down: attempt 1 of 10 in 2.5 s"]
-    assert progress(RetryPause(3, "rate", 429, 0, 10, 2.5, "slow down")) == ["slow down: the next request waits 2.5 s"]
+    assert progress(RetryPause(3, "rate", 429, 1, 10, 2.5, "slow down")) == [
+        "slow down: attempt 1 of 10 in 2.5 s"
+    ]
+    assert progress(RetryPause(3, "rate", 429, 0, 10, 2.5, "slow down")) == [
+        "slow down: the next request waits 2.5 s"
+    ]

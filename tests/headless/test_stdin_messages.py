@@ -1,4 +1,6 @@
-"""stream-json input: each line is a user message, several may come while a turn runs, the end of stdin ends the run."""
+"""stream-json input: each line is a user message, several may come while a turn runs, the end of
+stdin ends the run.
+"""
 
 import json
 
@@ -21,7 +23,9 @@ def turn(asked_seq: int, text: str) -> list[Step]:
 
 
 async def test_each_message_gets_its_turn_and_its_result() -> None:
-    ran = await play([turn(1, "one"), turn(4, "two")], prompt="", typed=[user("first"), user("second")])
+    ran = await play(
+        [turn(1, "one"), turn(4, "two")], prompt="", typed=[user("first"), user("second")]
+    )
     assert ran.code == 0
     assert ran.kinds == "init assistant result assistant result"
     first, second = [line for line in ran.lines if line["type"] == "result"]
@@ -36,9 +40,12 @@ async def test_the_prompt_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "how"), [("", "queued"), (',"priority":"next"', "steer"), (',"priority":"later"', "queued")]
+    ("extra", "how"),
+    [("", "queued"), (',"priority":"next"', "steer"), (',"priority":"later"', "queued")],
 )
-async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(extra: str, how: str) -> None:
+async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(
+    extra: str, how: str
+) -> None:
     session = ScriptedSession([turn(1, "one"), turn(4, "two")])
     session.busy = True
     ran = await play([], prompt="", typed=[user("a"), user("b", extra)], session=session)
@@ -47,16 +54,16 @@ async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(ex
 
 async def test_now_interrupts_the_turn_that_runs() -> None:
     stuck: list[Step] = [asked(), HANG]
-    ran = await play([stuck, turn(4, "two")], prompt="zero", typed=[user("stop", ',"priority":"now"')])
+    ran = await play(
+        [stuck, turn(4, "two")], prompt="zero", typed=[user("stop", ',"priority":"now"')]
+    )
     results = [line for line in ran.lines if line["type"] == "result"]
     assert [r["subtype"] for r in results] == ["error_during_execution", "success"]
     assert ran.code == 0
 
 
 async def test_blocks_of_text_are_taken_too() -> None:
-    line = (
-        b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}'
-    )
+    line = b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}'  # noqa: E501
     ran = await play([turn(1, "one")], prompt="", typed=[line])
     assert ran.session.said == [UserMessage((Text("a"), Text("b")))]
 
@@ -68,9 +75,15 @@ EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
     ("line", "says"),
     [
         (b"fix it", f"stdin: 'fix it' is no JSON; a line is {EXAMPLE}"),
-        (b'\xff{"type":"user"', f"""stdin: '\ufffd{{"type":"user"' is no JSON; a line is {EXAMPLE}"""),
+        (
+            b'\xff{"type":"user"',
+            f"""stdin: '\ufffd{{"type":"user"' is no JSON; a line is {EXAMPLE}""",
+        ),
         (b"[1]", f"stdin: '[1]' is no user message; a line is {EXAMPLE}"),
-        (b'{"type":"assistant"}', f"""stdin: '{{"type":"assistant"}}' is no user message; a line is {EXAMPLE}"""),
+        (
+            b'{"type":"assistant"}',
+            f"""stdin: '{{"type":"assistant"}}' is no user message; a line is {EXAMPLE}""",
+        ),
         (
             b'{"type":"user","message":1}',
             f"""stdin: '{{"type":"user","message":1}}' has no text; a line is {EXAMPLE}""",
@@ -82,10 +95,14 @@ EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
     ],
 )
 async def test_a_line_that_is_no_message_is_told_and_passed_over(line: bytes, says: str) -> None:
-    ran = await play([turn(1, "one"), turn(10, "two")], prompt="", typed=[user("a"), line, user("b")])
+    ran = await play(
+        [turn(1, "one"), turn(10, "two")], prompt="", typed=[user("a"), line, user("b")]
+    )
     assert (ran.code, ran.err) == (2, [says])
     assert [line["result"] for line in ran.lines if line["type"] == "result"] == ["one", "two"]
-    assert [line["content"] for line in ran.lines if line.get("subtype") == "informational"] == [says]
+    assert [line["content"] for line in ran.lines if line.get("subtype") == "informational"] == [
+        says
+    ]
 
 
 async def test_no_line_that_is_a_message_is_an_error_of_the_first() -> None:
@@ -106,7 +123,11 @@ async def test_no_message_at_all_is_an_empty_prompt() -> None:
 
 
 REQUESTS = [
-    ("initialize", {}, "initialize must be the first line on stdin, as the session is open already"),
+    (
+        "initialize",
+        {},
+        "initialize must be the first line on stdin, as the session is open already",
+    ),
     ("dance", {}, "longrein has no control request 'dance'; it has initialize, interrupt,"),
     ("", {}, "longrein has no control request ''"),
     ("set_permission_mode", {"mode": "wild"}, "'wild' is no permission mode; there are default,"),
@@ -119,11 +140,15 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("subtype", "fields", "error"), REQUESTS)
-async def test_A6_4_each_control_request_gets_one_answer(subtype: str, fields: dict[str, str], error: str) -> None:
+async def test_A6_4_each_control_request_gets_one_answer(
+    subtype: str, fields: dict[str, str], error: str
+) -> None:
     request = json.dumps(
         {"type": "control_request", "request_id": "r1", "request": {"subtype": subtype} | fields}
     ).encode()
-    ran = await play([turn(1, "one")], prompt="", typed=[request, b'{"type":"keep_alive"}', user("a")])
+    ran = await play(
+        [turn(1, "one")], prompt="", typed=[request, b'{"type":"keep_alive"}', user("a")]
+    )
     assert ran.kinds == "init control_response assistant result"
     response = ran.lines[1]["response"]
     assert (response["request_id"], response["subtype"]) == ("r1", "error" if error else "success")

@@ -31,7 +31,9 @@ AGENT = call(1, 0, "Agent", description="look")
 
 
 def of(seq: int, event: Any, child: str = CHILD, label: str = "a3") -> FromSubagent:
-    heard = event if isinstance(event, ReplyDelta | UserNotice) else Entry(seq, seq * SECOND_US, event)
+    heard = (
+        event if isinstance(event, ReplyDelta | UserNotice) else Entry(seq, seq * SECOND_US, event)
+    )
     return FromSubagent(child, label, "explore", heard)
 
 
@@ -56,10 +58,13 @@ def looked(*more: Step) -> list[Step]:
 async def test_a_subagents_lines_name_the_call_that_started_it() -> None:
     ran = await play([looked()])
     assert ran.kinds == (
-        "init assistant task_started assistant task_progress user task_notification user assistant result"
+        "init assistant task_started assistant task_progress user task_notification user "
+        "assistant result"
     )
     lines = ran.lines
-    parents = [line.get("parent_tool_use_id") for line in lines if line["type"] in ("assistant", "user")]
+    parents = [
+        line.get("parent_tool_use_id") for line in lines if line["type"] in ("assistant", "user")
+    ]
     assert parents == [None, "c1.0", "c1.0", None, None]
     [used] = [block for block in lines[3]["message"]["content"] if block["type"] == "tool_use"]
     assert used["id"] == "a3.c1.0"
@@ -71,10 +76,21 @@ async def test_a_subagents_lines_name_the_call_that_started_it() -> None:
 async def test_a_subagent_is_a_task_with_progress_and_an_end() -> None:
     started, progress, note = [line for line in (await play([looked()])).lines if "task_id" in line]
     shown = ("task_id", "tool_use_id", "description", "task_type", "is_backgrounded", "spawn_depth")
-    assert [started[name] for name in shown] == ["a3", "c1.0", "look around", "local_agent", False, 1]
+    assert [started[name] for name in shown] == [
+        "a3",
+        "c1.0",
+        "look around",
+        "local_agent",
+        False,
+        1,
+    ]
     assert progress["usage"] == {"total_tokens": 65, "tool_uses": 1, "duration_ms": 1_000}
     assert progress["last_tool_name"] == "Read"
-    assert (note["status"], note["summary"], note["tool_use_id"]) == ("completed", "It is here.", "c1.0")
+    assert (note["status"], note["summary"], note["tool_use_id"]) == (
+        "completed",
+        "It is here.",
+        "c1.0",
+    )
 
 
 async def test_the_result_counts_what_subagents_used() -> None:
@@ -96,13 +112,20 @@ async def test_what_a_subagent_asks_is_denied_and_told_with_its_name() -> None:
     step = looked(*asks)
     del step[5]
     ran = await play([step])
-    assert [(word.call, word.verdict, word.session) for word in ran.session.said if isinstance(word, Answer)] == [
-        ("c1.0", "deny", CHILD)
-    ]
+    assert [
+        (word.call, word.verdict, word.session)
+        for word in ran.session.said
+        if isinstance(word, Answer)
+    ] == [("c1.0", "deny", CHILD)]
     [denied] = [line for line in ran.lines if line.get("subtype") == "permission_denied"]
     assert denied["tool_use_id"] == "a3.c1.0"
     assert ran.lines[-1]["permission_denials"] == [
-        {"tool_name": "Read", "tool_use_id": "a3.c1.0", "tool_input": {"file_path": "a.py"}, "agent": "a3"}
+        {
+            "tool_name": "Read",
+            "tool_use_id": "a3.c1.0",
+            "tool_input": {"file_path": "a.py"},
+            "agent": "a3",
+        }
     ]
 
 
@@ -115,14 +138,21 @@ async def test_a_subagent_of_a_subagent_belongs_to_the_call_that_started_it() ->
     lines = (await play([looked(*deeper)])).lines
     parents = [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"]
     assert parents == [None, "c1.0", "a3.c1.0", None]
-    assert [line["spawn_depth"] for line in lines if line.get("subtype") == "task_started"] == [1, 2]
+    assert [line["spawn_depth"] for line in lines if line.get("subtype") == "task_started"] == [
+        1,
+        2,
+    ]
 
 
 async def test_one_that_was_started_before_the_run_is_known_by_its_label() -> None:
     step = looked()
     del step[2]
     lines = (await play([step])).lines
-    assert [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"] == [None, None, None]
+    assert [line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"] == [
+        None,
+        None,
+        None,
+    ]
 
 
 async def test_replies_grow_beside_each_other() -> None:
@@ -133,13 +163,23 @@ async def test_replies_grow_beside_each_other() -> None:
         of(0, ReplyDelta(3, [TextDelta("ok."), CallDelta(0, "Read", '{"a":1}')])),
         of(4, answered(3, "I look.", call(3, 0, "Read", a=1))),
     ]
-    scenes: list[Step] = [ChildStarted(CHILD, "explore", AGENT.id), asked(), *early, answered(2, "main"), DONE]
+    scenes: list[Step] = [
+        ChildStarted(CHILD, "explore", AGENT.id),
+        asked(),
+        *early,
+        answered(2, "main"),
+        DONE,
+    ]
     lines = (await play([scenes], OutputOptions("stream-json", partial=True))).lines
     events = [line for line in lines if line["type"] == "stream_event"]
     told = [line["event"]["type"] for line in events if line["parent_tool_use_id"] == "c1.0"]
     assert told[:3] == ["message_start", "content_block_start", "content_block_delta"]
     assert told[-1] == "message_stop"
-    starts = [line["event"]["content_block"] for line in events if line["event"]["type"] == "content_block_start"]
+    starts = [
+        line["event"]["content_block"]
+        for line in events
+        if line["event"]["type"] == "content_block_start"
+    ]
     assert [block["id"] for block in starts if block["type"] == "tool_use"] == ["a1.c3.0"]
 
 
@@ -176,5 +216,10 @@ async def test_progress_on_stderr_names_the_subagent() -> None:
 
 
 async def test_what_a_subagent_compacts_is_nobodys_business() -> None:
-    quiet = [of(4, Asked("summary", 3, 1, reason="watermark")), of(5, Replied(4, (), "end", Usage(1, 1, 1, 1)))]
-    assert not [line for line in (await play([looked(*quiet)])).lines if line.get("subtype") == "status"]
+    quiet = [
+        of(4, Asked("summary", 3, 1, reason="watermark")),
+        of(5, Replied(4, (), "end", Usage(1, 1, 1, 1))),
+    ]
+    assert not [
+        line for line in (await play([looked(*quiet)])).lines if line.get("subtype") == "status"
+    ]

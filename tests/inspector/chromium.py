@@ -1,4 +1,6 @@
-"""Headless Chromium for tests, by the DevTools protocol over two pipes. No package is needed, and no port is opened."""
+"""Headless Chromium for tests, by the DevTools protocol over two pipes. No package is needed,
+and no port is opened.
+"""
 
 import base64
 import json
@@ -13,8 +15,29 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (1200, 900)
-LANDMARKS = ("banner", "main", "heading", "tablist", "tab", "tabpanel", "figure", "feed", "article", "status")
-CONTROLS = ("slider", "searchbox", "combobox", "checkbox", "radio", "button", "link", "meter", "image")
+LANDMARKS = (
+    "banner",
+    "main",
+    "heading",
+    "tablist",
+    "tab",
+    "tabpanel",
+    "figure",
+    "feed",
+    "article",
+    "status",
+)
+CONTROLS = (
+    "slider",
+    "searchbox",
+    "combobox",
+    "checkbox",
+    "radio",
+    "button",
+    "link",
+    "meter",
+    "image",
+)
 ROLES = frozenset((*LANDMARKS, *CONTROLS, "table", "columnheader", "rowheader"))
 """Roles in an outline: those that a reader of the page moves between."""
 
@@ -39,7 +62,9 @@ class ScriptError(Exception):
 
 
 class Page:
-    """One tab of the browser. `requests` and `problems` collect what it loads and what goes wrong in it."""
+    """One tab of the browser. `requests` and `problems` collect what it loads and what goes
+    wrong in it.
+    """
 
     def __init__(self, browser: "Chromium", target: str, session: str) -> None:
         self.browser = browser
@@ -63,16 +88,22 @@ class Page:
 
     def run(self, script: str) -> Any:
         """Evaluate an expression, waiting for a promise, and return its value."""
-        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         if details := answer.get("exceptionDetails"):
             raise ScriptError(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression of the page is true; a problem of the page or the test's timeout ends the wait."""
+        """Wait until an expression of the page is true; a problem of the page or the test's
+        timeout ends the wait.
+        """
         while not self.problems:
             try:
-                if self.run(f"new Promise((done) => setTimeout(() => done(Boolean({expression})), 20))"):
+                if self.run(
+                    f"new Promise((done) => setTimeout(() => done(Boolean({expression})), 20))"
+                ):
                     return
             except (ScriptError, RuntimeError) as error:  # a page that is replaced by the next one
                 if "Error" in str(error) and "context" not in str(error).lower():
@@ -85,19 +116,31 @@ class Page:
 
     def press(self, key: str, text: str = "") -> None:
         """Press a key where the focus is."""
-        codes = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        codes = {
+            "Enter": 13,
+            "Escape": 27,
+            "Tab": 9,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+            "ArrowDown": 40,
+        }
         codes |= {"Home": 36, "End": 35, "PageUp": 33, "PageDown": 34}
         typed = text or (key if len(key) == 1 else "\r" if key == "Enter" else "")
         code = codes.get(key, ord(key.upper()[0]))
         event: Json = {"key": key, "windowsVirtualKeyCode": code}
-        self.call("Input.dispatchKeyEvent", type="keyDown", **event, **({"text": typed} if typed else {}))
+        self.call(
+            "Input.dispatchKeyEvent", type="keyDown", **event, **({"text": typed} if typed else {})
+        )
         self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)
 
     def outline(self) -> list[str]:
-        """Return one `role: name` for each node of the accessibility tree with one of `ROLES`, in order."""
+        """Return one `role: name` for each node of the accessibility tree with one of `ROLES`,
+        in order.
+        """
         nodes = {node["nodeId"]: node for node in self.call("Accessibility.getFullAXTree")["nodes"]}
         lines: list[str] = []
         left = [next(iter(nodes))]
@@ -121,7 +164,9 @@ class Page:
                 self.requests.append(params["request"]["url"])
             case "Runtime.exceptionThrown":
                 details = params["exceptionDetails"]
-                self.problems.append(details.get("exception", {}).get("description", details["text"]))
+                self.problems.append(
+                    details.get("exception", {}).get("description", details["text"])
+                )
             case "Log.entryAdded" if params["entry"]["level"] == "error":
                 self.problems.append(params["entry"]["text"])
             case "Page.javascriptDialogOpening":
@@ -146,7 +191,11 @@ class Chromium:
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
             page.call(f"{domain}.enable")
         page.call(
-            "Emulation.setDeviceMetricsOverride", width=SIZE[0], height=SIZE[1], deviceScaleFactor=1, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=SIZE[0],
+            height=SIZE[1],
+            deviceScaleFactor=1,
+            mobile=False,
         )
         page.call("Page.bringToFront")  # a tab behind another one draws nothing
         page.call("Emulation.setFocusEmulationEnabled", enabled=True)
@@ -190,8 +239,18 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     command_out, command_in = os.pipe()
     answer_out, answer_in = os.pipe()
     arguments = (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
-        *("--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe"),
+        *(
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ),
+        *(
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--remote-debugging-pipe",
+        ),
         *(f"--user-data-dir={folder}", "about:blank"),
     )
     process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""Generated sessions in the form of `longrein.inspector.data`: any number of entries, always the same."""
+"""Generated sessions in the form of `longrein.inspector.data`: any number of entries, always the
+same.
+"""
 
 import random
 from typing import Any
@@ -42,11 +44,17 @@ def result_text(tool: str, chance: random.Random) -> str:
         case "Read":
             return "\n".join(f"{n:>4}  total = total + price[{n}]" for n in lines)
         case "Bash":
-            tests = [f"tests/test_cart.py::test_total_{n} {'FAILED' if n == 2 else 'PASSED'} [{n + 1}]" for n in lines]
-            return "\n".join([*tests, f"1 failed, {len(lines) - 1} passed in {chance.randint(1, 90) / 10} s"])
+            tests = [
+                f"tests/test_cart.py::test_total_{n} {'FAILED' if n == 2 else 'PASSED'} [{n + 1}]"
+                for n in lines
+            ]
+            return "\n".join(
+                [*tests, f"1 failed, {len(lines) - 1} passed in {chance.randint(1, 90) / 10} s"]
+            )
         case "Grep":
             return "\n".join(
-                f"src/{chance.choice(('cart', 'mail', 'orders'))}.py:{9 * n + 4}: total({n})" for n in lines
+                f"src/{chance.choice(('cart', 'mail', 'orders'))}.py:{9 * n + 4}: total({n})"
+                for n in lines
             )
         case _:
             return "src/app.py has been changed."
@@ -63,7 +71,11 @@ class Generator:
         self.requests: list[Json] = []
         self.items: list[Json] = []
         self.spans: list[Json] = []
-        self.tokens = dict.fromkeys(MODULES, 0) | {"system": 1800, "tools": 3200, "instructions": 900}
+        self.tokens = dict.fromkeys(MODULES, 0) | {
+            "system": 1800,
+            "tools": 3200,
+            "instructions": 900,
+        }
         self.seq = 1
         self.usd = 0.0
 
@@ -99,7 +111,9 @@ class Generator:
     def turn(self) -> None:
         """One message of the user and some steps."""
         waited = self.chance.choice((5, 20, 40, 3600)) * SECOND
-        self.spans.append({"kind": "wait", "start_us": self.now, "end_us": self.now + waited, "seq": self.seq})
+        self.spans.append(
+            {"kind": "wait", "start_us": self.now, "end_us": self.now + waited, "seq": self.seq}
+        )
         self.now += waited
         self.row("user", "user", f"Please look at part {len(self.rows)} of the shop.", item="user")
         for _ in range(self.chance.randint(4, 12)):
@@ -112,17 +126,37 @@ class Generator:
         self.row("thinking", "assistant", "The loop may stop one item early.", item="thinking")
         self.row("text", "assistant", f"I look at it with {tool}.", item="text")
         call = self.row(
-            "call", "assistant", '{"file_path": "src/app.py"}', item="call", tool=tool, title=f"{tool} src/app.py"
+            "call",
+            "assistant",
+            '{"file_path": "src/app.py"}',
+            item="call",
+            tool=tool,
+            title=f"{tool} src/app.py",
         )
         start = self.now
         self.now += self.chance.randint(50, 4000) * 1000
         failed = self.chance.random() < 0.05
-        span = {"kind": "tool", "start_us": start, "end_us": self.now, "seq": self.seq, "label": tool}
+        span = {
+            "kind": "tool",
+            "start_us": start,
+            "end_us": self.now,
+            "seq": self.seq,
+            "label": tool,
+        }
         self.spans.append(span | ({"status": "failed"} if failed else {}))
         lines = result_text(tool, self.chance)
         extra: Json = {"diff": DIFF} if tool == "Edit" else {}
         status = "failed" if failed else "ok"
-        self.row("result", "tool", lines, item="result", tool=tool, result_of=call, status=status, **extra)
+        self.row(
+            "result",
+            "tool",
+            lines,
+            item="result",
+            tool=tool,
+            result_of=call,
+            status=status,
+            **extra,
+        )
 
     def request(self) -> None:
         number = len(self.requests) + 1
@@ -137,13 +171,30 @@ class Generator:
         usd = (total - missed - new) * 0.3e-6 + (missed + new) * 3.75e-6 + 400 * 15e-6
         self.usd += usd
         made: Json = {"n": number, "seq": seq, "at_us": start, "tokens": dict(self.tokens)}
-        made |= {"duration_us": self.now - start, "input": 12, "cache_read": max(0, total - missed - new)}
-        made |= {"cache_write": missed + new, "missed": missed, "output": 400, "usd": usd, "total_usd": self.usd}
+        made |= {
+            "duration_us": self.now - start,
+            "input": 12,
+            "cache_read": max(0, total - missed - new),
+        }
+        made |= {
+            "cache_write": missed + new,
+            "missed": missed,
+            "output": 400,
+            "usd": usd,
+            "total_usd": self.usd,
+        }
         if broken:
-            broken |= {"seq": seq, "price_usd": missed * 3.45e-6, "tokens_before": before, "tokens_after": total}
+            broken |= {
+                "seq": seq,
+                "price_usd": missed * 3.45e-6,
+                "tokens_before": before,
+                "tokens_after": total,
+            }
             made["break"] = broken
         self.requests.append(made)
-        self.spans.append({"kind": "model", "start_us": start, "end_us": self.now, "seq": seq, "label": "turn"})
+        self.spans.append(
+            {"kind": "model", "start_us": start, "end_us": self.now, "seq": seq, "label": "turn"}
+        )
 
     def shrink(self, number: int, seq: int) -> Json:
         """Clear old results, or every third time summarise."""
@@ -153,37 +204,84 @@ class Generator:
                 continue
             if by_summary:
                 item["stages"].append(
-                    {"request": number, "seq": seq, "form": "summarised", "why": "in the summarised span"}
+                    {
+                        "request": number,
+                        "seq": seq,
+                        "form": "summarised",
+                        "why": "in the summarised span",
+                    }
                 )
                 item["shown"] = False
                 continue
             kept = "   1  total = total + price[1]\n[39 lines cleared; Recall brings them back]"
-            stage = {"request": number, "seq": seq, "form": "trimmed", "tokens": item["tokens"] // 5, "text": kept}
-            item["stages"].append(stage | {"why": "1 line is likely to be needed: the model edited it"})
+            stage = {
+                "request": number,
+                "seq": seq,
+                "form": "trimmed",
+                "tokens": item["tokens"] // 5,
+                "text": kept,
+            }
+            item["stages"].append(
+                stage | {"why": "1 line is likely to be needed: the model edited it"}
+            )
             if self.chance.random() < 0.1:
-                again = {"request": number + 3, "seq": seq + 9, "form": "recalled", "tokens": item["tokens"] // 5}
+                again = {
+                    "request": number + 3,
+                    "seq": seq + 9,
+                    "form": "recalled",
+                    "tokens": item["tokens"] // 5,
+                }
                 item["stages"].append(again | {"why": "the model asked for it"})
         if by_summary:
-            self.tokens |= {"summary": 3000, "results": 4000, "calls": 900, "assistant": 500, "thinking": 0}
+            self.tokens |= {
+                "summary": 3000,
+                "results": 4000,
+                "calls": 900,
+                "assistant": 500,
+                "thinking": 0,
+            }
             self.row(
-                "summary", "longrein", "The user wants the totals fixed. Two loops were corrected.", item="summary"
+                "summary",
+                "longrein",
+                "The user wants the totals fixed. Two loops were corrected.",
+                item="summary",
             )
             return {"cause": "summarised", "detail": "watermark"}
         self.tokens["results"] //= 4
         return {"cause": "cleared", "detail": "pays"}
 
-    def row(self, kind: str, author: str, text: str, item: str = "", tool: str = "", **extra: object) -> int:
+    def row(
+        self, kind: str, author: str, text: str, item: str = "", tool: str = "", **extra: object
+    ) -> int:
         """Append a row of the transcript, and the item that it holds."""
         seq, self.seq = self.seq, self.seq + 1
-        made: Json = {"seq": seq, "at_us": self.now, "kind": kind, "author": author, "text": text, **extra}
+        made: Json = {
+            "seq": seq,
+            "at_us": self.now,
+            "kind": kind,
+            "author": author,
+            "text": text,
+            **extra,
+        }
         if item:
             handle = made["handle"] = f"r{seq}"
             tokens = len(text) // (3 if item == "result" else 4) + 10
             if item == "result":
                 tokens *= 8
-            module = {"user": "user", "thinking": "thinking", "text": "assistant", "call": "calls", "result": "results"}
+            module = {
+                "user": "user",
+                "thinking": "thinking",
+                "text": "assistant",
+                "call": "calls",
+                "result": "results",
+            }
             self.tokens[module.get(item, "summary")] += tokens
-            stage = {"request": len(self.requests) + 1, "seq": seq, "form": "full", "tokens": tokens}
+            stage = {
+                "request": len(self.requests) + 1,
+                "seq": seq,
+                "form": "full",
+                "tokens": tokens,
+            }
             entry = {
                 "handle": handle,
                 "kind": item,
@@ -248,7 +346,14 @@ class Generator:
                 "agent": "a7",
                 "spans": inner,
             },
-            {"id": "b3", "kind": "task", "label": "make watch", "parent": "main", "spans": [run], "status": "open"},
+            {
+                "id": "b3",
+                "kind": "task",
+                "label": "make watch",
+                "parent": "main",
+                "spans": [run],
+                "status": "open",
+            },
         ]
 
     def subagents(self) -> list[Json]:
@@ -259,7 +364,16 @@ class Generator:
             (5, "text", "One caller."),
         ):
             author = {"user": "longrein", "result": "tool"}.get(kind, "assistant")
-            self.rows.append({"seq": seq, "at_us": at, "kind": kind, "author": author, "text": text, "agent": "a7"})
+            self.rows.append(
+                {
+                    "seq": seq,
+                    "at_us": at,
+                    "kind": kind,
+                    "author": author,
+                    "text": text,
+                    "agent": "a7",
+                }
+            )
         self.rows.sort(key=lambda row: row["at_us"])
         first = {
             "id": "a7",

@@ -1,6 +1,8 @@
-"""Outlines and pictures of the inspector's views: `python -m tests.inspector.pictures` writes both anew.
+"""Outlines and pictures of the inspector's views: `python -m tests.inspector.pictures` writes both
+anew.
 
-The outlines are what a screen reader finds; tests compare them. The pictures stand in the docs; nothing compares them.
+The outlines are what a screen reader finds; tests compare them. The pictures stand in the docs;
+nothing compares them.
 """
 
 import json
@@ -30,7 +32,9 @@ def open_view(browser: Chromium, folder: Path, view: str, entries: int) -> Page:
     path.write_bytes(render(json.dumps(document).encode()))
     page = browser.new_page()
     page.open(f"{path.as_uri()}#{view}")
-    page.wait_until("new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(true), 50)))")
+    page.wait_until(
+        "new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(true), 50)))"
+    )
     return page
 
 
@@ -63,9 +67,16 @@ def main() -> None:
             page = open_view(browser, folder, view, entries)
             width, height = PICTURE_SIZE
             page.call(
-                "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+                "Emulation.setDeviceMetricsOverride",
+                width=width,
+                height=height,
+                deviceScaleFactor=1,
+                mobile=False,
             )
-            page.wait_until(f"innerWidth === {width} && new Promise((done) => setTimeout(() => done(true), 200))")
+            page.wait_until(
+                f"innerWidth === {width} && new Promise((done) => setTimeout(() => done(true), "
+                "200))"
+            )
             page.save_picture(PICTURES / f"inspect-{view}.png")
             page.close()
 

@@ -1,4 +1,6 @@
-"""The inspector's figures, compared with the folded log (issue 13: context over time, cache, time, an item's life)."""
+"""The inspector's figures, compared with the folded log (issue 13: context over time, cache,
+time, an item's life).
+"""
 
 import itertools
 
@@ -60,10 +62,12 @@ def states(sample: SampleSession) -> list[tuple[Entry, State]]:
     return folded
 
 
-# --- Requests --------------------------------------------------------------------------------------------------------
+# --- Requests -------------------------------------------------------------------------------------
 
 
-def test_requests_have_the_providers_counts_and_modules_that_add_up(sample: SampleSession, found: Inspection) -> None:
+def test_requests_have_the_providers_counts_and_modules_that_add_up(
+    sample: SampleSession, found: Inspection
+) -> None:
     replies = {e.event.asked: e for e in sample.entries if isinstance(e.event, Replied)}
     asked = [entry.seq for entry in sample.entries if isinstance(entry.event, Asked)]
     assert [request.seq for request in found.requests] == asked
@@ -74,19 +78,33 @@ def test_requests_have_the_providers_counts_and_modules_that_add_up(sample: Samp
             continue
         event = replies[request.seq].event
         assert isinstance(event, Replied)
-        counted = event.usage.input_tokens, event.usage.cache_read_tokens, event.usage.cache_write_tokens
+        counted = (
+            event.usage.input_tokens,
+            event.usage.cache_read_tokens,
+            event.usage.cache_write_tokens,
+        )
         assert (request.input, request.cache_read, request.cache_write) == counted
         assert sum(request.tokens.all()) == sum(counted)
         assert request.duration_us == replies[request.seq].at - request.at_us
-    spent = sum(reply.event.cost_usd for reply in replies.values() if isinstance(reply.event, Replied))
+    spent = sum(
+        reply.event.cost_usd for reply in replies.values() if isinstance(reply.event, Replied)
+    )
     assert found.requests[-1].total_usd == pytest.approx(spent)
-    assert all(any(getattr(r.tokens, name) for r in found.requests) for name in MODULES if name != "reminders")
+    assert all(
+        any(getattr(r.tokens, name) for r in found.requests)
+        for name in MODULES
+        if name != "reminders"
+    )
 
 
-def test_every_break_is_marked_with_its_cause_and_price(sample: SampleSession, found: Inspection) -> None:
+def test_every_break_is_marked_with_its_cause_and_price(
+    sample: SampleSession, found: Inspection
+) -> None:
     kinds = (Cleared, Summarized, Restored, Rewound, PrefixSet)
     breaking = {e.seq: e.event for e in sample.entries[2:] if isinstance(e.event, kinds)}
-    marks = {r.break_.seq: r.break_ for r in found.requests if r.break_ is not None and r.break_.seq}
+    marks = {
+        r.break_.seq: r.break_ for r in found.requests if r.break_ is not None and r.break_.seq
+    }
     names = {
         "cleared": Cleared,
         "summarised": Summarized,
@@ -100,7 +118,9 @@ def test_every_break_is_marked_with_its_cause_and_price(sample: SampleSession, f
     assert price is not None
     for request in found.requests:
         if request.break_ is not None:
-            assert request.break_.price_usd == pytest.approx(request.missed * (price.write_usd - price.read_usd) / 1e6)
+            assert request.break_.price_usd == pytest.approx(
+                request.missed * (price.write_usd - price.read_usd) / 1e6
+            )
         assert 0 <= request.missed <= request.input + request.cache_write
     assert "expired" in [r.break_.cause for r in found.requests if r.break_ is not None]
 
@@ -111,38 +131,58 @@ def test_without_a_cache_nothing_counts_as_missed(sample: SampleSession) -> None
         event = entry.event
         if isinstance(event, Replied):
             usage = msgspec.structs.replace(
-                event.usage, input_tokens=event.usage.context_tokens, cache_read_tokens=0, cache_write_tokens=0
+                event.usage,
+                input_tokens=event.usage.context_tokens,
+                cache_read_tokens=0,
+                cache_write_tokens=0,
             )
             event = msgspec.structs.replace(event, usage=usage)
         plain.entries.append(Entry(entry.seq, entry.at, event))
     made = read(plain).inspection()
     assert not any(request.missed for request in made.requests)
-    assert all(r.break_.seq and not r.break_.price_usd for r in made.requests if r.break_ is not None)
+    assert all(
+        r.break_.seq and not r.break_.price_usd for r in made.requests if r.break_ is not None
+    )
 
 
-# --- Items -----------------------------------------------------------------------------------------------------------
+# --- Items ----------------------------------------------------------------------------------------
 
 
-def test_the_stages_of_items_tell_what_each_request_showed(sample: SampleSession, found: Inspection) -> None:
+def test_the_stages_of_items_tell_what_each_request_showed(
+    sample: SampleSession, found: Inspection
+) -> None:
     numbers = {request.seq: request.n for request in found.requests}
     items = {item.handle: item for item in found.items}
     checked = 0
     for entry, state in states(sample):
         n, shown = numbers[entry.seq], {item.handle: item for item in state.items if item.handle}
         for handle, life in items.items():
-            stages = [stage for stage in life.stages if stage.request <= n and stage.form != "recalled"]
+            stages = [
+                stage for stage in life.stages if stage.request <= n and stage.form != "recalled"
+            ]
             if handle not in shown:
-                assert not stages or stages[-1].form in ("folded", "summarised", "gone"), (n, handle)
+                assert not stages or stages[-1].form in ("folded", "summarised", "gone"), (
+                    n,
+                    handle,
+                )
                 continue
             item = shown[handle]
-            assert stages[-1].form == {"summary": "full"}.get(item.form, item.form) or stages[-1].form == "restored"
+            assert (
+                stages[-1].form == {"summary": "full"}.get(item.form, item.form)
+                or stages[-1].form == "restored"
+            )
             assert item.form in ("full", "summary") or stages[-1].text == text_of_item(item)
             checked += 1
         assert shown.keys() <= items.keys()
     assert checked > 1_000
     forms = {stage.form for item in found.items for stage in item.stages}
     assert forms >= {"full", "trimmed", "folded", "summarised", "recalled", "restored", "gone"}
-    assert all(stage.why for item in found.items for stage in item.stages if stage.form not in ("full", "gone"))
+    assert all(
+        stage.why
+        for item in found.items
+        for stage in item.stages
+        if stage.form not in ("full", "gone")
+    )
 
 
 def test_the_whole_text_of_an_item_stands_in_the_transcript(found: Inspection) -> None:
@@ -154,19 +194,28 @@ def test_the_whole_text_of_an_item_stands_in_the_transcript(found: Inspection) -
     assert all(item.shown and 0 <= line.chance <= 1 for item in explained for line in item.lines)
 
 
-# --- Time, subagents, files ------------------------------------------------------------------------------------------
+# --- Time, subagents, files -----------------------------------------------------------------------
 
 
 def test_lanes_show_requests_calls_and_tasks(sample: SampleSession, found: Inspection) -> None:
     main = next(lane for lane in found.lanes if lane.id == "main")
     ends = [e for e in sample.entries if isinstance(e.event, ToolEnded)]
     tools = [span for span in main.spans if span.kind == "tool"]
-    assert [span.seq for span in sorted(tools, key=lambda span: span.seq)] == [entry.seq for entry in ends]
-    assert all(span.start_us <= span.end_us <= found.session.ended_us for lane in found.lanes for span in lane.spans)
+    assert [span.seq for span in sorted(tools, key=lambda span: span.seq)] == [
+        entry.seq for entry in ends
+    ]
+    assert all(
+        span.start_us <= span.end_us <= found.session.ended_us
+        for lane in found.lanes
+        for span in lane.spans
+    )
     models = [span for span in main.spans if span.kind == "model"]
     assert len(models) == len(found.requests)
     assert all(a.end_us <= b.start_us for a, b in itertools.pairwise(models))
-    assert {span.label for span in main.spans if span.kind == "wait"} >= {"waits for the user", "permission for Edit"}
+    assert {span.label for span in main.spans if span.kind == "wait"} >= {
+        "waits for the user",
+        "permission for Edit",
+    }
     kinds = [lane.kind for lane in found.lanes]
     assert kinds.count("subagent") == len(sample.children) > 1
     assert all(lane.parent == "main" for lane in found.lanes if lane.kind == "task")
@@ -177,7 +226,11 @@ def test_subagents_have_their_budgets_and_rows(sample: SampleSession, found: Ins
     assert len(found.subagents) == len(ends)
     for child in found.subagents:
         end = ends[child.session]
-        assert (child.state, child.spent.usd, child.spent.requests) == ("done", end.cost_usd, end.steps)
+        assert (child.state, child.spent.usd, child.spent.requests) == (
+            "done",
+            end.cost_usd,
+            end.steps,
+        )
         assert child.spent.tokens == end.usage.context_tokens + end.usage.output_tokens
         assert (child.limit.usd, child.limit.tokens, child.limit.requests) == (0.5, 200_000, 20)
         assert any(row.agent == child.id and row.kind == "result" for row in found.transcript)
@@ -189,11 +242,13 @@ def test_files_have_their_readings_and_changes(sample: SampleSession, found: Ins
     events = [entry.event for log in logs for entry in log]
     reads = sum(isinstance(event, FileSeen) for event in events)
     assert sum(file.reads for file in found.files) == reads
-    assert sum(file.changes for file in found.files) == sum(isinstance(event, FileChanged) for event in events)
+    assert sum(file.changes for file in found.files) == sum(
+        isinstance(event, FileChanged) for event in events
+    )
     assert all(len(file.touches) == file.reads + file.changes for file in found.files)
 
 
-# --- Policies --------------------------------------------------------------------------------------------------------
+# --- Policies -------------------------------------------------------------------------------------
 
 
 def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: Inspection) -> None:
@@ -212,10 +267,16 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
     account = CostAccount("batch", recording, scale.rates, window=window)
     for change in replay.changes():
         account.request(change, replay.tokens, replay.summary_tokens)
-    assert found.policies[-1].with_recalls == pytest.approx(account.row.with_recalls * scale.cost, abs=1e-6)
+    assert found.policies[-1].with_recalls == pytest.approx(
+        account.row.with_recalls * scale.cost, abs=1e-6
+    )
     for name in ("default", "summary-92"):
         other = replayed_inspection(found, recording, name, inspector.budget, scale)
-        assert (other.session.policy, len(other.requests), other.items) == (name, recording.requests, [])
+        assert (other.session.policy, len(other.requests), other.items) == (
+            name,
+            recording.requests,
+            [],
+        )
         assert all(sum(r.tokens.all()) for r in other.requests)
         breaks = [r.break_ for r in other.requests if r.break_ is not None]
         assert breaks
@@ -224,7 +285,7 @@ def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: In
         replayed_inspection(found, recording, "unknown", inspector.budget, scale)
 
 
-# --- Size ------------------------------------------------------------------------------------------------------------
+# --- Size -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bytes_max", [900_000, 700_000, 500_000])
@@ -238,21 +299,28 @@ def test_texts_are_shortened_until_the_page_fits(sample: SampleSession, bytes_ma
     stages = sum(stage.left_out for item in made.items for stage in item.stages)
     assert made.left_out.bytes == sum(row.left_out for row in made.transcript) + stages
     assert all(after.bytes == len(before.text.encode()) for before, after in cut if not before.diff)
-    assert made.left_out.above_bytes == 0 or max(len(b.text) for _, b in cut) <= made.left_out.above_bytes + 10
+    assert (
+        made.left_out.above_bytes == 0
+        or max(len(b.text) for _, b in cut) <= made.left_out.above_bytes + 10
+    )
 
 
-def test_of_a_very_long_session_the_oldest_rows_are_left_out(sample: SampleSession, found: Inspection) -> None:
+def test_of_a_very_long_session_the_oldest_rows_are_left_out(
+    sample: SampleSession, found: Inspection
+) -> None:
     inspector = SessionInspector(SampleLogs(sample), lambda _: sample.budget, rows_max=100)
     inspector.read()
     made = inspector.inspection()
     assert fit(made).transcript == found.transcript[-100:]
     assert made.left_out.rows == len(found.transcript) - 100
-    assert [item.handle for item in made.items if item.shown] == [i.handle for i in found.items if i.shown]
+    assert [item.handle for item in made.items if item.shown] == [
+        i.handle for i in found.items if i.shown
+    ]
     assert len(made.items) < len(found.items)
     assert made.requests == found.requests
 
 
-# --- Reading on ------------------------------------------------------------------------------------------------------
+# --- Reading on -----------------------------------------------------------------------------------
 
 
 def applied(before: Inspection, update: Update) -> Inspection:
@@ -270,12 +338,22 @@ def applied(before: Inspection, update: Update) -> Inspection:
 
 
 def comparable(inspection: Inspection) -> object:
-    """The parts that updates keep up to date, in an order of their own. What items cost is not among them."""
+    """The parts that updates keep up to date, in an order of their own. What items cost is not
+    among them.
+    """
     items = [(item.handle, item.stages, item.shown, item.next_goes) for item in inspection.items]
     rows = sorted(inspection.transcript, key=lambda row: (row.agent, row.seq, row.handle))
     files = sorted(inspection.files, key=lambda file: file.path)
     lanes = sorted(inspection.lanes, key=lambda lane: lane.id)
-    return (inspection.session, inspection.requests, lanes, items, rows, inspection.subagents, files)
+    return (
+        inspection.session,
+        inspection.requests,
+        lanes,
+        items,
+        rows,
+        inspection.subagents,
+        files,
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 7, 60])

@@ -1,4 +1,6 @@
-"""The files of the inspector's page: policy, data block, licence. The behaviour is in `test_page_views.py`."""
+"""The files of the inspector's page: policy, data block, licence. The behaviour is in
+`test_page_views.py`.
+"""
 
 import base64
 import hashlib
@@ -60,7 +62,9 @@ def test_data_comes_back_whole_and_cannot_end_its_block(text: str) -> None:
 
 def test_page_names_no_address_that_a_browser_would_load() -> None:
     html = render(b"{}").decode()
-    assert not re.findall(r"<(?:link|img|iframe|object|embed|base)\b|<script[^>]*\ssrc|@import|url\(", html)
+    assert not re.findall(
+        r"<(?:link|img|iframe|object|embed|base)\b|<script[^>]*\ssrc|@import|url\(", html
+    )
 
 
 def test_texts_are_never_parsed_as_html() -> None:

@@ -14,12 +14,14 @@ from tests.inspector.pictures import OUTLINES, PICTURED, PICTURES, ROOT, VIEWS, 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_structure_of_the_view(browser: Chromium, tmp_path: Path, view: str) -> None:
-    assert outline(browser, tmp_path, view) == (OUTLINES / f"{view}.txt").read_text(encoding="utf-8")
+    assert outline(browser, tmp_path, view) == (OUTLINES / f"{view}.txt").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_everything_that_can_be_used_has_a_name(view: str) -> None:
-    used = r"(?m)^(?:tab|slider|button|link|searchbox|combobox|checkbox|radio|meter|figure|table|feed|article):?$"
+    used = r"(?m)^(?:tab|slider|button|link|searchbox|combobox|checkbox|radio|meter|figure|table|feed|article):?$"  # noqa: E501
     assert not re.findall(used, (OUTLINES / f"{view}.txt").read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,6 @@
-"""The inspector's page in use: keys, search, long transcripts, themes, hostile texts and a running session."""
+"""The inspector's page in use: keys, search, long transcripts, themes, hostile texts and a
+running session.
+"""
 
 import json
 import queue
@@ -20,22 +22,32 @@ from tests.inspector.test_page_views import VIEWS, focus, text, texts
 
 def active(page: Page) -> str:
     """Id, label or text of the element with the focus."""
-    found: str = page.run("((at) => at.id || at.getAttribute('aria-label') || at.textContent)(document.activeElement)")
+    found: str = page.run(
+        "((at) => at.id || at.getAttribute('aria-label') || at.textContent)(document.activeElement)"
+    )
     return found
 
 
-# --- Keys ------------------------------------------------------------------------------------------------------------
+# --- Keys -----------------------------------------------------------------------------------------
 
 
 def test_tabs_follow_the_arrows_and_the_digits(open_page: OpenPage) -> None:
     page = open_page(inspection(60))
     focus(page, "[role=tab]")
-    for key, tab in (("ArrowRight", "cost"), ("End", "files"), ("ArrowRight", "context"), ("ArrowLeft", "files")):
+    for key, tab in (
+        ("ArrowRight", "cost"),
+        ("End", "files"),
+        ("ArrowRight", "context"),
+        ("ArrowLeft", "files"),
+    ):
         page.press(key)
         page.wait_until(f"document.querySelector('#tab-{tab}').ariaSelected === 'true'")
         assert active(page) == f"tab-{tab}"
         assert page.run("document.querySelectorAll('[role=tab][tabindex=\"0\"]').length") == 1
-        assert page.run("document.querySelector('#panel').getAttribute('aria-labelledby')") == f"tab-{tab}"
+        assert (
+            page.run("document.querySelector('#panel').getAttribute('aria-labelledby')")
+            == f"tab-{tab}"
+        )
     for number, view in enumerate(VIEWS, 1):
         page.press(str(number))
         page.wait_until(f"document.querySelector('#tab-{view}').ariaSelected === 'true'")
@@ -67,14 +79,22 @@ def test_back_returns_to_the_view_before(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["transcript/:999999", "transcript/x", "items/r999", "nothing", "items/%E0%A4%A", "transcript/"]
+    "address",
+    [
+        "transcript/:999999",
+        "transcript/x",
+        "items/r999",
+        "nothing",
+        "items/%E0%A4%A",
+        "transcript/",
+    ],
 )
 def test_address_of_nothing_is_harmless(open_page: OpenPage, address: str) -> None:
     page = open_page(inspection(60), address)
     assert page.run("document.querySelectorAll('[role=tab][aria-selected=true]').length") == 1
 
 
-# --- The transcript --------------------------------------------------------------------------------------------------
+# --- The transcript -------------------------------------------------------------------------------
 
 
 def test_long_transcript_holds_only_the_rows_in_sight(open_page: OpenPage) -> None:
@@ -114,7 +134,7 @@ def test_rows_do_not_overlap_after_scrolling_and_opening(open_page: OpenPage) ->
         const boxes = [...document.querySelectorAll(".list .row")].map((row) => row.getBoundingClientRect());
         boxes.sort((a, b) => a.top - b.top);
         return boxes.slice(1).map((box, at) => Math.abs(box.top - boxes[at].bottom)).filter((gap) => gap > 1).length;
-    })()"""
+    })()"""  # noqa: E501
     scroll = """new Promise((done) => {
         document.querySelector(".list").scrollTop += %d;
         requestAnimationFrame(() => setTimeout(done, 0));
@@ -137,7 +157,10 @@ def test_search_finds_what_the_data_hold(open_page: OpenPage, words: str) -> Non
     page.press("/")
     page.type(words)
     page.press("Enter")
-    assert text(page, "#panel .tools [role=status]") == f"{len(hits):,} of {len(data['transcript']):,} rows"
+    assert (
+        text(page, "#panel .tools [role=status]")
+        == f"{len(hits):,} of {len(data['transcript']):,} rows"
+    )
     if hits:
         page.wait_until("document.querySelector('.list mark')")
         assert {mark.lower() for mark in texts(page, ".list mark")} == {words.lower()}
@@ -146,7 +169,9 @@ def test_search_finds_what_the_data_hold(open_page: OpenPage, words: str) -> Non
 
 
 def searched(row: Json) -> str:
-    return "\n".join((row["text"], row.get("title", ""), *(line["text"] for line in row.get("diff", [])))).lower()
+    return "\n".join(
+        (row["text"], row.get("title", ""), *(line["text"] for line in row.get("diff", [])))
+    ).lower()
 
 
 def test_search_can_be_narrowed_by_kind_and_agent(open_page: OpenPage) -> None:
@@ -165,7 +190,9 @@ def test_search_can_be_narrowed_by_kind_and_agent(open_page: OpenPage) -> None:
 
 def test_result_is_folded_and_opens_whole(open_page: OpenPage) -> None:
     data = inspection(300)
-    row = next(row for row in data["transcript"] if row["text"].count("\n") == 39 and "diff" not in row)
+    row = next(
+        row for row in data["transcript"] if row["text"].count("\n") == 39 and "diff" not in row
+    )
     page = open_page(data, f"transcript/:{row['seq']}")
     page.wait_until("document.activeElement.matches('.row')")
     shown = "document.activeElement.querySelector('pre').textContent"
@@ -204,7 +231,7 @@ def test_what_was_left_out_is_said(open_page: OpenPage) -> None:
     assert "2 pictures or documents not shown here" in text(page, ".list .row")
 
 
-# --- Appearance ------------------------------------------------------------------------------------------------------
+# --- Appearance -----------------------------------------------------------------------------------
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 28)"
@@ -214,7 +241,11 @@ LIGHT, DARK = "rgb(255, 255, 255)", "rgb(20, 23, 28)"
 def test_theme_follows_the_system_and_the_switch(open_page: OpenPage, dark: bool) -> None:
     page = open_page(inspection(60), "context", dark=dark)
     assert page.run(BACKGROUND) == (DARK if dark else LIGHT)
-    for label, background in (("dark", DARK), ("light", LIGHT), ("system", DARK if dark else LIGHT)):
+    for label, background in (
+        ("dark", DARK),
+        ("light", LIGHT),
+        ("system", DARK if dark else LIGHT),
+    ):
         page.press("t")
         assert text(page, "#theme") == f"Theme: {label}"
         assert page.run(BACKGROUND) == background
@@ -228,9 +259,11 @@ def test_texts_have_the_contrast_that_wcag_asks_for(open_page: OpenPage, dark: b
     script = """(names) => {
         const probe = document.body.appendChild(document.createElement("p"));
         return names.map((name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; });
-    }"""
+    }"""  # noqa: E501
     names = ["back", "raised", "text", "muted", "accent", "break"]
-    back, raised, *colors = (luminance(color) for color in page.run(f"({script})({json.dumps(names)})"))
+    back, raised, *colors = (
+        luminance(color) for color in page.run(f"({script})({json.dumps(names)})")
+    )
     for name, color in zip(names[2:], colors, strict=True):
         for behind in (back, raised):
             light, deep = max(color, behind), min(color, behind)
@@ -240,7 +273,9 @@ def test_texts_have_the_contrast_that_wcag_asks_for(open_page: OpenPage, dark: b
 def luminance(color: str) -> float:
     """Relative luminance of `rgb(r, g, b)` after WCAG 2."""
     parts = [int(part) / 255 for part in color.removeprefix("rgb(").removesuffix(")").split(",")]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -255,12 +290,18 @@ def test_reduced_motion_has_no_transition(open_page: OpenPage) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_narrow_window_needs_no_sideways_scrolling(open_page: OpenPage, view: str) -> None:
     page = open_page(inspection(200), view)
-    page.call("Emulation.setDeviceMetricsOverride", width=420, height=700, deviceScaleFactor=1, mobile=False)
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=420,
+        height=700,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     page.wait_until("innerWidth === 420")
     page.wait_until("document.documentElement.scrollWidth <= 420")
 
 
-# --- Hostile texts ---------------------------------------------------------------------------------------------------
+# --- Hostile texts --------------------------------------------------------------------------------
 
 HOSTILE = [
     '<img src=x onerror="window.hacked=1;alert(1)">',
@@ -298,7 +339,9 @@ def test_hostile_texts_run_nothing_and_are_shown(open_page: OpenPage, word: str)
     elements = page.run("[document.scripts.length, document.styleSheets.length]")
     for view in (*VIEWS, f"items/{handle}", "transcript/:1"):
         page.run(f"location.hash = '#{view}'")
-        page.wait_until(f"document.querySelector('#tab-{view.split('/')[0]}').ariaSelected === 'true'")
+        page.wait_until(
+            f"document.querySelector('#tab-{view.split('/')[0]}').ariaSelected === 'true'"
+        )
         page.run("for (const one of document.querySelectorAll('summary, .fold')) one.click()")
         page.run("new Promise((done) => setTimeout(done, 30))")
         assert page.run(f"document.querySelectorAll({json.dumps(ACTIVE)}).length") == 0
@@ -309,14 +352,16 @@ def test_hostile_texts_run_nothing_and_are_shown(open_page: OpenPage, word: str)
     assert escape(word) in page.run("document.querySelector('.list').textContent")
 
 
-@pytest.mark.parametrize("address", ["<img src=x onerror=alert(1)>", "items/<script>", "transcript/<b>:1", "__proto__"])
+@pytest.mark.parametrize(
+    "address", ["<img src=x onerror=alert(1)>", "items/<script>", "transcript/<b>:1", "__proto__"]
+)
 def test_address_is_data_too(open_page: OpenPage, address: str) -> None:
     page = open_page(inspection(60), address)
     assert page.dialogs == []
     assert page.run("document.querySelectorAll('img, b:empty').length") == 0
 
 
-# --- A running session -----------------------------------------------------------------------------------------------
+# --- A running session ----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -331,7 +376,9 @@ def live_server(document: Json) -> Iterator[tuple[str, "queue.Queue[tuple[str, J
                 self.send_header("Content-Type", "text/event-stream")
                 self.end_headers()
                 while (event := events.get()) is not None:
-                    self.wfile.write(f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n".encode())
+                    self.wfile.write(
+                        f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n".encode()
+                    )
                     self.wfile.flush()
             else:
                 self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -356,7 +403,11 @@ def live_server(document: Json) -> Iterator[tuple[str, "queue.Queue[tuple[str, J
 
 def test_running_session_grows_by_events(browser: Chromium) -> None:
     data = inspection(60) | {"live": "/events?token=abc"}
-    request = dict(data["requests"][-1]) | {"n": len(data["requests"]) + 1, "total_usd": 99.5, "usd": 98.0}
+    request = dict(data["requests"][-1]) | {
+        "n": len(data["requests"]) + 1,
+        "total_usd": 99.5,
+        "usd": 98.0,
+    }
     row = {
         "seq": 9000,
         "at_us": data["session"]["ended_us"],
@@ -381,13 +432,19 @@ def test_running_session_grows_by_events(browser: Chromium) -> None:
         assert text(page, "#title") == "Renamed"
         assert text(page, "#panel .tools [role=status]") == f"{len(data['transcript']) + 1:,} rows"
         page.press("1")
-        page.wait_until(f"document.querySelector('.readout strong')?.textContent === 'Request {request['n']}'")
+        page.wait_until(
+            f"document.querySelector('.readout strong')?.textContent === 'Request {request['n']}'"
+        )
         page.run(f"location.hash = '#items/{item['handle']}'")
         page.wait_until("document.querySelector('.detail p')?.textContent === 'new words'")
-        events.put(("update", {"session": data["session"], "requests": [request | {"total_usd": 123.0}]}))
+        events.put(
+            ("update", {"session": data["session"], "requests": [request | {"total_usd": 123.0}]})
+        )
         page.press("2")
         page.wait_until("document.querySelector('#tab-cost').ariaSelected === 'true'")
-        page.wait_until("[...document.querySelectorAll('.readout')].at(-2).textContent.includes('$123.00')")
+        page.wait_until(
+            "[...document.querySelectorAll('.readout')].at(-2).textContent.includes('$123.00')"
+        )
         events.put(("end", {}))
         page.wait_until("document.querySelector('#live').textContent === 'the session has ended'")
         assert page.problems == []

@@ -28,14 +28,15 @@ def table(page: Page, caption: str) -> list[list[str]]:
     script = """(caption) => {
         const found = [...document.querySelectorAll("table")].find((table) => table.caption.textContent === caption);
         return [...found.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim()));
-    }"""
+    }"""  # noqa: E501
     rows: list[list[str]] = page.run(f"({script})({json.dumps(caption)})")
     return rows
 
 
 def open_details(page: Page, summary: str) -> None:
     page.run(
-        f"[...document.querySelectorAll('summary')].find((one) => one.textContent === {json.dumps(summary)}).click()"
+        "[...document.querySelectorAll('summary')].find((one) => one.textContent === "
+        f"{json.dumps(summary)}).click()"
     )
     page.wait_until("document.querySelector('details[open] table')")
 
@@ -54,7 +55,7 @@ def grouped(number: int) -> str:
     return f"{number:,}"
 
 
-# --- The context over time -------------------------------------------------------------------------------------------
+# --- The context over time ------------------------------------------------------------------------
 
 
 def test_context_chart_says_the_numbers_of_the_chosen_request(open_page: OpenPage) -> None:
@@ -64,7 +65,9 @@ def test_context_chart_says_the_numbers_of_the_chosen_request(open_page: OpenPag
     page.press("Home")
     for request in data["requests"][:4]:
         said = value(page)
-        assert said.startswith(f"Request {request['n']}, total {grouped(sum(request['tokens'].values()))}")
+        assert said.startswith(
+            f"Request {request['n']}, total {grouped(sum(request['tokens'].values()))}"
+        )
         for module, tokens in request["tokens"].items():
             assert (f"{module} {grouped(tokens)}" in said) == bool(tokens)
         page.press("ArrowRight")
@@ -82,7 +85,9 @@ def test_context_shows_each_break_with_cause_and_price(open_page: OpenPage) -> N
     for row, request in zip(rows, broken, strict=True):
         assert row[1].startswith(request["break"]["cause"])
         assert row[2] == f"${request['break']['price_usd']:.4f}"
-        assert row[3:5] == [grouped(request["break"][key]) for key in ("tokens_before", "tokens_after")]
+        assert row[3:5] == [
+            grouped(request["break"][key]) for key in ("tokens_before", "tokens_after")
+        ]
     focus(page, "[role=slider]")
     page.press("Home")
     for _ in range(broken[0]["n"] - 1):
@@ -104,19 +109,27 @@ def test_context_table_has_the_numbers_of_the_chart(open_page: OpenPage) -> None
 
 def test_context_marks_window_and_watermarks_and_draws_the_chart(open_page: OpenPage) -> None:
     page = open_page(inspection(400), "context")
-    assert texts(page, ".legend span")[:4] == ["window 200k", "usable 168k", "watermark 134k", "watermark 155k"]
+    assert texts(page, ".legend span")[:4] == [
+        "window 200k",
+        "usable 168k",
+        "watermark 134k",
+        "watermark 155k",
+    ]
     page.wait_until("document.querySelector('.plot canvas')?.width > 300")
     page.run("document.querySelector('#whole-window').click()")
     assert "window 200k" not in texts(page, ".legend span")
     page.run("document.querySelector('.legend button').click()")  # hides a module
-    assert page.run("document.querySelector('.legend button').getAttribute('aria-pressed')") == "false"
+    assert (
+        page.run("document.querySelector('.legend button').getAttribute('aria-pressed')") == "false"
+    )
 
 
 def test_pointer_chooses_a_request_and_a_click_opens_its_entry(open_page: OpenPage) -> None:
     page = open_page(inspection(200), "context")
     page.wait_until("document.querySelector('.plot .u-over')?.clientWidth")
     box = page.run(
-        "(() => { const b = document.querySelector('.u-over').getBoundingClientRect(); return [b.x, b.y]; })()"
+        "(() => { const b = document.querySelector('.u-over').getBoundingClientRect(); return "
+        "[b.x, b.y]; })()"
     )
     at = {"x": box[0] + 12, "y": box[1] + 50}
     page.call("Input.dispatchMouseEvent", type="mouseMoved", **at)
@@ -126,7 +139,7 @@ def test_pointer_chooses_a_request_and_a_click_opens_its_entry(open_page: OpenPa
     page.wait_until("location.hash.startsWith('#transcript/')")
 
 
-# --- The cache and the cost ------------------------------------------------------------------------------------------
+# --- The cache and the cost -----------------------------------------------------------------------
 
 
 def test_cost_shows_sums_and_plain_policies(open_page: OpenPage) -> None:
@@ -150,21 +163,30 @@ def test_cost_of_a_request_names_read_written_missed_and_money(open_page: OpenPa
     page.press("ArrowRight")
     request = data["requests"][1]
     said = value(page)
-    for term, key in (("read", "cache_read"), ("written", "cache_write"), ("missed", "missed"), ("output", "output")):
+    for term, key in (
+        ("read", "cache_read"),
+        ("written", "cache_write"),
+        ("missed", "missed"),
+        ("output", "output"),
+    ):
         assert f"{term} {grouped(request[key])}" in said
     assert f"money ${request['usd']:.4f}" in said
 
 
 def test_cost_without_policies_or_prices_says_so(open_page: OpenPage) -> None:
-    page = open_page(inspection(60) | {"policies": [], "prices_note": "The prices are assumed."}, "cost")
+    page = open_page(
+        inspection(60) | {"policies": [], "prices_note": "The prices are assumed."}, "cost"
+    )
     assert "This session was not replayed under other policies." in text(page, "#panel")
     assert "The prices are assumed." in text(page, "#panel")
 
 
-# --- Time ------------------------------------------------------------------------------------------------------------
+# --- Time -----------------------------------------------------------------------------------------
 
 
-def test_time_keys_move_through_spans_and_lanes_and_enter_opens_the_entry(open_page: OpenPage) -> None:
+def test_time_keys_move_through_spans_and_lanes_and_enter_opens_the_entry(
+    open_page: OpenPage,
+) -> None:
     data = inspection(200)
     page = open_page(data, "time")
     focus(page, "[role=slider]")
@@ -186,7 +208,8 @@ def test_time_click_on_a_span_opens_its_entry(open_page: OpenPage) -> None:
     page = open_page(inspection(200), "time")
     page.wait_until("document.querySelector('.lanes canvas').width > 300")
     box = page.run(
-        "(() => { const b = document.querySelector('canvas').getBoundingClientRect(); return [b.x, b.y]; })()"
+        "(() => { const b = document.querySelector('canvas').getBoundingClientRect(); return "
+        "[b.x, b.y]; })()"
     )
     at = {"x": box[0] + 200, "y": box[1] + 24 + 2 * 26 + 5}  # the third lane: the task
     page.call("Input.dispatchMouseEvent", type="mouseMoved", **at)
@@ -218,13 +241,15 @@ def test_long_waits_are_drawn_short_and_can_be_drawn_whole(open_page: OpenPage) 
         let found = 0;
         for (let at = 0; at < row.length; at += 4) if (row[at + 2] > 150 && row[at] < 40) found += 1;
         return found / canvas.width;
-    })()"""
-    assert 0.5 < page.run(blue) < 0.75  # two requests of ten seconds and a wait that is drawn as ten seconds
+    })()"""  # noqa: E501
+    assert (
+        0.5 < page.run(blue) < 0.75
+    )  # two requests of ten seconds and a wait that is drawn as ten seconds
     page.run("document.querySelector('#short-waits').click()")
     assert page.run(blue) < 0.05
 
 
-# --- An item's life --------------------------------------------------------------------------------------------------
+# --- An item's life -------------------------------------------------------------------------------
 
 
 def test_item_shows_each_stage_with_its_exact_text_and_reason(open_page: OpenPage) -> None:
@@ -239,7 +264,8 @@ def test_item_shows_each_stage_with_its_exact_text_and_reason(open_page: OpenPag
         row["text"],
     )
     assert stages[1][0].startswith(
-        f"Request {second['request']}: shortened {grouped(first['tokens'])} → {grouped(second['tokens'])} tokens"
+        f"Request {second['request']}: shortened {grouped(first['tokens'])} → "
+        f"{grouped(second['tokens'])} tokens"
     )
     assert stages[1][1] == second["text"]
     assert f"Why: {second['why']}" in text(page, ".stages")
@@ -261,13 +287,16 @@ FORMS: list[tuple[Json, str]] = [
 def test_item_names_every_form(open_page: OpenPage) -> None:
     data = inspection(60)
     item = next(item for item in data["items"] if item["kind"] == "result")
-    item["stages"] += [stage | {"request": at + 2, "seq": item["seq"]} for at, (stage, _) in enumerate(FORMS)]
+    item["stages"] += [
+        stage | {"request": at + 2, "seq": item["seq"]} for at, (stage, _) in enumerate(FORMS)
+    ]
     item["lines"] = [{"line": "x = 1", "stays": True, "chance": 0.75, "why": "it was edited"}]
     page = open_page(data, f"items/{item['handle']}")
     heads = texts(page, ".stages h4")
-    assert [head.split(": ")[1].startswith(words) for head, (_, words) in zip(heads[1:], FORMS, strict=True)] == [
-        True
-    ] * 6
+    assert [
+        head.split(": ")[1].startswith(words)
+        for head, (_, words) in zip(heads[1:], FORMS, strict=True)
+    ] == [True] * 6
     assert texts(page, ".stages .empty") == ["Nothing of it was shown."] * 3
     open_details(page, "Why its lines would stay or go if it were cleared now")
     assert table(page, "Lines")[1] == ["x = 1", "stays", "75.0 %", "it was edited"]
@@ -278,7 +307,8 @@ def test_items_are_found_by_text_and_chosen_by_keys(open_page: OpenPage) -> None
     page = open_page(data, "items")
     changed = [item for item in data["items"] if len(item["stages"]) > 1]
     assert (
-        text(page, "#panel .tools [role=status]") == f"{grouped(len(changed))} of {grouped(len(data['items']))} items"
+        text(page, "#panel .tools [role=status]")
+        == f"{grouped(len(changed))} of {grouped(len(data['items']))} items"
     )
     page.press("/")
     handle = changed[len(changed) // 2]["handle"]
@@ -289,7 +319,7 @@ def test_items_are_found_by_text_and_chosen_by_keys(open_page: OpenPage) -> None
     page.wait_until(f"document.querySelector('.detail h3').textContent.startsWith('{handle} ')")
 
 
-# --- Subagents, files, comparison ------------------------------------------------------------------------------------
+# --- Subagents, files, comparison -----------------------------------------------------------------
 
 
 def test_subagents_are_a_tree_with_budgets(open_page: OpenPage) -> None:
@@ -313,7 +343,12 @@ def test_files_name_who_touched_them(open_page: OpenPage) -> None:
     page = open_page(data, "files")
     head, app, cart = table(page, "Files that the session read or changed")
     assert head == ["File", "Reads", "Changes", "Changed by", "Entries"]
-    assert app[:4] == ["src/app.py", str(data["files"][0]["reads"]), str(data["files"][0]["changes"]), "agent, user"]
+    assert app[:4] == [
+        "src/app.py",
+        str(data["files"][0]["reads"]),
+        str(data["files"][0]["changes"]),
+        "agent, user",
+    ]
     assert cart == ["src/cart.py", "1", "0", "", "read by a7: a7 r4"]
 
 
@@ -324,8 +359,14 @@ def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:
     assert texts(page, "[role=tab]")[0] == "Comparison"
     rows = {row[0]: row[1:] for row in table(page, "Figures of both")}
     assert rows["Requests"][:2] == [str(len(one["requests"])), str(len(other["requests"]))]
-    assert rows["Money"][:2] == [f"${data['requests'][-1]['total_usd']:.2f}" for data in (one, other)]
-    assert rows["Figure"] == [f"A: {one['session']['title']}", "B: The same with summaries", "B against A"]
+    assert rows["Money"][:2] == [
+        f"${data['requests'][-1]['total_usd']:.2f}" for data in (one, other)
+    ]
+    assert rows["Figure"] == [
+        f"A: {one['session']['title']}",
+        "B: The same with summaries",
+        "B against A",
+    ]
     page.run("document.querySelector('#side-1').click()")
     assert text(page, "#title") == "The same with summaries"
     page.run("document.querySelector('#tab-files').click()")
@@ -333,7 +374,9 @@ def test_comparison_puts_two_sessions_side_by_side(open_page: OpenPage) -> None:
 
 
 def test_replays_under_two_policies_have_the_views_of_requests_only(open_page: OpenPage) -> None:
-    page = open_page({"a": inspection(200, policy="default"), "b": inspection(200, policy="summary-92")})
+    page = open_page(
+        {"a": inspection(200, policy="default"), "b": inspection(200, policy="summary-92")}
+    )
     assert texts(page, "[role=tab]") == ["Comparison", "Context", "Cache and cost"]
     assert "Recalls" not in [row[0] for row in table(page, "Figures of both")]
     assert texts(page, "#side label") == ["A: default", "B: summary-92"]
@@ -342,7 +385,18 @@ def test_replays_under_two_policies_have_the_views_of_requests_only(open_page: O
 @pytest.mark.parametrize("view", VIEWS)
 def test_empty_session_opens(open_page: OpenPage, view: str) -> None:
     session = {"id": "x", "title": "", "model": "", "cwd": "/", "started_us": 1, "ended_us": 1}
-    lists = ("watermarks", "requests", "policies", "lanes", "items", "transcript", "subagents", "files")
-    document = {"version": 1, "session": session, "window_tokens": 0, "usable_tokens": 0} | {name: [] for name in lists}
+    lists = (
+        "watermarks",
+        "requests",
+        "policies",
+        "lanes",
+        "items",
+        "transcript",
+        "subagents",
+        "files",
+    )
+    document = {"version": 1, "session": session, "window_tokens": 0, "usable_tokens": 0} | {
+        name: [] for name in lists
+    }
     page = open_page(document, view)
     assert page.run("document.querySelector('#panel h2').textContent")

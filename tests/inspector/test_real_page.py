@@ -28,7 +28,9 @@ def test_example_has_the_form_of_the_data() -> None:
 
 
 @pytest.mark.parametrize("word", HOSTILE[:2])
-def test_session_of_the_log_is_shown_in_every_view(browser: Chromium, tmp_path: Path, word: str) -> None:
+def test_session_of_the_log_is_shown_in_every_view(
+    browser: Chromium, tmp_path: Path, word: str
+) -> None:
     sample = SampleSession(window=40_000, hostile=word).grow(300)
     inspector = SessionInspector(SampleLogs(sample), lambda _: sample.budget)
     inspector.read()
@@ -51,7 +53,9 @@ def test_session_of_the_log_is_shown_in_every_view(browser: Chromium, tmp_path: 
     assert value(page).startswith(f"Request {request.n}, total {total:,}")
     for item in [item for item in found.items if len(item.stages) > 2][:5]:
         page.run(f"location.hash = '#items/{item.handle}'")
-        page.wait_until(f"document.querySelector('.detail h3').textContent.startsWith('{item.handle} ')")
+        page.wait_until(
+            f"document.querySelector('.detail h3').textContent.startsWith('{item.handle} ')"
+        )
         assert page.run("document.querySelectorAll('.stages > li').length") == len(item.stages)
     assert (page.problems, page.dialogs) == ([], [])
     page.close()

@@ -1,4 +1,6 @@
-"""The server of a live page: who is let in (S088, S089), what is sent, and what a browser gets as the session grows."""
+"""The server of a live page: who is let in (S088, S089), what is sent, and what a browser gets
+as the session grows.
+"""
 
 import json
 import re
@@ -26,9 +28,9 @@ class Live:
     """A server with a session that grows."""
 
     def __init__(self) -> None:
-        self.sample = SampleSession(window=40_000, hostile="</script><img src=x onerror=alert(1)>\x1b]0;x\x07").grow(
-            120
-        )
+        self.sample = SampleSession(
+            window=40_000, hostile="</script><img src=x onerror=alert(1)>\x1b]0;x\x07"
+        ).grow(120)
         self.logs = SampleLogs(self.sample, upto=60)
         self.inspector = SessionInspector(self.logs, lambda _: self.sample.budget)
         self.inspector.read()
@@ -43,8 +45,12 @@ class Live:
         self.inspector.read()
         self.page.show(self.inspector.inspection())
 
-    def open(self, target: str, *headers: str, method: str = "GET", host: str = GOOD) -> socket.socket:
-        """Send a request on a connection of its own. In headers and target `{token}` and `{port}` are filled in."""
+    def open(
+        self, target: str, *headers: str, method: str = "GET", host: str = GOOD
+    ) -> socket.socket:
+        """Send a request on a connection of its own. In headers and target `{token}` and
+        `{port}` are filled in.
+        """
         connection = socket.create_connection(("127.0.0.1", self.port), HANG_S)
         lines = [f"{method} {target} HTTP/1.1", *([host] if host else []), *headers, "", ""]
         text = "\r\n".join(lines).replace("{token}", self.token).replace("{port}", str(self.port))
@@ -74,12 +80,26 @@ def data_of(page: str) -> dict[str, Any]:
     return value
 
 
-# --- Who is let in ---------------------------------------------------------------------------------------------------
+# --- Who is let in --------------------------------------------------------------------------------
 
 TOKENLESS = [
     (target, method, headers)
-    for target in ("/", "/events", "/events?after=1", "/?token=", "/?token=wrong", "/?token={token}x", "/app.js")
-    for method, headers in (("GET", ()), ("POST", ("Content-Length: 0",)), ("DELETE", ()), ("FOO", ()), ("HEAD", ()))
+    for target in (
+        "/",
+        "/events",
+        "/events?after=1",
+        "/?token=",
+        "/?token=wrong",
+        "/?token={token}x",
+        "/app.js",
+    )
+    for method, headers in (
+        ("GET", ()),
+        ("POST", ("Content-Length: 0",)),
+        ("DELETE", ()),
+        ("FOO", ()),
+        ("HEAD", ()),
+    )
 ] + [
     ("/", "GET", ("Authorization: Bearer {token}",)),
     ("/", "GET", ("Cookie: token={token}",)),
@@ -95,7 +115,16 @@ TOKENLESS = [
     ("127.0.0.1:{port}", "CONNECT", ()),
     ("/../?tok=1", "GET", ()),
     ("/events", "GET", ("Accept: text/event-stream",)),
-    ("/", "GET", ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: eA==", "Sec-WebSocket-Version: 13")),
+    (
+        "/",
+        "GET",
+        (
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Key: eA==",
+            "Sec-WebSocket-Version: 13",
+        ),
+    ),
 ]
 
 
@@ -113,22 +142,38 @@ def test_s088_only_this_machine_can_connect(live: Live) -> None:
     assert live.server.server_address[0] == "127.0.0.1"
     assert len(live.token) >= 32
     assert InspectorServer(live.page).token != live.token
-    others = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {
-        "127.0.0.1"
-    }
+    others = {
+        str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    } - {"127.0.0.1"}
     for address in others:
         with pytest.raises(OSError):
             socket.create_connection((address, live.port), 0.5).close()
 
 
 HOSTS = (
-    *("evil.test", "evil.test:{port}", "", "127.0.0.1.evil.test", "127.0.0.1.evil.test:{port}", "127.0.0.1"),
-    *("127.0.0.1:1", "localhost", "evil@127.0.0.1:{port}", "[::1]:{port}", "0.0.0.0:{port}", "127.0.0.1:{port}:1"),
+    *(
+        "evil.test",
+        "evil.test:{port}",
+        "",
+        "127.0.0.1.evil.test",
+        "127.0.0.1.evil.test:{port}",
+        "127.0.0.1",
+    ),
+    *(
+        "127.0.0.1:1",
+        "localhost",
+        "evil@127.0.0.1:{port}",
+        "[::1]:{port}",
+        "0.0.0.0:{port}",
+        "127.0.0.1:{port}:1",
+    ),
     *("127.0.0.1:{port}, evil.test", "localhost.:{port}", "127.1:{port}"),
 )
 
 
-@pytest.mark.parametrize("target", ["/?token={token}", "/events?token={token}&after=0", "/none?token={token}"])
+@pytest.mark.parametrize(
+    "target", ["/?token={token}", "/events?token={token}&after=0", "/none?token={token}"]
+)
 def test_s089_the_host_must_name_this_server(live: Live, target: str) -> None:
     told = {host: live.ask(target, host=f"Host: {host}")[0] for host in HOSTS}
     told |= {"none": live.ask(target, host="")[0], "two": live.ask(target, GOOD, host=GOOD)[0]}
@@ -136,33 +181,52 @@ def test_s089_the_host_must_name_this_server(live: Live, target: str) -> None:
 
 
 def test_s089_another_site_is_refused_and_the_page_itself_is_not(live: Live) -> None:
-    origins = ("https://evil.test", "null", "http://127.0.0.1", "http://127.0.0.1:1", "http://localhost:{port}", "")
+    origins = (
+        "https://evil.test",
+        "null",
+        "http://127.0.0.1",
+        "http://127.0.0.1:1",
+        "http://localhost:{port}",
+        "",
+    )
     for header in (
         *(f"Origin: {origin}" for origin in origins),
         "Sec-Fetch-Site: cross-site",
         "Sec-Fetch-Site: same-site",
     ):
         assert live.ask("/?token={token}", header)[0] == 403, header
-    for header in ("Origin: http://127.0.0.1:{port}", "Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin"):
+    for header in (
+        "Origin: http://127.0.0.1:{port}",
+        "Sec-Fetch-Site: none",
+        "Sec-Fetch-Site: same-origin",
+    ):
         assert live.ask("/?token={token}", header)[0] == 200, header
     assert live.ask("/?token={token}", host="Host: localhost:{port}")[0] == 200
     assert live.ask("/none?token={token}")[0] == 404
-    assert [live.ask("/?token={token}", method=method)[0] for method in ("POST", "PUT", "HEAD")] == [405] * 3
+    assert [
+        live.ask("/?token={token}", method=method)[0] for method in ("POST", "PUT", "HEAD")
+    ] == [405] * 3
 
 
-# --- What is sent ----------------------------------------------------------------------------------------------------
+# --- What is sent ---------------------------------------------------------------------------------
 
 
 def test_the_page_is_closed_to_scripts_of_others(live: Live) -> None:
     _, text = live.ask("/?token={token}")
     head, _, body = text.partition("\r\n\r\n")
-    policy = next(line for line in head.split("\r\n") if line.startswith("Content-Security-Policy: "))
+    policy = next(
+        line for line in head.split("\r\n") if line.startswith("Content-Security-Policy: ")
+    )
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert "unsafe-inline" not in policy
     assert "unsafe-eval" not in policy
     assert "*" not in policy
-    for line in ("Cache-Control: no-store", "Referrer-Policy: no-referrer", "X-Content-Type-Options: nosniff"):
+    for line in (
+        "Cache-Control: no-store",
+        "Referrer-Policy: no-referrer",
+        "X-Content-Type-Options: nosniff",
+    ):
         assert line in head
     assert "Access-Control" not in head
     assert "Server: longrein" in head
@@ -172,7 +236,7 @@ def test_the_page_is_closed_to_scripts_of_others(live: Live) -> None:
     assert data_of(body)["live"] == f"/events?token={live.token}&after=1"
 
 
-# --- Events ----------------------------------------------------------------------------------------------------------
+# --- Events ---------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -220,10 +284,17 @@ def test_a_lost_connection_goes_on_where_it_was(live: Live) -> None:
     with events(live, target, "Last-Event-ID: 3") as heard:
         _, number, data = next(heard)
         assert number == 4
-        assert {row["seq"] for row in data["transcript"] if "agent" not in row} <= set(range(81, 91))
+        assert {row["seq"] for row in data["transcript"] if "agent" not in row} <= set(
+            range(81, 91)
+        )
     with events(live, target) as heard:
         assert next(heard)[2]["session"]["entries"] == 90
-    for given in ("Last-Event-ID: 999", "Last-Event-ID: x", "Last-Event-ID: -1", "Last-Event-ID: " + "9" * 5000):
+    for given in (
+        "Last-Event-ID: 999",
+        "Last-Event-ID: x",
+        "Last-Event-ID: -1",
+        "Last-Event-ID: " + "9" * 5000,
+    ):
         with events(live, target, given) as heard:
             assert [event[0] for event in heard] == ["reload"]
 
@@ -237,7 +308,7 @@ def test_old_states_of_a_page_are_dropped(live: Live) -> None:
     assert isinstance(now, Inspection)
 
 
-# --- In a browser ----------------------------------------------------------------------------------------------------
+# --- In a browser ---------------------------------------------------------------------------------
 
 
 def test_a_browser_shows_the_session_and_what_is_added(live: Live, browser: Chromium) -> None:

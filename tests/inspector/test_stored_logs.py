@@ -1,4 +1,6 @@
-"""Logs of the inspector as they are stored: open elsewhere, with subagents, forked subagents and lost ones."""
+"""Logs of the inspector as they are stored: open elsewhere, with subagents, forked subagents and
+lost ones.
+"""
 
 import asyncio
 import time
@@ -8,7 +10,16 @@ import pytest
 from benchmarks.inspector import store
 from benchmarks.inspector_session import SESSION, SampleLogs, SampleSession
 
-from longrein.events import SCHEMA_VERSION, ChildStarted, Entry, Opened, Parent, SessionUnknown, Text, UserSpoke
+from longrein.events import (
+    SCHEMA_VERSION,
+    ChildStarted,
+    Entry,
+    Opened,
+    Parent,
+    SessionUnknown,
+    Text,
+    UserSpoke,
+)
 from longrein.inspector.build import SessionInspector
 from longrein.inspector.data import Inspection
 from longrein.inspector.stored_logs import StoredLogs
@@ -46,13 +57,26 @@ def test_a_session_that_grows_with_a_forked_and_a_lost_subagent(tmp_path: Path) 
     seq = len(sample.entries)
 
     async def run() -> tuple[Inspection, Inspection]:
-        log = await open_log(str(tmp_path), SESSION, create=True, wall_us=lambda: time.time_ns() // 1000)
+        log = await open_log(
+            str(tmp_path), SESSION, create=True, wall_us=lambda: time.time_ns() // 1000
+        )
         await asyncio.wrap_future(log.append(sample.entries, flush=True))
         before = inspected(tmp_path, sample)
-        started = [Entry(seq + 1, sample.at, ChildStarted(FORKED, "fork", "c1.0", task="Go on.", form="fork"))]
-        started.append(Entry(seq + 2, sample.at, ChildStarted(LOST, "explore", "c1.1", task="Look.")))
-        opened = Opened(SCHEMA_VERSION, FORKED, "n", ("/w",), "/w", parent=Parent(SESSION, seq, "c1.0"))
-        own = [Entry(seq + 1, sample.at, opened), Entry(seq + 2, sample.at, UserSpoke((Text("Go on."),)))]
+        started = [
+            Entry(
+                seq + 1, sample.at, ChildStarted(FORKED, "fork", "c1.0", task="Go on.", form="fork")
+            )
+        ]
+        started.append(
+            Entry(seq + 2, sample.at, ChildStarted(LOST, "explore", "c1.1", task="Look."))
+        )
+        opened = Opened(
+            SCHEMA_VERSION, FORKED, "n", ("/w",), "/w", parent=Parent(SESSION, seq, "c1.0")
+        )
+        own = [
+            Entry(seq + 1, sample.at, opened),
+            Entry(seq + 2, sample.at, UserSpoke((Text("Go on."),))),
+        ]
         beside = [(log.child(FORKED, seq), own, ())]
         await asyncio.wrap_future(log.append(started, flush=True, beside=beside))
         after = inspected(tmp_path, sample)
@@ -60,10 +84,16 @@ def test_a_session_that_grows_with_a_forked_and_a_lost_subagent(tmp_path: Path) 
         return before, after
 
     before, after = asyncio.run(run())
-    assert (before.session.open, before.session.entries, after.session.entries) == (True, seq, seq + 2)
+    assert (before.session.open, before.session.entries, after.session.entries) == (
+        True,
+        seq,
+        seq + 2,
+    )
     states = {child.session: child.state for child in after.subagents}
     assert (states[FORKED], states[LOST]) == ("queued", "queued")
     label = next(child.id for child in after.subagents if child.session == FORKED)
-    assert [(row.seq, row.text) for row in after.transcript if row.agent == label] == [(seq + 2, "Go on.")]
+    assert [(row.seq, row.text) for row in after.transcript if row.agent == label] == [
+        (seq + 2, "Go on.")
+    ]
     assert after.left_out.subagents == 1 + len(sample.children)
     assert not inspected(tmp_path, sample).session.open

@@ -3,7 +3,15 @@
 import re
 
 from longrein.context import Engine
-from longrein.testing.loopback import Call, Limits, LoopbackProvider, Received, Rules, Turn, common_blocks
+from longrein.testing.loopback import (
+    Call,
+    Limits,
+    LoopbackProvider,
+    Received,
+    Rules,
+    Turn,
+    common_blocks,
+)
 from longrein.testing.loopback.validation import strings
 
 WINDOW, OUTPUT = 12_000, 1_000
@@ -21,13 +29,17 @@ def read_file(path: str) -> str:
 
 
 def answer(request: Received) -> Turn:
-    """Play the model: read the files in turn, recall the first one that is no longer shown, report it."""
+    """Play the model: read the files in turn, recall the first one that is no longer shown,
+    report it.
+    """
     assert request.parsed is not None
     if "NEEDLE_0 = 0" in request.said and "lines 1-" in request.said:
         return Turn(text="NEEDLE_0 is back.")
     number = next_file(request)
     if number < FILES:
-        return Turn(text=f"I read file {number}.", calls=(Call("read_file", {"path": f"src/f{number}.py"}),))
+        return Turn(
+            text=f"I read file {number}.", calls=(Call("read_file", {"path": f"src/f{number}.py"}),)
+        )
     return Turn(calls=(Call("Recall", {"handle": handle_of_the_first(text_of(request))}),))
 
 
@@ -71,5 +83,7 @@ def check(server: LoopbackProvider, engine: Engine, final: str) -> None:
         breaks += common_blocks(one, other) < len(one.blocks)
     assert 1 <= breaks == engine.state.breaks <= 6
     read = sum(request.usage["cache_read"] for request in server.requests)
-    assert read > 0.6 * sum(request.usage["input"] + request.usage["cache_read"] for request in server.requests)
+    assert read > 0.6 * sum(
+        request.usage["input"] + request.usage["cache_read"] for request in server.requests
+    )
     assert 0.5 < engine.state.gauge.ratio < 2

@@ -24,7 +24,11 @@ class Wire:
 class OpenAIChat(Wire):
     def calls(self, *calls: tuple[str, str]) -> Chat:
         asked = [
-            {"id": id_, "type": "function", "function": {"name": "Read", "arguments": json.dumps({"path": path})}}
+            {
+                "id": id_,
+                "type": "function",
+                "function": {"name": "Read", "arguments": json.dumps({"path": path})},
+            }
             for id_, path in calls
         ]
         return [{"role": "assistant", "content": None, "tool_calls": asked}]
@@ -41,11 +45,16 @@ class OpenAIChat(Wire):
 
 class Anthropic(Wire):
     def calls(self, *calls: tuple[str, str]) -> Chat:
-        blocks = [{"type": "tool_use", "id": id_, "name": "Read", "input": {"path": path}} for id_, path in calls]
+        blocks = [
+            {"type": "tool_use", "id": id_, "name": "Read", "input": {"path": path}}
+            for id_, path in calls
+        ]
         return [{"role": "assistant", "content": [{"type": "text", "text": "I look."}, *blocks]}]
 
     def results(self, *results: tuple[str, str]) -> Chat:
-        blocks = [{"type": "tool_result", "tool_use_id": id_, "content": text} for id_, text in results]
+        blocks = [
+            {"type": "tool_result", "tool_use_id": id_, "content": text} for id_, text in results
+        ]
         return [{"role": "user", "content": blocks}]
 
     def asked(self, one: dict[str, Any]) -> list[str]:
@@ -60,17 +69,29 @@ class Anthropic(Wire):
 
 class Responses(Wire):
     def calls(self, *calls: tuple[str, str]) -> Chat:
-        thought = {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}]}
+        thought = {
+            "type": "reasoning",
+            "id": "rs",
+            "summary": [{"type": "summary_text", "text": "Hm."}],
+        }
         return [
             thought,
             *(
-                {"type": "function_call", "call_id": id_, "name": "Read", "arguments": json.dumps({"path": path})}
+                {
+                    "type": "function_call",
+                    "call_id": id_,
+                    "name": "Read",
+                    "arguments": json.dumps({"path": path}),
+                }
                 for id_, path in calls
             ),
         ]
 
     def results(self, *results: tuple[str, str]) -> Chat:
-        return [{"type": "function_call_output", "call_id": id_, "output": text} for id_, text in results]
+        return [
+            {"type": "function_call_output", "call_id": id_, "output": text}
+            for id_, text in results
+        ]
 
     def asked(self, one: dict[str, Any]) -> list[str]:
         return [one["call_id"]] if one.get("type") == "function_call" else []
@@ -100,4 +121,6 @@ def tokens(chat: Chat) -> int:
 
 def big(name: str, lines: int = 60) -> str:
     """Return a result of unique lines of about 20 tokens."""
-    return "\n".join(f"def {name}_{n}(value): return value * {n} + {len(name)}" for n in range(lines))
+    return "\n".join(
+        f"def {name}_{n}(value): return value * {n} + {len(name)}" for n in range(lines)
+    )

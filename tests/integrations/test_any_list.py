@@ -30,14 +30,26 @@ def act(wire: Wire, engine: Engine, chat: Chat, what: str, size: int, n: int) ->
         case "call":
             ids = [f"id{n}.{k}" for k in range(size)]
             results = [(id_, big(f"r{n}_{k}", 20 * (k + 1))) for k, id_ in enumerate(ids)]
-            return [*chat, *wire.calls(*((id_, f"f{n}.py") for id_ in ids)), *wire.results(*results)]
+            return [
+                *chat,
+                *wire.calls(*((id_, f"f{n}.py") for id_ in ids)),
+                *wire.results(*results),
+            ]
         case "answer":
-            return [*chat, {"role": "assistant", "content": f"{n} " + "so " * size}, *wire.user("Go on.")]
+            return [
+                *chat,
+                {"role": "assistant", "content": f"{n} " + "so " * size},
+                *wire.user("Go on."),
+            ]
         case "take back":
             return whole(wire, chat[: max(1, len(chat) - size)])
         case "edit":
             at = size % len(chat)
-            return [*chat[:at], *wire.user(f"edited {n}"), *chat[at + 1 :]] if chat[at].get("role") == "user" else chat
+            return (
+                [*chat[:at], *wire.user(f"edited {n}"), *chat[at + 1 :]]
+                if chat[at].get("role") == "user"
+                else chat
+            )
         case "compact":
             engine.compact("all")
             return chat
@@ -51,7 +63,9 @@ def whole(wire: Wire, chat: Chat) -> Chat:
         chat = chat[:-1]
     if not chat:
         return chat
-    return chat if not wire.answered(chat[-1]) or unpaired(wire, chat) == 0 else whole(wire, chat[:-1])
+    return (
+        chat if not wire.answered(chat[-1]) or unpaired(wire, chat) == 0 else whole(wire, chat[:-1])
+    )
 
 
 def unpaired(wire: Wire, chat: Chat) -> int:

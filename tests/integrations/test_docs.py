@@ -37,13 +37,17 @@ PUBLIC = {
 
 @pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_code_of_the_page_runs(code: str, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def documented() -> set[str]:
     table = PAGE.partition("| name of `longrein.context` |")[2].partition("\n\n")[0]
-    return {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    return {
+        name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
 
 
 def test_the_page_names_what_is_public() -> None:

@@ -1,4 +1,6 @@
-"""An engine with a stored log: a restart changes no byte, and the session is an ordinary session."""
+"""An engine with a stored log: a restart changes no byte, and the session is an ordinary
+session.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -103,7 +105,9 @@ def test_a_closed_engine_says_so(tmp_path: Path) -> None:
     mine = opened(tmp_path)
     mine.close()
     mine.close()
-    with pytest.raises(LongreinError, match="this engine was closed; open it again with the same session to go on"):
+    with pytest.raises(
+        LongreinError, match="this engine was closed; open it again with the same session to go on"
+    ):
         mine.prepare(WIRE.user("Hello."))
 
 

@@ -10,7 +10,16 @@ import pytest
 
 from longrein.context import Engine
 from longrein.testing.loopback import Call, Limits, LoopbackProvider, Turn
-from tests.integrations.long_session import LIMITS, OUTPUT, SMALLER, WINDOW, answer, check, check_learned, read_file
+from tests.integrations.long_session import (
+    LIMITS,
+    OUTPUT,
+    SMALLER,
+    WINDOW,
+    answer,
+    check,
+    check_learned,
+    read_file,
+)
 
 pytest.importorskip("langchain", reason="needs `make library` (pip install longrein[langchain])")
 
@@ -42,20 +51,27 @@ async def agent_of(
 ) -> AsyncIterator[tuple[Any, LoopbackProvider]]:
     """An agent of LangChain on a loopback provider, and that provider."""
     async with LoopbackProvider(script, limits=limits) as server, httpx2.AsyncClient() as client:
-        yield create_agent(model(server, client), list(tools), middleware=[middleware], **options), server
+        yield (
+            create_agent(model(server, client), list(tools), middleware=[middleware], **options),
+            server,
+        )
 
 
 async def talk(script: list[Turn], middleware: Any, *said: tuple[str, str]) -> Any:
     """Say each (thread, text) to one agent that keeps its threads, and return its last state."""
     async with agent_of(script, middleware, checkpointer=InMemorySaver()) as (agent, _):
         for thread, text in said:
-            done = await agent.ainvoke({"messages": [("user", text)]}, {"configurable": {"thread_id": thread}})
+            done = await agent.ainvoke(
+                {"messages": [("user", text)]}, {"configurable": {"thread_id": thread}}
+            )
     return done
 
 
 async def test_C1_thirty_calls_under_a_middleware() -> None:
     mine = engine(window=WINDOW, max_output=OUTPUT)
-    async with agent_of(answer, ContextMiddleware(mine), tools=[read_file], system_prompt="Be brief.") as (
+    async with agent_of(
+        answer, ContextMiddleware(mine), tools=[read_file], system_prompt="Be brief."
+    ) as (
         agent,
         server,
     ):
@@ -66,7 +82,10 @@ async def test_C1_thirty_calls_under_a_middleware() -> None:
 
 async def test_a_window_smaller_than_said_is_learned_from_the_refusal() -> None:
     mine = engine(window=WINDOW, max_output=OUTPUT)
-    async with agent_of(answer, ContextMiddleware(mine), SMALLER, tools=[read_file]) as (agent, server):
+    async with agent_of(answer, ContextMiddleware(mine), SMALLER, tools=[read_file]) as (
+        agent,
+        server,
+    ):
         done = await agent.ainvoke({"messages": [("user", "Read all.")]}, {"recursion_limit": 200})
     check_learned(server, mine, done["messages"][-1].text)
 
@@ -97,15 +116,23 @@ async def test_each_thread_has_an_engine_of_its_own() -> None:
 
 
 async def test_the_model_recalls_from_its_own_thread() -> None:
-    script = [Turn(text="Hello."), Turn(calls=(Call("Recall", {"handle": "r3"}),)), Turn(text="You are Bob.")]
+    script = [
+        Turn(text="Hello."),
+        Turn(calls=(Call("Recall", {"handle": "r3"}),)),
+        Turn(text="You are Bob."),
+    ]
     middleware = ContextMiddleware(window=WINDOW, max_output=OUTPUT)
     done = await talk(script, middleware, ("ann", "I am Ann."), ("bob", "I am Bob."))
-    assert [one.text for one in done["messages"] if one.type == "tool"] == ["[r3: lines 1-1 of 1]\nI am Bob."]
+    assert [one.text for one in done["messages"] if one.type == "tool"] == [
+        "[r3: lines 1-1 of 1]\nI am Bob."
+    ]
 
 
 async def test_one_engine_does_not_serve_two_threads() -> None:
     middleware = ContextMiddleware(engine(window=WINDOW, max_output=OUTPUT))
-    with pytest.raises(UsageError, match="this engine belongs to the thread 'ann', and 'bob' needs one of its own"):
+    with pytest.raises(
+        UsageError, match="this engine belongs to the thread 'ann', and 'bob' needs one of its own"
+    ):
         await talk([Turn(text="Hello.")], middleware, ("ann", "I am Ann."), ("bob", "I am Bob."))
 
 
@@ -114,13 +141,19 @@ async def test_a_summarisation_beside_ours_is_noticed_and_told_once() -> None:
         return Turn(text="A summary." if "summar" in str(request).lower() else "Hello.")
 
     async with LoopbackProvider(reply, limits=LIMITS) as server, httpx2.AsyncClient() as client:
-        theirs = SummarizationMiddleware(model(server, client), trigger=("messages", 3), keep=("messages", 1))
+        theirs = SummarizationMiddleware(
+            model(server, client), trigger=("messages", 3), keep=("messages", 1)
+        )
         middleware = ContextMiddleware(window=WINDOW, max_output=OUTPUT)
-        agent = create_agent(model(server, client), [], middleware=[theirs, middleware], checkpointer=InMemorySaver())
+        agent = create_agent(
+            model(server, client), [], middleware=[theirs, middleware], checkpointer=InMemorySaver()
+        )
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             for said in ("one", "two", "three", "four"):
-                await agent.ainvoke({"messages": [("user", said)]}, {"configurable": {"thread_id": "ann"}})
+                await agent.ainvoke(
+                    {"messages": [("user", said)]}, {"configurable": {"thread_id": "ann"}}
+                )
     assert len([one for one in told if "SummarizationMiddleware" in str(one.message)]) == 1
     made = middleware.engine_of("ann")
     assert made is not None

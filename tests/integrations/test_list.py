@@ -27,7 +27,9 @@ def opening(wire: Wire) -> Chat:
 
 
 def grow(wire: Wire, chat: Chat, number: int, *, text: str = "") -> None:
-    """One more call with its result, under an id that an earlier call had too, as small providers deal them."""
+    """One more call with its result, under an id that an earlier call had too, as small
+    providers deal them.
+    """
     id_ = f"call_{number % 3}"
     chat += wire.calls((id_, f"src/f{number}.py"))
     chat += wire.results((id_, text or big(f"file{number}")))
@@ -43,7 +45,9 @@ def test_C1_one_turn_of_forty_calls_never_overflows(wire: Wire) -> None:
         assert tokens(view) <= USABLE
         assert view[0] == chat[0], "the system text stands"
         if engine.state.breaks == breaks:
-            assert view[: len(before)] == before, "between two breaks a request begins with the one before (law 2)"
+            assert view[: len(before)] == before, (
+                "between two breaks a request begins with the one before (law 2)"
+            )
         before = view
         grow(wire, chat, number)
     assert tokens(chat) > 2 * WINDOW
@@ -62,7 +66,9 @@ def test_C2_every_original_comes_back_byte_for_byte(wire: Wire) -> None:
 
 
 def test_C1_at_message_boundaries_only() -> None:
-    """Degraded mode: nothing can be done inside the turn, so it must fit; the next boundary makes room for the next."""
+    """Degraded mode: nothing can be done inside the turn, so it must fit; the next boundary
+    makes room for the next.
+    """
     wire, engine = WIRES[0], Engine(WINDOW, OUTPUT)
     chat = opening(wire)
     for turn in range(6):
@@ -98,7 +104,7 @@ def test_one_giant_result_is_born_with_its_two_ends_and_a_handle(wire: Wire) -> 
     assert engine.prepare(chat) == view, "asking again changes nothing"
 
 
-# --- the list changes behind the engine's back ---------------------------------------------------------------------
+# --- the list changes behind the engine's back ----------------------------------------------------
 
 
 def long_list(engine: Engine, wire: Wire, calls: int) -> Chat:
@@ -116,9 +122,15 @@ CHANGES: dict[str, tuple[Any, str]] = {
         lambda chat: [chat[0], {"role": "user", "content": "Read only one."}, *chat[2:]],
         "is not the one seen before (edited, cut or reordered); the engine went back to message 1",
     ),
-    "another list": (lambda chat: [{"role": "user", "content": "Hello."}], "began anew with the whole list"),
+    "another list": (
+        lambda chat: [{"role": "user", "content": "Hello."}],
+        "began anew with the whole list",
+    ),
     "cut at the front": (lambda chat: chat[20:], "began anew with the whole list"),
-    "a result edited in place": (lambda chat: edited(chat, 7), "message 8 of the list is not the one seen before"),
+    "a result edited in place": (
+        lambda chat: edited(chat, 7),
+        "message 8 of the list is not the one seen before",
+    ),
     "empty": (lambda chat: [], "began anew"),
 }
 
@@ -161,7 +173,7 @@ def test_a_caller_that_keeps_what_it_was_given_is_understood() -> None:
     assert engine.notes == []
 
 
-# --- what is odd in a list -----------------------------------------------------------------------------------------
+# --- what is odd in a list ------------------------------------------------------------------------
 
 
 def test_what_only_the_caller_knows_of_a_message_is_handed_through() -> None:
@@ -189,10 +201,17 @@ def test_pictures_are_counted_and_stay_in_the_list() -> None:
 
 
 def test_a_shortened_result_keeps_its_picture() -> None:
-    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    picture = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+    }
     result = [{"type": "text", "text": big("shot", 5_000)}, picture]
     block = {"type": "tool_result", "tool_use_id": "t1", "content": result}
-    chat = [*WIRES[1].user("Look."), *WIRES[1].calls(("t1", "a.png")), {"role": "user", "content": [block]}]
+    chat = [
+        *WIRES[1].user("Look."),
+        *WIRES[1].calls(("t1", "a.png")),
+        {"role": "user", "content": [block]},
+    ]
     shown = Engine(WINDOW, OUTPUT).prepare(chat)[-1]["content"][0]["content"]
     assert shown[1] is picture
     assert "shot_0(" in shown[0]["text"]
@@ -201,16 +220,24 @@ def test_a_shortened_result_keeps_its_picture() -> None:
 
 def test_a_result_without_a_call_is_left_and_said() -> None:
     engine = Engine(WINDOW, OUTPUT)
-    chat = [{"role": "user", "content": "Hi."}, {"role": "tool", "tool_call_id": "x", "content": "lost"}]
+    chat = [
+        {"role": "user", "content": "Hi."},
+        {"role": "tool", "tool_call_id": "x", "content": "lost"},
+    ]
     assert engine.prepare(chat) == chat
-    assert engine.notes == ["the result of call 'x' answers no waiting call of the list; it is left as it is"]
+    assert engine.notes == [
+        "the result of call 'x' answers no waiting call of the list; it is left as it is"
+    ]
 
 
 @pytest.mark.parametrize(
     ("one", "line"),
     [
         ("hello", "a message of the list is a str; give dicts, or the shape that reads them"),
-        ({"role": "robot"}, "a message of the list has the role 'robot'; roles are system, user, assistant, tool"),
+        (
+            {"role": "robot"},
+            "a message of the list has the role 'robot'; roles are system, user, assistant, tool",
+        ),
     ],
 )
 def test_what_is_no_message_is_refused_in_one_line(one: Any, line: str) -> None:
@@ -219,7 +246,7 @@ def test_what_is_no_message_is_refused_in_one_line(one: Any, line: str) -> None:
     assert str(caught.value) == line
 
 
-# --- summaries -----------------------------------------------------------------------------------------------------
+# --- summaries ------------------------------------------------------------------------------------
 
 
 def talk(engine: Engine, turns: int = 60) -> tuple[Chat, Chat]:
@@ -249,7 +276,9 @@ SUMMARISERS: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("case", SUMMARISERS.values(), ids=SUMMARISERS.keys())
-def test_C4_a_long_talk_is_summed_up_whatever_the_summariser_does(case: tuple[Any, str, str]) -> None:
+def test_C4_a_long_talk_is_summed_up_whatever_the_summariser_does(
+    case: tuple[Any, str, str],
+) -> None:
     summarise, prose, note = case
     engine = Engine(WINDOW, OUTPUT, summarise=summarise)
     _, view = talk(engine)
@@ -308,7 +337,9 @@ async def test_a_summary_that_is_cancelled_is_a_failed_attempt_and_the_engine_go
 
 
 def test_an_awaitable_needs_the_async_call() -> None:
-    engine = Engine(WINDOW, OUTPUT, summarise=lambda chat: asyncio.Future(loop=asyncio.new_event_loop()))
+    engine = Engine(
+        WINDOW, OUTPUT, summarise=lambda chat: asyncio.Future(loop=asyncio.new_event_loop())
+    )
     chat = list(GREETING)
     engine.prepare(chat)
     engine.compact()
@@ -316,7 +347,7 @@ def test_an_awaitable_needs_the_async_call() -> None:
         engine.prepare(chat)
 
 
-# --- the provider speaks back --------------------------------------------------------------------------------------
+# --- the provider speaks back ---------------------------------------------------------------------
 
 
 def test_a_list_that_the_provider_refuses_is_shorter_the_next_time() -> None:
@@ -327,7 +358,9 @@ def test_a_list_that_the_provider_refuses_is_shorter_the_next_time() -> None:
     engine.refused("maximum context length is 8000 tokens", window=8_000)
     view = engine.prepare(chat)
     assert tokens(view) <= 7_000
-    assert engine.budget.window_tokens == 200_000, "what was learned is in the log, not in the options"
+    assert engine.budget.window_tokens == 200_000, (
+        "what was learned is in the log, not in the options"
+    )
 
 
 class StatusError(Exception):
@@ -337,7 +370,13 @@ class StatusError(Exception):
 
 
 ERRORS = [
-    (StatusError(400, "This model's maximum context length is 8192 tokens. However, you requested 9000"), True, 8_192),
+    (
+        StatusError(
+            400, "This model's maximum context length is 8192 tokens. However, you requested 9000"
+        ),
+        True,
+        8_192,
+    ),
     (StatusError(413, "Request Entity Too Large"), True, 0),
     (StatusError(429, "rate limit: maximum context length"), False, 0),
     (ValueError("no such model"), False, 0),
@@ -356,11 +395,23 @@ def test_errors_of_any_library_are_read(error: Exception, overflow: bool, window
 
 USAGES: dict[str, tuple[Any, tuple[int, int, int, int]]] = {
     "openai chat": (
-        {"usage": {"prompt_tokens": 900, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 400}}},
+        {
+            "usage": {
+                "prompt_tokens": 900,
+                "completion_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 400},
+            }
+        },
         (500, 400, 0, 9),
     ),
     "openai responses": (
-        {"usage": {"input_tokens": 900, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 400}}},
+        {
+            "usage": {
+                "input_tokens": 900,
+                "output_tokens": 9,
+                "input_tokens_details": {"cached_tokens": 400},
+            }
+        },
         (500, 400, 0, 9),
     ),
     "anthropic": (
@@ -389,18 +440,25 @@ USAGES: dict[str, tuple[Any, tuple[int, int, int, int]]] = {
 
 
 @pytest.mark.parametrize("case", USAGES.values(), ids=USAGES.keys())
-def test_usage_is_understood_in_every_spelling_and_calibrates(case: tuple[Any, tuple[int, int, int, int]]) -> None:
+def test_usage_is_understood_in_every_spelling_and_calibrates(
+    case: tuple[Any, tuple[int, int, int, int]],
+) -> None:
     engine, chat = Engine(200_000, OUTPUT), [{"role": "user", "content": "word " * 800}]
     engine.prepare(chat)
     engine.observe(case[0])
     chat.append({"role": "assistant", "content": "Yes."})
     engine.prepare(chat)
     used = engine.state.last_usage
-    assert (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens, used.output_tokens) == case[1]
+    assert (
+        used.input_tokens,
+        used.cache_read_tokens,
+        used.cache_write_tokens,
+        used.output_tokens,
+    ) == case[1]
     assert 900 <= engine.tokens < 930
 
 
-# --- recall --------------------------------------------------------------------------------------------------------
+# --- recall ---------------------------------------------------------------------------------------
 
 RECALLS = [
     ("r9", "", "[r9: lines 1-60 of 60]\ndef file0_0("),
@@ -409,9 +467,24 @@ RECALLS = [
     ("r9", "61-", "[bad-range] there are lines 1 to 60; '61-' is none of them."),
     ("r9", "all", '[bad-range] lines must look like "100-200" or "100-", not \'all\'.'),
     ("r4", "", "[r4: lines 1-1 of 1]\nRead all the files."),
-    ("r999", "", "[unknown-handle] There is no entry r999; take the handle from a marker, do not guess one."),
-    ("r2", "", "[unknown-handle] r2 holds no text; take the handle from a marker, do not guess one."),
-    ("the file", "", "[bad-handle] 'the file' is no handle of this conversation; handles look like r12 or r12.2."),
+    (
+        "r999",
+        "",
+        "[unknown-handle] There is no entry r999; take the handle from a marker, do not guess one.",
+    ),
+    (
+        "r2",
+        "",
+        "[unknown-handle] r2 holds no text; take the handle from a marker, do not guess one.",
+    ),
+    (
+        "the file",
+        "",
+        (
+            "[bad-handle] 'the file' is no handle of this conversation; handles look like r12 or "
+            "r12.2."
+        ),
+    ),
 ]
 
 
@@ -429,15 +502,48 @@ LOG = json.dumps({"stdout": "".join(f"line {n} of a log\n" for n in range(1, 200
     ("window", "text", "lines", "begins", "chars_max"),
     [
         pytest.param(
-            16_000, LOG, "", '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"stdout": "line 1 of', 4_300, id="16k"
+            16_000,
+            LOG,
+            "",
+            '[r3: lines 1-238 of 2001; next: lines="239-"]\n{"stdout": "line 1 of',
+            4_300,
+            id="16k",
         ),
-        pytest.param(200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100, id="200k"),
-        pytest.param(16_000, LOG + "\n[exit code 1]", "2001-", '[r3: lines 2001-2002 of 2002]\n"}', 100, id="a note"),
         pytest.param(
-            16_000, LOG[:100], "2-3", '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2 of a', 100, id="a range"
+            200_000, LOG, "", '[r3: lines 1-894 of 2001; next: lines="895-"]\n', 16_100, id="200k"
         ),
-        pytest.param(16_000, LOG[:100], "", '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n', 130, id="short"),
-        pytest.param(16_000, 'print("\\n\\n")\n' * 9, "2", "[r3: lines 2-2 of 10; next:", 100, id="source code"),
+        pytest.param(
+            16_000,
+            LOG + "\n[exit code 1]",
+            "2001-",
+            '[r3: lines 2001-2002 of 2002]\n"}',
+            100,
+            id="a note",
+        ),
+        pytest.param(
+            16_000,
+            LOG[:100],
+            "2-3",
+            '[r3: lines 2-3 of 6; next: lines="4-"]\nline 2 of a',
+            100,
+            id="a range",
+        ),
+        pytest.param(
+            16_000,
+            LOG[:100],
+            "",
+            '[r3: lines 1-1 of 1]\n{"stdout": "line 1 of a log\\n',
+            130,
+            id="short",
+        ),
+        pytest.param(
+            16_000,
+            'print("\\n\\n")\n' * 9,
+            "2",
+            "[r3: lines 2-2 of 10; next:",
+            100,
+            id="source code",
+        ),
     ],
 )
 def test_a_page_fits_the_window_and_one_line_of_json_has_lines(
@@ -461,7 +567,7 @@ def test_the_tool_is_spelled_as_the_wire_wants_it(wire: str) -> None:
     assert tool.get("name", tool.get("function", {}).get("name")) == "Recall"
 
 
-# --- speed ---------------------------------------------------------------------------------------------------------
+# --- speed ----------------------------------------------------------------------------------------
 
 
 def test_a_policy_decision_is_a_fact_in_the_log() -> None:

@@ -1,4 +1,6 @@
-"""C1 under the OpenAI Agents SDK: a long turn of tool calls in a small window, against the real package."""
+"""C1 under the OpenAI Agents SDK: a long turn of tool calls in a small window, against the real
+package.
+"""
 
 import pytest
 
@@ -7,7 +9,14 @@ from tests.integrations.long_session import LIMITS, OUTPUT, WINDOW, answer, chec
 
 pytest.importorskip("agents", reason="needs `make library` (pip install longrein[openai-agents])")
 
-from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig, Runner, function_tool
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    function_tool,
+)
 from openai import AsyncOpenAI
 
 from longrein.integrations.openai_agents import EngineHooks, engine, input_filter, recall_tool
@@ -27,7 +36,9 @@ async def test_C1_thirty_calls_under_an_input_filter(wire: type) -> None:
         tools = [function_tool(read_file), recall_tool(mine)]
         agent = Agent("reader", instructions="Be brief.", model=model, tools=tools)
         config = RunConfig(call_model_input_filter=input_filter(mine), tracing_disabled=True)
-        run = Runner.run_streamed(agent, "Read all.", max_turns=100, hooks=EngineHooks(mine), run_config=config)
+        run = Runner.run_streamed(
+            agent, "Read all.", max_turns=100, hooks=EngineHooks(mine), run_config=config
+        )
         async for _ in run.stream_events():
             pass
     check(server, mine, str(run.final_output))

@@ -3,9 +3,20 @@
 import pytest
 
 from longrein.testing.loopback import LoopbackProvider
-from tests.integrations.long_session import LIMITS, OUTPUT, SMALLER, WINDOW, answer, check, check_learned, read_file
+from tests.integrations.long_session import (
+    LIMITS,
+    OUTPUT,
+    SMALLER,
+    WINDOW,
+    answer,
+    check,
+    check_learned,
+    read_file,
+)
 
-pytest.importorskip("pydantic_ai", reason="needs `make library` (pip install longrein[pydantic-ai])")
+pytest.importorskip(
+    "pydantic_ai", reason="needs `make library` (pip install longrein[pydantic-ai])"
+)
 
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
@@ -14,7 +25,12 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-from longrein.integrations.pydantic_ai import EngineCapability, engine, history_processor, recall_tool
+from longrein.integrations.pydantic_ai import (
+    EngineCapability,
+    engine,
+    history_processor,
+    recall_tool,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -37,9 +53,14 @@ async def test_C1_thirty_calls_as_a_capability() -> None:
     mine = engine(window=WINDOW, max_output=OUTPUT)
     async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
         agent = Agent(
-            model(provider), tools=[read_file], capabilities=[EngineCapability(mine)], instructions="Be brief."
+            model(provider),
+            tools=[read_file],
+            capabilities=[EngineCapability(mine)],
+            instructions="Be brief.",
         )
-        done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))
+        done = await agent.run(
+            "Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100)
+        )
     check(server, mine, done.output)
     assert "NEEDLE_7 = 55433" in str(done.all_messages()), "the history of the run is whole"
 
@@ -48,8 +69,12 @@ async def test_C1_thirty_calls_as_a_history_processor() -> None:
     mine = engine(window=WINDOW, max_output=OUTPUT)
     async with LoopbackProvider(answer, limits=LIMITS) as server, client(server) as provider:
         processor = ProcessHistory(history_processor(mine))
-        agent = Agent(model(provider), tools=[read_file, recall_tool(mine)], capabilities=[processor])
-        done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))
+        agent = Agent(
+            model(provider), tools=[read_file, recall_tool(mine)], capabilities=[processor]
+        )
+        done = await agent.run(
+            "Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100)
+        )
     check(server, mine, done.output)
     assert not mine.notes, "it knows its own list again"
 
@@ -58,5 +83,7 @@ async def test_a_window_smaller_than_said_is_learned_from_the_refusal() -> None:
     mine = engine(window=WINDOW, max_output=OUTPUT)
     async with LoopbackProvider(answer, limits=SMALLER) as server, client(server) as provider:
         agent = Agent(model(provider), tools=[read_file], capabilities=[EngineCapability(mine)])
-        done = await agent.run("Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100))
+        done = await agent.run(
+            "Read all.", event_stream_handler=drain, usage_limits=UsageLimits(request_limit=100)
+        )
     check_learned(server, mine, done.output)

@@ -32,12 +32,18 @@ TIMES = 20
 def run_more_seeds() -> int:
     """Run tests with many more seeds than the suite does; return 1 when one failed."""
     command = [sys.executable, "-m", "pytest", "-n", "2", "--timeout", "3600", *SEEDED_TESTS]
-    return subprocess.run(command, env={**os.environ, "SEEDS_TIMES": str(TIMES)}, check=False).returncode
+    return subprocess.run(
+        command, env={**os.environ, "SEEDS_TIMES": str(TIMES)}, check=False
+    ).returncode
 
 
 def main() -> int:
     """Run all campaigns; return 1 when one of them found a fault."""
-    found = [run_more_seeds(), storm.main([]), writers.main(["--agents", "8", "--edits", "200", "--files", "5"])]
+    found = [
+        run_more_seeds(),
+        storm.main([]),
+        writers.main(["--agents", "8", "--edits", "200", "--files", "5"]),
+    ]
     sys.argv[1:] = ["--scenarios", "1000", "--parallel", "8"]
     found.append(kills.main())
     sys.argv[1:] = ["--kills", "100"]

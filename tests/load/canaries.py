@@ -2,11 +2,12 @@
 
     python -m tests.load.canaries
 
-A provider's key, a value that `redact.env` names and tokens of vendors stand in the prompt, in files, in the output of
-commands and background tasks (also in base64, hexadecimal, URL escapes, split by line breaks and colours), in what the
-model says, in its calls and in an error of the provider. The run is killed with SIGKILL while a task prints, and goes
-on. Searched are all files of the state folder (log, blobs, spool, inbox, search index, snapshots, temporary files of
-the crash), the export, stream-json, stderr, the screen of a terminal and the bodies of requests.
+A provider's key, a value that `redact.env` names and tokens of vendors stand in the prompt, in
+files, in the output of commands and background tasks (also in base64, hexadecimal, URL escapes,
+split by line breaks and colours), in what the model says, in its calls and in an error of the
+provider. The run is killed with SIGKILL while a task prints, and goes on. Searched are all files of
+the state folder (log, blobs, spool, inbox, search index, snapshots, temporary files of the crash),
+the export, stream-json, stderr, the screen of a terminal and the bodies of requests.
 """
 
 import os
@@ -43,7 +44,10 @@ def script_of(secret: str) -> str:
     """A shell script that prints `secret` in every form."""
     half = len(secret) // 2
     word = secret.replace("%", "%%")
-    lines = [f"printf '%s\\n' '{form}'" for form in (secret, *(secret_forms(secret) if secret in KNOWN else ()))]
+    lines = [
+        f"printf '%s\\n' '{form}'"
+        for form in (secret, *(secret_forms(secret) if secret in KNOWN else ()))
+    ]
     if secret in KNOWN:
         lines += [
             f"printf '{word[:half]}\\033[31m{word[half:]}\\033[0m\\n'",
@@ -58,16 +62,34 @@ def turns() -> tuple[Loopback, ...]:
     """What the model does: it reads, prints, writes and says every secret."""
     said = " and ".join((*KNOWN, *TOKENS, f"postgres://app:{URL_PASSWORD}@db/x"))
     return (
-        Loopback(calls=(Call("Read", {"file_path": ".env"}), Call("Bash", {"command": "sh print.sh"}))),
-        Loopback(calls=(Call("Bash", {"command": "sh print.sh; seq 1 40000; sh print.sh", "description": said}),)),
+        Loopback(
+            calls=(Call("Read", {"file_path": ".env"}), Call("Bash", {"command": "sh print.sh"}))
+        ),
+        Loopback(
+            calls=(
+                Call(
+                    "Bash",
+                    {"command": "sh print.sh; seq 1 40000; sh print.sh", "description": said},
+                ),
+            )
+        ),
         Loopback(
             thinking=f"I have seen {said}",
             text=f"The keys: {said}.",
             calls=(
                 Call("Write", {"file_path": "copy.env", "content": f"A={said}\n"}),
                 Call("Grep", {"pattern": "K", "path": ".env", "output_mode": "content"}),
-                Call("TodoWrite", {"todos": [{"content": said, "status": "pending", "activeForm": said}]}),
-                Call("Bash", {"command": "while :; do sh print.sh; sleep 0.2; done", "run_in_background": True}),
+                Call(
+                    "TodoWrite",
+                    {"todos": [{"content": said, "status": "pending", "activeForm": said}]},
+                ),
+                Call(
+                    "Bash",
+                    {
+                        "command": "while :; do sh print.sh; sleep 0.2; done",
+                        "run_in_background": True,
+                    },
+                ),
             ),
         ),
         Loopback(calls=(Call("Bash", {"command": "touch ready; sleep 30"}),)),
@@ -81,7 +103,9 @@ def found_in(data: bytes) -> list[str]:
     tight = squeezed(data)
     forms = [(secret, form) for secret in KNOWN for form in secret_forms(secret)]
     forms += [(secret, secret) for secret in (*TOKENS, URL_PASSWORD)]
-    return sorted({s for s, form in forms if form.encode() in data or squeezed(form.encode()) in tight})
+    return sorted(
+        {s for s, form in forms if form.encode() in data or squeezed(form.encode()) in tight}
+    )
 
 
 def modes_of(state: Path) -> list[str]:
@@ -92,7 +116,9 @@ def modes_of(state: Path) -> list[str]:
             mode = path.lstat().st_mode
         except FileNotFoundError:
             continue
-        if "sandbox" in path.parts:  # its private /tmp is open to all users of the namespace, below a closed folder
+        if (
+            "sandbox" in path.parts
+        ):  # its private /tmp is open to all users of the namespace, below a closed folder
             continue
         wanted = (0o700,) if stat.S_ISDIR(mode) else (0o600, 0o400)  # git's objects are read-only
         if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) not in wanted:
@@ -110,12 +136,17 @@ class Campaign:
         self.env = {"SERVED_KEY": PROVIDER_KEY, "BATTERY": NAMED}
         (self.cli.project / "print.sh").write_text("".join(map(script_of, (*KNOWN, *TOKENS))))
         lines = [f"K{n}={secret}" for n, secret in enumerate((*KNOWN, *TOKENS))]
-        (self.cli.project / ".env").write_text("\n".join([*lines, f"KU=postgres://app:{URL_PASSWORD}@db/x", ""]))
+        (self.cli.project / ".env").write_text(
+            "\n".join([*lines, f"KU=postgres://app:{URL_PASSWORD}@db/x", ""])
+        )
 
     def run(self) -> None:
         """Play the session, kill it, go on, and collect the surfaces."""
         with Provider(*turns()) as provider:
-            settings = provider.settings(self.wire, '\n[redact]\nenv = ["BATTERY"]\n') + 'api_key_env = "SERVED_KEY"\n'
+            settings = (
+                provider.settings(self.wire, '\n[redact]\nenv = ["BATTERY"]\n')
+                + 'api_key_env = "SERVED_KEY"\n'
+            )
             self.cli.settings(settings, "served/large")
             self._killed()
             url = f"postgres://app:{URL_PASSWORD}@db/x"
@@ -141,7 +172,13 @@ class Campaign:
         partial = ("--output-format", "stream-json", "--include-partial-messages")
         out = open(self.cli.folder / "killed.jsonl", "wb")  # noqa: SIM115 - closed with its process
         going = self.cli.start(
-            "-p", "go", *partial, BYPASS, env=self.env, stdout=out, preexec_fn=lambda: os.umask(0) and None
+            "-p",
+            "go",
+            *partial,
+            BYPASS,
+            env=self.env,
+            stdout=out,
+            preexec_fn=lambda: os.umask(0) and None,
         )
         wait_until((self.cli.project / "ready").exists)
         self.faults += [f"{self.wire}: {wrong}" for wrong in modes_of(self.cli.state)]
@@ -209,7 +246,8 @@ def main() -> int:
     for fault in faults[:20]:
         print(fault)
     print(
-        f"canaries: {len(EVERY)} secrets, {sum(count for count, _ in ran)} surfaces searched, {len(faults)} found (0)"
+        f"canaries: {len(EVERY)} secrets, {sum(count for count, _ in ran)} surfaces searched, "
+        f"{len(faults)} found (0)"
     )
     return int(bool(faults))
 

@@ -1,20 +1,22 @@
-# ruff: noqa: E501 - tables of pieces of shell lines
-"""Random command lines against a real Bash: what Bash runs must stand in the parts that the parser reads.
+"""Random command lines against a real Bash: what Bash runs must stand in the parts that the parser
+reads.
 
     python -m tests.load.commands 50000 1
 
-Each line runs by `bash -x` inside bubblewrap, in a folder of its own, where all programs but the wrappers (`env`,
-`xargs` …) are stubs. Three records are compared with the parts:
+Each line runs by `bash -x` inside bubblewrap, in a folder of its own, where all programs but the
+wrappers (`env`, `xargs` …) are stubs. Three records are compared with the parts:
 
-- The stubs record the exact arguments of every program that starts, whoever starts it: `xargs`, `find -exec`, a
-  `sh -c`. They prove which programs run, but see no builtin.
-- The trace of Bash (`set -x`, also in a nested Bash) holds every simple command that Bash itself runs: builtins,
-  functions, `eval`, programs that do not exist. It sees nothing that another program starts.
+- The stubs record the exact arguments of every program that starts, whoever starts it: `xargs`,
+  `find -exec`, a `sh -c`. They prove which programs run, but see no builtin.
+- The trace of Bash (`set -x`, also in a nested Bash) holds every simple command that Bash itself
+  runs: builtins, functions, `eval`, programs that do not exist. It sees nothing that another
+  program starts.
 - The folder of the line shows which files are new or changed, by redirects too.
 
-Two things are errors: Bash runs a command that no part of a line without a problem names, and a line that is allowed
-without any rule runs something that is not read-only, or changes a file. A line that runs `rm` must also be denied by
-the rule `Bash(rm *)`. At the end, 3,000 harmless commands are judged: at most 10 % may ask.
+Two things are errors: Bash runs a command that no part of a line without a problem names, and a
+line that is allowed without any rule runs something that is not read-only, or changes a file. A
+line that runs `rm` must also be denied by the rule `Bash(rm *)`. At the end, 3,000 harmless
+commands are judged: at most 10 % may ask.
 """
 
 import fnmatch
@@ -30,7 +32,15 @@ from pathlib import Path
 import msgspec
 
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
-from longrein.permissions.bash_parser import PIPE, WRAPPERS, Part, Word, join_path, parse_command, word_set
+from longrein.permissions.bash_parser import (
+    PIPE,
+    WRAPPERS,
+    Part,
+    Word,
+    join_path,
+    parse_command,
+    word_set,
+)
 from longrein.permissions.command_rules import spelled
 from longrein.permissions.program_table import effect_of
 from tests.load.command_lines import Generator
@@ -38,7 +48,10 @@ from tests.load.harmless_commands import harmless_commands
 
 BATCH = 250
 """Lines of one bubblewrap."""
-STUBS = word_set("cat ls grep head wc sort uniq sed awk git rg jq rm touch tool mv cp tee make python3 ssh sudo curl")
+STUBS = word_set(
+    "cat ls grep head wc sort uniq sed awk git rg jq rm touch tool mv cp tee make python3 ssh "
+    "sudo curl"
+)
 REAL = word_set("env timeout nice nohup xargs find bash sh dash setsid stdbuf")
 STUB = '#!/bin/sh\n{ printf \'%s\\0\' "$#" "${0##*/}" "$@"; } >&9\necho a.txt\n'
 DRIVER = """
@@ -63,10 +76,12 @@ class Ran(msgspec.Struct):
     """Files and folders that are new or have other contents."""
 
 
-RUNS_TEXT = word_set("bash sh eval coproc trap env xargs exec source . hash shopt set test printf read wait let")
+RUNS_TEXT = word_set(
+    "bash sh eval coproc trap env xargs exec source . hash shopt set test printf read wait let"
+)
 
 
-# --- Real Bash -------------------------------------------------------------------------------------------------------
+# --- Real Bash ------------------------------------------------------------------------------------
 
 
 def run_lines(lines: Sequence[str]) -> list[Ran]:
@@ -93,10 +108,12 @@ def run_lines(lines: Sequence[str]) -> list[Ran]:
         binds = [w for f in ("lines", "stubs") for w in ("--ro-bind", str(base / f), f"/{f}")]
         binds += [w for f in ("w", "log", "trace") for w in ("--bind", str(base / f), f"/{f}")]
         subprocess.run(
-            ["bwrap", "--unshare-all", "--uid", "1000", "--die-with-parent", *system_folders(), "--tmpfs", "/tmp", "--tmpfs", "/home",
+            ["bwrap", "--unshare-all", "--uid", "1000", "--die-with-parent", *system_folders(),
+            "--tmpfs", "/tmp", "--tmpfs", "/home",
              "--dev", "/dev", "--proc", "/proc", *binds, "/usr/bin/bash", "-c", DRIVER, "driver",
              *map(str, range(len(lines)))],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=900, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            timeout=900, check=False,
         )  # fmt: skip
         return [_ran(base, i) for i in range(len(lines))]
 
@@ -117,17 +134,25 @@ def _ran(base: Path, index: int) -> Ran:
     commands, at = [], 0
     while at < len(fields) and fields[at].isdigit():
         count = int(fields[at]) + 1
-        commands.append([field.decode(errors="surrogateescape") for field in fields[at + 1 : at + 1 + count]])
+        commands.append(
+            [field.decode(errors="surrogateescape") for field in fields[at + 1 : at + 1 + count]]
+        )
         at += 1 + count
     folder = base / "w" / str(index)
     known = {"a.txt": "tool x\n", "b.txt": "tool x\n", "sub/c.txt": "c\n"}
     found = {
-        str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file() or p.is_symlink() or p.name != "sub"
+        str(p.relative_to(folder)): p
+        for p in folder.rglob("*")
+        if p.is_file() or p.is_symlink() or p.name != "sub"
     }
     changed = [
-        name for name, path in found.items() if path.is_dir() or path.read_text(errors="replace") != known.get(name)
+        name
+        for name, path in found.items()
+        if path.is_dir() or path.read_text(errors="replace") != known.get(name)
     ]
-    traced = traced_commands((base / "trace" / str(index)).read_bytes().decode(errors="surrogateescape"))
+    traced = traced_commands(
+        (base / "trace" / str(index)).read_bytes().decode(errors="surrogateescape")
+    )
     return Ran(commands, traced, changed + [name for name in known if name not in found])
 
 
@@ -157,7 +182,7 @@ def _unquoted(text: str) -> str:
     return re.sub(r"(?s)\$'(?:[^'\\]|\\.)*'|'[^']*'|\\.", piece, text)
 
 
-# --- Comparison ------------------------------------------------------------------------------------------------------
+# --- Comparison -----------------------------------------------------------------------------------
 
 
 def make_call(line: str, cwd: str, home: str) -> Call:
@@ -166,11 +191,15 @@ def make_call(line: str, cwd: str, home: str) -> Call:
     facts = []
     for part, effect in zip(command.script.parts, command.effects, strict=True):
         found = []
-        for word, writes in ((w, x) for words, x in ((effect.reads, False), (effect.writes, True)) for w in words):
+        for word, writes in (
+            (w, x) for words, x in ((effect.reads, False), (effect.writes, True)) for w in words
+        ):
             path = glob_base(word.text) if word.kind == "glob" else word.text
             for folder in part.folders or ("/?",):
                 full = join_path(folder, path) if word.kind != "open" else "/?"
-                found.append(Touched(path, full, full, full == cwd or full.startswith(cwd + "/"), writes))
+                found.append(
+                    Touched(path, full, full, full == cwd or full.startswith(cwd + "/"), writes)
+                )
         facts.append(PartFacts(tuple(found)))
     return Call("Bash", {"command": line}, "command", (), "", command, tuple(facts))
 
@@ -178,7 +207,11 @@ def make_call(line: str, cwd: str, home: str) -> Call:
 def explains(part: Part, argv: Sequence[str]) -> bool:
     """True if the words of a part can become these arguments."""
     argv = [re.sub(r"^/dev/fd/\d+", PIPE.text, word) for word in argv]
-    return bool(part.words) and part.program.rpartition("/")[2] == argv[0] and _fits(part.words[1:], argv[1:])
+    return (
+        bool(part.words)
+        and part.program.rpartition("/")[2] == argv[0]
+        and _fits(part.words[1:], argv[1:])
+    )
 
 
 def _fits(words: Sequence[Word], argv: Sequence[str]) -> bool:
@@ -193,7 +226,9 @@ def _fits(words: Sequence[Word], argv: Sequence[str]) -> bool:
         return any(all(fits[: n + 1]) and _fits(rest, argv[n:]) for n in lengths)
     pattern = first.text
     plain = re.sub(r"\[:\w+:\]", "a-zA-Z0-9", pattern.replace("\\", ""))
-    argv = [f"{a}/" if pattern.startswith(f"{a}/") else a for a in argv]  # `find` also gives the folder itself
+    argv = [
+        f"{a}/" if pattern.startswith(f"{a}/") else a for a in argv
+    ]  # `find` also gives the folder itself
     if pattern.endswith("/**") and _fits(rest, argv):
         return True
     for n in range(1, len(argv) + 1):
@@ -219,18 +254,26 @@ def find_error(line: str, cwd: str, ran: Ran) -> str:
     traced = [argv for words in ran.traced for argv in without_wrappers(words)]
     for argv in (*ran.commands, *traced):
         part = Part(tuple(map(Word, argv)), "", (cwd,))
-        bare = Part((*part.words, Word("1")), "", (cwd,))  # the value of the last option may be missing
-        if allowed and all((effect := effect_of(one)).problem or effect.writes for one in (part, bare)):
+        bare = Part(
+            (*part.words, Word("1")), "", (cwd,)
+        )  # the value of the last option may be missing
+        if allowed and all(
+            (effect := effect_of(one)).problem or effect.writes for one in (part, bare)
+        ):
             return f"allowed, but it ran {argv}"
         if known and not any(explains(part, argv) for part in script.parts):
             return f"read without {argv}"
-    denied = judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind == "deny"
+    denied = (
+        judge(call, Rules(deny=("Bash(rm *)",), base=cwd), "bypassPermissions", cwd).kind == "deny"
+    )
     removing = [argv for argv in ran.commands if argv[0] == "rm" and len(argv) > 1]
     return f"not denied by Bash(rm *), but it ran {removing[0]}" if removing and not denied else ""
 
 
 def without_wrappers(words: list[str]) -> list[list[str]]:
-    """Return a traced command without its wrappers; none where the stubs or the trace show the command itself."""
+    """Return a traced command without its wrappers; none where the stubs or the trace show the
+    command itself.
+    """
     if words[0] in RUNS_TEXT - WRAPPERS.keys():
         return []
     if words[0].rpartition("/")[2] not in WRAPPERS:
@@ -238,7 +281,9 @@ def without_wrappers(words: list[str]) -> list[list[str]]:
     if words[0].rpartition("/")[2] in ("xargs", "env", "find"):
         return []  # the stubs show what they start
     parts = parse_command(spelled(words), "/w", "/home/x").parts
-    inner = [[word.text for word in part.words] for part in parts if not part.problem and part.program]
+    inner = [
+        [word.text for word in part.words] for part in parts if not part.problem and part.program
+    ]
     return [argv for argv in inner if argv[0] not in RUNS_TEXT and argv[0] not in WRAPPERS]
 
 
@@ -251,7 +296,10 @@ def campaign(count: int, seed: int, workers: int = 1) -> Iterator[tuple[str, str
         for batch, results in zip(batches, pool.map(run_lines, batches), strict=True):
             for i, (line, ran) in enumerate(zip(batch, results, strict=True)):
                 cwd = f"/w/{i}"
-                allowed = judge(make_call(line, cwd, "/home/x"), Rules(base=cwd), "default", cwd).kind == "allow"
+                allowed = (
+                    judge(make_call(line, cwd, "/home/x"), Rules(base=cwd), "default", cwd).kind
+                    == "allow"
+                )
                 yield line, find_error(line, cwd, ran), allowed
 
 
@@ -261,17 +309,24 @@ FALSE_ASKS_MAX = 0.1
 
 
 def needless_asks(count: int, seed: int) -> list[str]:
-    """Return those of `count` harmless commands that ask, in the mode `default` and without rules."""
+    """Return those of `count` harmless commands that ask, in the mode `default` and without
+    rules.
+    """
     calls = {text: make_call(text, "/w", "/home/x") for text in harmless_commands(count, seed)}
     rules = Rules(base="/w", home="/home/x")
     return [
-        text for text in harmless_commands(count, seed) if judge(calls[text], rules, "default", "/w").kind != "allow"
+        text
+        for text in harmless_commands(count, seed)
+        if judge(calls[text], rules, "default", "/w").kind != "allow"
     ]
 
 
 def main() -> int:
     """Run the campaign; print its figure and the first errors."""
-    count, seed = (int(sys.argv[1]) if len(sys.argv) > 1 else 50_000), (int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    count, seed = (
+        (int(sys.argv[1]) if len(sys.argv) > 1 else 50_000),
+        (int(sys.argv[2]) if len(sys.argv) > 2 else 1),
+    )
     errors, allowed = [], 0
     for line, error, is_allowed in campaign(count, seed, workers=2):
         allowed += is_allowed

@@ -1,9 +1,11 @@
 # ruff: noqa: E501 - a table of commands
-"""Ways to read `.env` although `Read(.env)` denies it, run for real: `python -m tests.load.denied_reads bubblewrap`.
+"""Ways to read `.env` although `Read(.env)` denies it, run for real: `python -m
+tests.load.denied_reads bubblewrap`.
 
-The argument is the rung: `bubblewrap`, `landlock` or `none`. In a sandbox every way runs, as after a yes of the user,
-and leaks if the canary of the file stands in its output or in another file afterwards. Without a sandbox a way leaks if
-the verdict lets it run unasked and it prints the canary.
+The argument is the rung: `bubblewrap`, `landlock` or `none`. In a sandbox every way runs, as after
+a yes of the user, and leaks if the canary of the file stands in its output or in another file
+afterwards. Without a sandbox a way leaks if the verdict lets it run unasked and it prints the
+canary.
 """
 
 import asyncio
@@ -25,18 +27,25 @@ from tests.permissions.test_denied_reads import ELSEWHERE, WAYS, outcome
 CANARY = "canary-5d0c9be2"
 LIMIT_S = 3.0
 MORE = (
-    "cat /proc/self/root{root}/.env", "cat /proc/self/cwd/.env", "cat /proc/$$/cwd/.env", "cat hard", "cat sub/link",
-    "cat sub/folder/.env", "ln hard other; cat other", "(sleep 0.1; cat .env) & wait", "setsid cat .env & wait",
-    "exec 9< .env; cat <&9", "cp hard copy; cat copy", "mv sub/.. x; cat x/.env", "mv .env x; cat x", "cat < hard",
-    "ln .env other; cat other", "python3 -c 'import os; print(os.open(\".env\", os.O_PATH)); print(open(\".env\").read())'",
+    "cat /proc/self/root{root}/.env", "cat /proc/self/cwd/.env", "cat /proc/$$/cwd/.env",
+    "cat hard", "cat sub/link",
+    "cat sub/folder/.env", "ln hard other; cat other", "(sleep 0.1; cat .env) & wait",
+    "setsid cat .env & wait",
+    "exec 9< .env; cat <&9", "cp hard copy; cat copy", "mv sub/.. x; cat x/.env",
+    "mv .env x; cat x", "cat < hard",
+    "ln .env other; cat other",
+    "python3 -c 'import os; print(os.open(\".env\", os.O_PATH)); print(open(\".env\").read())'",
     "python3 -c 'import os; f = os.open(\".\", 0); print(os.read(os.open(\".env\", 0, dir_fd=f), 99))'", "tar c . | strings",
-    "find . -type f -exec cat {{}} +", "find / -xdev -name .env -exec cat {{}} + 2>/dev/null", "grep -r canary {root}/..",
+    "find . -type f -exec cat {{}} +", "find / -xdev -name .env -exec cat {{}} + 2>/dev/null",
+    "grep -r canary {root}/..",
 )  # fmt: skip
 """Ways around the mask of a sandbox, besides those that the parser sees."""
 
 
 def make_tree(base: Path) -> Path:
-    """Make a project with a denied file, a second name of it, links to it, and a copy in no other place."""
+    """Make a project with a denied file, a second name of it, links to it, and a copy in no
+    other place.
+    """
     root = base / "repo"
     (root / "sub").mkdir(parents=True)
     (root / ".env").write_text(f"KEY={CANARY}\n")
@@ -94,7 +103,11 @@ async def run_all(base: Path, rung: str) -> tuple[dict[str, list[str]], int]:
     for number, way in enumerate(ways):
         folder = base / str(number)
         folder.mkdir()
-        line = way.replace("{{", "{").replace("}}", "}") if way in MORE else way.replace(ROOT, "{root}")
+        line = (
+            way.replace("{{", "{").replace("}}", "}")
+            if way in MORE
+            else way.replace(ROOT, "{root}")
+        )
         line = line.replace("{root}", str(folder / "repo"))
         if rung == "none" and (outcome(way) != "allowed" or way in ELSEWHERE):
             continue

@@ -1,7 +1,8 @@
-"""Attempts to leave a sandbox. The file is also the program that makes them inside: standard library only.
+"""Attempts to leave a sandbox. The file is also the program that makes them inside: standard
+library only.
 
-`attempts` lists all by name; one that succeeds returns a true value. `Outside` is what they try to reach: it looks
-afterwards whether anything has changed.
+`attempts` lists all by name; one that succeeds returns a true value. `Outside` is what they try to
+reach: it looks afterwards whether anything has changed.
 """
 
 import ctypes
@@ -27,21 +28,31 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 NUMBERS = {
     "x86_64": {
-        "ptrace": 101, "process_vm_readv": 310, "mount": 165, "umount2": 166, "pivot_root": 155, "add_key": 248,
+        "ptrace": 101, "process_vm_readv": 310, "mount": 165, "umount2": 166, "pivot_root": 155,
+        "add_key": 248,
         "request_key": 249, "keyctl": 250, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323,
-        "io_uring_setup": 425, "setns": 308, "open_by_handle_at": 304, "unshare": 272, "clone": 56, "clone3": 435,
-        "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "tgkill": 234, "rt_sigqueueinfo": 129,
-        "prlimit64": 302, "syslog": 103, "kcmp": 312, "fsopen": 430, "open_tree": 428, "name_to_handle_at": 303,
-        "copy_file_range": 326, "sethostname": 170, "swapon": 167, "init_module": 175, "personality": 135,
+        "io_uring_setup": 425, "setns": 308, "open_by_handle_at": 304, "unshare": 272, "clone": 56,
+        "clone3": 435,
+        "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "tgkill": 234,
+        "rt_sigqueueinfo": 129,
+        "prlimit64": 302, "syslog": 103, "kcmp": 312, "fsopen": 430, "open_tree": 428,
+        "name_to_handle_at": 303,
+        "copy_file_range": 326, "sethostname": 170, "swapon": 167, "init_module": 175,
+        "personality": 135,
         "shmget": 29, "mq_open": 240, "memfd_secret": 447,
     },
     "aarch64": {
-        "ptrace": 117, "process_vm_readv": 270, "mount": 40, "umount2": 39, "pivot_root": 41, "add_key": 217,
+        "ptrace": 117, "process_vm_readv": 270, "mount": 40, "umount2": 39, "pivot_root": 41,
+        "add_key": 217,
         "request_key": 218, "keyctl": 219, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282,
-        "io_uring_setup": 425, "setns": 268, "open_by_handle_at": 265, "unshare": 97, "clone": 220, "clone3": 435,
-        "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "tgkill": 131, "rt_sigqueueinfo": 138,
-        "prlimit64": 261, "syslog": 116, "kcmp": 272, "fsopen": 430, "open_tree": 428, "name_to_handle_at": 264,
-        "copy_file_range": 285, "sethostname": 161, "swapon": 224, "init_module": 105, "personality": 92,
+        "io_uring_setup": 425, "setns": 268, "open_by_handle_at": 265, "unshare": 97, "clone": 220,
+        "clone3": 435,
+        "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "tgkill": 131,
+        "rt_sigqueueinfo": 138,
+        "prlimit64": 261, "syslog": 116, "kcmp": 272, "fsopen": 430, "open_tree": 428,
+        "name_to_handle_at": 264,
+        "copy_file_range": 285, "sethostname": 161, "swapon": 224, "init_module": 105,
+        "personality": 92,
         "shmget": 194, "mq_open": 180, "memfd_secret": 447,
     },
 }[platform.machine()]  # fmt: skip
@@ -49,13 +60,15 @@ NUMBERS = {
 
 def call(name: str, *arguments: object) -> int:
     """Make a system call; raises OSError."""
-    result = libc.syscall(NUMBERS[name], *(ctypes.c_long(one) if isinstance(one, int) else one for one in arguments))
+    result = libc.syscall(
+        NUMBERS[name], *(ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
+    )
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return int(result)
 
 
-# --- Inside ----------------------------------------------------------------------------------------------------------
+# --- Inside ---------------------------------------------------------------------------------------
 
 
 def write_attempts(outside: str) -> Iterator[Attempt]:
@@ -95,12 +108,17 @@ def write_attempts(outside: str) -> Iterator[Attempt]:
         return os.open("file", os.O_WRONLY, dir_fd=os.open(outside, os.O_PATH))
 
     yield "open by a descriptor of the folder", descriptor_of_path
-    yield "reopen a path descriptor", lambda: os.open(f"/proc/self/fd/{os.open(file, os.O_PATH)}", os.O_WRONLY)
+    yield (
+        "reopen a path descriptor",
+        lambda: os.open(f"/proc/self/fd/{os.open(file, os.O_PATH)}", os.O_WRONLY),
+    )
     for number, device in enumerate(((8, 0), (1, 1), (1, 5))):
         name = f"device{number}"
 
         def made(name: str = name, device: tuple[int, int] = device) -> object:
-            os.mknod(name, 0o600 | 0o020000 | (0o040000 if device[0] == 8 else 0), os.makedev(*device))
+            os.mknod(
+                name, 0o600 | 0o020000 | (0o040000 if device[0] == 8 else 0), os.makedev(*device)
+            )
             return os.open(name, os.O_RDONLY) >= 0
 
         yield f"make device {device}", made
@@ -114,7 +132,9 @@ def write_attempts(outside: str) -> Iterator[Attempt]:
 
 
 def read_attempts(facts: dict[str, Any]) -> Iterator[Attempt]:
-    """Read the hidden file `.env` in the project, a file in the home folder, and memory of a process outside."""
+    """Read the hidden file `.env` in the project, a file in the home folder, and memory of a
+    process outside.
+    """
     secret, pid = facts["secret"].encode(), facts["victim"]
 
     def reads(path: str) -> Callable[[], object]:
@@ -198,7 +218,9 @@ def network_attempts(facts: dict[str, Any]) -> Iterator[Attempt]:
     """Reach a TCP, a UDP, a Unix and an abstract socket outside."""
     port, path, abstract = facts["port"], facts["socket"], "\0" + facts["abstract"]
 
-    def stream(family: int, address: Any, kind: int = socket.SOCK_STREAM, protocol: int = 0) -> Callable[[], object]:
+    def stream(
+        family: int, address: Any, kind: int = socket.SOCK_STREAM, protocol: int = 0
+    ) -> Callable[[], object]:
         def attempt() -> bool:
             made = socket.socket(family, kind, protocol)
             made.settimeout(5)
@@ -233,7 +255,9 @@ def network_attempts(facts: dict[str, Any]) -> Iterator[Attempt]:
     yield "Bluetooth socket", lambda: socket.socket(31, socket.SOCK_RAW, 1)
     yield (
         "/dev/tcp of bash",
-        lambda: b"ok" in _output("bash", "-c", f"echo escaped > /dev/tcp/127.0.0.1/{port} && echo ok"),
+        lambda: (
+            b"ok" in _output("bash", "-c", f"echo escaped > /dev/tcp/127.0.0.1/{port} && echo ok")
+        ),
     )
 
 
@@ -257,7 +281,10 @@ def process_attempts(facts: dict[str, Any]) -> Iterator[Attempt]:
         yield f"kill -{int(number)}", lambda number=number: os.kill(pid, number) or True
     yield "kill the group", lambda: os.killpg(facts["group"], signal.SIGTERM) or True
     yield "signal a thread", lambda: call("tgkill", pid, pid, 15) + 1
-    yield "queue a signal", lambda: call("rt_sigqueueinfo", pid, 15, struct.pack("=iii", 15, 0, -1) + bytes(116)) + 1
+    yield (
+        "queue a signal",
+        lambda: call("rt_sigqueueinfo", pid, 15, struct.pack("=iii", 15, 0, -1) + bytes(116)) + 1,
+    )
     yield "signal a descriptor", with_descriptor("pidfd_send_signal", 15, 0, 0)
     yield "signal as owner of a socket", owner
     yield "trace", lambda: call("ptrace", 16, pid, 0, 0) + 1
@@ -266,7 +293,10 @@ def process_attempts(facts: dict[str, Any]) -> Iterator[Attempt]:
     place = ctypes.create_string_buffer(8)
     vector = struct.pack("=QQ", ctypes.addressof(place), 8)
     yield "read memory", lambda: call("process_vm_readv", pid, vector, 1, vector, 1, 0) + 1
-    yield "limit its processor time", lambda: call("prlimit64", pid, 0, struct.pack("=QQ", 1, 1), None) + 1
+    yield (
+        "limit its processor time",
+        lambda: call("prlimit64", pid, 0, struct.pack("=QQ", 1, 1), None) + 1,
+    )
     yield "limit its files", lambda: call("prlimit64", pid, 7, struct.pack("=QQ", 3, 3), None) + 1
     yield "enter its namespaces", lambda: call("setns", call("pidfd_open", pid, 0), 0x20000000) + 1
     yield "compare", lambda: call("kcmp", os.getpid(), pid, 1, 0, 0) + 1
@@ -283,7 +313,12 @@ def kernel_attempts() -> Iterator[Attempt]:
     yield "pivot root", lambda: call("pivot_root", b".", b".") + 1
     yield "open a file system", lambda: call("fsopen", b"tmpfs", 0) + 1
     yield "clone a mount", lambda: call("open_tree", -100, b"/", 1) + 1
-    for name, flag in (("user", 0x10000000), ("mount", 0x20000), ("network", 0x40000000), ("PID", 0x20000000)):
+    for name, flag in (
+        ("user", 0x10000000),
+        ("mount", 0x20000),
+        ("network", 0x40000000),
+        ("PID", 0x20000000),
+    ):
         yield f"unshare {name}", lambda flag=flag: call("unshare", flag) + 1
 
         def cloned(flag: int = flag) -> object:
@@ -359,19 +394,23 @@ def main() -> None:
         try:
             if attempt():
                 found.append(name)
-                print(f"{'escaped'.upper()}: {name}")  # the word itself would be found when this file is printed
+                print(
+                    f"{'escaped'.upper()}: {name}"
+                )  # the word itself would be found when this file is printed
         except (OSError, subprocess.SubprocessError):
             pass  # refused
     print(json.dumps({"made": made, "escaped": found}))
 
 
-# --- Outside ---------------------------------------------------------------------------------------------------------
+# --- Outside --------------------------------------------------------------------------------------
 
 
 class Outside:
-    """A folder, a process and sockets that a sandboxed command must not reach, and the project that it works in.
+    """A folder, a process and sockets that a sandboxed command must not reach, and the project that
+    it works in.
 
-    Everything lies below one folder: `project` with `.env` and `private` hidden, `outside`, `home`, `store`.
+    Everything lies below one folder: `project` with `.env` and `private` hidden, `outside`, `home`,
+    `store`.
     """
 
     def __init__(self, folder: Path, uid: int = -1) -> None:
@@ -381,7 +420,11 @@ class Outside:
         for made in (self.project / "private", self.outside / "empty", self.home, self.store):
             made.mkdir(parents=True)
         self.secret = "canary-5f2c9a"
-        for path in (self.project / ".env", self.project / "private" / "secret", self.home / "secret"):
+        for path in (
+            self.project / ".env",
+            self.project / "private" / "secret",
+            self.home / "secret",
+        ):
             path.write_text(f"SECRET={self.secret}\n")
         (self.store / "secret").write_text(self.secret)
         (self.outside / "file").write_text("untouched")
@@ -403,7 +446,8 @@ class Outside:
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         udp.bind(("127.0.0.1", self.port))
         named, datagrams, abstract = (
-            socket.socket(socket.AF_UNIX, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_STREAM)
+            socket.socket(socket.AF_UNIX, kind)
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_STREAM)
         )
         self.socket, self.abstract = path, f"longrein-test-{os.getpid()}-{self.port}"
         named.bind(path)
@@ -427,8 +471,10 @@ class Outside:
     def facts(self) -> str:
         """Return the argument of the program."""
         return json.dumps({
-            "outside": str(self.outside), "secret": self.secret, "victim": self.victim.pid, "group": self.victim.pid,
-            "home": str(self.home), "store": str(self.store), "port": self.port, "socket": self.socket,
+            "outside": str(self.outside), "secret": self.secret, "victim": self.victim.pid,
+            "group": self.victim.pid,
+            "home": str(self.home), "store": str(self.store), "port": self.port,
+            "socket": self.socket,
             "abstract": self.abstract,
         })  # fmt: skip
 

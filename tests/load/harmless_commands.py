@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - tables of commands
 """Harmless commands of everyday work, for the share that asks needlessly."""
 
 import random
@@ -6,15 +5,22 @@ import re
 from collections.abc import Iterator
 
 SLOTS = {
-    "F": ["src/app.py", "README.md", "lib/util.ts", "'docs/my notes.md'", "tests/test_a.py", "pyproject.toml", "cmd/main.go", "\"src/a b.py\"", "Makefile", ".github/workflows/ci.yml", "./package.json", "$PWD/src/app.py", '"$PWD/README.md"'],
+    "F": ["src/app.py", "README.md", "lib/util.ts", "'docs/my notes.md'", "tests/test_a.py",
+    "pyproject.toml", "cmd/main.go", "\"src/a b.py\"", "Makefile", ".github/workflows/ci.yml",
+    "./package.json", "$PWD/src/app.py", '"$PWD/README.md"'],
     "D": ["src", "tests", ".", "lib", "docs/", "./src", "cmd/cli"],
-    "G": ["*.py", "src/*.ts", "**/*.md", "tests/test_*.py", "{a,b}.json", "src/[a-z]*.py", "docs/*/index.html"],
-    "P": ["TODO", "'def main'", '"class Foo"', "'import (os|sys)'", "-i error", "-w name", "'func.*Test'", '"foo\\.bar"', "'[A-Z]+_KEY'", "'$HOME'", '"a b c"'],
+    "G": ["*.py", "src/*.ts", "**/*.md", "tests/test_*.py", "{a,b}.json", "src/[a-z]*.py",
+    "docs/*/index.html"],
+    "P": ["TODO", "'def main'", '"class Foo"', "'import (os|sys)'", "-i error", "-w name",
+    "'func.*Test'", '"foo\\.bar"', "'[A-Z]+_KEY'", "'$HOME'", '"a b c"'],
     "N": ["5", "20", "100"],
     "R": ["HEAD", "main", "HEAD~1", "v1.2.0", "origin/main", "main..HEAD", "HEAD^"],
     "V": ["f", "name", "file", "i"],
     "E": ["2>/dev/null", "2>&1", "", "", ""],
-    "T": ["| head", "| head -n 20", "| wc -l", "| sort | uniq -c | sort -rn", "| tail -5", "| cat", "| grep -v node_modules", "| cut -d: -f1", "| sort -u", "| tr a-z A-Z", "| sed -n '1,20p'", "| awk '{print $1}'", "", "", "|| true", "&& echo ok", "; echo $?", "| sed 's/^/  /'", "| column -t", "| nl"],
+    "T": ["| head", "| head -n 20", "| wc -l", "| sort | uniq -c | sort -rn", "| tail -5", "| cat",
+    "| grep -v node_modules", "| cut -d: -f1", "| sort -u", "| tr a-z A-Z", "| sed -n '1,20p'",
+    "| awk '{print $1}'", "", "", "|| true", "&& echo ok", "; echo $?", "| sed 's/^/  /'",
+    "| column -t", "| nl"],
 }  # fmt: skip
 TEMPLATES = r"""
 ls -la @D @E @T

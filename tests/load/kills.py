@@ -2,12 +2,14 @@
 
     python -m tests.load.kills --scenarios 1000 --parallel 8
 
-Each scenario runs the installed command in a folder of its own with a scripted model. Five tasks start in the
-background (plain, double fork, setsid, immune to TERM, holding the pipe), a sixth command runs in the foreground, and
-SIGKILL falls at a random instant. Checks:
+Each scenario runs the installed command in a folder of its own with a scripted model. Five tasks
+start in the background (plain, double fork, setsid, immune to TERM, holding the pipe), a sixth
+command runs in the foreground, and SIGKILL falls at a random instant. Checks:
 
-- After 5 s no process of the scenario lives that `longrein tasks` does not list (both killed: after the next start).
-- Longrein alone killed: after the resume each kept task has its true exit code and its whole output.
+- After 5 s no process of the scenario lives that `longrein tasks` does not list (both killed: after
+  the next start).
+- Longrein alone killed: after the resume each kept task has its true exit code and its whole
+  output.
 - Otherwise a task is `lost` or `killed`, or has its true end: never a success that nobody saw.
 - The model is told of each end once.
 """
@@ -34,7 +36,10 @@ from tests.e2e.harness import COMMAND, CliHarness, RunningCommand, bash, calls, 
 
 KINDS = {
     "plain": ("echo first-{n}; sleep {s}; echo last-{n}; exit 3", 3),
-    "double fork": ("echo first-{n}; ( (sleep 300; true) & ) ; sleep {s}; echo last-{n}; exit 4", 4),
+    "double fork": (
+        "echo first-{n}; ( (sleep 300; true) & ) ; sleep {s}; echo last-{n}; exit 4",
+        4,
+    ),
     "setsid": ("echo first-{n}; setsid sleep 300 & sleep {s}; echo last-{n}; exit 5", 5),
     "TERM-immune": ("trap '' TERM; echo first-{n}; sleep {s}; echo last-{n}; exit 6", 6),
     "pipe holder": ("echo first-{n}; sleep 300 & sleep {s}; echo last-{n}; exit 7", 7),
@@ -67,7 +72,8 @@ class KillRun:
         self.cli = CliHarness(folder)
         rng = random.Random(scenario.number)
         commands = [
-            command.format(n=n, s=f"{rng.uniform(0.1, 3):.2f}") for n, (command, _) in enumerate(KINDS.values())
+            command.format(n=n, s=f"{rng.uniform(0.1, 3):.2f}")
+            for n, (command, _) in enumerate(KINDS.values())
         ]
         front = KINDS[scenario.kind][0].format(n=9, s="8")
         self.cli.plays(
@@ -77,12 +83,20 @@ class KillRun:
         )
 
     def start(self, *words: str) -> RunningCommand:
-        return self.cli.start("-p", *words, "--permission-mode", "bypassPermissions", "--background", "drain")
+        return self.cli.start(
+            "-p", *words, "--permission-mode", "bypassPermissions", "--background", "drain"
+        )
 
     def alive(self) -> dict[int, str]:
-        """Return live processes of the scenario, without longrein and its supervisors: pid -> command line."""
+        """Return live processes of the scenario, without longrein and its supervisors: pid ->
+        command line.
+        """
         found = dict(line.split(" ", 1) for line in self.cli.survivors())
-        return {int(pid): line for pid, line in found.items() if COMMAND[0] not in line and "supervisor" not in line}
+        return {
+            int(pid): line
+            for pid, line in found.items()
+            if COMMAND[0] not in line and "supervisor" not in line
+        }
 
     def unlisted(self) -> dict[int, str]:
         """Return live processes that no running task of `longrein tasks` accounts for."""
@@ -134,12 +148,14 @@ def _mark(pid: int) -> bytes:
     return next((line for line in environment if line.startswith(b"LONGREIN_COMMAND=")), b"")
 
 
-# --- One scenario ----------------------------------------------------------------------------------------------------
+# --- One scenario ---------------------------------------------------------------------------------
 
 
 def run_scenario(scenario: Scenario) -> Scenario:
     """Run one scenario: start, kill, check, resume, check."""
-    with tempfile.TemporaryDirectory(prefix="longrein-kills-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="longrein-kills-", ignore_cleanup_errors=True
+    ) as folder:
         run = KillRun(Path(folder), scenario)
         try:
             _run_scenario(run, scenario)
@@ -168,7 +184,9 @@ def _run_scenario(run: KillRun, scenario: Scenario) -> None:
     if scenario.victim != "supervisor" and begun:
         resumed = run.start("-c").end(limit_s=WALL_S)
         if resumed.code not in (0, 3):
-            scenario.faults.append(f"the resumed longrein ended with {resumed.code}: {resumed.err[-300:]}")
+            scenario.faults.append(
+                f"the resumed longrein ended with {resumed.code}: {resumed.err[-300:]}"
+            )
         _check_no_process_left(run, scenario)
     if begun:
         run.cli.run("-p", "what has ended?", "-c", "--permission-mode", "bypassPermissions")
@@ -187,12 +205,18 @@ def _check_no_process_left(run: KillRun, scenario: Scenario) -> None:
 def _check_ends(run: KillRun, scenario: Scenario) -> None:
     """Check that each task in the log has one true end, which the model was told once."""
     events = [entry.event for entry in run.cli.entries()]
-    notices = [event.text for event in events if isinstance(event, Reminded) and event.kind in ("bg_done", "bg_lost")]
+    notices = [
+        event.text
+        for event in events
+        if isinstance(event, Reminded) and event.kind in ("bg_done", "bg_lost")
+    ]
     told = Counter(re.findall(r"^\* (b\d+)", "\n".join(notices), re.MULTILINE))
     started = [event for event in events if isinstance(event, TaskStarted)]
     ends = [event for event in events if isinstance(event, TaskEnded)]
     ended = {end.task: end for end in ends}
-    scenario.faults += [f"{task} ended {n} times" for task, n in Counter(end.task for end in ends).items() if n > 1]
+    scenario.faults += [
+        f"{task} ended {n} times" for task, n in Counter(end.task for end in ends).items() if n > 1
+    ]
     with contextlib.closing(Reader(str(run.cli.state), run.cli.session)) as reader:
         for start in {start.task: start for start in started}.values():
             end = ended.get(start.task)
@@ -202,18 +226,24 @@ def _check_ends(run: KillRun, scenario: Scenario) -> None:
             scenario.ended[end.state] += 1
             if told[start.task] != 1:
                 scenario.faults.append(f"{start.task} was told {told[start.task]} times")
-            code = next(code for text, code in KINDS.values() if start.command.endswith(f"exit {code}"))
+            code = next(
+                code for text, code in KINDS.values() if start.command.endswith(f"exit {code}")
+            )
             n = start.command.partition("first-")[2][:1]
             printed = reader.blob(end.output).decode() if end.output else ""
             if end.state == "failed" and end.code == code and printed == f"first-{n}\nlast-{n}\n":
                 scenario.adopted += 1
             elif end.state not in ("lost", "killed") or end.code is not None:
-                scenario.faults.append(f"{end.task} is {end.state} {end.code} {end.cause!r}: {printed!r}")
+                scenario.faults.append(
+                    f"{end.task} is {end.state} {end.code} {end.cause!r}: {printed!r}"
+                )
             elif scenario.victim == "harness" and "before it was kept" not in end.cause:
-                scenario.faults.append(f"{end.task} was kept and is {end.state}: {end.cause!r}, {printed!r}")
+                scenario.faults.append(
+                    f"{end.task} was kept and is {end.state}: {end.cause!r}, {printed!r}"
+                )
 
 
-# --- Campaign --------------------------------------------------------------------------------------------------------
+# --- Campaign -------------------------------------------------------------------------------------
 
 
 def campaign(scenarios: int, parallel: int, seed: int = 0) -> list[Scenario]:
@@ -222,7 +252,10 @@ def campaign(scenarios: int, parallel: int, seed: int = 0) -> list[Scenario]:
     kinds = list(KINDS)
     planned = [
         Scenario(
-            seed * 1_000_000 + n, VICTIMS[n % 3], kinds[n // 3 % 5], rng.choice([0.05, 0.2, 0.6, 2]) * rng.random()
+            seed * 1_000_000 + n,
+            VICTIMS[n % 3],
+            kinds[n // 3 % 5],
+            rng.choice([0.05, 0.2, 0.6, 2]) * rng.random(),
         )
         for n in range(scenarios)
     ]
@@ -232,7 +265,8 @@ def campaign(scenarios: int, parallel: int, seed: int = 0) -> list[Scenario]:
             played.append(scenario)
             if scenario.faults:
                 print(
-                    f"#{scenario.number} {scenario.victim}, {scenario.kind}, {scenario.at_s:.3f} s: {scenario.faults}"
+                    f"#{scenario.number} {scenario.victim}, {scenario.kind}, {scenario.at_s:.3f} "
+                    f"s: {scenario.faults}"
                 )
     return played
 

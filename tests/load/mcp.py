@@ -2,12 +2,13 @@
 
     python -m tests.load.mcp --kills 100
 
-One session calls a tool of a server over stdio. While a call runs, SIGKILL ends the server; the next call must find it
-again. Checks:
+One session calls a tool of a server over stdio. While a call runs, SIGKILL ends the server; the
+next call must find it again. Checks:
 
 - Each killed call is a failed result that says so; each other call has its answer.
 - The session ends with its answer and exit code 0, and no process of it is left.
-- The prefix changes only before the first request: one `PrefixSet` for the start, one for the tools.
+- The prefix changes only before the first request: one `PrefixSet` for the start, one for the
+  tools.
 - The log folds, and a resume continues it with the same prefix.
 """
 
@@ -48,7 +49,11 @@ def campaign(folder: Path, kills: int) -> list[str]:
     cli, mark, over = CliHarness(folder), folder / "call", threading.Event()
     cli.settings('[sandbox]\nmode = "off"')  # a sandbox has process numbers of its own
     serve(cli, s=fault("killed", str(mark)))
-    turns = [calls(call("mcp__s__echo", text=f"{word} {n}")) for n in range(kills) for word in ("die", "live")]
+    turns = [
+        calls(call("mcp__s__echo", text=f"{word} {n}"))
+        for n in range(kills)
+        for word in ("die", "live")
+    ]
     cli.plays(*turns, says("done"), calls(call("mcp__s__echo", text="live")), says("again"))
     killed: list[int] = []
     killer = threading.Thread(target=lambda: killed.append(kill_servers(Path(f"{mark}.pid"), over)))
@@ -87,7 +92,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         wrong = campaign(Path(folder), kills)
-    print(f"{kills} kills of an MCP server in {time.monotonic() - began:.0f} s: {len(wrong)} faults")
+    print(
+        f"{kills} kills of an MCP server in {time.monotonic() - began:.0f} s: {len(wrong)} faults"
+    )
     print("\n".join(wrong[:40]))
     return int(bool(wrong))
 

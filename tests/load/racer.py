@@ -1,10 +1,12 @@
-"""A program swaps folders and symbolic links while an agent reads, writes and searches: nothing may leave the root.
+"""A program swaps folders and symbolic links while an agent reads, writes and searches: nothing may
+leave the root.
 
     python -m tests.load.racer [--calls 10000] [--seed 1] [--folder DIR]
 
-The agent works in `root/sub`. The racer exchanges that folder, a folder in it, and a file in it with links to the same
-names below `outside`. A call counts when its permission was given. It escapes when the content of a file outside is in
-its result, its facts or its blobs, or when anything outside has changed. Prints one line; exit code 1 for an escape.
+The agent works in `root/sub`. The racer exchanges that folder, a folder in it, and a file in it
+with links to the same names below `outside`. A call counts when its permission was given. It
+escapes when the content of a file outside is in its result, its facts or its blobs, or when
+anything outside has changed. Prints one line; exit code 1 for an escape.
 """
 
 import argparse
@@ -47,8 +49,15 @@ SESSION = "00000000-0000-4000-8000-0000000000ce"
 CANARY = "canary"
 """Word that stands in files outside only."""
 MODES_OF_NAMES = ("files_with_matches", "count")
-"""Modes of Grep without content. The model looks for the canary in them: each file in a result is one too many."""
-SWAPS = ((".sub", "sub"), ("sub/.deep", "sub/deep"), ("sub/.r0.txt", "sub/r0.txt"), ("sub/.e0.txt", "sub/e0.txt"))
+"""Modes of Grep without content. The model looks for the canary in them: each file in a result
+is one too many.
+"""
+SWAPS = (
+    (".sub", "sub"),
+    ("sub/.deep", "sub/deep"),
+    ("sub/.r0.txt", "sub/r0.txt"),
+    ("sub/.e0.txt", "sub/e0.txt"),
+)
 """(link, place) that are exchanged."""
 PAUSE_S = 0.002
 """Longest pause between two swaps."""
@@ -88,11 +97,15 @@ class RacedModel:
         file = f"{folder}/{self.chance.choice('re')}{self.chance.randrange(2)}.txt"
         match self.chance.randrange(6):
             case 0:
-                return ToolCall("", "Write", {"file_path": f"{folder}/new{self.number}.txt", "content": "new\n"})
+                return ToolCall(
+                    "", "Write", {"file_path": f"{folder}/new{self.number}.txt", "content": "new\n"}
+                )
             case 1:
                 mode = self.chance.choice(["content", *MODES_OF_NAMES])
                 pattern = CANARY if mode in MODES_OF_NAMES else f"word|{CANARY}"
-                return ToolCall("", "Grep", {"pattern": pattern, "path": folder, "output_mode": mode})
+                return ToolCall(
+                    "", "Grep", {"pattern": pattern, "path": folder, "output_mode": mode}
+                )
             case 2:
                 return ToolCall("", "Glob", {"pattern": "*.txt", "path": folder})
             case 3 | 4 if edit := self.edit(file):
@@ -108,7 +121,11 @@ class RacedModel:
         if self.number % 2:
             return ToolCall("", "Write", {"file_path": file, "content": f"word {self.number}\n"})
         text = self.session.blobs.read_blob(known.blob).decode()
-        return ToolCall("", "Edit", {"file_path": file, "old_string": text, "new_string": f"word {self.number}\n"})
+        return ToolCall(
+            "",
+            "Edit",
+            {"file_path": file, "old_string": text, "new_string": f"word {self.number}\n"},
+        )
 
     async def aclose(self) -> None:
         return
@@ -142,7 +159,7 @@ async def run_agent(folder: Path, calls: int, seed: int) -> None:
         await model.session.close()
 
 
-# --- The racer -------------------------------------------------------------------------------------------------------
+# --- The racer ------------------------------------------------------------------------------------
 
 
 def race(root: Path, seed: int) -> None:
@@ -157,7 +174,9 @@ def race(root: Path, seed: int) -> None:
 
 
 def make_world(folder: Path) -> None:
-    """Make `root` and `outside`: the same names, files `r` with other content outside, files `e` with the same."""
+    """Make `root` and `outside`: the same names, files `r` with other content outside, files `e`
+    with the same.
+    """
     for top, word in (("root", "word"), ("outside", CANARY)):
         for place in ("sub", "sub/deep"):
             (folder / top / place).mkdir(parents=True, exist_ok=True)
@@ -165,30 +184,44 @@ def make_world(folder: Path) -> None:
                 (folder / top / place / f"r{number}.txt").write_text(f"{word} r\n")
                 (folder / top / place / f"e{number}.txt").write_text("word e\n")
     for place in ("sub", "sub/deep"):
-        (folder / "outside" / place / f"{CANARY}.txt").write_text("word\n")  # even its name must not be seen
+        (folder / "outside" / place / f"{CANARY}.txt").write_text(
+            "word\n"
+        )  # even its name must not be seen
     for link, place in SWAPS:
         (folder / "root" / link).symlink_to(folder / "outside" / place)
 
 
 def content_of(folder: Path) -> dict[str, str]:
     """Return the hash of each file below a folder."""
-    return {str(path): sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def leaks(folder: Path) -> Iterator[str]:
-    """Yield the results and blobs that hold content or names from outside, or tell that a file outside matches."""
+    """Yield the results and blobs that hold content or names from outside, or tell that a file
+    outside matches.
+    """
     reader = Reader(str(folder / "state"), SESSION)
     of_names = set[str]()
     for event in (entry.event for entry in reader.entries()):
         match event:
             case Replied():
                 calls = (part for part in event.parts if isinstance(part, ToolCall))
-                of_names |= {call.id for call in calls if call.arguments.get("output_mode") in MODES_OF_NAMES}
+                of_names |= {
+                    call.id for call in calls if call.arguments.get("output_mode") in MODES_OF_NAMES
+                }
             case ToolEnded(call=call, name=name):
                 said = text_of(event.parts)
-                if CANARY in said.replace(f"No match for {CANARY}", "") or (call in of_names and ".txt" in said):
+                if CANARY in said.replace(f"No match for {CANARY}", "") or (
+                    call in of_names and ".txt" in said
+                ):
                     yield f"{name}: {said[:200]}"
-            case FileChanged() | FileSeen() if event.blob and CANARY in reader.blob(event.blob).decode():
+            case FileChanged() | FileSeen() if (
+                event.blob and CANARY in reader.blob(event.blob).decode()
+            ):
                 yield f"blob of {event.path}"
             case _:
                 pass
@@ -200,7 +233,17 @@ def campaign(folder: Path, calls: int, seed: int) -> tuple[int, int, int, list[s
     folder = folder.resolve()
     make_world(folder)
     before = content_of(folder / "outside")
-    words = [sys.executable, "-m", "tests.load.racer", "--role", "racer", "--folder", str(folder), "--seed", str(seed)]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.load.racer",
+        "--role",
+        "racer",
+        "--folder",
+        str(folder),
+        "--seed",
+        str(seed),
+    ]
     racer = subprocess.Popen(words)
     try:
         asyncio.run(run_agent(folder, calls, seed))
@@ -213,9 +256,18 @@ def campaign(folder: Path, calls: int, seed: int) -> tuple[int, int, int, list[s
     allowed = sum(isinstance(event, ToolStarted) for event in events)
     ended = [event for event in events if isinstance(event, ToolEnded)]
     after = content_of(folder / "outside")
-    escapes = [f"outside: {path}" for path in {*before, *after} if before.get(path) != after.get(path)]
-    changed = sum(event.status == "failed" and "check and the use" in text_of(event.parts) for event in ended)
-    return allowed, changed, sum(event.status == "denied" for event in ended), [*escapes, *leaks(folder)]
+    escapes = [
+        f"outside: {path}" for path in {*before, *after} if before.get(path) != after.get(path)
+    ]
+    changed = sum(
+        event.status == "failed" and "check and the use" in text_of(event.parts) for event in ended
+    )
+    return (
+        allowed,
+        changed,
+        sum(event.status == "denied" for event in ended),
+        [*escapes, *leaks(folder)],
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -229,8 +281,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.role == "racer":
         race(Path(asked.folder) / "root", asked.seed)
     with tempfile.TemporaryDirectory(prefix="racer-") as made:
-        allowed, changed, denied, escapes = campaign(Path(asked.folder or made), asked.calls, asked.seed)
-    print(f"racer: {len(escapes)} of {allowed:,} ({changed:,} refused at their use, {denied:,} denied before)")
+        allowed, changed, denied, escapes = campaign(
+            Path(asked.folder or made), asked.calls, asked.seed
+        )
+    print(
+        f"racer: {len(escapes)} of {allowed:,} ({changed:,} refused at their use, {denied:,} "
+        "denied before)"
+    )
     for escape in escapes[:20]:
         print(f"  {escape}")
     return 1 if escapes or allowed < asked.calls else 0

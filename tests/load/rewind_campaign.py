@@ -1,4 +1,6 @@
-"""Rewinds after random commands and edits, many times over: `python -m tests.load.rewind_campaign 200 50`."""
+"""Rewinds after random commands and edits, many times over: `python -m
+tests.load.rewind_campaign 200 50`.
+"""
 
 import asyncio
 import sys
@@ -9,7 +11,9 @@ from tests.agent.test_rewind_commands import play_random
 
 
 async def run(seeds: int, commands: int, first: int = 1_000) -> int:
-    """Play `seeds` stories, every second one in a git repository; print what fails; return how many did."""
+    """Play `seeds` stories, every second one in a git repository; print what fails; return how
+    many did.
+    """
     failed = 0
     for seed in range(first, first + seeds):
         with tempfile.TemporaryDirectory() as folder:
@@ -19,7 +23,10 @@ async def run(seeds: int, commands: int, first: int = 1_000) -> int:
                 failed += 1
                 print(f"seed {seed}: {error}", flush=True)
         if (seed - first + 1) % 10 == 0:
-            print(f"{seed - first + 1 - failed} of {seed - first + 1} trees byte-identical", flush=True)
+            print(
+                f"{seed - first + 1 - failed} of {seed - first + 1} trees byte-identical",
+                flush=True,
+            )
     return failed
 
 

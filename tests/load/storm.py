@@ -1,11 +1,13 @@
-"""Many subagents and tasks at once: 32 subagents and 200 background tasks with provider faults, and a runaway tree.
+"""Many subagents and tasks at once: 32 subagents and 200 background tasks with provider faults, and
+a runaway tree.
 
     python -m tests.load.storm
 
-Runs the installed command with real processes, a real database and the loopback provider, which fails at random. The
-logs are checked afterwards:
+Runs the installed command with real processes, a real database and the loopback provider, which
+fails at random. The logs are checked afterwards:
 
-- Each end of a task and each report reaches the model once, and at most a second after the last one.
+- Each end of a task and each report reaches the model once, and at most a second after the last
+  one.
 - The money spent is within the cap and one call.
 - A recursion bomb stays within its caps, and the user gets an answer.
 - Reporting the 10,000th end costs the same as reporting the first.
@@ -56,7 +58,9 @@ price_cache_write = 3.75
 """
 CALLS_AT_ONCE = 20
 """Background tasks that one reply starts."""
-ENDED = re.compile(r"^\* ((?:a\d+\.)*b\d+)\b.*?: (?:done|failed|timed out|killed|lost)\b", re.MULTILINE)
+ENDED = re.compile(
+    r"^\* ((?:a\d+\.)*b\d+)\b.*?: (?:done|failed|timed out|killed|lost)\b", re.MULTILINE
+)
 REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (?:done|failed|limit|interrupted)\b", re.MULTILINE)
 MORE = re.compile(r"^\* and \d+ more that do not fit here: (.*)$", re.MULTILINE)
 """Matches the line that only names ends, where many came at once."""
@@ -73,7 +77,11 @@ FAULTS = (
 def expand_names(line: str) -> list[str]:
     """Return the names in such a line: `b3, b16-b19` gives five."""
     found = re.findall(r"((?:a\d+\.)*)([ab])(\d+)(?:-(?:a\d+\.)*[ab](\d+))?", line)
-    return [f"{owner}{kind}{n}" for owner, kind, low, high in found for n in range(int(low), int(high or low) + 1)]
+    return [
+        f"{owner}{kind}{n}"
+        for owner, kind, low, high in found
+        for n in range(int(low), int(high or low) + 1)
+    ]
 
 
 class Row(msgspec.Struct):
@@ -87,7 +95,9 @@ class Row(msgspec.Struct):
     """Whether the clock decides: checked by the campaign, not by the suite."""
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.fine else 'FAIL'} {self.measure:58} {self.found:>26}   {self.reach}"
+        return (
+            f"{'ok  ' if self.fine else 'FAIL'} {self.measure:58} {self.found:>26}   {self.reach}"
+        )
 
 
 class FaultyProvider(Provider):
@@ -114,7 +124,10 @@ def replies_in(request: Received) -> int:
 
 def several(count: int, name: str, task: str, **more: object) -> Turn:
     """Return a reply that starts `count` subagents."""
-    parts = [{"description": f"{name.lower()} {n}", "prompt": f"{name} {n}: {task}."} for n in range(count)]
+    parts = [
+        {"description": f"{name.lower()} {n}", "prompt": f"{name} {n}: {task}."}
+        for n in range(count)
+    ]
     return Turn(calls=(Call("Agent", {"description": "all", "tasks": parts, **more}),))
 
 
@@ -133,7 +146,11 @@ class RunLogs:
                     event = entry.event
                     if isinstance(event, ChildStarted) and event.child not in self.all:
                         log = list(reader.session_reader(reader.number_of(event.child)).entries())
-                        opened = next(e for e in log if isinstance(e.event, Opened) and e.event.session == event.child)
+                        opened = next(
+                            e
+                            for e in log
+                            if isinstance(e.event, Opened) and e.event.session == event.child
+                        )
                         self.all[event.child] = [e for e in log if e.seq >= opened.seq]
                         waiting.append((event.child, self.all[event.child]))
         finally:
@@ -141,18 +158,25 @@ class RunLogs:
 
     def of(self, kind: type) -> list[Entry]:
         """Return entries of all sessions with such an event."""
-        return [entry for log in self.all.values() for entry in log if isinstance(entry.event, kind)]
+        return [
+            entry for log in self.all.values() for entry in log if isinstance(entry.event, kind)
+        ]
 
     @property
     def spent_usd(self) -> float:
         """Money spent by the logs alone: replies, and the assumed cost of failed requests."""
         replied = sum(e.event.cost_usd for e in self.of(Replied) if isinstance(e.event, Replied))
-        return replied + sum(e.event.assumed_usd for e in self.of(AskFailed) if isinstance(e.event, AskFailed))
+        return replied + sum(
+            e.event.assumed_usd for e in self.of(AskFailed) if isinstance(e.event, AskFailed)
+        )
 
     @property
     def dearest_usd(self) -> float:
         """Highest reserved cost of one request."""
-        return max((e.event.reserved_usd for e in self.of(Asked) if isinstance(e.event, Asked)), default=0.0)
+        return max(
+            (e.event.reserved_usd for e in self.of(Asked) if isinstance(e.event, Asked)),
+            default=0.0,
+        )
 
     def told(self, pattern: re.Pattern[str]) -> Counter[str]:
         """Count how often each name was reported to the root's model."""
@@ -161,7 +185,10 @@ class RunLogs:
             told.update(pattern.findall(text))
             kind = "b" if pattern is ENDED else "a"
             told.update(
-                name for line in MORE.findall(text) for name in expand_names(line) if kind in name.rpartition(".")[2]
+                name
+                for line in MORE.findall(text)
+                for name in expand_names(line)
+                if kind in name.rpartition(".")[2]
             )
         return told
 
@@ -172,13 +199,20 @@ class RunLogs:
         if not ends:
             return 0.0
         asked = [
-            e for e in self.root if isinstance(e.event, Asked) and e.event.purpose == "turn" and e.seq > ends[-1].seq
+            e
+            for e in self.root
+            if isinstance(e.event, Asked) and e.event.purpose == "turn" and e.seq > ends[-1].seq
         ]
         return (asked[0].at - ends[-1].at) / 1e6 if asked else float("inf")
 
 
 def run(
-    stage: CliHarness, weather: FaultyProvider, words: str, settings: str = "", *flags: str, limit_s: float = 300.0
+    stage: CliHarness,
+    weather: FaultyProvider,
+    words: str,
+    settings: str = "",
+    *flags: str,
+    limit_s: float = 300.0,
 ) -> RunResult:
     """Run one headless prompt against this provider."""
     stage.settings(weather.settings("anthropic", settings + PRICES), "served/small")
@@ -188,7 +222,9 @@ def run(
 def spent(logs: RunLogs, cap: float) -> Row:
     """The money spent is within the cap and one call."""
     fine = logs.spent_usd <= cap + logs.dearest_usd
-    return Row("  spent of the cap", f"${logs.spent_usd:.3f} of ${cap:.2f}", "≤ cap + one call", fine)
+    return Row(
+        "  spent of the cap", f"${logs.spent_usd:.3f} of ${cap:.2f}", "≤ cap + one call", fine
+    )
 
 
 def answered(what: str, ran: RunResult, text: str) -> Row:
@@ -197,15 +233,22 @@ def answered(what: str, ran: RunResult, text: str) -> Row:
     return Row(f"{what}: exit code, answer", found, "0", ran.told()[:2] == (0, text))
 
 
-# --- 32 subagents, 200 tasks -----------------------------------------------------------------------------------------
+# --- 32 subagents, 200 tasks ----------------------------------------------------------------------
 
 
-def storm_model(agents: int, tasks: int, random: Random, most_s: float) -> Callable[[Received], Turn]:
-    """A main agent that starts everything and then only takes note; subagents that run one command each."""
+def storm_model(
+    agents: int, tasks: int, random: Random, most_s: float
+) -> Callable[[Received], Turn]:
+    """A main agent that starts everything and then only takes note; subagents that run one
+    command each.
+    """
     rounds = -(-tasks // CALLS_AT_ONCE)
 
     def bash(n: int) -> Call:
-        command = f"sleep {random.uniform(0.1, most_s):.2f}; echo task {n}; exit {random.choice((0, 0, 0, 1))}"
+        command = (
+            f"sleep {random.uniform(0.1, most_s):.2f}; echo task {n}; exit "
+            f"{random.choice((0, 0, 0, 1))}"
+        )
         return Call("Bash", {"command": command, "run_in_background": True})
 
     def main(replies: int) -> Turn:
@@ -213,7 +256,9 @@ def storm_model(agents: int, tasks: int, random: Random, most_s: float) -> Calla
             return several(agents, "PART", "run it", run_in_background=True)
         if replies <= rounds:
             first = (replies - 1) * CALLS_AT_ONCE
-            return Turn(calls=tuple(bash(n) for n in range(first, min(first + CALLS_AT_ONCE, tasks))))
+            return Turn(
+                calls=tuple(bash(n) for n in range(first, min(first + CALLS_AT_ONCE, tasks)))
+            )
         return Turn(text=f"noted {replies}")
 
     def answer(request: Received) -> Turn:
@@ -228,14 +273,20 @@ def storm_model(agents: int, tasks: int, random: Random, most_s: float) -> Calla
     return answer
 
 
-def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, most_s: float = 6.0) -> list[Row]:
+def storm(
+    folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, most_s: float = 6.0
+) -> list[Row]:
     """Run subagents, tasks and faults at once."""
     stage, cap, random = CliHarness(folder), 12.0, Random(seed)
-    with FaultyProvider(storm_model(agents, tasks, random, most_s), faults=0.12, seed=seed) as weather:
+    with FaultyProvider(
+        storm_model(agents, tasks, random, most_s), faults=0.12, seed=seed
+    ) as weather:
         ran = run(stage, weather, "STORM", "", "--max-budget-usd", str(cap))
         refused, failed = weather.refused, weather.failed
     logs = RunLogs(stage)
-    begun = len([e for e in logs.root if isinstance(e.event, TaskStarted) and e.event.state == "running"])
+    begun = len(
+        [e for e in logs.root if isinstance(e.event, TaskStarted) and e.event.state == "running"]
+    )
     ended, reports = logs.told(ENDED), logs.told(REPORTED)
     twice = [name for name, times in (ended + reports).items() if times > 1]
     children = [e.event for e in logs.of(ChildEnded) if isinstance(e.event, ChildEnded)]
@@ -248,7 +299,10 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
             "  tasks run, ended, told",
             f"{begun}, {len(logs.of(TaskEnded))}, {len(ended)}",
             f"{tasks} each",
-            begun == len(ended) == tasks == len([e for e in logs.root if isinstance(e.event, TaskEnded)]),
+            begun
+            == len(ended)
+            == tasks
+            == len([e for e in logs.root if isinstance(e.event, TaskEnded)]),
         ),
         Row(
             "  subagents ended, told",
@@ -270,7 +324,7 @@ def storm(folder: Path, agents: int = 32, tasks: int = 200, *, seed: int = 1, mo
     ]
 
 
-# --- A runaway tree --------------------------------------------------------------------------------------------------
+# --- A runaway tree -------------------------------------------------------------------------------
 
 
 def bomb(folder: Path) -> list[Row]:
@@ -298,7 +352,7 @@ def bomb(folder: Path) -> list[Row]:
     ]
 
 
-# --- Ten thousand notices --------------------------------------------------------------------------------------------
+# --- Ten thousand notices -------------------------------------------------------------------------
 
 
 def _one_notice(state: State, budget: Budget, task: str, told: Counter[str]) -> State:
@@ -328,7 +382,10 @@ def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
         with functions_called(called):
             for n in range(begin, begin + batch):
                 state = _one_notice(state, budget, f"b{n + 1}", told)
-    early, late = min(called[5:10]) // batch, min(called[-5:]) // batch  # the first hundreds are still being shown
+    early, late = (
+        min(called[5:10]) // batch,
+        min(called[-5:]) // batch,
+    )  # the first hundreds are still being shown
     return [
         Row(
             f"{count} notices: told once",
@@ -336,7 +393,12 @@ def notices(count: int = 10_000, batch: int = 100) -> list[Row]:
             f"{count}",
             len(told) == count and max(told.values()) == 1,
         ),
-        Row("  functions called for one, early and late", f"{early}, {late}", "≤ 1.5 x", late <= 1.5 * early),
+        Row(
+            "  functions called for one, early and late",
+            f"{early}, {late}",
+            "≤ 1.5 x",
+            late <= 1.5 * early,
+        ),
     ]
 
 
@@ -349,8 +411,12 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run all parts, or the named ones."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="which; all when none is named")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts", nargs="*", choices=[[], *PARTS], help="which; all when none is named"
+    )
     told = parser.parse_args(argv)
     failed = 0
     for name in told.parts or PARTS:

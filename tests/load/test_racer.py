@@ -1,4 +1,6 @@
-"""A small slice of `python -m tests.load.racer`: nothing leaves the root while folders and links are swapped."""
+"""A small slice of `python -m tests.load.racer`: nothing leaves the root while folders and links
+are swapped.
+"""
 
 from pathlib import Path
 

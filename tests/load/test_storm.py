@@ -1,4 +1,6 @@
-"""A small slice of `python -m tests.load.storm`: a few subagents and tasks over the installed command."""
+"""A small slice of `python -m tests.load.storm`: a few subagents and tasks over the installed
+command.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +16,9 @@ def test_B8_each_end_is_told_once_and_the_parent_goes_on(tmp_path: Path) -> None
     check(storm(tmp_path, agents=3, tasks=6, most_s=0.4))
 
 
-def test_R070_a_recursion_bomb_stays_within_its_caps_and_the_user_gets_an_answer(tmp_path: Path) -> None:
+def test_R070_a_recursion_bomb_stays_within_its_caps_and_the_user_gets_an_answer(
+    tmp_path: Path,
+) -> None:
     check(bomb(tmp_path))
 
 

@@ -1,9 +1,12 @@
-"""Many writers of few files: agents in several processes and an independent editor, without lost text.
+"""Many writers of few files: agents in several processes and an independent editor, without lost
+text.
 
-    python -m tests.load.writers --agents 8 --edits 200 --files 5 [--processes 2] [--kills 3] [--seed 1] [--folder DIR]
+    python -m tests.load.writers --agents 8 --edits 200 --files 5 [--processes 2] [--kills 3]
+    [--seed 1] [--folder DIR]
 
-Text is lost when it was written by anyone and is neither in a file, nor in a reported conflict, nor in a blob that a
-log names. Prints one line of JSON; the exit code is 1 when text is lost or temporary files are left.
+Text is lost when it was written by anyone and is neither in a file, nor in a reported conflict, nor
+in a blob that a log names. Prints one line of JSON; the exit code is 1 when text is lost or
+temporary files are left.
 """
 
 import argparse
@@ -52,17 +55,29 @@ class EditingModel:
     provider, model, wire, name = "test", "typist", "scripted", "test/typist"
     budget = BUDGET
 
-    def __init__(self, label: str, files: Sequence[Path], edits: int, chance: random.Random) -> None:
+    def __init__(
+        self, label: str, files: Sequence[Path], edits: int, chance: random.Random
+    ) -> None:
         self.label, self.files, self.left, self.chance = label, files, edits, chance
         self.session: OpenSession
         self.number = 0
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         known = self.session.state.files
-        unread = [path for path in self.files if str(path) not in known or known[str(path)].disk is not None]
+        unread = [
+            path
+            for path in self.files
+            if str(path) not in known or known[str(path)].disk is not None
+        ]
         await asyncio.sleep(self.chance.random() * 0.004)
         if unread:
-            yield [Reply(tuple(ToolCall("", "Read", {"file_path": str(path)}) for path in unread), "calls", Usage())]
+            yield [
+                Reply(
+                    tuple(ToolCall("", "Read", {"file_path": str(path)}) for path in unread),
+                    "calls",
+                    Usage(),
+                )
+            ]
         elif self.left <= 0:
             yield [Reply((Text("done"),), "end", Usage())]
         else:
@@ -85,7 +100,7 @@ class EditingModel:
         return
 
 
-# --- Agents of one process -------------------------------------------------------------------------------------------
+# --- Agents of one process ------------------------------------------------------------------------
 
 
 def session_id(label: str) -> str:
@@ -93,16 +108,27 @@ def session_id(label: str) -> str:
     return str(uuid.uuid5(NAMESPACE, label))
 
 
-async def run_agents(folder: Path, labels: Sequence[str], files: Sequence[Path], edits: int, seed: int) -> None:
-    """Run the agents of one process, which share locks and know of each other's writes, like one tree."""
+async def run_agents(
+    folder: Path, labels: Sequence[str], files: Sequence[Path], edits: int, seed: int
+) -> None:
+    """Run the agents of one process, which share locks and know of each other's writes, like one
+    tree.
+    """
     shared: list[Dependencies] = []
     for path in dict.fromkeys(path.parent for path in files):
         recover_temp_files([str(path)])
-    await asyncio.gather(*(run_agent(folder, label, files, edits, seed, shared) for label in labels))
+    await asyncio.gather(
+        *(run_agent(folder, label, files, edits, seed, shared) for label in labels)
+    )
 
 
 async def run_agent(
-    folder: Path, label: str, files: Sequence[Path], edits: int, seed: int, shared: list[Dependencies]
+    folder: Path,
+    label: str,
+    files: Sequence[Path],
+    edits: int,
+    seed: int,
+    shared: list[Dependencies],
 ) -> None:
     """Run one agent to the end of its edits."""
     state, session = str(folder / "state"), session_id(label)
@@ -135,11 +161,13 @@ async def run_agent(
         await model.session.close()
 
 
-# --- Independent editor ----------------------------------------------------------------------------------------------
+# --- Independent editor ---------------------------------------------------------------------------
 
 
 def run_editor(files: Sequence[Path], journal: Path, seed: int, pause_s: float) -> None:
-    """Write tokens by append, in place and by rename until TERM; log each in the journal once written."""
+    """Write tokens by append, in place and by rename until TERM; log each in the journal once
+    written.
+    """
     chance = random.Random(f"editor {seed}")
     over: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: over.append(1))
@@ -173,11 +201,11 @@ def write_by(way: str, path: Path, token: str) -> None:
     beside.rename(path)
 
 
-# --- Campaign --------------------------------------------------------------------------------------------------------
+# --- Campaign -------------------------------------------------------------------------------------
 
 
 def campaign(
-    folder: Path, *, agents: int, edits: int, files: int, processes: int = 2, kills: int = 0, seed: int = 1,
+    folder: Path, *, agents: int, edits: int, files: int, processes: int = 2, kills: int = 0, seed: int = 1,  # noqa: E501
     pause_s: float = 0.01,
 ) -> dict[str, object]:  # fmt: skip
     """Run the campaign in `folder`; return the results."""
@@ -188,12 +216,24 @@ def campaign(
         path.write_text("".join(f"{path.stem} line {n}\n" for n in range(40)))
     chance, begun = random.Random(seed), time.monotonic()
     labels = [f"a{n}" for n in range(agents)]
-    base = [sys.executable, "-m", "tests.load.writers", "--folder", str(folder), "--files", str(files)]
-    editor = subprocess.Popen([*base, "--role", "editor", "--seed", str(seed), "--pause", str(pause_s)])
+    base = [
+        sys.executable,
+        "-m",
+        "tests.load.writers",
+        "--folder",
+        str(folder),
+        "--files",
+        str(files),
+    ]
+    editor = subprocess.Popen(
+        [*base, "--role", "editor", "--seed", str(seed), "--pause", str(pause_s)]
+    )
     try:
         parts = [labels[n::processes] for n in range(processes)]
         words = [
-            [*base, "--role", "agents", "--edits", str(edits), "--labels", ",".join(part)] for part in parts if part
+            [*base, "--role", "agents", "--edits", str(edits), "--labels", ",".join(part)]
+            for part in parts
+            if part
         ]
         live = [subprocess.Popen(one) for one in words]
         for _ in range(kills):
@@ -208,7 +248,11 @@ def campaign(
         editor.terminate()
         editor.wait()
     recover_temp_files([str(tree)])
-    return {**count_losses(folder, labels, paths), "codes": codes, "seconds": round(time.monotonic() - begun, 1)}
+    return {
+        **count_losses(folder, labels, paths),
+        "codes": codes,
+        "seconds": round(time.monotonic() - begun, 1),
+    }
 
 
 def count_losses(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> dict[str, object]:
@@ -227,7 +271,9 @@ def count_losses(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> 
                     kept.append(text_of(event.parts))
                 case FileChanged() | FileSeen():
                     merged += isinstance(event, FileChanged) and bool(event.over)
-                    names = [event.blob, event.over] if isinstance(event, FileChanged) else [event.blob]
+                    names = (
+                        [event.blob, event.over] if isinstance(event, FileChanged) else [event.blob]
+                    )
                     kept += [reader.blob(name).decode() for name in names if name]
         mine = list(confirmed_tokens(entries))
         edits += len(mine)
@@ -235,7 +281,11 @@ def count_losses(folder: Path, labels: Sequence[str], paths: Sequence[Path]) -> 
         reader.close()
     everywhere = set("\n".join([*places, *kept]).split())
     standing = set("\n".join(places).split())
-    more = sorted(p.name for p in (folder / "tree").iterdir() if p not in paths and not p.name.endswith(".editor"))
+    more = sorted(
+        p.name
+        for p in (folder / "tree").iterdir()
+        if p not in paths and not p.name.endswith(".editor")
+    )
     return {
         "edits": edits,
         "refused": refused,
@@ -255,16 +305,27 @@ def confirmed_tokens(entries: Sequence[Entry]) -> Iterator[str]:
         event = entry.event
         for part in getattr(event, "parts", ()):
             if isinstance(part, ToolCall) and part.arguments:
-                words = f"{part.arguments.get('new_string', '')}\n{part.arguments.get('content', '').split(chr(10))[0]}"
+                words = f"{part.arguments.get('new_string', '')}\n{part.arguments.get('content', '').split(chr(10))[0]}"  # noqa: E501
                 calls[part.id] = words.strip().split("\n")[-1]
-        if isinstance(event, ToolEnded) and event.status == "ok" and event.name in ("Edit", "Write"):
+        if (
+            isinstance(event, ToolEnded)
+            and event.status == "ok"
+            and event.name in ("Edit", "Write")
+        ):
             yield calls[event.call]
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the campaign; see the module for its arguments."""
     parser = argparse.ArgumentParser()
-    for name, default in [("agents", 8), ("edits", 200), ("files", 5), ("processes", 2), ("kills", 0), ("seed", 1)]:
+    for name, default in [
+        ("agents", 8),
+        ("edits", 200),
+        ("files", 5),
+        ("processes", 2),
+        ("kills", 0),
+        ("seed", 1),
+    ]:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--pause", type=float, default=0.01)
     for name in ("folder", "role", "labels"):
@@ -280,7 +341,8 @@ def main(argv: Sequence[str]) -> int:
             run_editor(files, folder / "journal", asked.seed, asked.pause)
             return 0
     told = campaign(
-        folder, agents=asked.agents, edits=asked.edits, files=asked.files, processes=asked.processes,
+        folder, agents=asked.agents, edits=asked.edits, files=asked.files,
+        processes=asked.processes,
         kills=asked.kills, seed=asked.seed, pause_s=asked.pause,
     )  # fmt: skip
     print(json.dumps(told))

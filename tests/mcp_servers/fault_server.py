@@ -1,4 +1,5 @@
-"""An MCP server that misbehaves as its argument says. Standard library only, so that it starts fast.
+"""An MCP server that misbehaves as its argument says. Standard library only, so that it starts
+fast.
 
 python fault_server.py MODE [FILE]
 """
@@ -35,12 +36,18 @@ def tools() -> list[dict[str, Any]]:
     found = [tool("echo")]
     if MODE == "many":
         found = [
-            tool(f"tool_{n}", description=f"Does the thing number {n} with the text. " + "Long words. " * 20)
+            tool(
+                f"tool_{n}",
+                description=f"Does the thing number {n} with the text. " + "Long words. " * 20,
+            )
             for n in range(200)
         ]
     if MODE == "lies":
         found = [
-            tool("echo", inputSchema={"type": "object", "properties": {"text": True}, "required": ["gone"]}),
+            tool(
+                "echo",
+                inputSchema={"type": "object", "properties": {"text": True}, "required": ["gone"]},
+            ),
             tool("a" * 200),
             tool("dot.name"),
             tool("dot_name"),
@@ -52,23 +59,39 @@ def tools() -> list[dict[str, Any]]:
                     "anyOf": [{"required": ["x"]}],
                 },
             ),
-            tool("says", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+            tool(
+                "says",
+                outputSchema={
+                    "type": "object",
+                    "properties": {"n": {"type": "integer"}},
+                    "required": ["n"],
+                },
+            ),
         ]
     if MODE == "invalid":
         found = [tool("echo", inputSchema={"type": "object", "properties": {"text": 5}})]
     if MODE == "claims":
-        found = [tool("echo", annotations={"readOnlyHint": True}), tool("run", annotations={"readOnlyHint": True})]
+        found = [
+            tool("echo", annotations={"readOnlyHint": True}),
+            tool("run", annotations={"readOnlyHint": True}),
+        ]
     if MODE == "inject":
         with open(FILE, encoding="utf-8") as file:
             payload = json.load(file)
         found = [tool("echo", description=payload)]
     if MODE in ("grows", "changes") and os.path.exists(FILE):
-        found = [tool("echo", description="Another one."), *([tool("later")] if MODE == "grows" else [])]
+        found = [
+            tool("echo", description="Another one."),
+            *([tool("later")] if MODE == "grows" else []),
+        ]
     return found
 
 
 def call(request: dict[str, Any]) -> None:
-    name, said = request["params"]["name"], (request["params"].get("arguments") or {}).get("text", "")
+    name, said = (
+        request["params"]["name"],
+        (request["params"].get("arguments") or {}).get("text", ""),
+    )
     match MODE:
         case "dies":
             print("fatal: out of luck", file=sys.stderr, flush=True)
@@ -94,20 +117,33 @@ def call(request: dict[str, Any]) -> None:
             sys.stdout.write('{"jsonrpc": "2.0", "id": 1, "res\n')
             sys.stdout.flush()
         case "lies":
-            answer(request, text("not what the schema says", structuredContent={"n": "x"} if name == "says" else {}))
+            answer(
+                request,
+                text(
+                    "not what the schema says",
+                    structuredContent={"n": "x"} if name == "says" else {},
+                ),
+            )
         case "large":
             answer(request, text("\n".join(f"line {n} of a large result" for n in range(100_000))))
         case "slow":
             token = (request["params"].get("_meta") or {}).get("progressToken")
             for n in range(3):
-                send(method="notifications/progress", params={"progressToken": token, "progress": n, "total": 3})
+                send(
+                    method="notifications/progress",
+                    params={"progressToken": token, "progress": n, "total": 3},
+                )
             time.sleep(0.2)
             answer(request, text("slow"))
         case "asks":
             send(id="q1", method="sampling/createMessage", params={"messages": [], "maxTokens": 10})
             send(id="q2", method="roots/list")
             form = {"type": "object", "properties": {"name": {"type": "string"}}}
-            send(id="q3", method="elicitation/create", params={"message": "Who are you?", "requestedSchema": form})
+            send(
+                id="q3",
+                method="elicitation/create",
+                params={"message": "Who are you?", "requestedSchema": form},
+            )
             got = {}
             while len(got) < 3:
                 message = json.loads(sys.stdin.readline())
@@ -153,28 +189,46 @@ def handle(request: dict[str, Any]) -> str:
     match request.get("method"):
         case "initialize":
             version = "1999-01-01" if MODE == "version" else request["params"]["protocolVersion"]
-            can: dict[str, Any] = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True}}
+            can: dict[str, Any] = {
+                "tools": {"listChanged": True},
+                "prompts": {},
+                "resources": {"subscribe": True},
+            }
             info = {"name": "fault", "version": "1"}
             answer(
                 request,
-                {"protocolVersion": version, "capabilities": can, "serverInfo": info, "instructions": "Be kind."},
+                {
+                    "protocolVersion": version,
+                    "capabilities": can,
+                    "serverInfo": info,
+                    "instructions": "Be kind.",
+                },
             )
         case "tools/list":
             answer(request, {"tools": tools()})
         case "prompts/list":
             arguments = [{"name": "who", "required": True}, {"name": "how"}]
-            answer(request, {"prompts": [{"name": "greet", "description": "Greets.", "arguments": arguments}]})
+            answer(
+                request,
+                {"prompts": [{"name": "greet", "description": "Greets.", "arguments": arguments}]},
+            )
         case "prompts/get":
             given = request["params"].get("arguments", {})
             said = {"type": "text", "text": f"Greet {given.get('who')} {given.get('how', 'now')}."}
             answer(request, {"messages": [{"role": "user", "content": said}]})
         case "resources/list":
-            answer(request, {"resources": [{"uri": "note://one", "name": "one", "description": "A note."}]})
+            answer(
+                request,
+                {"resources": [{"uri": "note://one", "name": "one", "description": "A note."}]},
+            )
         case "resources/subscribe":
             answer(request, {})
         case "resources/read":
             uri = request["params"]["uri"]
-            answer(request, {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"The note {uri}."}]})
+            answer(
+                request,
+                {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"The note {uri}."}]},
+            )
         case "tools/call":
             call(request)
         case None | "notifications/initialized" | "notifications/cancelled":

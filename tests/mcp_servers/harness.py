@@ -40,7 +40,9 @@ def fault(mode: str, *more: str, **entry: Any) -> Entry:
 
 @contextmanager
 def listening(*words: str, **env: str) -> Iterator[int]:
-    """Run a program that serves HTTP on a free port, which it gets as PORT, until the end of the block."""
+    """Run a program that serves HTTP on a free port, which it gets as PORT, until the end of the
+    block.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])

@@ -1,7 +1,8 @@
-"""An MCP server over HTTP that wants a login, made of the SDK's own server side. It logs everybody in at once.
+"""An MCP server over HTTP that wants a login, made of the SDK's own server side. It logs everybody
+in at once.
 
-Environment: PORT; LIFETIME_S of the first token, later ones last; CLIENT and REDIRECT of the only client, where clients
-cannot register themselves.
+Environment: PORT; LIFETIME_S of the first token, later ones last; CLIENT and REDIRECT of the only
+client, where clients cannot register themselves.
 """
 
 import os
@@ -32,7 +33,9 @@ class Provider:
         self.clients: dict[str, OAuthClientInformationFull] = {}
         if CLIENT:
             self.clients[CLIENT] = OAuthClientInformationFull(
-                client_id=CLIENT, redirect_uris=[AnyUrl(REDIRECT)], token_endpoint_auth_method="none"
+                client_id=CLIENT,
+                redirect_uris=[AnyUrl(REDIRECT)],
+                token_endpoint_auth_method="none",
             )
         self.renewed = 0
         self.codes: dict[str, AuthorizationCode] = {}
@@ -45,7 +48,9 @@ class Provider:
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         self.clients[str(client_info.client_id)] = client_info
 
-    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+    async def authorize(
+        self, client: OAuthClientInformationFull, params: AuthorizationParams
+    ) -> str:
         code = AuthorizationCode(
             code=secrets.token_hex(16),
             scopes=params.scopes or [],
@@ -77,10 +82,14 @@ class Provider:
         self.tokens[access] = AccessToken(
             token=access, client_id=client, scopes=[], expires_at=until, resource=resource
         )
-        self.renewals[renewal] = RefreshToken(token=renewal, client_id=client, scopes=[], resource=resource)
+        self.renewals[renewal] = RefreshToken(
+            token=renewal, client_id=client, scopes=[], resource=resource
+        )
         return OAuthToken(access_token=access, expires_in=lifetime_s, refresh_token=renewal)
 
-    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+    async def load_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
         return self.renewals.get(refresh_token)
 
     async def exchange_refresh_token(

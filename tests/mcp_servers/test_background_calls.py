@@ -1,4 +1,6 @@
-"""A7, limits: a long call becomes a background task as a command does; long results are shown by their ends."""
+"""A7, limits: a long call becomes a background task as a command does; long results are shown by
+their ends.
+"""
 
 from collections.abc import Mapping
 
@@ -34,7 +36,9 @@ def play(cli: CliHarness, *turns: Turn, text: str = "hi") -> None:
 @pytest.mark.parametrize(
     ("text", "state", "code"), [("hi", "done", 0), ("fail", "failed", 1), ("é" * 90_000, "done", 0)]
 )
-def test_a_long_call_becomes_a_task_and_its_result_is_told(cli: CliHarness, text: str, state: str, code: int) -> None:
+def test_a_long_call_becomes_a_task_and_its_result_is_told(
+    cli: CliHarness, text: str, state: str, code: int
+) -> None:
     play(cli, calls(call("Bash", command="touch go")), says("waiting"), says("done"), text=text)
     status, told = cli.results()[0]
     assert status == "ok"
@@ -63,7 +67,10 @@ def test_a_short_call_stays_in_the_foreground(cli: CliHarness) -> None:
 def test_a_call_of_a_subagent_stays_in_the_foreground(cli: CliHarness) -> None:
     """It would have nobody to tell the result to."""
     turns = (
-        LoopbackTurn(when="go", calls=(LoopbackCall("Agent", {"description": "d", "prompt": "Task APPLE: call it."}),)),
+        LoopbackTurn(
+            when="go",
+            calls=(LoopbackCall("Agent", {"description": "d", "prompt": "Task APPLE: call it."}),),
+        ),
         LoopbackTurn(when="Task APPLE", calls=(LoopbackCall("mcp__s__echo", {"text": "x"}),)),
         LoopbackTurn(when="Task APPLE", text="APPLE is done"),
         LoopbackTurn(when="go", text="all done"),
@@ -83,7 +90,9 @@ LIMITS: tuple[tuple[str, Mapping[str, str], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("env", "problem"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS])
+@pytest.mark.parametrize(
+    ("env", "problem"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS]
+)
 def test_limits_of_the_environment(cli: CliHarness, env: Mapping[str, str], problem: str) -> None:
     serve(cli, s=fault("hangs" if problem else "good"))
     cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"))
@@ -98,7 +107,9 @@ def test_MCP_TIMEOUT_limits_connecting(cli: CliHarness) -> None:
 
 
 @pytest.mark.parametrize(("tokens", "shown"), [("", 100_000), ("1000", 4_000), ("none", 100_000)])
-def test_MAX_MCP_OUTPUT_TOKENS_limits_what_is_shown(cli: CliHarness, tokens: str, shown: int) -> None:
+def test_MAX_MCP_OUTPUT_TOKENS_limits_what_is_shown(
+    cli: CliHarness, tokens: str, shown: int
+) -> None:
     serve(cli, s=fault("large"))
     cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"))
     assert cli.run("-p", "go", BYPASS, env={"MAX_MCP_OUTPUT_TOKENS": tokens}).code == 0

@@ -10,8 +10,18 @@ from tests.mcp_servers.harness import fault, late, one_call, prefixes, serve
 CALLS = (
     ("good", {}, "ok", "echo hi"),
     ("noisy", {}, "ok", "echo hi"),
-    ("dies", {}, "failed", r"\[mcp\] s: it has stopped \(exit code 3\): fatal: out of luck|connection was lost"),
-    ("hangs", {"timeout": 400}, "failed", r"\[mcp\] s: no answer within 0.4 s; the call was cancelled"),
+    (
+        "dies",
+        {},
+        "failed",
+        r"\[mcp\] s: it has stopped \(exit code 3\): fatal: out of luck|connection was lost",
+    ),
+    (
+        "hangs",
+        {"timeout": 400},
+        "failed",
+        r"\[mcp\] s: no answer within 0.4 s; the call was cancelled",
+    ),
     ("floods", {"timeout": 400}, "failed", r"\[mcp\] s: no answer within 0.4 s"),
     ("huge", {}, "failed", r"\[mcp\] s: .*(more than 16 MB|connection was lost)"),
     ("garbage", {}, "failed", r"\[mcp\] s: .*(not valid JSON-RPC|connection was lost)"),
@@ -33,19 +43,38 @@ STARTS = (
     ("dead", {}, r"MCP server s: it has stopped \(exit code 1\): cannot work here"),
     ("silent", {"startup_timeout_sec": 0.3}, "MCP server s: it has not answered within 0.3 s"),
     ("invalid", {}, r"MCP server s: its answer is not valid: .*inputSchema.properties.text"),
-    ("version", {}, "MCP server s: it speaks version 1999-01-01 of the protocol, .*: update the server"),
+    (
+        "version",
+        {},
+        "MCP server s: it speaks version 1999-01-01 of the protocol, .*: update the server",
+    ),
     (
         "no-json",
         {"startup_timeout_sec": 0.5},
-        "MCP server s: it has not answered within 0.5 s; it prints lines that are no JSON, such as 'not json'",
+        (
+            "MCP server s: it has not answered within 0.5 s; it prints lines that are no JSON, "
+            "such "
+            "as 'not json'"
+        ),
     ),
-    ("no-json", {}, r"MCP servers not connected yet: s \(it prints lines that are no JSON, such as 'not json'\)"),
+    (
+        "no-json",
+        {},
+        (
+            r"MCP servers not connected yet: s \(it prints lines that are no JSON, such as 'not "
+            r"json'\)"
+        ),
+    ),
     ("echo", {}, "MCP server s: it repeats what it is sent: the command is no MCP server"),
 )
 
 
-@pytest.mark.parametrize(("mode", "more", "line"), STARTS, ids=[f"{row[0]}-{len(row[1])}" for row in STARTS])
-def test_a_server_that_does_not_connect(cli: CliHarness, mode: str, more: dict[str, float], line: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "more", "line"), STARTS, ids=[f"{row[0]}-{len(row[1])}" for row in STARTS]
+)
+def test_a_server_that_does_not_connect(
+    cli: CliHarness, mode: str, more: dict[str, float], line: str
+) -> None:
     serve(cli, s=fault(mode, **more), other=fault("good"))
     cli.plays(calls(call("mcp__other__echo", text="hi")), says("done"))
     run = cli.run("-p", "go", BYPASS)
@@ -61,12 +90,21 @@ def test_a_server_that_ignores_methods_it_does_not_know_is_connected(cli: CliHar
 
 def test_a_server_that_is_not_installed_and_one_with_an_unset_variable(cli: CliHarness) -> None:
     serve(
-        cli, gone={"command": "not-installed-server"}, unset={"command": "x", "args": ["${NOT_SET}"]}, ok=fault("good")
+        cli,
+        gone={"command": "not-installed-server"},
+        unset={"command": "x", "args": ["${NOT_SET}"]},
+        ok=fault("good"),
     )
     cli.plays(calls(call("mcp__ok__echo", text="hi"), late("mcp__gone__x")), says("done"))
     run = cli.run("-p", "go", BYPASS)
-    assert "MCP server gone: it cannot be started: not-installed-server: no such file or directory" in run.err
-    assert "MCP server unset (~/.config/longrein/mcp.json): it needs the variable NOT_SET, which is not set" in run.err
+    assert (
+        "MCP server gone: it cannot be started: not-installed-server: no such file or directory"
+        in run.err
+    )
+    assert (
+        "MCP server unset (~/.config/longrein/mcp.json): it needs the variable NOT_SET, which is "
+        "not set" in run.err
+    )
     assert [status for status, _ in cli.results()] == ["ok", "failed"]
 
 
@@ -74,7 +112,10 @@ def test_a_schema_that_lies_is_repaired_or_left_to_the_server(cli: CliHarness) -
     serve(cli, s=fault("lies"))
     cli.plays(
         calls(
-            call("mcp__s__echo", text="hi"), late("mcp__s__deep", x=1), late("mcp__s__says"), late("mcp__s__dot_name")
+            call("mcp__s__echo", text="hi"),
+            late("mcp__s__deep", x=1),
+            late("mcp__s__says"),
+            late("mcp__s__dot_name"),
         ),
         says("done"),
     )
@@ -114,5 +155,9 @@ def test_secrets_of_a_server_are_not_stored(cli: CliHarness) -> None:
     status, text = one_call(cli, call("mcp__s__echo", text="hi"))
     assert status == "ok"
     assert "canary" not in text
-    held = [path for path in cli.state.rglob("*") if path.is_file() and b"0123456789-canary" in path.read_bytes()]
+    held = [
+        path
+        for path in cli.state.rglob("*")
+        if path.is_file() and b"0123456789-canary" in path.read_bytes()
+    ]
     assert not held

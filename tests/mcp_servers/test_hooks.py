@@ -11,7 +11,9 @@ from tests.mcp_servers.harness import fault, program, serve
 
 
 def use(cli: CliHarness, **hook: Any) -> None:
-    table = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "mcp_tool", **hook}]}]}}
+    table = {
+        "hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "mcp_tool", **hook}]}]}
+    }
     (cli.home / ".claude").mkdir()
     (cli.home / ".claude/settings.json").write_text(json.dumps(table))
     cli.plays(calls(bash("touch ran.txt")), says("done"))
@@ -20,15 +22,25 @@ def use(cli: CliHarness, **hook: Any) -> None:
 def test_a4_1_a_tool_of_a_server_decides(cli: CliHarness) -> None:
     """The server `filesystem` reads a file of the project, which holds the decision."""
     serve(cli, files={"command": program("mcp-server-filesystem"), "args": [str(cli.project)]})
-    decision = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": "by MCP"}
+    decision = {
+        "hookEventName": "PreToolUse",
+        "permissionDecision": "deny",
+        "permissionDecisionReason": "by MCP",
+    }
     (cli.project / "touch ran.txt").write_text(json.dumps({"hookSpecificOutput": decision}))
     path = f"{cli.project}/${{tool_input.command}}"
     use(
-        cli, server="files", tool="read_text_file", input={"path": path, "other": "${nothing.here}", "n": 7}, timeout=30
+        cli,
+        server="files",
+        tool="read_text_file",
+        input={"path": path, "other": "${nothing.here}", "n": 7},
+        timeout=30,
     )
     assert cli.run("-p", "go", BYPASS).code == 3
     assert cli.results() == [("denied", "Denied: a hook refused this call: by MCP")]
-    assert [(one.hook, one.decision) for one in of(cli, HookAnswered)] == [("mcp__files__read_text_file", "deny")]
+    assert [(one.hook, one.decision) for one in of(cli, HookAnswered)] == [
+        ("mcp__files__read_text_file", "deny")
+    ]
 
 
 @pytest.mark.parametrize(

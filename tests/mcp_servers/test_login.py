@@ -1,4 +1,6 @@
-"""A7, OAuth: login at a server of the SDK through a loopback redirect; tokens in a file of mode 0600."""
+"""A7, OAuth: login at a server of the SDK through a loopback redirect; tokens in a file of mode
+0600.
+"""
 
 import json
 import os
@@ -30,7 +32,9 @@ def address() -> Iterator[str]:
 
 
 def log_in(cli: CliHarness) -> str:
-    """Log in at the server `guarded` as a person with a browser does; return the address that was shown."""
+    """Log in at the server `guarded` as a person with a browser does; return the address that
+    was shown.
+    """
     login = cli.start("mcp", "login", "guarded")
     shown = b""
     while piece := os.read(login.process.stderr.fileno(), 4096):  # type: ignore[union-attr]
@@ -39,7 +43,9 @@ def log_in(cli: CliHarness) -> str:
             break
     found = re.search(r"http://\S+", shown.decode())
     assert found, login.end().told()
-    with urllib.request.urlopen(found[0], timeout=30) as page:  # it follows the redirect to the loopback
+    with urllib.request.urlopen(
+        found[0], timeout=30
+    ) as page:  # it follows the redirect to the loopback
         assert b"You are logged in." in page.read()
     ended = login.end()
     assert ended.code == 0, ended.told()
@@ -81,7 +87,9 @@ def test_a_headless_run_without_a_login_says_how_to_log_in(cli: CliHarness, addr
 
 
 def test_an_expired_token_is_renewed_without_a_login_by_another_process(cli: CliHarness) -> None:
-    """The first token lasts a second; the renewal at the server of the SDK holds once, so it is stored anew."""
+    """The first token lasts a second; the renewal at the server of the SDK holds once, so it is
+    stored anew.
+    """
     with listening(sys.executable, SERVER, LIFETIME_S="1") as port:
         serve(cli, guarded={"type": "http", "url": f"http://127.0.0.1:{port}/mcp"})
         log_in(cli)
@@ -110,7 +118,9 @@ def test_a_client_that_is_registered_by_hand(cli: CliHarness) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with listening(sys.executable, SERVER, CLIENT="by-hand", REDIRECT=f"http://localhost:{port}/callback") as own:
+    with listening(
+        sys.executable, SERVER, CLIENT="by-hand", REDIRECT=f"http://localhost:{port}/callback"
+    ) as own:
         entry = {"type": "http", "url": f"http://127.0.0.1:{own}/mcp"}
         serve(cli, guarded=entry)
         refused = cli.run("mcp", "login", "guarded")
@@ -120,7 +130,9 @@ def test_a_client_that_is_registered_by_hand(cli: CliHarness) -> None:
         assert one_call(cli, late("mcp__guarded__whoami"))[1].endswith("clients by-hand")
 
 
-def test_another_client_begins_without_the_tokens_of_the_first(cli: CliHarness, address: str) -> None:
+def test_another_client_begins_without_the_tokens_of_the_first(
+    cli: CliHarness, address: str
+) -> None:
     entry = {"type": "http", "url": address}
     serve(cli, guarded=entry)
     log_in(cli)

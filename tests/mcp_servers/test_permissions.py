@@ -30,8 +30,12 @@ RULES: tuple[tuple[str, tuple[str, ...], bool], ...] = (
 
 
 @pytest.mark.parametrize("mode", ["good", "claims"])
-@pytest.mark.parametrize(("flags", "runs"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])
-def test_a_call_of_a_servers_tool(cli: CliHarness, mode: str, flags: tuple[str, ...], runs: bool) -> None:
+@pytest.mark.parametrize(
+    ("flags", "runs"), [row[1:] for row in RULES], ids=[row[0] for row in RULES]
+)
+def test_a_call_of_a_servers_tool(
+    cli: CliHarness, mode: str, flags: tuple[str, ...], runs: bool
+) -> None:
     """In the mode `claims` the server says that its tools only read."""
     serve(cli, s=fault(mode))
     cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"))
@@ -40,16 +44,23 @@ def test_a_call_of_a_servers_tool(cli: CliHarness, mode: str, flags: tuple[str, 
 
 
 def test_an_argument_named_command_is_no_shell_command(cli: CliHarness) -> None:
-    """`ls` needs no question as a command of Bash; as an argument of a server's tool it says nothing."""
+    """`ls` needs no question as a command of Bash; as an argument of a server's tool it says
+    nothing.
+    """
     serve(cli, s=fault("claims"))
-    cli.plays(calls(late("mcp__s__run", command="ls"), late("mcp__s__echo", command="ls", text="x")), says("done"))
+    cli.plays(
+        calls(late("mcp__s__run", command="ls"), late("mcp__s__echo", command="ls", text="x")),
+        says("done"),
+    )
     cli.run("-p", "go", "--permission-mode", "auto")
     assert [status for status, _ in cli.results()] == ["denied", "denied"]
 
 
 def test_resources_are_listed_without_and_read_with_a_question(cli: CliHarness) -> None:
     serve(cli, s=fault("good"))
-    made = calls(late("ListMcpResourcesTool"), late("ReadMcpResourceTool", server="s", uri="note://one"))
+    made = calls(
+        late("ListMcpResourcesTool"), late("ReadMcpResourceTool", server="s", uri="note://one")
+    )
     cli.plays(made, says("done"))
     cli.run("-p", "go")
     assert [status for status, _ in cli.results()] == ["ok", "denied"]
@@ -67,9 +78,14 @@ def test_a_project_server_is_started_only_after_trust_and_approval(cli: CliHarne
     assert cli.run("mcp", "test").code == 1
     assert not mark.exists()
     assert cli.run("trust").code == 0
-    (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {**entry, "env": {"A": "1"}}}}))
+    (cli.project / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"evil": {**entry, "env": {"A": "1"}}}})
+    )
     changed = cli.run("-p", "go")
-    assert "not started, because you have not approved them: MCP servers evil; `longrein mcp approve`" in changed.err
+    assert (
+        "not started, because you have not approved them: MCP servers evil; `longrein mcp approve`"
+        in changed.err
+    )
     assert not mark.exists()
     assert cli.run("mcp", "approve").code == 0
     cli.run("-p", "go")
@@ -112,25 +128,36 @@ CHANGED: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("mode", "flags", "status"), [row[1:] for row in CHANGED], ids=[row[0] for row in CHANGED])
+@pytest.mark.parametrize(
+    ("mode", "flags", "status"), [row[1:] for row in CHANGED], ids=[row[0] for row in CHANGED]
+)
 def test_S081_a_tool_that_its_server_changes_is_asked_about_again(
     cli: CliHarness, mode: str, flags: tuple[str, ...], status: str
 ) -> None:
-    """Its definition on the wire stays the one that was approved; other tools of the server are allowed as before."""
+    """Its definition on the wire stays the one that was approved; other tools of the server are
+    allowed as before.
+    """
     serve(cli, s=fault(mode, str(cli.project / "changed")))
     echo = call("mcp__s__echo", text="hi")
     more = [calls(late("mcp__s__later", text="x"))] if mode == "grows" else []
     cli.plays(calls(echo), calls(echo), *more, says("done"), calls(echo), says("again"))
     run = cli.run("-p", "go", *flags)
-    assert [status for status, _ in cli.results()] == ["ok", status, *["ok" for _ in more]], cli.results()
+    assert [status for status, _ in cli.results()] == ["ok", status, *["ok" for _ in more]], (
+        cli.results()
+    )
     assert "MCP servers have changed mcp__s__echo: calls are asked about again" in run.err
     (cli.project / "changed").unlink()
-    assert {spec.description for prefix in prefixes(cli) for spec in prefix.tools if spec.name == "mcp__s__echo"} <= {
-        "The tool echo."
-    }
+    assert {
+        spec.description
+        for prefix in prefixes(cli)
+        for spec in prefix.tools
+        if spec.name == "mcp__s__echo"
+    } <= {"The tool echo."}
 
 
-def test_S081_a_tool_that_changed_between_two_runs_of_a_session_is_asked_about_again(cli: CliHarness) -> None:
+def test_S081_a_tool_that_changed_between_two_runs_of_a_session_is_asked_about_again(
+    cli: CliHarness,
+) -> None:
     changed = cli.project / "changed"
     serve(cli, s=fault("changes", str(changed)))
     echo = calls(call("mcp__s__echo", text="hi"))
@@ -138,7 +165,9 @@ def test_S081_a_tool_that_changed_between_two_runs_of_a_session_is_asked_about_a
     assert cli.run("-p", "go").code == 0
     changed.touch()
     cli.run("-p", "-c", "more", "--allowedTools", "mcp__s")
-    first, second = cli.results()  # the first may come before the server has said what it offers now
+    first, second = (
+        cli.results()
+    )  # the first may come before the server has said what it offers now
     assert first[0] == "denied" or "it has changed this tool since the call was allowed" in first[1]
     assert second[0] == "denied"
 

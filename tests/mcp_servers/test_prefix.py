@@ -24,7 +24,9 @@ def requests_after_first_prefix(cli: CliHarness) -> list[int]:
 
 def reminders(cli: CliHarness) -> str:
     return "\n".join(
-        e.event.text for e in cli.entries() if isinstance(e.event, Reminded) and e.event.kind == "mcp_changed"
+        e.event.text
+        for e in cli.entries()
+        if isinstance(e.event, Reminded) and e.event.kind == "mcp_changed"
     )
 
 
@@ -32,7 +34,9 @@ def test_tools_enter_the_prefix_once_before_the_first_request(cli: CliHarness) -
     serve(cli, s=fault("good"))
     cli.plays(calls(call("mcp__s__echo", text="hi")), says("done"), says("again"))
     assert cli.run("-p", "go", BYPASS).code == 0
-    assert cli.run("-p", "-c", "more", BYPASS).code == 0  # resumed: the same bytes, though the server is not there yet
+    assert (
+        cli.run("-p", "-c", "more", BYPASS).code == 0
+    )  # resumed: the same bytes, though the server is not there yet
     assert reasons(cli) == ["start", "tools"]
     assert len(set(requests_after_first_prefix(cli))) == 1
     names = [spec.name for spec in prefixes(cli)[-1].tools]
@@ -52,7 +56,9 @@ def test_a_resumed_session_whose_server_is_gone_keeps_its_prefix(cli: CliHarness
     assert "cannot work here" in cli.results()[0][1]
 
 
-def test_a_server_that_is_removed_from_the_settings_is_a_break_with_a_reason(cli: CliHarness) -> None:
+def test_a_server_that_is_removed_from_the_settings_is_a_break_with_a_reason(
+    cli: CliHarness,
+) -> None:
     serve(cli, s=fault("good"))
     cli.plays(says("done"), says("again"))
     assert cli.run("-p", "go", BYPASS).code == 0
@@ -62,14 +68,25 @@ def test_a_server_that_is_removed_from_the_settings_is_a_break_with_a_reason(cli
 
 
 @pytest.mark.parametrize("mode", ["grows", "changes"])
-def test_list_changed_keeps_the_prefix_and_tells_the_model(cli: CliHarness, mode: str, tmp_path: Path) -> None:
+def test_list_changed_keeps_the_prefix_and_tells_the_model(
+    cli: CliHarness, mode: str, tmp_path: Path
+) -> None:
     serve(cli, s=fault(mode, str(tmp_path / "changed")))
-    steps = [calls(call("mcp__s__echo", text="hi")), calls(call("ToolSearch", query="mcp__s__later"))]
-    cli.plays(*steps, calls(late("mcp__s__later", text="x") if mode == "grows" else call("mcp__s__echo")), says("done"))
+    steps = [
+        calls(call("mcp__s__echo", text="hi")),
+        calls(call("ToolSearch", query="mcp__s__later")),
+    ]
+    cli.plays(
+        *steps,
+        calls(late("mcp__s__later", text="x") if mode == "grows" else call("mcp__s__echo")),
+        says("done"),
+    )
     assert cli.run("-p", "go", BYPASS).code == 0
     assert reasons(cli) == ["start", "tools"]
     assert len(set(requests_after_first_prefix(cli))) == 1
-    described = [spec.description for spec in prefixes(cli)[-1].tools if spec.name == "mcp__s__echo"]
+    described = [
+        spec.description for spec in prefixes(cli)[-1].tools if spec.name == "mcp__s__echo"
+    ]
     assert described == ["The tool echo."]  # the old definition stays
     told = reminders(cli)
     assert "mcp__s__echo" in told
@@ -83,7 +100,9 @@ def test_a_slow_server_is_found_later(cli: CliHarness) -> None:
     """The first request does not wait longer than `mcp.wait_s`."""
     cli.settings("[mcp]\nwait_s = 0")
     serve(cli, s=fault("good"))
-    cli.plays(calls(call("Bash", command="sleep 8")), calls(late("mcp__s__echo", text="hi")), says("done"))
+    cli.plays(
+        calls(call("Bash", command="sleep 8")), calls(late("mcp__s__echo", text="hi")), says("done")
+    )
     run = cli.run("-p", "go", BYPASS)
     assert run.code == 0, run.told()
     assert "MCP servers not connected yet: s" in run.err
@@ -93,21 +112,31 @@ def test_a_slow_server_is_found_later(cli: CliHarness) -> None:
     assert "new: mcp__s__echo" in reminders(cli)
 
 
-def test_two_hundred_tools_cost_a_small_first_request_and_are_found_in_two_steps(cli: CliHarness) -> None:
+def test_two_hundred_tools_cost_a_small_first_request_and_are_found_in_two_steps(
+    cli: CliHarness,
+) -> None:
     serve(cli, s=fault("many"))
     cli.plays(
-        calls(call("ToolSearch", query="thing number 137")), calls(late("mcp__s__tool_137", text="hi")), says("done")
+        calls(call("ToolSearch", query="thing number 137")),
+        calls(late("mcp__s__tool_137", text="hi")),
+        says("done"),
     )
     assert cli.run("-p", "go", BYPASS).code == 0
     assert "## mcp__s__tool_137" in cli.results()[0][1]
     assert cli.results()[1] == ("ok", "echo hi")
     prefix = prefixes(cli)[-1]
     assert sum(spec.name.startswith("mcp__") for spec in prefix.deferred) == 200
-    size = len(json.dumps([spec.sent for spec in prefix.tools])) + len(prefix.system) + sum(map(len, prefix.context))
+    size = (
+        len(json.dumps([spec.sent for spec in prefix.tools]))
+        + len(prefix.system)
+        + sum(map(len, prefix.context))
+    )
     assert size <= 20_000, size
 
 
-def test_a_request_after_a_restart_of_the_server_begins_with_the_same_bytes(cli: CliHarness) -> None:
+def test_a_request_after_a_restart_of_the_server_begins_with_the_same_bytes(
+    cli: CliHarness,
+) -> None:
     serve(cli, s=fault("dies"))
     cli.plays(*[calls(call("mcp__s__echo", text=str(n))) for n in range(5)], says("done"))
     assert cli.run("-p", "go", BYPASS).code == 0
@@ -124,19 +153,30 @@ def test_a_resource_that_was_read_and_changes_is_told(cli: CliHarness) -> None:
     run = cli.run("-p", "go", BYPASS)
     assert run.code == 0
     assert "Warning" not in run.err
-    told = [e.event.text for e in cli.entries() if isinstance(e.event, Reminded) and "resource" in e.event.kind]
+    told = [
+        e.event.text
+        for e in cli.entries()
+        if isinstance(e.event, Reminded) and "resource" in e.event.kind
+    ]
     assert any("s:note://one" in text for text in told), told
 
 
 @pytest.mark.parametrize("mode", ["good", "many"])
 def test_a_subagent_uses_the_servers_of_its_parent(cli: CliHarness, mode: str) -> None:
-    """A provider that refuses what real ones refuse takes all requests: each tool is listed once."""
+    """A provider that refuses what real ones refuse takes all requests: each tool is listed
+    once.
+    """
     serve(cli, s=fault(mode))
     name = "mcp__s__echo" if mode == "good" else "mcp__s__tool_7"
     with provider(
         cli,
-        Turn(when="SPLIT", calls=(Call("Agent", {"description": "one part", "prompt": "Task APPLE: do it."}),)),
-        Turn(when="Task APPLE", calls=(Call("CallTool", {"name": name, "args": {"text": "deep"}}),)),
+        Turn(
+            when="SPLIT",
+            calls=(Call("Agent", {"description": "one part", "prompt": "Task APPLE: do it."}),),
+        ),
+        Turn(
+            when="Task APPLE", calls=(Call("CallTool", {"name": name, "args": {"text": "deep"}}),)
+        ),
         Turn(when="Task APPLE", text="used"),
         Turn(when="SPLIT", text="all done"),
     ) as served:

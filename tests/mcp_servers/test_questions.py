@@ -25,7 +25,11 @@ FORM = {
 }
 ONE = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 ANSWERS: tuple[tuple[dict[str, Any], str, Any], ...] = (
-    (FORM, "name=Ada age=36 sure=true size=M", {"name": "Ada", "age": 36, "sure": True, "size": "M"}),
+    (
+        FORM,
+        "name=Ada age=36 sure=true size=M",
+        {"name": "Ada", "age": 36, "sure": True, "size": "M"},
+    ),
     (FORM, 'name="Ada Lovelace"', {"name": "Ada Lovelace"}),
     (ONE, "Ada Lovelace", {"name": "Ada Lovelace"}),
     ({}, "", {}),

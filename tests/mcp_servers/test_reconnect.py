@@ -1,4 +1,6 @@
-"""R102: a server over HTTP that is killed in a session is found again; the SDK waits for the prompt."""
+"""R102: a server over HTTP that is killed in a session is found again; the SDK waits for the
+prompt.
+"""
 
 import os
 import signal
@@ -53,7 +55,8 @@ def test_a_server_over_http_that_is_killed_and_started_again(cli: CliHarness) ->
     wait = "touch {0}.asked; until [ -e {0}.done ]; do sleep 0.05; done"
     add = [late("mcp__s__get-sum", a=n, b=40) for n in (1, 2, 3)]
     cli.plays(
-        calls(add[0]), calls(bash(wait.format("kill"))), calls(add[1]), calls(bash(wait.format("start"))),
+        calls(add[0]), calls(bash(wait.format("kill"))), calls(add[1]),
+        calls(bash(wait.format("start"))),
         calls(add[2]), says("done"),
     )  # fmt: skip
     run = cli.run("-p", "go", BYPASS)
@@ -61,7 +64,9 @@ def test_a_server_over_http_that_is_killed_and_started_again(cli: CliHarness) ->
     os.killpg(servers[-1].pid, signal.SIGKILL)
     servers[-1].wait()
     assert (run.code, run.text) == (0, "done\n")
-    assert [status for status, _ in cli.results()] == ["ok", "ok", "failed", "ok", "ok"], cli.results()
+    assert [status for status, _ in cli.results()] == ["ok", "ok", "failed", "ok", "ok"], (
+        cli.results()
+    )
     assert "43" in cli.results()[-1][1]
 
 
@@ -79,7 +84,8 @@ def test_the_sdk_is_not_imported_before_the_prompt(cli: CliHarness) -> None:
         "    walk = asyncio.ensure_future(built.session.run(once=False))\n"
         "    for _ in range(20):\n"
         "        await asyncio.sleep(0)\n"
-        "    early = [name for name in ('mcp', 'pydantic', 'httpx2', 'anyio') if name in sys.modules]\n"
+        "    early = [name for name in ('mcp', 'pydantic', 'httpx2', 'anyio') if name in "
+        "sys.modules]\n"
         "    for _ in range(400):\n"
         "        if built.deps.mcp is not None and not built.deps.mcp.connecting:\n"
         "            break\n"
@@ -89,6 +95,13 @@ def test_the_sdk_is_not_imported_before_the_prompt(cli: CliHarness) -> None:
         "asyncio.run(main())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=cli.project, env=cli.env, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=cli.project,
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.stdout == "[] ['connected', 'connected', 'connected', 'connected', 'connected']\n", done.stderr
+    assert (
+        done.stdout == "[] ['connected', 'connected', 'connected', 'connected', 'connected']\n"
+    ), done.stderr

@@ -1,4 +1,6 @@
-"""s19, A7 with servers that nobody here wrote: from npm and PyPI, over stdio, streamable HTTP and SSE."""
+"""s19, A7 with servers that nobody here wrote: from npm and PyPI, over stdio, streamable HTTP
+and SSE.
+"""
 
 import re
 import subprocess
@@ -26,20 +28,32 @@ def filesystem(cli: CliHarness) -> tuple[Entry, Turn]:
 
 
 def memory(cli: CliHarness) -> tuple[Entry, Turn]:
-    entry = {"command": program("mcp-server-memory"), "env": {"MEMORY_FILE_PATH": str(cli.folder / "memory.json")}}
+    entry = {
+        "command": program("mcp-server-memory"),
+        "env": {"MEMORY_FILE_PATH": str(cli.folder / "memory.json")},
+    }
     entity = {"name": "answer", "entityType": "number", "observations": ["42"]}
     return entry, late("mcp__s__create_entities", entities=[entity])
 
 
 def thinking(cli: CliHarness) -> tuple[Entry, Turn]:
-    thought = {"thought": "So it is 42.", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 42}
-    return {"command": program("mcp-server-sequential-thinking")}, late("mcp__s__sequentialthinking", **thought)
+    thought = {
+        "thought": "So it is 42.",
+        "nextThoughtNeeded": False,
+        "thoughtNumber": 1,
+        "totalThoughts": 42,
+    }
+    return {"command": program("mcp-server-sequential-thinking")}, late(
+        "mcp__s__sequentialthinking", **thought
+    )
 
 
 def git(cli: CliHarness) -> tuple[Entry, Turn]:
     subprocess.run(["git", "init", "-q", str(cli.project)], check=True)
     (cli.project / "file42").write_text("new")
-    return {"command": program("mcp-server-git")}, late("mcp__s__git_status", repo_path=str(cli.project))
+    return {"command": program("mcp-server-git")}, late(
+        "mcp__s__git_status", repo_path=str(cli.project)
+    )
 
 
 def clock(cli: CliHarness) -> tuple[Entry, Turn]:
@@ -49,7 +63,9 @@ def clock(cli: CliHarness) -> tuple[Entry, Turn]:
 
 def fetch(cli: CliHarness) -> tuple[Entry, Turn]:
     """There is no network: the server's own error comes back."""
-    return {"command": program("mcp-server-fetch")}, late("mcp__s__fetch", url="http://127.0.0.1:1/42")
+    return {"command": program("mcp-server-fetch")}, late(
+        "mcp__s__fetch", url="http://127.0.0.1:1/42"
+    )
 
 
 SERVERS: tuple[tuple[Made, str, str], ...] = (
@@ -63,8 +79,12 @@ SERVERS: tuple[tuple[Made, str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("make", "status", "expected"), SERVERS, ids=[row[0].__name__ for row in SERVERS])
-def test_a_reference_server_over_stdio(cli: CliHarness, make: Made, status: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "status", "expected"), SERVERS, ids=[row[0].__name__ for row in SERVERS]
+)
+def test_a_reference_server_over_stdio(
+    cli: CliHarness, make: Made, status: str, expected: str
+) -> None:
     entry, call = make(cli)
     serve(cli, s=entry)
     found = one_call(cli, call)
@@ -86,7 +106,10 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
     ids=["streamable HTTP", "HTTP without a type", "SSE"],
 )
 def test_a_reference_server_over_http(cli: CliHarness, address: str, kind: str, path: str) -> None:
-    serve(cli, s={"url": address + path, "headers": {"X-Test": "1"}} | ({"type": kind} if kind else {}))
+    serve(
+        cli,
+        s={"url": address + path, "headers": {"X-Test": "1"}} | ({"type": kind} if kind else {}),
+    )
     assert one_call(cli, late("mcp__s__get-sum", a=2, b=40))[1].strip().endswith("42.")
 
 
@@ -106,7 +129,9 @@ def test_images_resources_and_prompts_of_the_reference_server(cli: CliHarness) -
     assert cli.run("-p", "go", BYPASS).code == 0
     ends = [entry.event for entry in cli.entries() if isinstance(entry.event, ToolEnded)]
     assert [end.status for end in ends] == ["ok"] * 4
-    assert any(isinstance(part, Image) and part.media == "image/png" for end in ends for part in end.parts)
+    assert any(
+        isinstance(part, Image) and part.media == "image/png" for end in ends for part in end.parts
+    )
     texts = [text for _, text in cli.results()]
     assert f"@every:{uri}" in texts[1]
     assert "Everything" in texts[2]
@@ -120,7 +145,9 @@ def test_a_prompt_of_the_reference_server_is_a_command(cli: CliHarness) -> None:
     serve(cli, every={"command": program("mcp-server-everything")})
     cli.plays(says("done"))
     assert cli.run("-p", '/mcp__every__args-prompt "New York" NY', BYPASS).code == 0
-    spoken = next(entry.event for entry in cli.entries() if type(entry.event).__name__ == "UserSpoke")
+    spoken = next(
+        entry.event for entry in cli.entries() if type(entry.event).__name__ == "UserSpoke"
+    )
     assert "New York, NY" in str(spoken)
     missing = cli.run("-p", "/mcp__every__args-prompt", BYPASS)
     assert missing.code == 2

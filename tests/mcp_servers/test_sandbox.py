@@ -1,4 +1,6 @@
-"""A7, law of the sandbox: servers run confined; only the user widens that, each server for itself."""
+"""A7, law of the sandbox: servers run confined; only the user widens that, each server for
+itself.
+"""
 
 import json
 import os
@@ -36,9 +38,11 @@ found = {
 }
 with open(f"{project}/found.json", "w") as file:
     json.dump(found, file)
-"""
+"""  # noqa: E501
 """A program that tries what it can reach, and then ends."""
-NOTHING = dict.fromkeys(("home", "named", "npm cache", "network", "settings"), False) | {"project": True}
+NOTHING = dict.fromkeys(("home", "named", "npm cache", "network", "settings"), False) | {
+    "project": True
+}
 WIDER = {**NOTHING, "named": True, "npm cache": True, "network": True}
 EVERYTHING = dict.fromkeys(NOTHING, True)
 
@@ -80,7 +84,9 @@ USER: tuple[tuple[str, Mapping[str, object], Mapping[str, bool], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("more", "reach", "words"), [row[1:] for row in USER], ids=[row[0] for row in USER])
+@pytest.mark.parametrize(
+    ("more", "reach", "words"), [row[1:] for row in USER], ids=[row[0] for row in USER]
+)
 def test_a_server_of_the_user(
     cli: CliHarness, more: Mapping[str, object], reach: Mapping[str, bool], words: str
 ) -> None:
@@ -97,7 +103,9 @@ APPROVALS: tuple[tuple[str, tuple[str, ...], Mapping[str, bool]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("approval", "reach"), [row[1:] for row in APPROVALS], ids=[row[0] for row in APPROVALS])
+@pytest.mark.parametrize(
+    ("approval", "reach"), [row[1:] for row in APPROVALS], ids=[row[0] for row in APPROVALS]
+)
 def test_a_server_of_the_project_is_widened_by_the_users_approval_alone(
     cli: CliHarness, approval: tuple[str, ...], reach: Mapping[str, bool]
 ) -> None:
@@ -110,7 +118,9 @@ def test_a_server_of_the_project_is_widened_by_the_users_approval_alone(
     assert found(cli) == reach
     told = cli.run("mcp", "list")
     assert "ignored: sandbox" in told.err
-    file.write_text(json.dumps({"mcpServers": {"s": {**entry, "env": {"A": "1"}}}}))  # another program: asked again
+    file.write_text(
+        json.dumps({"mcpServers": {"s": {**entry, "env": {"A": "1"}}}})
+    )  # another program: asked again
     (cli.project / "found.json").unlink()
     assert cli.run("mcp", "approve").code == 0
     assert found(cli) == NOTHING
@@ -136,7 +146,9 @@ def test_without_a_sandbox_servers_run_as_the_user(cli: CliHarness) -> None:
 def test_a_failure_in_the_sandbox_says_where_to_look(cli: CliHarness) -> None:
     serve(cli, s={"command": "sh", "args": ["-c", "echo no access >&2; exit 3"]})
     told = cli.run("mcp", "test")
-    assert "(exit code 3): no access (in the sandbox: `longrein mcp get s`)" in told.text, told.told()
+    assert "(exit code 3): no access (in the sandbox: `longrein mcp get s`)" in told.text, (
+        told.told()
+    )
     assert "runs       in the sandbox, with the network" in cli.run("mcp", "get", "s").text
 
 
@@ -156,12 +168,19 @@ def test_a_reference_server_of_the_project_works_confined(cli: CliHarness) -> No
     (cli.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
     (cli.project / "note.txt").write_text("forty-two")
     assert cli.run("trust").code == 0
-    assert one_call(cli, late("mcp__s__read_text_file", path=str(cli.project / "note.txt")))[1].endswith("forty-two")
+    assert one_call(cli, late("mcp__s__read_text_file", path=str(cli.project / "note.txt")))[
+        1
+    ].endswith("forty-two")
 
 
-def test_a_database_that_the_entry_names_outlives_the_session(cli: CliHarness, tmp_path: Path) -> None:
+def test_a_database_that_the_entry_names_outlives_the_session(
+    cli: CliHarness, tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
-    entry = {"command": program("mcp-server-memory"), "env": {"MEMORY_FILE_PATH": str(tmp_path / "data/memory.json")}}
+    entry = {
+        "command": program("mcp-server-memory"),
+        "env": {"MEMORY_FILE_PATH": str(tmp_path / "data/memory.json")},
+    }
     serve(cli, s=entry)
     entity = {"name": "answer", "entityType": "number", "observations": ["42"]}
     assert one_call(cli, late("mcp__s__create_entities", entities=[entity]))[0] == "ok"

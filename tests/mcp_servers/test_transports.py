@@ -35,7 +35,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             case "initialize":
                 version = request["params"]["protocolVersion"]
                 info = {"name": "http", "version": "1"}
-                result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+                result = {
+                    "protocolVersion": version,
+                    "capabilities": {"tools": {}},
+                    "serverInfo": info,
+                }
             case "tools/list":
                 result = {"tools": [TOOL]}
             case "tools/call":
@@ -76,7 +80,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.send_header("Location", "http://127.0.0.1:1/steal")
                 self.end_headers()
             case _:
-                self._send({"result": {"content": [{"type": "text", "text": "fine"}]}}, request["id"])
+                self._send(
+                    {"result": {"content": [{"type": "text", "text": "fine"}]}}, request["id"]
+                )
 
     def _send(self, answer: dict[str, Any], number: Any) -> None:
         self._body(json.dumps({"jsonrpc": "2.0", "id": number, **answer}).encode())
@@ -109,7 +115,9 @@ FAULTS = (
 
 
 @pytest.mark.parametrize(("path", "status", "expected"), FAULTS, ids=[row[0] for row in FAULTS])
-def test_a_server_over_http(cli: CliHarness, base: str, path: str, status: str, expected: str) -> None:
+def test_a_server_over_http(
+    cli: CliHarness, base: str, path: str, status: str, expected: str
+) -> None:
     serve(cli, s={"type": "http", "url": base + path, "timeout": 20_000})
     found = one_call(cli, call("mcp__s__echo"))
     assert found[0] == status, found

@@ -27,7 +27,9 @@ class Answer(msgspec.Struct):
     chunks: Sequence[bytes] = ()
     """Sent one after the other, instead of `body`."""
     end: str = "clean"
-    """`clean`; `reset`: RST; `close`: FIN without the last chunk; `silent`: the socket stays open."""
+    """`clean`; `reset`: RST; `close`: FIN without the last chunk; `silent`: the socket stays
+    open.
+    """
     head: bool = True
     """Whether a status line is sent at all."""
 
@@ -85,7 +87,9 @@ class Server:
                 return True
             case "reset":
                 await writer.drain()
-                writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+                writer.get_extra_info("socket").setsockopt(
+                    SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 writer.transport.abort()
             case "silent":
                 await self.over.wait()
@@ -93,7 +97,9 @@ class Server:
 
 
 @asynccontextmanager
-async def serve_answers(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+async def serve_answers(
+    *answers: Answer, context: ssl.SSLContext | None = None
+) -> AsyncIterator[Server]:
     server = Server(answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
     server.url = f"http{'s' if context else ''}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
@@ -124,20 +130,35 @@ PIXEL = bytes.fromhex(
     "0000000c49444154789c63606060000000040001f61738550000000049454e44ae426082"
 )
 """A real picture of one pixel."""
-BLOBS = {"real": PIXEL, "img1": b"\x89PNG-not-really", "doc1": b"first line\nsecond line", "pdf1": b"%PDF-1.7"}
+BLOBS = {
+    "real": PIXEL,
+    "img1": b"\x89PNG-not-really",
+    "doc1": b"first line\nsecond line",
+    "pdf1": b"%PDF-1.7",
+}
 
 
 def open_wire_model(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:
     given = {"provider": "mock", "api_key": "k-123", "idle_timeout_s": 0.2, **options}
-    return open_model(ModelOptions(model=model, wire=wire, base_url=url, **given), BLOBS.__getitem__, FixedClock())
+    return open_model(
+        ModelOptions(model=model, wire=wire, base_url=url, **given), BLOBS.__getitem__, FixedClock()
+    )
 
 
-READ = ToolSpec("Read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+READ = ToolSpec(
+    "Read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}}
+)
 MINE = {"ToolCall": "call", "Thinking": "thinking", "ToolResult": "result"}
 
 
 def item(
-    seq: int, part: AnyPart, kind: str = "", n: int = 0, raw: str = "", wire: str = "", by: str = "test-model"
+    seq: int,
+    part: AnyPart,
+    kind: str = "",
+    n: int = 0,
+    raw: str = "",
+    wire: str = "",
+    by: str = "test-model",
 ) -> Item:
     block = ProviderBlock(n, wire, by, raw) if raw else None
     kind = kind or MINE.get(type(part).__name__, "user")
@@ -145,7 +166,10 @@ def item(
 
 
 def request(
-    *items: Item, marks: tuple[int, ...] = (), system: str = "You are longrein.", wire: str = "anthropic"
+    *items: Item,
+    marks: tuple[int, ...] = (),
+    system: str = "You are longrein.",
+    wire: str = "anthropic",
 ) -> Request:
     prefix = PrefixSet("start", "mock", "test-model", wire, system, (READ,))
     return Request("s-1", prefix, 2, items, marks, 1000)

@@ -8,7 +8,11 @@ WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
 def _anthropic(*events: object, stop: str, usage: dict[str, int] | None = None) -> bytes:
     start = {
         "type": "message_start",
-        "message": {"id": "m1", "model": "claude-x-1", "usage": usage or {"input_tokens": 10, "output_tokens": 1}},
+        "message": {
+            "id": "m1",
+            "model": "claude-x-1",
+            "usage": usage or {"input_tokens": 10, "output_tokens": 1},
+        },
     }
     end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 20}}
     return sse(start, {"type": "ping"}, *events, end, {"type": "message_stop"}, named=True)
@@ -23,37 +27,62 @@ def _block(index: int, start: dict[str, object], *deltas: dict[str, object]) -> 
 
 
 def _chat(*deltas: dict[str, object], stop: str, usage: dict[str, object] | None = None) -> bytes:
-    chunks = [{"model": "gpt-x-1", "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    chunks = [
+        {"model": "gpt-x-1", "choices": [{"index": 0, "delta": d, "finish_reason": None}]}
+        for d in deltas
+    ]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": stop}]}
     counted = {"choices": [], "usage": usage or {"prompt_tokens": 10, "completion_tokens": 20}}
     return sse(*chunks, end, counted, done=True)
 
 
-def _responses(*events: object, incomplete: str = "", usage: dict[str, object] | None = None) -> bytes:
+def _responses(
+    *events: object, incomplete: str = "", usage: dict[str, object] | None = None
+) -> bytes:
     kind = "response.incomplete" if incomplete else "response.completed"
-    response: dict[str, object] = {"model": "gpt-x-1", "usage": usage or {"input_tokens": 10, "output_tokens": 20}}
+    response: dict[str, object] = {
+        "model": "gpt-x-1",
+        "usage": usage or {"input_tokens": 10, "output_tokens": 20},
+    }
     if incomplete:
         response["incomplete_details"] = {"reason": incomplete}
-    start = {"type": "response.created", "response": {"id": "r1", "status": "in_progress", "usage": None}}
+    start = {
+        "type": "response.created",
+        "response": {"id": "r1", "status": "in_progress", "usage": None},
+    }
     return sse(start, *events, {"type": kind, "response": response}, named=True)
 
 
 def _out(
-    index: int, item: dict[str, object], *deltas: tuple[str, str], done: dict[str, object] | None = None
+    index: int,
+    item: dict[str, object],
+    *deltas: tuple[str, str],
+    done: dict[str, object] | None = None,
 ) -> list[object]:
     return [
         {"type": "response.output_item.added", "output_index": index, "item": item},
-        *({"type": f"response.{kind}.delta", "output_index": index, "delta": text} for kind, text in deltas),
-        {"type": "response.output_item.done", "output_index": index, "item": {**item, **(done or {})}},
+        *(
+            {"type": f"response.{kind}.delta", "output_index": index, "delta": text}
+            for kind, text in deltas
+        ),
+        {
+            "type": "response.output_item.done",
+            "output_index": index,
+            "item": {**item, **(done or {})},
+        },
     ]
 
 
 def _gemini(*parts: dict[str, object], stop: str, usage: dict[str, int] | None = None) -> bytes:
     counted = usage or {"promptTokenCount": 10, "candidatesTokenCount": 20}
     chunks: list[object] = [
-        {"candidates": [{"content": {"role": "model", "parts": [p]}}], "modelVersion": "gemini-x-1"} for p in parts
+        {"candidates": [{"content": {"role": "model", "parts": [p]}}], "modelVersion": "gemini-x-1"}
+        for p in parts
     ]
-    end = {"candidates": [{"content": {"role": "model", "parts": []}, "finishReason": stop}], "usageMetadata": counted}
+    end = {
+        "candidates": [{"content": {"role": "model", "parts": []}, "finishReason": stop}],
+        "usageMetadata": counted,
+    }
     return sse(*chunks, end)
 
 
@@ -68,14 +97,24 @@ JSON = {"type": "input_json_delta"}
 STREAMS: dict[str, dict[str, bytes]] = {
     "text": {
         "anthropic": _anthropic(
-            *_block(0, {"type": "text", "text": ""}, TEXT | {"text": "Hel"}, TEXT | {"text": "lo 你好"}),
+            *_block(
+                0, {"type": "text", "text": ""}, TEXT | {"text": "Hel"}, TEXT | {"text": "lo 你好"}
+            ),
             stop="end_turn",
         ),
         "openai-chat": _chat(
-            {"role": "assistant", "content": ""}, {"content": "Hel"}, {"content": "lo 你好"}, stop="stop"
+            {"role": "assistant", "content": ""},
+            {"content": "Hel"},
+            {"content": "lo 你好"},
+            stop="stop",
         ),
         "openai-responses": _responses(
-            *_out(0, {"type": "message", "id": "m1"}, ("output_text", "Hel"), ("output_text", "lo 你好"))
+            *_out(
+                0,
+                {"type": "message", "id": "m1"},
+                ("output_text", "Hel"),
+                ("output_text", "lo 你好"),
+            )
         ),
         "gemini": _gemini({"text": "Hel"}, {"text": "lo 你好"}, stop="STOP"),
     },
@@ -92,16 +131,23 @@ STREAMS: dict[str, dict[str, bytes]] = {
             *_block(2, {"type": "text", "text": ""}, TEXT | {"text": "so"}),
             stop="end_turn",
         ),
-        "openai-chat": _chat({"reasoning_content": "h"}, {"reasoning_content": "m"}, {"content": "so"}, stop="stop"),
+        "openai-chat": _chat(
+            {"reasoning_content": "h"}, {"reasoning_content": "m"}, {"content": "so"}, stop="stop"
+        ),
         "openai-responses": _responses(
             *_out(
                 0,
                 {"type": "reasoning", "id": "rs_1"},
                 ("reasoning_summary_text", "h"),
                 ("reasoning_summary_text", "m"),
-                done={"summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "E1"},
+                done={
+                    "summary": [{"type": "summary_text", "text": "hm"}],
+                    "encrypted_content": "E1",
+                },
             ),
-            *_out(1, {"type": "message", "id": "m1", "phase": "final_answer"}, ("output_text", "so")),
+            *_out(
+                1, {"type": "message", "id": "m1", "phase": "final_answer"}, ("output_text", "so")
+            ),
         ),
         "gemini": _gemini(
             {"text": "h", "thought": True},
@@ -121,7 +167,11 @@ STREAMS: dict[str, dict[str, bytes]] = {
                 JSON | {"partial_json": '{"path":'},
                 JSON | {"partial_json": '"a"}'},
             ),
-            *_block(2, {"type": "tool_use", "id": "toolu_1", "name": "List", "input": {}}, JSON | {"partial_json": ""}),
+            *_block(
+                2,
+                {"type": "tool_use", "id": "toolu_1", "name": "List", "input": {}},
+                JSON | {"partial_json": ""},
+            ),
             stop="tool_use",
         ),
         "openai-chat": _chat(
@@ -138,14 +188,30 @@ STREAMS: dict[str, dict[str, bytes]] = {
             {
                 "type": "response.output_item.added",
                 "output_index": 1,
-                "item": {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "Read", "arguments": ""},
+                "item": {
+                    "type": "function_call",
+                    "id": "fc_1",
+                    "call_id": "call_1",
+                    "name": "Read",
+                    "arguments": "",
+                },
             },
             {
                 "type": "response.output_item.added",
                 "output_index": 2,
-                "item": {"type": "function_call", "id": "fc_2", "call_id": "call_1", "name": "List", "arguments": ""},
+                "item": {
+                    "type": "function_call",
+                    "id": "fc_2",
+                    "call_id": "call_1",
+                    "name": "List",
+                    "arguments": "",
+                },
             },
-            {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": '{"path":'},
+            {
+                "type": "response.function_call_arguments.delta",
+                "output_index": 1,
+                "delta": '{"path":',
+            },
             {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "{}"},
             {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": '"a"}'},
             {
@@ -208,9 +274,13 @@ STREAMS: dict[str, dict[str, bytes]] = {
         ),
     },
     "refusal": {
-        "anthropic": _anthropic(*_block(0, {"type": "text", "text": ""}, TEXT | {"text": "I can't"}), stop="refusal"),
+        "anthropic": _anthropic(
+            *_block(0, {"type": "text", "text": ""}, TEXT | {"text": "I can't"}), stop="refusal"
+        ),
         "openai-chat": _chat({"content": "I can't"}, stop="content_filter"),
-        "openai-responses": _responses(*_out(0, {"type": "message", "id": "m1"}, ("refusal", "I can't"))),
+        "openai-responses": _responses(
+            *_out(0, {"type": "message", "id": "m1"}, ("refusal", "I can't"))
+        ),
         "gemini": _gemini({"text": "I can't"}, stop="SAFETY"),
     },
     "length inside a call": {
@@ -229,7 +299,11 @@ STREAMS: dict[str, dict[str, bytes]] = {
                 "output_index": 0,
                 "item": {"type": "function_call", "name": "Write"},
             },
-            {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"path": "a", "con'},
+            {
+                "type": "response.function_call_arguments.delta",
+                "output_index": 0,
+                "delta": '{"path": "a", "con',
+            },
             incomplete="max_output_tokens",
         ),
     },
@@ -241,15 +315,23 @@ STREAMS: dict[str, dict[str, bytes]] = {
     },
     "thinking and nothing else": {
         "anthropic": _anthropic(
-            *_block(0, {"type": "thinking", "thinking": ""}, {"type": "thinking_delta", "thinking": "hm"}),
+            *_block(
+                0,
+                {"type": "thinking", "thinking": ""},
+                {"type": "thinking_delta", "thinking": "hm"},
+            ),
             stop="end_turn",
         ),
         "openai-chat": _chat({"reasoning": "hm"}, stop="stop"),
-        "openai-responses": _responses(*_out(0, {"type": "reasoning", "id": "r"}, ("reasoning_text", "hm"))),
+        "openai-responses": _responses(
+            *_out(0, {"type": "reasoning", "id": "r"}, ("reasoning_text", "hm"))
+        ),
         "gemini": _gemini({"text": "hm", "thought": True}, stop="STOP"),
     },
     "a call announced and not made": {
-        "anthropic": _anthropic(*_block(0, {"type": "text", "text": ""}, TEXT | {"text": "I read"}), stop="tool_use"),
+        "anthropic": _anthropic(
+            *_block(0, {"type": "text", "text": ""}, TEXT | {"text": "I read"}), stop="tool_use"
+        ),
         "openai-chat": _chat({"content": "I read"}, stop="tool_calls"),
     },
 }

@@ -51,12 +51,19 @@ def test_spellings_of_one_family(name: str, expected: str) -> None:
         ("gemini", "gemini-2.5-flash-lite", 1_048_576, Price(0.1, 0.4, 0.01)),
         ("deepseek", "deepseek-v4-pro", 1_000_000, Price(0.435, 0.87, 0.003625)),
         ("together", "deepseek-v4-pro", 1_000_000, None),  # another host, another price
-        ("ollama", "qwen3:8b", 32_768, Price(0.0, 0.0)),  # started with less than the model could take
+        (
+            "ollama",
+            "qwen3:8b",
+            32_768,
+            Price(0.0, 0.0),
+        ),  # started with less than the model could take
         ("ollama", "never-heard-of", 32_768, Price(0.0, 0.0)),
         ("mine", "never-heard-of", 128_000, None),
     ],
 )
-def test_what_a_model_offers_and_costs(provider: str, model: str, window: int, price: Price | None) -> None:
+def test_what_a_model_offers_and_costs(
+    provider: str, model: str, window: int, price: Price | None
+) -> None:
     budget = look_up(provider, model)
     assert (budget.window_tokens, budget.price) == (window, price)
     assert 0 < budget.max_output_tokens <= 32_000
@@ -91,7 +98,12 @@ def test_cost_counts_the_four_kinds_apart_and_an_unknown_price_as_nothing() -> N
         ("mine", "never-heard-of", (1.0, 5.0), Price(1.0, 5.0, 0.1, 1.0, assumed=True)),
         ("mine", "never-heard-of", (1.0, 5.0, 0.5), Price(1.0, 5.0, 0.5)),
         ("mine", "no-cache-at-all", (1.0, 5.0, 1.0, 1.0), Price(1.0, 5.0, 1.0, 1.0)),
-        ("anthropic", "claude-of-next-year", (4.0, 20.0, -1.0, 8.0), Price(4.0, 20.0, 0.4, 8.0, assumed=True)),
+        (
+            "anthropic",
+            "claude-of-next-year",
+            (4.0, 20.0, -1.0, 8.0),
+            Price(4.0, 20.0, 0.4, 8.0, assumed=True),
+        ),
         ("mine", "free", (0.0, 0.0), Price(0.0, 0.0, 0.0, 0.0, assumed=True)),
     ],
 )
@@ -121,7 +133,9 @@ def test_the_providers_that_are_found_without_a_file() -> None:
     )
     assert known_provider("nobody") is None
     for provider in known_providers():
-        options = ModelOptions(provider.name, provider.model or "m", provider.wire, provider.base_url)
+        options = ModelOptions(
+            provider.name, provider.model or "m", provider.wire, provider.base_url
+        )
         model = open_model(options, BLOBS.__getitem__, FixedClock())
         assert model.name == f"{provider.name}/{provider.model or 'm'}"
         if provider.model and provider.name in ("anthropic", "openai", "gemini"):
@@ -145,14 +159,20 @@ def test_what_the_settings_say_goes_first_and_an_unknown_wire_is_named() -> None
 @pytest.mark.parametrize(
     ("body", "status", "names"),
     [
-        (b'{"object":"list","data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"}]}', 200, ("qwen3:8b",)),
+        (
+            b'{"object":"list","data":[{"id":"qwen3:8b"},{"id":"nomic-embed-text"}]}',
+            200,
+            ("qwen3:8b",),
+        ),
         (b'{"models":[{"name":"llama"}]}', 200, ("llama",)),
         (b'{"data":null}', 200, ()),
         (b"<html>", 200, ()),
         (b"no", 404, ()),
     ],
 )
-async def test_a_local_server_is_asked_what_it_offers(body: bytes, status: int, names: tuple[str, ...]) -> None:
+async def test_a_local_server_is_asked_what_it_offers(
+    body: bytes, status: int, names: tuple[str, ...]
+) -> None:
     async with serve_answers(Answer(body, status, {"content-type": "application/json"})) as server:
         url = f"{server.url}/v1/"
         assert await asyncio.get_running_loop().run_in_executor(None, offered_models, url) == names

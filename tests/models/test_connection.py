@@ -8,7 +8,14 @@ import pytest
 
 from longrein.events import Text
 from longrein.models import Failure, Reply
-from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers
+from tests.models.http_server import (
+    Answer,
+    answer_of,
+    item,
+    open_wire_model,
+    request,
+    serve_answers,
+)
 from tests.models.provider_streams import STREAMS
 
 pytestmark = pytest.mark.anyio
@@ -29,12 +36,24 @@ async def asked(url: str, **options: Any) -> Any:
     [
         ("", "/v1", "POST /v1/chat/completions HTTP/1.1", "authorization: Bearer k-123"),
         ("", "/v1/", "POST /v1/chat/completions HTTP/1.1", "connection: keep-alive"),
-        ("", "/v 1/é?x=y z", "POST /v%201/%C3%A9?x=y%20z/chat/completions HTTP/1.1", "accept-encoding: identity"),
+        (
+            "",
+            "/v 1/é?x=y z",
+            "POST /v%201/%C3%A9?x=y%20z/chat/completions HTTP/1.1",
+            "accept-encoding: identity",
+        ),
         ("", "/a%20b", "POST /a%20b/chat/completions HTTP/1.1", "user-agent: longrein"),
-        ("us%40er:p%20w@", "/v1", "POST /v1/chat/completions HTTP/1.1", "authorization: Basic dXNAZXI6cCB3"),
+        (
+            "us%40er:p%20w@",
+            "/v1",
+            "POST /v1/chat/completions HTTP/1.1",
+            "authorization: Basic dXNAZXI6cCB3",
+        ),
     ],
 )
-async def test_an_address_is_sent_as_it_is_meant(before: str, after: str, line: str, more: str) -> None:
+async def test_an_address_is_sent_as_it_is_meant(
+    before: str, after: str, line: str, more: str
+) -> None:
     async with serve_answers(Answer(status=400)) as server:
         host = server.url.removeprefix("http://")
         await asked(f"http://{before}{host}{after}")
@@ -42,7 +61,9 @@ async def test_an_address_is_sent_as_it_is_meant(before: str, after: str, line: 
         assert head[0] == line
         assert [one for one in head if one.lower().startswith("host:")] == [f"host: {host}"]
         assert more in [one[:14].lower() + one[14:] for one in head]
-        assert len({one.partition(":")[0].lower() for one in head[1:] if one}) == len([one for one in head[1:] if one])
+        assert len({one.partition(":")[0].lower() for one in head[1:] if one}) == len(
+            [one for one in head[1:] if one]
+        )
 
 
 async def test_a_header_of_the_user_stands_once_and_wins() -> None:
@@ -66,10 +87,16 @@ async def test_a_header_of_the_user_stands_once_and_wins() -> None:
         ("localhost:8080/v1", {}, "cannot be made; check base_url"),
         ("ftp://x/v1", {}, "cannot be made; check base_url"),
         ("https://x.invalid/v1", {"proxy": "ftp://x"}, "is not valid: its proxy: Unknown scheme"),
-        ("https://x.invalid/v1", {"proxy": "http://h:99999"}, "is not valid: there is no port 99999"),
+        (
+            "https://x.invalid/v1",
+            {"proxy": "http://h:99999"},
+            "is not valid: there is no port 99999",
+        ),
     ],
 )
-async def test_an_address_that_cannot_be_is_a_failure(url: str, options: dict[str, Any], said: str) -> None:
+async def test_an_address_that_cannot_be_is_a_failure(
+    url: str, options: dict[str, Any], said: str
+) -> None:
     failed = await asked(url, **options)
     assert isinstance(failed, Failure)
     assert failed.kind == "invalid"
@@ -92,7 +119,9 @@ async def test_a_compressed_answer_is_read_all_the_same() -> None:
     pieces = [packed[n : n + 7] for n in range(0, len(packed), 7)]
     async with serve_answers(Answer(headers={"content-encoding": "gzip"}, chunks=pieces)) as server:
         assert isinstance(await asked(f"{server.url}/v1"), Reply)
-    async with serve_answers(Answer(headers={"content-encoding": "gzip"}, body=b"no gzip at all")) as server:
+    async with serve_answers(
+        Answer(headers={"content-encoding": "gzip"}, body=b"no gzip at all")
+    ) as server:
         failed = await asked(f"{server.url}/v1")
     assert isinstance(failed, Failure)
     assert failed.kind == "network"
@@ -101,9 +130,17 @@ async def test_a_compressed_answer_is_read_all_the_same() -> None:
 @pytest.mark.parametrize("before", ["", "u:p@"], ids=["our own connection", "the library's"])
 @pytest.mark.parametrize(
     ("end", "kind"),
-    [("clean", ""), ("silent", "stalled"), ("close", "truncated"), ("reset", "network"), ("nobody", "network")],
+    [
+        ("clean", ""),
+        ("silent", "stalled"),
+        ("close", "truncated"),
+        ("reset", "network"),
+        ("nobody", "network"),
+    ],
 )
-async def test_answers_are_the_same_over_both_kinds_of_connection(before: str, end: str, kind: str) -> None:
+async def test_answers_are_the_same_over_both_kinds_of_connection(
+    before: str, end: str, kind: str
+) -> None:
     whole = STREAMS["text"]["openai-chat"]
     part = whole if end == "clean" else whole[: whole.index("你好".encode())]
     async with serve_answers(Answer(part, end=end)) as server:
@@ -139,9 +176,14 @@ async def test_an_answer_that_the_connections_end_ends_is_whole() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + STREAMS["text"]["openai-chat"])
+        writer.write(
+            b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+            + STREAMS["text"]["openai-chat"]
+        )
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        assert isinstance(await asked(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), Reply)
+        assert isinstance(
+            await asked(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"), Reply
+        )

@@ -9,7 +9,14 @@ import pytest
 from longrein.events import Image, Text, Thinking
 from longrein.models import Failure, pause_s
 from longrein.models.failures import RetryHeaders, failure_of_status, limit_tokens, retry_after_s
-from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers
+from tests.models.http_server import (
+    Answer,
+    answer_of,
+    item,
+    open_wire_model,
+    request,
+    serve_answers,
+)
 
 NOW_S = 1_795_255_200.0  # 2026-11-21 10:00:00 UTC
 
@@ -50,7 +57,8 @@ OVERFLOWS = (  # R021: status | who | what | window it names
 """
 )
 ROWS = [
-    tuple(part.strip() for part in line.split(" | ")) for line in OVERFLOWS.replace("| |", "|  |").strip().splitlines()
+    tuple(part.strip() for part in line.split(" | "))
+    for line in OVERFLOWS.replace("| |", "|  |").strip().splitlines()
 ]
 
 
@@ -72,10 +80,17 @@ def test_the_status_decides_first_a_429_is_never_an_overflow(said: str) -> None:
         (429, "This request would exceed the limit on input tokens per minute of 30,000", "rate"),
         (
             429,
-            '{"error":{"code":"insufficient_quota","message":"You exceeded your current quota, please check your plan"}}',
+            (
+                '{"error":{"code":"insufficient_quota","message":"You exceeded your current quota, '
+                'please check your plan"}}'
+            ),
             "billing",
         ),
-        (529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', "overload"),
+        (
+            529,
+            '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
+            "overload",
+        ),
         (503, "The model is overloaded. Please try again later.", "overload"),
         (500, '{"error":{"message":"Internal server error"}}', "server"),
         (502, "<html><head><title>502 Bad Gateway</title></head></html>", "server"),
@@ -90,10 +105,17 @@ def test_the_status_decides_first_a_429_is_never_an_overflow(said: str) -> None:
         (400, "Your credit balance is too low to access the Anthropic API", "billing"),
         (
             400,
-            '[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}]',
+            (
+                '[{"error":{"code":400,"message":"API key not valid. Please pass a valid API '
+                'key.","status":"INVALID_ARGUMENT"}}]'
+            ),
             "auth",
         ),
-        (400, '{"error":{"code":"content_filter","message":"triggering content management policy"}}', "refused"),
+        (
+            400,
+            '{"error":{"code":"content_filter","message":"triggering content management policy"}}',
+            "refused",
+        ),
         (400, '{"error":{"message":"tools.0.name: String should match pattern"}}', "invalid"),
         (404, '{"error":{"message":"The model `gpt-9` does not exist"}}', "invalid"),
         (422, '{"detail":[{"msg":"Extra inputs are not permitted"}]}', "invalid"),
@@ -114,15 +136,29 @@ def test_the_kind_of_a_failure(status: int, said: str, kind: str) -> None:
         (500, "", "HTTP 500"),
         (
             400,
-            '{"error":{"message":"Provider returned error","metadata":{"raw":"{\\"error\\":{\\"message\\":\\"too many cats\\"}}"}}}',
+            (
+                '{"error":{"message":"Provider returned '
+                'error","metadata":{"raw":"{\\"error\\":{\\"message\\":\\"too many cats\\"}}"}}}'
+            ),
             "Provider returned error: too many cats (HTTP 400)",
         ),
         (
             401,
             '{"error":{"message":"invalid x-api-key"}}',
-            "the provider refused the key (HTTP 401: invalid x-api-key); check the key (`longrein login` keeps another) or use another provider",
+            (
+                "the provider refused the key (HTTP 401: invalid x-api-key); check the key "
+                "(`longrein "
+                "login` keeps another) or use another provider"
+            ),
         ),
-        (402, "pay", "the provider wants money first (HTTP 402: pay); top up the account or use another model"),
+        (
+            402,
+            "pay",
+            (
+                "the provider wants money first (HTTP 402: pay); top up the account or use another "
+                "model"
+            ),
+        ),
         (400, "x" * 9000, "x" * 500 + " (HTTP 400)"),
     ],
 )
@@ -138,7 +174,13 @@ def test_one_line_for_the_person(status: int, said: str, line: str) -> None:
         ({"retry_after": "7s"}, 7.0),
         ({"retry_after_ms": "1500", "retry_after": "2"}, 1.5),
         ({"retry_after": "Sat, 21 Nov 2026 10:00:30 GMT"}, 30.0),
-        ({"retry_after": "Sat, 21 Nov 2026 10:00:30 GMT", "date": "Sat, 21 Nov 2026 10:00:20 GMT"}, 10.0),
+        (
+            {
+                "retry_after": "Sat, 21 Nov 2026 10:00:30 GMT",
+                "date": "Sat, 21 Nov 2026 10:00:20 GMT",
+            },
+            10.0,
+        ),
         ({"retry_after": "Sat, 21 Nov 2026 09:00:00 GMT"}, 0.0),
         ({}, -1.0),
         ({"retry_after": "soon"}, -1.0),
@@ -167,7 +209,7 @@ async def test_R001_over_the_wire(wire: str) -> None:
         await model.aclose()
 
 
-# --- what is refused for one thing in it --------------------------------------------------------------------------
+# --- what is refused for one thing in it ----------------------------------------------------------
 
 THOUGHT = '{"type":"thinking","thinking":"hm","signature":"S1"}'
 
@@ -176,9 +218,17 @@ THOUGHT = '{"type":"thinking","thinking":"hm","signature":"S1"}'
 @pytest.mark.parametrize(
     ("said", "thoughts", "pictures"),
     [
-        ("messages.1.content.0: Invalid `signature` in `thinking` block", [True, False, False], [2, 2, 2]),
         (
-            "messages.9.content.0.image.source.base64.data: At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            [True, False, False],
+            [2, 2, 2],
+        ),
+        (
+            (
+                "messages.9.content.0.image.source.base64.data: At least one of the image "
+                "dimensions "
+                "exceed max allowed size for many-image requests: 2000 pixels"
+            ),
             [True, True, True],
             [2, 1, 0],
         ),
@@ -196,7 +246,9 @@ async def test_R025_R027_a_refused_picture_or_thought_is_left_out_and_the_sessio
         item(3, Text("so"), "text", n=1),
         item(4, Text("and"), "user"),
     )
-    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
+    body = json.dumps(
+        {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+    ).encode()
     async with serve_answers(Answer(body, 400, {"content-type": "application/json"})) as server:
         model = open_wire_model("anthropic", server.url)
         ends = [(await answer_of(model, asked))[-1] for _ in range(3)]
@@ -206,14 +258,16 @@ async def test_R025_R027_a_refused_picture_or_thought_is_left_out_and_the_sessio
         healing = sum(
             a != b
             for a, b in zip(
-                [*zip(thoughts, pictures, strict=True)], [*zip(thoughts, pictures, strict=True)][1:], strict=False
+                [*zip(thoughts, pictures, strict=True)],
+                [*zip(thoughts, pictures, strict=True)][1:],
+                strict=False,
             )
         )
         assert kinds == ["server"] * healing + ["invalid"] * (3 - healing)
         await model.aclose()
 
 
-# --- when to ask again --------------------------------------------------------------------------------------------
+# --- when to ask again ----------------------------------------------------------------------------
 
 
 def test_s11_pauses_double_up_to_32_seconds_and_end_after_ten_attempts() -> None:
@@ -241,6 +295,8 @@ def test_R001_a_longer_wait_than_a_minute_is_told(after: str) -> None:
     assert failure(401, "no", retry_after=after).message.count("wait") == 0, "it is not asked again"
 
 
-@pytest.mark.parametrize("kind", ["auth", "billing", "invalid", "refused", "overflow", "cancelled", "lost"])
+@pytest.mark.parametrize(
+    "kind", ["auth", "billing", "invalid", "refused", "overflow", "cancelled", "lost"]
+)
 def test_D12_what_would_fail_again_is_not_asked_again(kind: str) -> None:
     assert pause_s(1, kind, 2.0) is None

@@ -34,13 +34,25 @@ def growing(wire: str, kind: str, piece: str) -> dict[str, Any]:
                 "thinking": ("thinking_delta", "thinking"),
                 "arguments": ("input_json_delta", "partial_json"),
             }[kind]
-            return {"type": "content_block_delta", "index": 0, "delta": {"type": name, field: piece}}
+            return {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": name, field: piece},
+            }
         case "openai-chat":
             call = [{"index": 0, "function": {"name": "Write", "arguments": piece}}]
-            delta = {"text": {"content": piece}, "thinking": {"reasoning": piece}, "arguments": {"tool_calls": call}}
+            delta = {
+                "text": {"content": piece},
+                "thinking": {"reasoning": piece},
+                "arguments": {"tool_calls": call},
+            }
             return {"choices": [{"delta": delta[kind]}]}
         case "openai-responses":
-            name = {"text": "output_text", "thinking": "reasoning_text", "arguments": "function_call_arguments"}[kind]
+            name = {
+                "text": "output_text",
+                "thinking": "reasoning_text",
+                "arguments": "function_call_arguments",
+            }[kind]
             return {"type": f"response.{name}.delta", "output_index": 0, "delta": piece}
         case _:
             part = {"text": piece} | ({"thought": True} if kind == "thinking" else {})
@@ -80,7 +92,11 @@ def test_many_calls_and_many_signatures_count_too() -> None:
         builder.open("call", name="Read")
     assert builder.size_chars == 3 * (PART_CHARS + 4)
     reader = reading("anthropic")
-    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "S" * 100}}
+    delta = {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "signature_delta", "signature": "S" * 100},
+    }
     for _ in range(2):
         assert read_events(reader, [json.dumps(delta).encode()]) == ([], None)
     assert reader.builder.size_chars >= 200
@@ -93,7 +109,9 @@ def test_an_event_without_an_end_is_given_up_and_until_then_costs_the_same_for_e
     splitter.feed(b"data: ")
     with pytest.raises(EventTooLong):
         deque(map(splitter.feed, [piece] * (2 * EVENT_BYTES_MAX >> 16)))
-    assert time.process_time() - begun < 5, "once over each byte takes 0.05 s; once more over all of it each time, 30"
+    assert time.process_time() - begun < 5, (
+        "once over each byte takes 0.05 s; once more over all of it each time, 30"
+    )
 
 
 def served_pieces(body: bytes, **headers: str) -> Answer:
@@ -106,17 +124,27 @@ BIG = PIECE.encode()
 @pytest.mark.parametrize(
     ("answer", "kind", "said"),
     [
-        (Answer(chunks=[b"data: ", *[BIG] * ENDLESS]), "invalid", "was cut: one event is longer than 32 MB"),
+        (
+            Answer(chunks=[b"data: ", *[BIG] * ENDLESS]),
+            "invalid",
+            "was cut: one event is longer than 32 MB",
+        ),
         (
             Answer(chunks=[b'{"a":"', *[BIG] * ENDLESS], headers=JSON),
             "invalid",
             "the model's answer was cut: it is longer than 32 MB",
         ),
-        (Answer(headers={"x-long": "y" * 200_000}), "invalid", "a head in its answer is longer than 64 kB"),
+        (
+            Answer(headers={"x-long": "y" * 200_000}),
+            "invalid",
+            "a head in its answer is longer than 64 kB",
+        ),
         (Answer(chunks=[BIG] * ENDLESS, status=500), "server", "x" * 500 + " (HTTP 500)"),
     ],
 )
-async def test_a_body_a_head_or_an_event_without_an_end(answer: Answer, kind: str, said: str) -> None:
+async def test_a_body_a_head_or_an_event_without_an_end(
+    answer: Answer, kind: str, said: str
+) -> None:
     async with serve_answers(answer) as server:
         model = open_wire_model("anthropic", server.url, idle_timeout_s=5.0)
         (failed,) = await answer_of(model, ASKED)
@@ -126,7 +154,9 @@ async def test_a_body_a_head_or_an_event_without_an_end(answer: Answer, kind: st
     assert failed.message.endswith(said)
 
 
-async def test_all_of_an_answer_has_a_limit_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_of_an_answer_has_a_limit_whatever_it_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("longrein.models.transport.ANSWER_BYTES_MAX", 4 << 20)
     ping = sse({"type": "ping"}) * 2_000
     async with serve_answers(Answer(chunks=[ping] * ENDLESS)) as server:
@@ -140,7 +170,7 @@ async def test_all_of_an_answer_has_a_limit_whatever_it_holds(monkeypatch: pytes
     )
 
 
-# --- in time -------------------------------------------------------------------------------------------------------
+# --- in time --------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -211,7 +241,10 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
             failed = (await answer_of(model, ASKED))[-1]
             await model.aclose()
         assert isinstance(failed, Failure)
-        assert (failed.kind, failed.message) == ("stalled", "the model sent nothing but heartbeats for 0.05 s")
+        assert (failed.kind, failed.message) == (
+            "stalled",
+            "the model sent nothing but heartbeats for 0.05 s",
+        )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +256,9 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
         (head("text/html", 502), b"<br>", "server"),
     ],
 )
-async def test_what_comes_before_an_answer_has_its_time_too(begun: bytes, beat: bytes, kind: str) -> None:
+async def test_what_comes_before_an_answer_has_its_time_too(
+    begun: bytes, beat: bytes, kind: str
+) -> None:
     async with repeating(begun, beat) as url:
         model = open_wire_model("openai-chat", url, idle_timeout_s=0.05, content_timeout_s=0.2)
         async with asyncio.timeout(30):

@@ -33,7 +33,9 @@ def of_reply(seq: int, reply: Reply) -> list[Item]:
     return items
 
 
-async def turns(model: Any, wire: str, server: LoopbackProvider, *said: list[Item]) -> list[Reply | Failure]:
+async def turns(
+    model: Any, wire: str, server: LoopbackProvider, *said: list[Item]
+) -> list[Reply | Failure]:
     """Send each list in a conversation that grows by the replies and a result for each call."""
     items: list[Item] = []
     ends: list[Reply | Failure] = []
@@ -49,7 +51,8 @@ async def turns(model: Any, wire: str, server: LoopbackProvider, *said: list[Ite
             items += replied
             calls = [one.part for one in replied if isinstance(one.part, ToolCall)]
             items += [
-                item(seq + 2, result(c.id, Text(f"result {c.id}"), name=c.name), n=n) for n, c in enumerate(calls)
+                item(seq + 2, result(c.id, Text(f"result {c.id}"), name=c.name), n=n)
+                for n, c in enumerate(calls)
             ]
         seq += 3
     assert server.refused == []
@@ -83,15 +86,24 @@ async def test_a_conversation_with_everything_in_it(wire: str) -> None:
         else:
             assert isinstance(ends[2], Reply)
             assert ends[2].parts == (ToolCall("", "Read", None, '{"path": '),)
-        assert [reply.stop for reply in replies if reply is not ends[2]] == ["calls", "calls", "end"]
+        assert [reply.stop for reply in replies if reply is not ends[2]] == [
+            "calls",
+            "calls",
+            "end",
+        ]
         assert replies[0].parts[0] == Thinking("I look first.") or wire == "openai-chat"
         calls = [part for part in replies[0].parts if isinstance(part, ToolCall)]
-        assert [(call.name, call.arguments) for call in calls] == [("Read", {"path": "a"}), ("Read", {})]
+        assert [(call.name, call.arguments) for call in calls] == [
+            ("Read", {"path": "a"}),
+            ("Read", {}),
+        ]
         assert replies[-1].parts == (Text("Done 你好."),)
         assert replies[-1].usage.context_tokens > 0
         assert server.unused() == []
         for before, after in zip(server.requests, server.requests[1:], strict=False):
-            assert common_blocks(before, after) == len(before.blocks), "law 2, as the provider sees it"
+            assert common_blocks(before, after) == len(before.blocks), (
+                "law 2, as the provider sees it"
+            )
         await model.aclose()
 
 
@@ -133,7 +145,9 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
     wire: str, fault: Fault, kinds: set[str]
 ) -> None:
     async with LoopbackProvider([Turn(text="a long enough answer " * 20, fault=fault)]) as server:
-        model = open_wire_model(wire, server.url, MODELS[wire], idle_timeout_s=0.05 if fault.kind == "stall" else 9.0)
+        model = open_wire_model(
+            wire, server.url, MODELS[wire], idle_timeout_s=0.05 if fault.kind == "stall" else 9.0
+        )
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]
         assert isinstance(failure, Failure)
@@ -147,13 +161,21 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("fault", [Fault(kind="drip", bytes=7), Fault(kind="duplicate_ids"), Fault(kind="missing_ids")])
+@pytest.mark.parametrize(
+    "fault", [Fault(kind="drip", bytes=7), Fault(kind="duplicate_ids"), Fault(kind="missing_ids")]
+)
 async def test_R019_faults_that_a_reply_survives(wire: str, fault: Fault) -> None:
-    script = [Turn(text="I look.", calls=(READ_A, Call("Read", {"path": "b"})), fault=fault), Turn(text="ok")]
+    script = [
+        Turn(text="I look.", calls=(READ_A, Call("Read", {"path": "b"})), fault=fault),
+        Turn(text="ok"),
+    ]
     async with LoopbackProvider(script) as server:
         model = open_wire_model(wire, server.url, MODELS[wire])
         first, second = await turns(model, wire, server, [item(1, Text("go"), "user")], [])
         assert isinstance(first, Reply)
         assert isinstance(second, Reply)
-        assert [part.arguments for part in first.parts if isinstance(part, ToolCall)] == [{"path": "a"}, {"path": "b"}]
+        assert [part.arguments for part in first.parts if isinstance(part, ToolCall)] == [
+            {"path": "a"},
+            {"path": "b"},
+        ]
         await model.aclose()

@@ -17,7 +17,14 @@ from longrein.models.transport import (
     SocketStream,
     connect,
 )
-from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers
+from tests.models.http_server import (
+    Answer,
+    answer_of,
+    item,
+    open_wire_model,
+    request,
+    serve_answers,
+)
 from tests.models.provider_streams import STREAMS
 
 pytestmark = pytest.mark.anyio
@@ -131,10 +138,14 @@ async def test_the_certificates_of_the_environment_are_trusted_and_no_others(
     server.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
     ends = []
     for trusted in (True, False):
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate") if trusted else "/etc/ssl/cert.pem")
+        monkeypatch.setenv(
+            "SSL_CERT_FILE", str(tmp_path / "certificate") if trusted else "/etc/ssl/cert.pem"
+        )
         async with serve_answers(Answer(STREAMS["text"]["anthropic"]), context=server) as address:
             model: Any = open_wire_model(
-                "anthropic", address.url.replace("https://", f"https://{before}"), idle_timeout_s=9.0
+                "anthropic",
+                address.url.replace("https://", f"https://{before}"),
+                idle_timeout_s=9.0,
             )
             ends.append((await answer_of(model, ASKED))[-1])
             await model.aclose()

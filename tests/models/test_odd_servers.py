@@ -14,10 +14,14 @@ from tests.models.provider_streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, chat, read
 
 JSON = {"content-type": "application/json"}
-PAGE = Answer(b"<!doctype html><h1>It works!</h1>", headers={"content-type": "text/html; charset=utf-8"})
+PAGE = Answer(
+    b"<!doctype html><h1>It works!</h1>", headers={"content-type": "text/html; charset=utf-8"}
+)
 
 
-async def told(wire: str, *answers: Answer, times: int = 1, path: str = "") -> list[Reply | Failure]:
+async def told(
+    wire: str, *answers: Answer, times: int = 1, path: str = ""
+) -> list[Reply | Failure]:
     """Return the last delta of each of `times` requests."""
     async with serve_answers(*answers) as server:
         model = open_wire_model(wire, server.url + path, idle_timeout_s=0.05)
@@ -28,7 +32,11 @@ async def told(wire: str, *answers: Answer, times: int = 1, path: str = "") -> l
 
 
 def text_of(end: Reply | Failure) -> str:
-    return "".join(part.text for part in end.parts if isinstance(part, Text)) if isinstance(end, Reply) else str(end)
+    return (
+        "".join(part.text for part in end.parts if isinstance(part, Text))
+        if isinstance(end, Reply)
+        else str(end)
+    )
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -38,7 +46,16 @@ def test_a_mark_of_the_byte_order_before_the_first_event_costs_nothing(wire: str
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-responses"])
 def test_events_of_a_later_year_are_passed_over_whatever_they_hold(wire: str) -> None:
-    later = sse({"type": "zebra", "delta": {"a": 1}, "index": "x", "item": 3, "output_index": None, "message": [1]})
+    later = sse(
+        {
+            "type": "zebra",
+            "delta": {"a": 1},
+            "index": "x",
+            "item": 3,
+            "output_index": None,
+            "message": [1],
+        }
+    )
     known = STREAMS["text and parallel calls, one without arguments"][wire]
     assert read(wire, later + known.replace(b"\n\n", b"\n\n" + later)) == read(wire, known)
 
@@ -53,16 +70,25 @@ def test_an_event_that_is_read_must_be_readable(wire: str) -> None:
 
 def test_counts_with_a_point_are_counts() -> None:
     usage = {"prompt_tokens": 10.0, "completion_tokens": 5.0}
-    said = sse({"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage}, done=True)
+    said = sse(
+        {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}], "usage": usage},
+        done=True,
+    )
     reply = read("openai-chat", said)[1]
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(10, 0, 0, 5)
 
 
-@pytest.mark.parametrize("count", ['"12"', "NaN", "1e999", "-1e999", "12.5", "true", "[]", '{"of": "x"}', "9" * 40])
+@pytest.mark.parametrize(
+    "count", ['"12"', "NaN", "1e999", "-1e999", "12.5", "true", "[]", '{"of": "x"}', "9" * 40]
+)
 @pytest.mark.parametrize("wire", WIRES)
 def test_what_is_no_count_in_a_usage_costs_no_answer(wire: str, count: str) -> None:
-    spelled = re.sub(rb'(?i)("[a-z_]*(?:tokens|tokencount)": ?)\d+', rb"\g<1>" + count.encode(), STREAMS["text"][wire])
+    spelled = re.sub(
+        rb'(?i)("[a-z_]*(?:tokens|tokencount)": ?)\d+',
+        rb"\g<1>" + count.encode(),
+        STREAMS["text"][wire],
+    )
     assert spelled != STREAMS["text"][wire]
     end, whole = read(wire, spelled)[1], read(wire, STREAMS["text"][wire])[1]
     assert isinstance(end, Reply)
@@ -72,7 +98,12 @@ def test_what_is_no_count_in_a_usage_costs_no_answer(wire: str, count: str) -> N
 
 def test_items_that_are_not_numbered_and_begin_with_their_end_are_all_there() -> None:
     def call(n: int) -> dict[str, Any]:
-        item = {"type": "function_call", "call_id": f"x{n}", "name": "Read", "arguments": f'{{"n":{n}}}'}
+        item = {
+            "type": "function_call",
+            "call_id": f"x{n}",
+            "name": "Read",
+            "arguments": f'{{"n":{n}}}',
+        }
         return {"type": "response.output_item.done", "item": item}
 
     message = {"type": "message", "content": []}
@@ -84,12 +115,18 @@ def test_items_that_are_not_numbered_and_begin_with_their_end_are_all_there() ->
     ]
     reply = read("openai-responses", sse(*events))[1]
     assert isinstance(reply, Reply)
-    assert reply.parts == (Text("I look."), ToolCall("", "Read", {"n": 1}), ToolCall("", "Read", {"n": 2}))
+    assert reply.parts == (
+        Text("I look."),
+        ToolCall("", "Read", {"n": 1}),
+        ToolCall("", "Read", {"n": 2}),
+    )
 
 
 def pieces(*given: tuple[str, str], known: str = "x") -> list[dict[str, Any]]:
     """(name, text) of each piece of a call; all have one id and no index."""
-    return [{"id": known, "function": {"name": name or None, "arguments": text}} for name, text in given]
+    return [
+        {"id": known, "function": {"name": name or None, "arguments": text}} for name, text in given
+    ]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +134,15 @@ def pieces(*given: tuple[str, str], known: str = "x") -> list[dict[str, Any]]:
     [
         pieces(("A", '{"x"'), ("", ":1}"), ("A", '{"x"'), ("", ":2}")),
         pieces(("A", ""), ("", '{"x"'), ("", ":1}"), ("A", ""), ("", '{"x":2}')),
-        pieces(("A", ""), ("A", '{"x"'), ("A", ":1}"), ("A", ""), ("A", '{"x":'), ("A", "2}"), ("A", "")),
+        pieces(
+            ("A", ""),
+            ("A", '{"x"'),
+            ("A", ":1}"),
+            ("A", ""),
+            ("A", '{"x":'),
+            ("A", "2}"),
+            ("A", ""),
+        ),
         [
             *pieces(("A", "")),
             *pieces(("", '{"x":1}'), known=""),
@@ -106,7 +151,9 @@ def pieces(*given: tuple[str, str], known: str = "x") -> list[dict[str, Any]]:
         ],
     ],
 )
-def test_calls_that_share_an_id_and_have_no_index_are_as_many_as_they_are(given: list[dict[str, Any]]) -> None:
+def test_calls_that_share_an_id_and_have_no_index_are_as_many_as_they_are(
+    given: list[dict[str, Any]],
+) -> None:
     for deltas in ([{"tool_calls": given}], [{"tool_calls": [piece]} for piece in given]):
         reply = chat(*deltas)
         assert isinstance(reply, Reply)
@@ -114,7 +161,9 @@ def test_calls_that_share_an_id_and_have_no_index_are_as_many_as_they_are(given:
 
 
 def test_a_name_in_each_piece_is_one_call() -> None:
-    pieces = [{"index": 0, "function": {"name": "A", "arguments": text}} for text in ('{"x"', ":1}", "")]
+    pieces = [
+        {"index": 0, "function": {"name": "A", "arguments": text}} for text in ('{"x"', ":1}", "")
+    ]
     reply = chat({"tool_calls": pieces})
     assert isinstance(reply, Reply)
     assert reply.parts == (ToolCall("", "A", {"x": 1}),)
@@ -130,8 +179,13 @@ async def test_events_under_the_name_of_json_or_with_status_201_are_events(wire:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("end", ["close", "reset", "silent"])
-async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its_connection_ends(end: str) -> None:
-    assert text_of((await told("gemini", Answer(STREAMS["text"]["gemini"], end=end)))[0]) == "Hello 你好"
+async def test_an_answer_of_gemini_that_said_why_it_stopped_is_whole_however_its_connection_ends(
+    end: str,
+) -> None:
+    assert (
+        text_of((await told("gemini", Answer(STREAMS["text"]["gemini"], end=end)))[0])
+        == "Hello 你好"
+    )
 
 
 @pytest.mark.anyio
@@ -165,13 +219,17 @@ async def test_a_reply_of_gemini_that_is_whole_ends_although_its_connection_does
         Answer(b"Hello!\n", headers={"content-type": "text/plain"}),
     ],
 )
-async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_before(answer: Answer) -> None:
+async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_before(
+    answer: Answer,
+) -> None:
     heard = Answer(STREAMS["text"]["openai-chat"])
     first, _, later = await told("openai-chat", answer, heard, answer, times=3)
     assert isinstance(first, Failure)
     assert isinstance(later, Failure)
     assert (first.kind, later.kind) == ("invalid", "server")
-    assert first.message.endswith("/v1/chat/completions gave an answer that is not a model's; is base_url right?")
+    assert first.message.endswith(
+        "/v1/chat/completions gave an answer that is not a model's; is base_url right?"
+    )
 
 
 @pytest.mark.anyio
@@ -183,7 +241,9 @@ async def test_who_is_no_model_is_asked_again_only_where_a_model_was_heard_befor
         (Answer(b'{"error":{"message":"no model x"}}', 404), "no model x (HTTP 404)"),
     ],
 )
-async def test_what_is_not_there_is_told_with_the_address_that_was_asked(answer: Answer, said: str) -> None:
+async def test_what_is_not_there_is_told_with_the_address_that_was_asked(
+    answer: Answer, said: str
+) -> None:
     async with serve_answers(answer) as server:
         model = open_wire_model("openai-chat", server.url + "/v1/chat/completions")
         (end,) = await answer_of(model, ASKED)
@@ -195,7 +255,9 @@ async def test_what_is_not_there_is_told_with_the_address_that_was_asked(answer:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_request_is_sent_on_to_another_path_of_the_same_server_with_all_it_holds(wire: str) -> None:
+async def test_a_request_is_sent_on_to_another_path_of_the_same_server_with_all_it_holds(
+    wire: str,
+) -> None:
     async with serve_answers(
         Answer(status=307, headers={"location": "/elsewhere"}), Answer(STREAMS["text"][wire])
     ) as server:
@@ -209,9 +271,12 @@ async def test_a_request_is_sent_on_to_another_path_of_the_same_server_with_all_
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("status", "location"), [(307, "http://localhost:9/v1?k=1"), (308, "https://127.0.0.1/v1"), (301, "/v1/")]
+    ("status", "location"),
+    [(307, "http://localhost:9/v1?k=1"), (308, "https://127.0.0.1/v1"), (301, "/v1/")],
 )
-async def test_a_key_goes_to_no_server_that_it_was_not_given_for(status: int, location: str) -> None:
+async def test_a_key_goes_to_no_server_that_it_was_not_given_for(
+    status: int, location: str
+) -> None:
     moved = Answer(status=status, headers={"location": location})
     async with serve_answers(moved) as server:
         model = open_wire_model("anthropic", server.url)
@@ -230,11 +295,15 @@ async def test_a_key_goes_to_no_server_that_it_was_not_given_for(status: int, lo
 @pytest.mark.parametrize("path", ["", "/a%20b"], ids=["own connection", "library"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
-async def test_no_redirect_carries_the_key_to_another_port_or_host(host: str, status: int, path: str) -> None:
+async def test_no_redirect_carries_the_key_to_another_port_or_host(
+    host: str, status: int, path: str
+) -> None:
     async with serve_answers(Answer()) as other:
         port = other.url.rpartition(":")[2]
         for location in (f"http://{host}:{port}/v1", f"//{host}:{port}/v1"):
-            async with serve_answers(Answer(status=status, headers={"location": location})) as server:
+            async with serve_answers(
+                Answer(status=status, headers={"location": location})
+            ) as server:
                 model = open_wire_model("openai-chat", server.url + path)
                 assert isinstance((await answer_of(model, ASKED))[-1], Failure)
                 assert len(server.heads) == 1

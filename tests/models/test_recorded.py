@@ -1,4 +1,6 @@
-"""Regressions found in streams of real providers, rewritten; `benchmarks/recorded.py` replays the originals."""
+"""Regressions found in streams of real providers, rewritten; `benchmarks/recorded.py` replays
+the originals.
+"""
 
 import json
 from typing import Any
@@ -14,7 +16,7 @@ from tests.models.test_replies import ASKED, read, reading
 LOOK = ToolCall("", "Read", {"path": "a"})
 
 
-# --- the provider's own doings are not the model's answer ------------------------------------------------------------
+# --- the provider's own doings are not the model's answer -----------------------------------------
 
 
 def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
@@ -28,9 +30,18 @@ def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[di
 
 def message(*blocks: list[dict[str, Any]], stop: str = "end_turn") -> bytes:
     """A streamed message of these blocks."""
-    start = {"type": "message_start", "message": {"id": "m1", "model": "claude-x-1", "usage": {"input_tokens": 10}}}
+    start = {
+        "type": "message_start",
+        "message": {"id": "m1", "model": "claude-x-1", "usage": {"input_tokens": 10}},
+    }
     end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 20}}
-    return sse(start, *(event for events in blocks for event in events), end, {"type": "message_stop"}, named=True)
+    return sse(
+        start,
+        *(event for events in blocks for event in events),
+        end,
+        {"type": "message_stop"},
+        named=True,
+    )
 
 
 def arguments(*pieces: str) -> list[dict[str, Any]]:
@@ -40,20 +51,47 @@ def arguments(*pieces: str) -> list[dict[str, Any]]:
 SAID = block(0, {"type": "text", "text": ""}, {"type": "text_delta", "text": "I look."})
 FOREIGN_BLOCKS = [
     block(
-        1, {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}, *arguments('{"q":', '"x"}')
+        1,
+        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}},
+        *arguments('{"q":', '"x"}'),
     ),
     block(
-        1, {"type": "mcp_tool_use", "id": "mcp_1", "name": "echo", "server_name": "e", "input": {}}, *arguments("{}")
+        1,
+        {"type": "mcp_tool_use", "id": "mcp_1", "name": "echo", "server_name": "e", "input": {}},
+        *arguments("{}"),
     ),
-    block(1, {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"type": "web_search_result"}]}),
-    block(1, {"type": "compaction", "content": None}, {"type": "compaction_delta", "content": "what was said so far"}),
-    block(1, {"type": "of_a_later_year", "id": 7, "text": {"a": 1}, "input": "x"}, {"type": "later", "text": ["x"]}),
+    block(
+        1,
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": "srv_1",
+            "content": [{"type": "web_search_result"}],
+        },
+    ),
+    block(
+        1,
+        {"type": "compaction", "content": None},
+        {"type": "compaction_delta", "content": "what was said so far"},
+    ),
+    block(
+        1,
+        {"type": "of_a_later_year", "id": 7, "text": {"a": 1}, "input": "x"},
+        {"type": "later", "text": ["x"]},
+    ),
 ]
 
 
-@pytest.mark.parametrize("foreign", FOREIGN_BLOCKS, ids=lambda events: events[0]["content_block"]["type"])
-def test_blocks_of_messages_that_are_no_answer_of_the_model_are_passed_over(foreign: list[dict[str, Any]]) -> None:
-    call = block(2, {"type": "tool_use", "id": "t", "name": "Read", "input": {}}, *arguments('{"path":', '"a"}'))
+@pytest.mark.parametrize(
+    "foreign", FOREIGN_BLOCKS, ids=lambda events: events[0]["content_block"]["type"]
+)
+def test_blocks_of_messages_that_are_no_answer_of_the_model_are_passed_over(
+    foreign: list[dict[str, Any]],
+) -> None:
+    call = block(
+        2,
+        {"type": "tool_use", "id": "t", "name": "Read", "input": {}},
+        *arguments('{"path":', '"a"}'),
+    )
     deltas, reply = read("anthropic", message(SAID, foreign, call, stop="tool_use"))
     assert isinstance(reply, Reply), reply
     assert (reply.parts, reply.stop) == ((Text("I look."), LOOK), "calls")
@@ -80,13 +118,24 @@ def item(index: int, fields: dict[str, Any], *deltas: tuple[str, str]) -> list[d
 def response(*items: list[dict[str, Any]], **end: Any) -> bytes:
     """A streamed response of these items."""
     events = [event for events in items for event in events]
-    fields = {"model": "gpt-x-1", "status": "completed", "usage": {"input_tokens": 10, "output_tokens": 20}, **end}
+    fields = {
+        "model": "gpt-x-1",
+        "status": "completed",
+        "usage": {"input_tokens": 10, "output_tokens": 20},
+        **end,
+    }
     return sse(*events, {"type": "response.completed", "response": fields}, named=True)
 
 
 CALL_ITEM = {"type": "function_call", "call_id": "c", "name": "Read", "arguments": '{"path":"a"}'}
 FOREIGN_ITEMS = [
-    {"type": "tool_search_call", "id": "t", "call_id": None, "arguments": {"query": "x"}, "status": "completed"},
+    {
+        "type": "tool_search_call",
+        "id": "t",
+        "call_id": None,
+        "arguments": {"query": "x"},
+        "status": "completed",
+    },
     {"type": "tool_search_output", "id": "t", "tools": [{"name": "Read"}]},
     {"type": "custom_tool_call", "name": "patch", "input": "*** Begin", "content": "x"},
     {"type": "web_search_call", "id": "w"},
@@ -95,20 +144,26 @@ FOREIGN_ITEMS = [
 
 
 @pytest.mark.parametrize("foreign", FOREIGN_ITEMS, ids=lambda fields: fields["type"])
-def test_items_of_responses_that_are_no_answer_of_the_model_are_passed_over(foreign: dict[str, Any]) -> None:
-    deltas = [("function_call_arguments", '{"query"')] if foreign["type"] == "tool_search_call" else []
+def test_items_of_responses_that_are_no_answer_of_the_model_are_passed_over(
+    foreign: dict[str, Any],
+) -> None:
+    deltas = (
+        [("function_call_arguments", '{"query"')] if foreign["type"] == "tool_search_call" else []
+    )
     reply = read("openai-responses", response(item(0, foreign, *deltas), item(1, CALL_ITEM)))[1]
     assert isinstance(reply, Reply), reply
     assert (reply.parts, reply.stop) == ((LOOK,), "calls")
 
 
 def test_arguments_that_come_as_an_object_are_arguments() -> None:
-    reply = read("openai-responses", response(item(0, {**CALL_ITEM, "arguments": {"path": "a"}})))[1]
+    reply = read("openai-responses", response(item(0, {**CALL_ITEM, "arguments": {"path": "a"}})))[
+        1
+    ]
     assert isinstance(reply, Reply), reply
     assert reply.parts == (LOOK,)
 
 
-# --- how a reply ends ------------------------------------------------------------------------------------------------
+# --- how a reply ends -----------------------------------------------------------------------------
 
 
 TEXT_ITEM = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "so far"}]}
@@ -121,15 +176,23 @@ TEXT_ITEM = {"type": "message", "id": "m", "content": [{"type": "output_text", "
         ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
         ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "refusal"),
         ({"status": "incomplete", "incomplete_details": None}, "length"),
-        ({"status": "failed", "error": {"code": "server_error", "message": "oops"}}, "server: oops"),
-        ({"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow"}}, "rate: slow"),
+        (
+            {"status": "failed", "error": {"code": "server_error", "message": "oops"}},
+            "server: oops",
+        ),
+        (
+            {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "slow"}},
+            "rate: slow",
+        ),
         ({"status": "failed", "error": None}, "server: failed"),
         ({"status": "cancelled"}, "server: cancelled"),
     ],
 )
 def test_the_status_of_a_completed_response_counts(end: dict[str, Any], expected: str) -> None:
     found = read("openai-responses", response(item(0, TEXT_ITEM), **end))[1]
-    assert (found.stop if isinstance(found, Reply) else f"{found.kind}: {found.message}") == expected
+    assert (
+        found.stop if isinstance(found, Reply) else f"{found.kind}: {found.message}"
+    ) == expected
     assert (found.parts if isinstance(found, Reply) else found.partial) == (Text("so far"),)
 
 
@@ -154,7 +217,9 @@ def test_a_second_message_in_the_middle_of_the_first_is_no_reply() -> None:
     assert failed.kind == "truncated"
     assert failed.message == "the provider began a second answer in the middle of the first"
     twice = b"\n\n".join((start, start, *rest))
-    assert read("anthropic", twice)[1] == read("anthropic", message(SAID))[1], "its head said twice is the same message"
+    assert read("anthropic", twice)[1] == read("anthropic", message(SAID))[1], (
+        "its head said twice is the same message"
+    )
 
 
 def test_a_call_of_a_tool_that_gemini_does_not_know_is_a_call() -> None:
@@ -165,7 +230,7 @@ def test_a_call_of_a_tool_that_gemini_does_not_know_is_a_call() -> None:
     assert (reply.parts, reply.stop) == ((ToolCall("", "Gone", {}),), "calls")
 
 
-# --- servers that do not stream ------------------------------------------------------------------------------------
+# --- servers that do not stream -------------------------------------------------------------------
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "S1"}
 REASONED = {
@@ -199,7 +264,9 @@ WHOLE: dict[str, Any] = {
                     "role": "assistant",
                     "reasoning_content": "hm",
                     "content": "so far",
-                    "tool_calls": [{"id": "c", "function": {"name": "Read", "arguments": '{"path":"a"}'}}],
+                    "tool_calls": [
+                        {"id": "c", "function": {"name": "Read", "arguments": '{"path":"a"}'}}
+                    ],
                 },
                 "finish_reason": None,
             }
@@ -215,11 +282,17 @@ WHOLE: dict[str, Any] = {
         "usage": {"input_tokens": 10, "output_tokens": 20},
     },
     "gemini": [
-        {"candidates": [{"content": {"parts": [{"text": "hm", "thought": True}, {"text": "so far"}]}}]},
+        {
+            "candidates": [
+                {"content": {"parts": [{"text": "hm", "thought": True}, {"text": "so far"}]}}
+            ]
+        },
         {
             "candidates": [
                 {
-                    "content": {"parts": [{"functionCall": {"name": "Read", "args": {"path": "a"}}}]},
+                    "content": {
+                        "parts": [{"functionCall": {"name": "Read", "args": {"path": "a"}}}]
+                    },
                     "finishReason": "STOP",
                 }
             ],
@@ -231,7 +304,9 @@ WHOLE: dict[str, Any] = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "text/plain", ""])
+@pytest.mark.parametrize(
+    "kind", ["application/json", "application/json; charset=utf-8", "text/plain", ""]
+)
 @pytest.mark.parametrize("wire", WHOLE)
 async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, kind: str) -> None:
     body = json.dumps(WHOLE[wire], indent=1).encode()
@@ -241,8 +316,16 @@ async def test_an_answer_that_is_one_piece_of_json_is_the_same_reply(wire: str, 
         reply = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(reply, Reply), reply
-    assert (reply.parts, reply.stop, reply.usage, reply.model) == (PARTS, "calls", Usage(10, 0, 0, 20), "x-1")
-    raw = {"anthropic": json.dumps(THOUGHT, separators=(",", ":")), "openai-responses": json.dumps(REASONED)}
+    assert (reply.parts, reply.stop, reply.usage, reply.model) == (
+        PARTS,
+        "calls",
+        Usage(10, 0, 0, 20),
+        "x-1",
+    )
+    raw = {
+        "anthropic": json.dumps(THOUGHT, separators=(",", ":")),
+        "openai-responses": json.dumps(REASONED),
+    }
     if wire in raw:
         assert json.loads(reply.blocks[0].raw) == json.loads(raw[wire]), "it can go back"
 

@@ -1,7 +1,5 @@
 """Replies of each wire: whole, in pieces, cut and damaged streams."""
 
-# ruff: noqa: E501 - exact JSON and exact sentences are read as one line
-
 import json
 from typing import Any
 
@@ -15,7 +13,15 @@ from longrein.models.http_model import read_events, read_rest
 from longrein.models.open_model import make_wire
 from longrein.models.transport import EventSplitter
 from longrein.models.wire import StreamReader, WireTarget
-from tests.models.http_server import Answer, answer_of, item, open_wire_model, request, serve_answers, sse
+from tests.models.http_server import (
+    Answer,
+    answer_of,
+    item,
+    open_wire_model,
+    request,
+    serve_answers,
+    sse,
+)
 from tests.models.provider_streams import STREAMS, WIRES
 
 ASKED = request(item(1, Text("q"), "user"))
@@ -48,7 +54,11 @@ REPLIES: dict[str, tuple[Any, ...]] = {
     ),
     "usage with cache": ((Text("ok"),), "end", Usage(3, 90, 7, 20, 5)),
     "refusal": ((Text("I can't"),), "refusal", Usage(10, 0, 0, 20)),
-    "length inside a call": ((ToolCall("", "Write", None, '{"path": "a", "con'),), "length", Usage(10, 0, 0, 20)),
+    "length inside a call": (
+        (ToolCall("", "Write", None, '{"path": "a", "con'),),
+        "length",
+        Usage(10, 0, 0, 20),
+    ),
 }
 CASES = [(case, wire) for case in REPLIES for wire in STREAMS[case]]
 
@@ -61,7 +71,9 @@ def test_a_whole_reply(case: str, wire: str) -> None:
     if wire == "anthropic" and case.startswith("thinking"):
         parts = (Thinking("hm"), Thinking(""), Text("so"))  # redacted thinking is kept too
     if case == "usage with cache" and wire in ("anthropic", "gemini"):
-        usage = {"anthropic": Usage(3, 90, 7, 20), "gemini": Usage(10, 90, 0, 20, 5)}[wire]  # what each one tells
+        usage = {"anthropic": Usage(3, 90, 7, 20), "gemini": Usage(10, 90, 0, 20, 5)}[
+            wire
+        ]  # what each one tells
     assert (reply.parts, reply.stop, reply.usage) == (parts, stop, usage)
     assert reply.model in ("claude-x-1", "gpt-x-1", "gemini-x-1")
     assert "".join(d.text for d in deltas if isinstance(d, TextDelta)) == "".join(
@@ -80,13 +92,20 @@ def test_a_whole_reply(case: str, wire: str) -> None:
     [
         (
             "anthropic",
-            ['{"type":"thinking","thinking":"hm","signature":"S1"}', '{"type":"redacted_thinking","data":"R1"}'],
+            [
+                '{"type":"thinking","thinking":"hm","signature":"S1"}',
+                '{"type":"redacted_thinking","data":"R1"}',
+            ],
         ),
         ("openai-chat", ['{"reasoning_content":"hm"}']),
         (
             "openai-responses",
             [
-                '{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "E1"}',
+                (
+                    '{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", '
+                    '"text": '
+                    '"hm"}], "encrypted_content": "E1"}'
+                ),
                 '{"phase":"final_answer"}',
             ],
         ),
@@ -101,7 +120,9 @@ def test_R027_what_must_go_back_is_kept_as_it_was_received(wire: str, raws: list
 
 
 def test_R019_the_providers_own_ids_are_kept_for_audit_even_if_two_calls_share_one() -> None:
-    _, reply = read("openai-chat", STREAMS["text and parallel calls, one without arguments"]["openai-chat"])
+    _, reply = read(
+        "openai-chat", STREAMS["text and parallel calls, one without arguments"]["openai-chat"]
+    )
     assert isinstance(reply, Reply)
     assert reply.blocks == (
         ProviderBlock(1, "openai-chat", "test-model", '{"id":"call_1"}'),
@@ -109,7 +130,9 @@ def test_R019_the_providers_own_ids_are_kept_for_audit_even_if_two_calls_share_o
     )
 
 
-@pytest.mark.parametrize("case", ["nothing", "thinking and nothing else", "a call announced and not made"])
+@pytest.mark.parametrize(
+    "case", ["nothing", "thinking and nothing else", "a call announced and not made"]
+)
 def test_R012_an_answer_with_neither_text_nor_call_is_empty(case: str) -> None:
     for wire, stream in STREAMS[case].items():
         _, failure = read(wire, stream)
@@ -118,7 +141,7 @@ def test_R012_an_answer_with_neither_text_nor_call_is_empty(case: str) -> None:
         assert failure.usage.output_tokens == 20, "it was paid for all the same"
 
 
-# --- wherever the network cuts ------------------------------------------------------------------------------------
+# --- wherever the network cuts --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("case", "wire"), CASES)
@@ -139,7 +162,9 @@ def test_many_pieces_and_any_line_end_are_the_same_reply(data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_R009_a_stream_cut_at_any_byte_is_a_reply_only_when_its_terminal_event_was_seen(wire: str) -> None:
+def test_R009_a_stream_cut_at_any_byte_is_a_reply_only_when_its_terminal_event_was_seen(
+    wire: str,
+) -> None:
     stream = STREAMS["text and parallel calls, one without arguments"][wire]
     terminal = {
         "anthropic": b'{"type": "message_stop"}',
@@ -159,7 +184,9 @@ def test_R009_a_stream_cut_at_any_byte_is_a_reply_only_when_its_terminal_event_w
 
 
 def test_comments_retries_ids_and_empty_events_are_no_events() -> None:
-    stream = b": ping\n\nretry: 10\nid: 7\n\n\n\n" + STREAMS["text"]["openai-chat"].replace(b"data: ", b"data:")
+    stream = b": ping\n\nretry: 10\nid: 7\n\n\n\n" + STREAMS["text"]["openai-chat"].replace(
+        b"data: ", b"data:"
+    )
     assert read("openai-chat", stream)[1] == read("openai-chat", STREAMS["text"]["openai-chat"])[1]
 
 
@@ -171,18 +198,28 @@ def test_data_of_several_lines_is_one_event_even_if_a_line_end_is_cut_in_two() -
 
 def test_usage_that_is_told_in_parts_is_put_together() -> None:
     start = {"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 7}}}
-    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "x"}}
-    late = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"cache_read_input_tokens": 9}}
+    block = {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "text", "text": "x"},
+    }
+    late = {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn"},
+        "usage": {"cache_read_input_tokens": 9},
+    }
     _, reply = read("anthropic", sse(start, block, late, {"type": "message_stop"}))
     assert reply.usage == Usage(3, 9, 0, 7)
 
 
-# --- servers that imitate -----------------------------------------------------------------------------------------
+# --- servers that imitate -------------------------------------------------------------------------
 
 
 def chat(*deltas: dict[str, Any], stop: str = "tool_calls") -> Reply | Failure:
     chunks = [{"choices": [{"delta": delta}]} for delta in deltas]
-    return read("openai-chat", sse(*chunks, {"choices": [{"delta": {}, "finish_reason": stop}]}, done=True))[1]
+    return read(
+        "openai-chat", sse(*chunks, {"choices": [{"delta": {}, "finish_reason": stop}]}, done=True)
+    )[1]
 
 
 def calls(*pieces: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -212,13 +249,19 @@ def f(name: str = "", arguments: Any = None) -> dict[str, Any]:
         # a call without arguments, and another tool after it
         ([f("List", ""), f("Read", '{"n":1}')], [("List", {}), ("Read", {"n": 1})]),
         # every call numbered 0
-        ([{"index": 0, "id": "a", **f("A", "{}")}, {"index": 0, "id": "b", **f("B", "{}")}], [("A", {}), ("B", {})]),
+        (
+            [{"index": 0, "id": "a", **f("A", "{}")}, {"index": 0, "id": "b", **f("B", "{}")}],
+            [("A", {}), ("B", {})],
+        ),
         (
             [{"index": 0, "id": "a", **f("A", "")}, {"index": 0, "id": "b", **f("B", '{"n":2}')}],
             [("A", {}), ("B", {"n": 2})],
         ),
         # the name and the id repeated in each piece
-        ([{"index": 0, "id": "a", **f("A", '{"x"')}, {"index": 0, "id": "a", **f("A", ":1}")}], [("A", {"x": 1})]),
+        (
+            [{"index": 0, "id": "a", **f("A", '{"x"')}, {"index": 0, "id": "a", **f("A", ":1}")}],
+            [("A", {"x": 1})],
+        ),
         # arguments as an object, as null, wrapped in quotes once more
         ([{"index": 0, **f("A", {"x": 1})}], [("A", {"x": 1})]),
         ([{"index": 0, **f("A")}], [("A", {})]),
@@ -228,7 +271,9 @@ def f(name: str = "", arguments: Any = None) -> dict[str, Any]:
         ([{"index": 0, **f("A", '{"x": NaN}')}], [("A", None)]),
     ],
 )
-def test_calls_as_servers_really_write_them(pieces: list[dict[str, Any]], expected: list[tuple[str, Any]]) -> None:
+def test_calls_as_servers_really_write_them(
+    pieces: list[dict[str, Any]], expected: list[tuple[str, Any]]
+) -> None:
     assert calls(*pieces) == expected
 
 
@@ -236,11 +281,15 @@ def test_reasoning_blocks_in_pieces_are_put_together_and_go_back_whole() -> None
     reply = chat(
         {
             "reasoning": "h",
-            "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "h", "signature": None}],
+            "reasoning_details": [
+                {"type": "reasoning.text", "index": 0, "text": "h", "signature": None}
+            ],
         },
         {
             "reasoning": "m",
-            "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "m", "signature": "S"}],
+            "reasoning_details": [
+                {"type": "reasoning.text", "index": 0, "text": "m", "signature": "S"}
+            ],
         },
         {"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "data": "E"}]},
         {"content": "so"},
@@ -255,7 +304,12 @@ def test_reasoning_blocks_in_pieces_are_put_together_and_go_back_whole() -> None
 
 def test_content_as_a_list_of_chunks() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    reply = chat({"content": [thinking]}, {"content": [{"type": "text", "text": "so"}]}, {"content": "!"}, stop="stop")
+    reply = chat(
+        {"content": [thinking]},
+        {"content": [{"type": "text", "text": "so"}]},
+        {"content": "!"},
+        stop="stop",
+    )
     assert isinstance(reply, Reply)
     assert reply.parts == (Thinking("hm"), Text("so!"))
 
@@ -264,7 +318,12 @@ def test_content_as_a_list_of_chunks() -> None:
     ("usage", "expected"),
     [
         (
-            {"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 8, "prompt_cache_miss_tokens": 2},
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "prompt_cache_hit_tokens": 8,
+                "prompt_cache_miss_tokens": 2,
+            },
             Usage(2, 8, 0, 5),
         ),
         ({"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}, Usage(6, 4, 0, 5)),
@@ -277,12 +336,17 @@ def test_content_as_a_list_of_chunks() -> None:
             },
             Usage(10, 0, 0, 12, 7),
         ),
-        ({"prompt_tokens": 10, "completion_tokens": None, "prompt_tokens_details": None}, Usage(10)),
+        (
+            {"prompt_tokens": 10, "completion_tokens": None, "prompt_tokens_details": None},
+            Usage(10),
+        ),
     ],
 )
 def test_usage_in_each_servers_words(usage: dict[str, Any], expected: Usage) -> None:
     stream = sse(
-        {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}, {"choices": [], "usage": usage}, done=True
+        {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage},
+        done=True,
     )
     reply = read("openai-chat", stream)[1]
     assert reply.usage == expected
@@ -290,7 +354,8 @@ def test_usage_in_each_servers_words(usage: dict[str, Any], expected: Usage) -> 
 
 def test_half_a_surrogate_pair_and_bytes_that_are_no_utf_8_cost_a_character_and_no_more() -> None:
     stream = (
-        b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\ndata: {"choices":[{"delta":{"content":"b\xff"}}]}\n\n'
+        b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\ndata: '
+        b'{"choices":[{"delta":{"content":"b\xff"}}]}\n\n'
     )
     stream += b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     reply = read("openai-chat", stream)[1]
@@ -300,31 +365,56 @@ def test_half_a_surrogate_pair_and_bytes_that_are_no_utf_8_cost_a_character_and_
 
 def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
     _, failure = read("anthropic", b"data: <html>sorry</html>\n\n")
-    assert failure == Failure("server", "the provider sent what is not its protocol: <html>sorry</html>")
+    assert failure == Failure(
+        "server", "the provider sent what is not its protocol: <html>sorry</html>"
+    )
 
 
-# --- errors in mid-stream -----------------------------------------------------------------------------------------
+# --- errors in mid-stream -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("wire", "event", "kind"),
     [
-        ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "overload"),
-        ("anthropic", {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}, "rate"),
-        ("anthropic", {"type": "error", "error": {"type": "api_error", "message": "oops"}}, "server"),
+        (
+            "anthropic",
+            {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+            "overload",
+        ),
+        (
+            "anthropic",
+            {"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}},
+            "rate",
+        ),
+        (
+            "anthropic",
+            {"type": "error", "error": {"type": "api_error", "message": "oops"}},
+            "server",
+        ),
         (
             "anthropic",
             {
                 "type": "error",
-                "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum"},
+                "error": {
+                    "type": "invalid_request_error",
+                    "message": "prompt is too long: 9 tokens > 8 maximum",
+                },
             },
             "overflow",
         ),
         ("openai-chat", {"error": {"code": 502, "message": "upstream died"}}, "server"),
-        ("openai-chat", {"error": {"code": "rate_limit_exceeded", "message": "slow"}, "choices": []}, "rate"),
+        (
+            "openai-chat",
+            {"error": {"code": "rate_limit_exceeded", "message": "slow"}, "choices": []},
+            "rate",
+        ),
         ("openai-chat", {"error": "Overloaded"}, "overload"),
         ("openai-chat", {"error": {"type": "insufficient_quota", "message": "pay"}}, "billing"),
-        ("openai-responses", {"type": "error", "code": "server_error", "message": "oops"}, "server"),
+        (
+            "openai-responses",
+            {"type": "error", "code": "server_error", "message": "oops"},
+            "server",
+        ),
         (
             "openai-responses",
             {
@@ -335,19 +425,34 @@ def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
         ),
         (
             "openai-responses",
-            {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}}},
+            {
+                "type": "response.failed",
+                "response": {"error": {"code": "rate_limit_exceeded", "message": "slow"}},
+            },
             "rate",
         ),
         (
             "gemini",
-            {"error": {"code": 503, "status": "UNAVAILABLE", "message": "The model is overloaded."}},
+            {
+                "error": {
+                    "code": 503,
+                    "status": "UNAVAILABLE",
+                    "message": "The model is overloaded.",
+                }
+            },
             "overload",
         ),
-        ("gemini", {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow"}}, "rate"),
+        (
+            "gemini",
+            {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow"}},
+            "rate",
+        ),
         ("gemini", {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}, "server"),
     ],
 )
-def test_an_error_event_ends_the_answer_and_keeps_what_had_come(wire: str, event: dict[str, Any], kind: str) -> None:
+def test_an_error_event_ends_the_answer_and_keeps_what_had_come(
+    wire: str, event: dict[str, Any], kind: str
+) -> None:
     begun = STREAMS["text"][wire].split(b"\n\n")
     begun = begun[: next(n for n, event in enumerate(begun) if "你好".encode() in event) + 1]
     _, failure = read(wire, b"\n\n".join(begun) + b"\n\n" + sse(event))
@@ -363,12 +468,14 @@ def test_a_blocked_prompt_is_a_refusal() -> None:
     assert (reply.parts, reply.stop) == ((), "refusal")
 
 
-# --- over a real socket -------------------------------------------------------------------------------------------
+# --- over a real socket ---------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES)
-async def test_two_requests_share_one_connection_and_the_key_goes_where_the_provider_wants_it(wire: str) -> None:
+async def test_two_requests_share_one_connection_and_the_key_goes_where_the_provider_wants_it(
+    wire: str,
+) -> None:
     async with serve_answers(Answer(STREAMS["text"][wire])) as server:
         model = open_wire_model(wire, server.url)
         for _ in range(2):
@@ -404,9 +511,16 @@ async def test_one_list_of_deltas_for_each_read(wire: str) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
     ("end", "kinds"),
-    [("reset", {"network"}), ("close", {"truncated"}), ("clean", {"truncated"}), ("silent", {"stalled"})],
+    [
+        ("reset", {"network"}),
+        ("close", {"truncated"}),
+        ("clean", {"truncated"}),
+        ("silent", {"stalled"}),
+    ],
 )
-async def test_R005_R007_R009_a_stream_that_breaks_off(wire: str, end: str, kinds: set[str]) -> None:
+async def test_R005_R007_R009_a_stream_that_breaks_off(
+    wire: str, end: str, kinds: set[str]
+) -> None:
     begun = STREAMS["text"][wire]
     begun = begun[: begun.index("你好".encode())]
     begun = begun[: begun.rindex(b"\n\n") + 2]
@@ -421,7 +535,9 @@ async def test_R005_R007_R009_a_stream_that_breaks_off(wire: str, end: str, kind
 
 
 @pytest.mark.anyio
-async def test_R007_after_the_first_byte_a_silence_is_cut_by_the_shorter_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_R007_after_the_first_byte_a_silence_is_cut_by_the_shorter_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("longrein.models.http_model.FIRST_BYTE_FACTOR", 10_000.0)
     begun = STREAMS["text"]["anthropic"][:400]
     async with serve_answers(Answer(begun, end="silent")) as server:
@@ -447,14 +563,22 @@ async def test_a_server_that_never_says_done_is_believed_the_second_time() -> No
     ("body", "expected"),
     [
         (
-            {"choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]},
+            {
+                "choices": [
+                    {"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+                ]
+            },
             Reply((Text("hi"),), "end", Usage(), (), "test-model"),
         ),
         ({"error": {"message": "Overloaded"}}, Failure("overload", "Overloaded")),
     ],
 )
-async def test_an_answer_that_does_not_stream(body: dict[str, Any], expected: Reply | Failure) -> None:
-    async with serve_answers(Answer(json.dumps(body).encode(), headers={"content-type": "application/json"})) as server:
+async def test_an_answer_that_does_not_stream(
+    body: dict[str, Any], expected: Reply | Failure
+) -> None:
+    async with serve_answers(
+        Answer(json.dumps(body).encode(), headers={"content-type": "application/json"})
+    ) as server:
         model = open_wire_model("openai-chat", server.url)
         assert (await answer_of(model, ASKED))[-1] == expected
         await model.aclose()
@@ -463,8 +587,12 @@ async def test_an_answer_that_does_not_stream(body: dict[str, Any], expected: Re
 @pytest.mark.anyio
 async def test_no_answer_and_a_key_with_a_line_break() -> None:
     async with serve_answers(Answer(head=False, end="silent")) as server:
-        silent = (await answer_of(open_wire_model("anthropic", server.url, idle_timeout_s=0.01), ASKED))[-1]
-        key = (await answer_of(open_wire_model("anthropic", server.url, api_key="sk-secret\n"), ASKED))[-1]
+        silent = (
+            await answer_of(open_wire_model("anthropic", server.url, idle_timeout_s=0.01), ASKED)
+        )[-1]
+        key = (
+            await answer_of(open_wire_model("anthropic", server.url, api_key="sk-secret\n"), ASKED)
+        )[-1]
     assert isinstance(silent, Failure)
     assert (silent.kind, "did not begin to answer in time" in silent.message) == ("timeout", True)
     assert isinstance(key, Failure)

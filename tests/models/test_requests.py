@@ -16,7 +16,12 @@ from longrein.models.wire_content import encode_json
 from tests.models.http_server import BLOBS, READ, item, open_wire_model, request, result
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
-LIST = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input", "gemini": "contents"}
+LIST = {
+    "anthropic": "messages",
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "gemini": "contents",
+}
 PNG = "iVBORy1ub3QtcmVhbGx5"
 SIGNED = {
     "anthropic": '{"type":"thinking","thinking":"hm","signature":"S1"}',
@@ -25,7 +30,13 @@ SIGNED = {
 }
 
 
-def sent(wire: str, *items: Item, model: str = "test-model", url: str = "http://127.0.0.1:1", **given: Any) -> Any:
+def sent(
+    wire: str,
+    *items: Item,
+    model: str = "test-model",
+    url: str = "http://127.0.0.1:1",
+    **given: Any,
+) -> Any:
     body = open_wire_model(wire, url, model).body(request(*items, wire=wire, **given))  # type: ignore[attr-defined]
     return json.loads(body)
 
@@ -168,7 +179,7 @@ def test_a_conversation_on_each_wire(case: str, wire: str) -> None:
     check(wire, items, expected[wire])
 
 
-# --- thinking: own family, foreign model, no signature ------------------------------------------------------------
+# --- thinking: own family, foreign model, no signature --------------------------------------------
 
 THOUGHT = {
     "anthropic": '{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"S1"},{"type":"text","text":"so"}]}',
@@ -202,12 +213,16 @@ def test_R027_thinking_goes_back_byte_for_byte_to_its_own_family_only(
         item(2, Text("so"), "text", n=1, by=wrote),
         item(3, Text("and"), "user"),
     ]
-    body = open_wire_model(wire, "http://127.0.0.1:1", now).body(request(*items, wire=wire)).decode()  # type: ignore[attr-defined]
+    body = (
+        open_wire_model(wire, "http://127.0.0.1:1", now).body(request(*items, wire=wire)).decode()
+    )  # type: ignore[attr-defined]
     assert (THOUGHT if goes_back else PLAIN)[wire] in body
     assert (SIGNED[wire].strip("{}") in body) is goes_back
 
 
-def test_a_switch_of_wire_leaves_foreign_thinking_and_signatures_behind_and_back_again_gives_the_old_bytes() -> None:
+def test_a_switch_of_wire_leaves_foreign_thinking_and_signatures_behind_and_back_again_gives_the_old_bytes() -> (
+    None
+):
     call = item(
         2,
         ToolCall("c2.0", "Read", {"path": "a"}),
@@ -253,7 +268,7 @@ def test_text_after_a_call_and_two_replies_in_a_row_keep_the_chat_order() -> Non
     )
 
 
-# --- what stands before the items ---------------------------------------------------------------------------------
+# --- what stands before the items -----------------------------------------------------------------
 
 
 def test_heads_of_the_four_wires() -> None:
@@ -263,10 +278,15 @@ def test_heads_of_the_four_wires() -> None:
         "max_tokens": 1000,
         "model": "test-model",
         "stream": True,
-        "system": [{"type": "text", "text": "You are longrein.", "cache_control": {"type": "ephemeral"}}],
+        "system": [
+            {"type": "text", "text": "You are longrein.", "cache_control": {"type": "ephemeral"}}
+        ],
         "tools": [{"name": "Read", "description": "Read a file.", "input_schema": schema}],
         "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]}
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}],
+            }
         ],
     }
     assert sent("openai-chat", hi, marks=(0,)) == {
@@ -275,9 +295,15 @@ def test_heads_of_the_four_wires() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
         "tools": [
-            {"type": "function", "function": {"name": "Read", "description": "Read a file.", "parameters": schema}}
+            {
+                "type": "function",
+                "function": {"name": "Read", "description": "Read a file.", "parameters": schema},
+            }
         ],
-        "messages": [{"role": "system", "content": "You are longrein."}, {"role": "user", "content": "hi"}],
+        "messages": [
+            {"role": "system", "content": "You are longrein."},
+            {"role": "user", "content": "hi"},
+        ],
     }
     assert sent("openai-responses", hi, marks=(0,)) == {
         "max_output_tokens": 1000,
@@ -288,15 +314,27 @@ def test_heads_of_the_four_wires() -> None:
         "include": ["reasoning.encrypted_content"],
         "instructions": "You are longrein.",
         "tools": [
-            {"type": "function", "name": "Read", "description": "Read a file.", "parameters": schema, "strict": False}
+            {
+                "type": "function",
+                "name": "Read",
+                "description": "Read a file.",
+                "parameters": schema,
+                "strict": False,
+            }
         ],
-        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+        "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+        ],
     }
     assert sent("gemini", hi, marks=(0,)) == {
         "generationConfig": {"maxOutputTokens": 1000, "thinkingConfig": {"includeThoughts": True}},
         "systemInstruction": {"parts": [{"text": "You are longrein."}]},
         "tools": [
-            {"functionDeclarations": [{"name": "Read", "description": "Read a file.", "parametersJsonSchema": schema}]}
+            {
+                "functionDeclarations": [
+                    {"name": "Read", "description": "Read a file.", "parametersJsonSchema": schema}
+                ]
+            }
         ],
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
     }
@@ -305,8 +343,18 @@ def test_heads_of_the_four_wires() -> None:
 @pytest.mark.parametrize(
     ("url", "model", "has", "has_not"),
     [
-        ("https://api.openai.com/v1", "gpt-5.2", ["max_completion_tokens", "prompt_cache_key"], ["max_tokens"]),
-        ("https://api.mistral.ai/v1", "devstral-latest", ["max_tokens"], ["stream_options", "prompt_cache_key"]),
+        (
+            "https://api.openai.com/v1",
+            "gpt-5.2",
+            ["max_completion_tokens", "prompt_cache_key"],
+            ["max_tokens"],
+        ),
+        (
+            "https://api.mistral.ai/v1",
+            "devstral-latest",
+            ["max_tokens"],
+            ["stream_options", "prompt_cache_key"],
+        ),
         (
             "https://openrouter.ai/api/v1",
             "anthropic/claude-sonnet-5",
@@ -315,10 +363,17 @@ def test_heads_of_the_four_wires() -> None:
         ),
         ("https://openrouter.ai/api/v1", "openai/gpt-5.2", ["stream_options"], ["cache_control"]),
         ("https://api.moonshot.ai/v1", "kimi-k2.6", ["prompt_cache_key", "max_tokens"], []),
-        ("http://127.0.0.1:11434/v1", "qwen3", ["max_tokens", "stream_options"], ["prompt_cache_key"]),
+        (
+            "http://127.0.0.1:11434/v1",
+            "qwen3",
+            ["max_tokens", "stream_options"],
+            ["prompt_cache_key"],
+        ),
     ],
 )
-def test_chat_servers_get_only_what_they_take(url: str, model: str, has: list[str], has_not: list[str]) -> None:
+def test_chat_servers_get_only_what_they_take(
+    url: str, model: str, has: list[str], has_not: list[str]
+) -> None:
     body = sent("openai-chat", item(1, Text("hi"), "user"), url=url, model=model)
     assert [key for key in has if key not in body] == []
     assert [key for key in has_not if key in body] == []
@@ -330,27 +385,54 @@ def test_call_ids_for_mistral_are_nine_letters_and_digits_and_pair() -> None:
         item(987, ToolCall("c987.12", "Read", {})),
         item(988, result("c987.12", Text("A"))),
     ]
-    listed = sent("openai-chat", *items, url="https://api.mistral.ai/v1", model="devstral-latest")["messages"]
+    listed = sent("openai-chat", *items, url="https://api.mistral.ai/v1", model="devstral-latest")[
+        "messages"
+    ]
     assert listed[2]["tool_calls"][0]["id"] == listed[3]["tool_call_id"] == "0000rf00c"
 
 
 @pytest.mark.parametrize(
     ("wire", "effort", "model", "expected"),
     [
-        ("anthropic", "high", "claude-opus-5", '"thinking":{"type":"adaptive"},"output_config":{"effort":"high"}'),
-        ("anthropic", "low", "claude-sonnet-4-5", '"thinking":{"type":"enabled","budget_tokens":2048}'),
+        (
+            "anthropic",
+            "high",
+            "claude-opus-5",
+            '"thinking":{"type":"adaptive"},"output_config":{"effort":"high"}',
+        ),
+        (
+            "anthropic",
+            "low",
+            "claude-sonnet-4-5",
+            '"thinking":{"type":"enabled","budget_tokens":2048}',
+        ),
         ("openai-chat", "low", "gpt-5.2", '"reasoning_effort":"low"'),
         ("openai-responses", "low", "gpt-5.2", '"reasoning":{"effort":"low","summary":"auto"}'),
-        ("gemini", "low", "gemini-3-pro", '"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"low"}'),
-        ("gemini", "low", "gemini-2.5-pro", '"thinkingConfig":{"includeThoughts":true,"thinkingBudget":2048}'),
+        (
+            "gemini",
+            "low",
+            "gemini-3-pro",
+            '"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"low"}',
+        ),
+        (
+            "gemini",
+            "low",
+            "gemini-2.5-pro",
+            '"thinkingConfig":{"includeThoughts":true,"thinkingBudget":2048}',
+        ),
     ],
 )
 def test_effort_in_each_providers_words(wire: str, effort: str, model: str, expected: str) -> None:
-    asked = msgspec.structs.replace(request(item(1, Text("hi"), "user"), wire=wire), max_output_tokens=8000)
-    assert expected in open_wire_model(wire, "http://127.0.0.1:1", model, effort=effort).body(asked).decode()  # type: ignore[attr-defined]
+    asked = msgspec.structs.replace(
+        request(item(1, Text("hi"), "user"), wire=wire), max_output_tokens=8000
+    )
+    assert (
+        expected
+        in open_wire_model(wire, "http://127.0.0.1:1", model, effort=effort).body(asked).decode()
+    )  # type: ignore[attr-defined]
 
 
-# --- documents and pictures that do not fit -----------------------------------------------------------------------
+# --- documents and pictures that do not fit -------------------------------------------------------
 
 LOG = Document("doc1", "text/plain", 22, "build.log", 2, "first line", "second line")
 
@@ -362,31 +444,46 @@ def texts(wire: str, *items: Item) -> str:
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_text_the_user_attached_goes_whole_and_a_long_result_by_its_ends(wire: str) -> None:
     assert r"build.log:\nfirst line\nsecond line" in texts(wire, item(2, LOG, "user"))
-    in_result = texts(wire, item(2, ToolCall("c2.0", "Bash", {})), item(3, result("c2.0", LOG, name="Bash")))
-    note = r"first line\n[build.log: 2 lines, 22 bytes of text/plain in all; Recall r3 shows the rest]\nsecond line"
+    in_result = texts(
+        wire, item(2, ToolCall("c2.0", "Bash", {})), item(3, result("c2.0", LOG, name="Bash"))
+    )
+    note = (
+        r"first line\n[build.log: 2 lines, 22 bytes of text/plain in all; Recall r3 shows the "
+        r"rest]\nsecond line"
+    )
     assert note in in_result
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai-responses", "gemini"])
 def test_a_pdf_goes_as_it_is_where_the_wire_takes_one(wire: str) -> None:
-    assert "JVBERi0xLjc=" in texts(wire, item(2, Document("pdf1", "application/pdf", 8, "a.pdf"), "user"))
+    assert "JVBERi0xLjc=" in texts(
+        wire, item(2, Document("pdf1", "application/pdf", 8, "a.pdf"), "user")
+    )
 
 
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        (Image("img1", "image/png", 6_000_000), "0x0 pixels, 6000000 bytes is more than the provider takes"),
-        (Image("img1", "image/png", 60, 9_000, 20), "9000x20 pixels, 60 bytes is more than the provider takes"),
+        (
+            Image("img1", "image/png", 6_000_000),
+            "0x0 pixels, 6000000 bytes is more than the provider takes",
+        ),
+        (
+            Image("img1", "image/png", 60, 9_000, 20),
+            "9000x20 pixels, 60 bytes is more than the provider takes",
+        ),
         (Image("img1", "image/tiff", 60), "a picture of type image/tiff was left out"),
         (Image("gone", "image/png", 60), "its bytes are gone from the session's folder"),
     ],
 )
 @pytest.mark.parametrize("wire", WIRES)
-def test_R025_a_picture_no_provider_takes_becomes_a_line_that_says_so(wire: str, part: Image, said: str) -> None:
+def test_R025_a_picture_no_provider_takes_becomes_a_line_that_says_so(
+    wire: str, part: Image, said: str
+) -> None:
     assert said in texts(wire, item(2, part, "user"))
 
 
-# --- marks and laws -----------------------------------------------------------------------------------------------
+# --- marks and laws -------------------------------------------------------------------------------
 
 
 def marked(listed: Any) -> list[str]:
@@ -416,7 +513,9 @@ def test_marks_stand_where_asked_and_move_off_thinking_and_nothing() -> None:
 def test_law_2_the_fragments_of_a_request_begin_the_next_one_and_are_made_once() -> None:
     items = [
         *CONVERSATION,
-        *TABLE["parallel calls, results in call order, a failed one, a steering word after them"][0],
+        *TABLE["parallel calls, results in call order, a failed one, a steering word after them"][
+            0
+        ],
     ]
     items = [msgspec.structs.replace(old, key=(n, 0, 0)) for n, old in enumerate(items)]
     for wire in WIRES:
@@ -450,12 +549,16 @@ PARTS = st.sampled_from(
 
 
 @given(st.data())
-def test_laws_1_and_2_whatever_was_sent_before_the_bytes_are_those_of_a_fresh_model(data: st.DataObject) -> None:
+def test_laws_1_and_2_whatever_was_sent_before_the_bytes_are_those_of_a_fresh_model(
+    data: st.DataObject,
+) -> None:
     wire = data.draw(st.sampled_from(WIRES))
     model = open_wire_model(wire, "http://127.0.0.1:1")
     items: list[Item] = []
     for step in range(1, data.draw(st.integers(2, 6))):
-        del items[data.draw(st.sampled_from([len(items)] * 3 + list(range(len(items) + 1)))) :]  # a rewind
+        del items[
+            data.draw(st.sampled_from([len(items)] * 3 + list(range(len(items) + 1)))) :
+        ]  # a rewind
         if items and data.draw(st.booleans()):  # something is cleared
             at = data.draw(st.integers(0, len(items) - 1))
             items[at] = msgspec.structs.replace(items[at], key=(step, at, 1))
@@ -479,7 +582,9 @@ def test_one_model_serves_several_sessions_and_a_request_aside_without_mixing_th
     model = open_wire_model("anthropic", "http://127.0.0.1:1")
     one = request(item(1, Text("one"), "user"))
     two = msgspec.structs.replace(request(item(1, Text("two"), "user")), session="s-2")
-    aside = msgspec.structs.replace(request(item(1, Text("aside"), "user"), system=""), prefix_seq=0, purpose="summary")
+    aside = msgspec.structs.replace(
+        request(item(1, Text("aside"), "user"), system=""), prefix_seq=0, purpose="summary"
+    )
     bodies = [model.body(asked) for asked in (one, two, aside, one, two)]  # type: ignore[attr-defined]
     assert [b"one" in b for b in bodies] == [True, False, False, True, False]
     assert [b"two" in b for b in bodies] == [False, True, False, False, True]

@@ -1,6 +1,15 @@
 """Builders of calls and verdicts for the permission tests."""
 
-from longrein.permissions import Call, PartFacts, Rules, Touched, Verdict, glob_base, judge, read_command
+from longrein.permissions import (
+    Call,
+    PartFacts,
+    Rules,
+    Touched,
+    Verdict,
+    glob_base,
+    judge,
+    read_command,
+)
 from longrein.permissions.bash_parser import join_path
 
 ROOT, HOME = "/work/repo", "/home/ann"
@@ -13,9 +22,14 @@ def bash(command: str, *, confined: bool = False) -> Call:
         named = [(word, False) for word in effect.reads] + [(word, True) for word in effect.writes]
         known = [(w, writes) for w, writes in named if not effect.problem or not part.words]
         paths = [
-            (glob_base(w.text) if w.kind == "glob" else w.text if w.kind == "literal" else "/?", x) for w, x in known
+            (glob_base(w.text) if w.kind == "glob" else w.text if w.kind == "literal" else "/?", x)
+            for w, x in known
         ]
-        found = [touched(join_path(f, path), writes=x) for path, x in paths for f in part.folders or ("/?",)]
+        found = [
+            touched(join_path(f, path), writes=x)
+            for path, x in paths
+            for f in part.folders or ("/?",)
+        ]
         facts.append(PartFacts(tuple(found)))
     return Call("Bash", {"command": command}, "command", (), "", read, tuple(facts), confined)
 
@@ -37,8 +51,17 @@ def write(path: str, real: str = "", tool: str = "Write") -> Call:
 
 
 def verdict(
-    call: Call, *, allow: str = "", ask: str = "", deny: str = "", mode: str = "default", cwd: str = ROOT
+    call: Call,
+    *,
+    allow: str = "",
+    ask: str = "",
+    deny: str = "",
+    mode: str = "default",
+    cwd: str = ROOT,
 ) -> Verdict:
     """Judge `call`. `allow`, `ask` and `deny` hold rules separated by ` + `."""
-    given = {k: tuple(v.split(" + ")) if v else () for k, v in (("allow", allow), ("ask", ask), ("deny", deny))}
+    given = {
+        k: tuple(v.split(" + ")) if v else ()
+        for k, v in (("allow", allow), ("ask", ask), ("deny", deny))
+    }
     return judge(call, Rules(**given, base=ROOT, home=HOME), mode, cwd)

@@ -1,5 +1,6 @@
-"""The two readings of shell commands against a real bash: plain words are what bash makes of them, and whatever bash
-would run is reached by a deny rule. The commands are random but the same each time.
+"""The two readings of shell commands against a real bash: plain words are what bash makes of them,
+and whatever bash would run is reached by a deny rule. The commands are random but the same each
+time.
 """
 
 import os
@@ -84,7 +85,14 @@ BEFORE = [
         "\n",
         "\\\n",
     ),
-    *('echo \\" ; ', "echo '\\' ; ", "echo $'a\\'b' ; ", "x=${y:-'}'}; ", "cat <<'E'\n'\nE\n", 'echo "$(echo ")")" ; '),
+    *(
+        'echo \\" ; ',
+        "echo '\\' ; ",
+        "echo $'a\\'b' ; ",
+        "x=${y:-'}'}; ",
+        "cat <<'E'\n'\nE\n",
+        'echo "$(echo ")")" ; ',
+    ),
 ]
 NAMES = [
     *(
@@ -130,7 +138,9 @@ def run(script: str, folder: Path) -> bytes:
     path = folder / "script"
     path.write_bytes(script.encode("utf-8"))
     environ = {"PATH": "/nonexistent", "LANG": "C.UTF-8"}
-    done = subprocess.run([BASH, "--norc", str(path)], cwd=folder, env=environ, stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [BASH, "--norc", str(path)], cwd=folder, env=environ, stdout=subprocess.PIPE, check=False
+    )
     return done.stdout
 
 
@@ -145,7 +155,9 @@ def test_plain_words_are_what_bash_makes_of_them(tmp_path: Path) -> None:
             plain.append((text, [word.text for word in words]))
     assert len(plain) > 1000
     said = run(
-        "p() { printf '%s\\0' p \"$@\"; printf '\\1'; }\n" + "".join(f"p {text}\n" for text, _ in plain), tmp_path
+        "p() { printf '%s\\0' p \"$@\"; printf '\\1'; }\n"
+        + "".join(f"p {text}\n" for text, _ in plain),
+        tmp_path,
     )
     for (text, words), out in zip(plain, said.split(b"\1")[:-1], strict=True):
         assert out == b"".join(word.encode() + b"\0" for word in words), text
@@ -154,7 +166,9 @@ def test_plain_words_are_what_bash_makes_of_them(tmp_path: Path) -> None:
 def test_S022_whatever_bash_runs_a_deny_rule_reaches(tmp_path: Path) -> None:
     deal = random.Random(int(os.environ.get("FUZZ_SEED", "1")))
     commands = [
-        "".join(deal.choices(BEFORE, k=deal.randint(0, 3))) + deal.choice(NAMES) + "".join(deal.choices(AFTER, k=2))
+        "".join(deal.choices(BEFORE, k=deal.randint(0, 3)))
+        + deal.choice(NAMES)
+        + "".join(deal.choices(AFTER, k=2))
         for _ in range(int(os.environ.get("FUZZ_COMMANDS", "200")))
     ]
     script = 'rm() { echo "$I" >&9; }\nexport -f rm\nexec 9>&1 >/dev/null 2>&1\n' + "".join(
@@ -164,4 +178,6 @@ def test_S022_whatever_bash_runs_a_deny_rule_reaches(tmp_path: Path) -> None:
     ran = {int(line) for line in run(script, tmp_path).split()}
     assert len(ran) > len(commands) // 20
     for i in sorted(ran):
-        assert verdict(bash(commands[i]), deny="Bash(rm *)", mode="bypassPermissions").kind == "deny", commands[i]
+        assert (
+            verdict(bash(commands[i]), deny="Bash(rm *)", mode="bypassPermissions").kind == "deny"
+        ), commands[i]

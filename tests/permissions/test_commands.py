@@ -65,9 +65,15 @@ ALLOW = [
     *[("Bash(ls *)", f"ls{op}{X}", "ask") for op in (";", "&&", "||", "|", "&", "\n")],
     # S005, S007, S009: options that run programs or write are not covered by `*`
     *[("Bash(find *)", f"find . {o} {X}", "ask") for o in ("-exec", "-execdir", "-ok", "-okdir")],
-    *[("Bash(find *)", f"find . {o}", "ask") for o in ("-delete", "-fprint f", "-fls f", "-fprintf f x")],
+    *[
+        ("Bash(find *)", f"find . {o}", "ask")
+        for o in ("-delete", "-fprint f", "-fls f", "-fprintf f x")
+    ],
     ("Bash(find *)", "find . -name x", "allow"),
-    *[("Bash(rg *)", f"rg {o} p", "ask") for o in ("--pre ./x", "--pre=./x", "--hostname-bin ./x", "-z", "-nz")],
+    *[
+        ("Bash(rg *)", f"rg {o} p", "ask")
+        for o in ("--pre ./x", "--pre=./x", "--hostname-bin ./x", "-z", "-nz")
+    ],
     ("Bash(rg *)", "rg -n p", "allow"),
     ("Bash(sed *)", "sed '1e touch a' f", "ask"),
     ("Bash(sed -i *)", "sed -i s/a/b/ f", "allow"),
@@ -96,7 +102,11 @@ ALLOW = [
     ("Bash(echo *)", "echo $((a[$(touch a)]))", "ask"),
     # S062
     ("Bash(ping *)", "ping $(cat /etc/shadow).x", "ask"),
-    ("Bash(git commit -m *)", "git commit -m \"$(cat <<'E'\na 'quoted' text; rm x\nE\n)\"", "allow"),
+    (
+        "Bash(git commit -m *)",
+        "git commit -m \"$(cat <<'E'\na 'quoted' text; rm x\nE\n)\"",
+        "allow",
+    ),
 ]
 
 
@@ -140,7 +150,10 @@ READ_ONLY = [
     ("git diff --", "allow"),
     ("git log -", "allow"),
     # S062: what reaches the network
-    *[(f"{program} x", "ask") for program in ("curl", "dig", "host", "nslookup", "ping", "getent hosts", "wget")],
+    *[
+        (f"{program} x", "ask")
+        for program in ("curl", "dig", "host", "nslookup", "ping", "getent hosts", "wget")
+    ],
     ("bash -c '</dev/tcp/1.2.3.4/80'", "ask"),
     # S031, S032: outside the session's folders
     ("cat /etc/passwd", "ask"),
@@ -186,7 +199,13 @@ READ_ONLY = [
     *((command, "ask") for command in SUBSCRIPTS),
     *(
         (command, "allow")
-        for command in ("[ -v x ]", "[[ 1 -lt 2 ]]", "[ $? -eq 0 ]", "printf -v x %s y", "read -r a b")
+        for command in (
+            "[ -v x ]",
+            "[[ 1 -lt 2 ]]",
+            "[ $? -eq 0 ]",
+            "printf -v x %s y",
+            "read -r a b",
+        )
     ),
     # S009, S015: one word that becomes several, among them options
     ('V="1 -o out"; sort -k $V a', "ask"),
@@ -235,7 +254,15 @@ def test_S040_accept_edits_runs_the_file_commands_inside_the_roots(command: str,
 
 
 WRITES = [
-    *("echo a > {0}", "echo a >> {0}", "cp a {0}", "mv a {0}", "tee {0} < a", "install a {0}", "sed -i s/a/b/ {0}"),
+    *(
+        "echo a > {0}",
+        "echo a >> {0}",
+        "cp a {0}",
+        "mv a {0}",
+        "tee {0} < a",
+        "install a {0}",
+        "sed -i s/a/b/ {0}",
+    ),
     *(
         "touch {0}",
         "rm {0}",
@@ -246,7 +273,14 @@ WRITES = [
         "mkdir -p {0}",
         "cat <<E > {0}\na\nE",
     ),
-    *("git apply a.patch {0}", "patch {0} a.patch", "tar xf a.tar {0}", "chmod +x {0}", "rsync a {0}", "xargs rm {0}"),
+    *(
+        "git apply a.patch {0}",
+        "patch {0} a.patch",
+        "tar xf a.tar {0}",
+        "chmod +x {0}",
+        "rsync a {0}",
+        "xargs rm {0}",
+    ),
     *(
         "echo a | tee -a {0}",
         "(cd sub; echo a > ../{0})",
@@ -272,15 +306,37 @@ LATER = [
         "venv/bin/pip",
         "node_modules/.bin/tsc",
     ),
-    *(".github/workflows/ci.yml", ".github/actions/x/action.yml", ".gitlab-ci.yml", ".claude/settings.json", ".envrc"),
-    *(".longrein/config.toml", ".mcp.json", ".vscode/tasks.json", ".idea/x", ".husky/pre-commit", ".bashrc", ".npmrc"),
-    *(".pre-commit-config.yaml", "sub/.git/hooks/x", ".gitattributes", ".agents/agents/x.md", ".ssh/authorized_keys"),
+    *(
+        ".github/workflows/ci.yml",
+        ".github/actions/x/action.yml",
+        ".gitlab-ci.yml",
+        ".claude/settings.json",
+        ".envrc",
+    ),
+    *(
+        ".longrein/config.toml",
+        ".mcp.json",
+        ".vscode/tasks.json",
+        ".idea/x",
+        ".husky/pre-commit",
+        ".bashrc",
+        ".npmrc",
+    ),
+    *(
+        ".pre-commit-config.yaml",
+        "sub/.git/hooks/x",
+        ".gitattributes",
+        ".agents/agents/x.md",
+        ".ssh/authorized_keys",
+    ),
 ]
 
 
 @pytest.mark.parametrize("form", WRITES)
 @pytest.mark.parametrize("mode", ["acceptEdits", "auto", "default"])
-def test_S040_commands_that_write_what_runs_later_ask_without_a_sandbox(form: str, mode: str) -> None:
+def test_S040_commands_that_write_what_runs_later_ask_without_a_sandbox(
+    form: str, mode: str
+) -> None:
     allowed = [path for path in LATER if verdict(bash(form.format(path)), mode=mode).kind != "ask"]
     assert allowed == []
     assert verdict(bash(form.format(LATER[0])), mode="plan").kind == "deny"
@@ -340,7 +396,18 @@ DENY = [
                 "sudo",
                 "sudo -u bob",
             ),
-            *("time", "nice", "nice -n 5", "stdbuf -oL", "command", "exec", "builtin", "setsid", "busybox", "doas"),
+            *(
+                "time",
+                "nice",
+                "nice -n 5",
+                "stdbuf -oL",
+                "command",
+                "exec",
+                "builtin",
+                "setsid",
+                "busybox",
+                "doas",
+            ),
         )
     ],
     *[
@@ -394,11 +461,15 @@ FILES = [
 
 
 @pytest.mark.parametrize(("rule", "command", "reached"), FILES)
-def test_read_and_edit_rules_reach_commands_that_name_files(rule: str, command: str, reached: bool) -> None:
+def test_read_and_edit_rules_reach_commands_that_name_files(
+    rule: str, command: str, reached: bool
+) -> None:
     assert (verdict(bash(command), deny=rule, mode="bypassPermissions").kind == "deny") is reached
 
 
-@pytest.mark.parametrize("long", ["echo " + "x" * 100_000, "${a" * 20_000 + "}" * 20_000, "eval '" * 8_000])
+@pytest.mark.parametrize(
+    "long", ["echo " + "x" * 100_000, "${a" * 20_000 + "}" * 20_000, "eval '" * 8_000]
+)
 def test_a_command_too_long_to_read_is_denied_where_there_is_a_rule(long: str) -> None:
     assert verdict(bash(long), deny="Bash(rm *)", mode="bypassPermissions").kind == "deny"
     assert verdict(bash(long), deny="Read", mode="bypassPermissions").kind == "allow"
@@ -417,7 +488,8 @@ def test_a_command_of_a_megabyte_is_unknown_at_once_and_that_is_said(piece: str)
     denied = verdict(long, deny="Bash(rm *)", mode="bypassPermissions")
     assert denied.kind == "deny"
     assert denied.reason.startswith(
-        "the command has more than 30,000 characters, too many to see whether the user's rule Bash(rm *) forbids it; "
+        "the command has more than 30,000 characters, too many to see whether the user's rule "
+        "Bash(rm *) forbids it; "
     )
     assert verdict(long, ask="Bash(rm *)").rule == "Bash(rm *)"
 
@@ -427,7 +499,9 @@ STARS = st.text("ab* .", min_size=1, max_size=8)
 
 @given(STARS, st.text("abAB . \n", max_size=12), st.booleans(), st.integers(0, 3))
 @settings(max_examples=200, deadline=None)
-def test_a_pattern_means_what_its_regular_expression_would(pattern: str, text: str, loose: bool, start: int) -> None:
+def test_a_pattern_means_what_its_regular_expression_would(
+    pattern: str, text: str, loose: bool, start: int
+) -> None:
     """And takes time that is linear in the text."""
     spec = " ".join(pattern.split()) if loose else pattern
     head = spec.removesuffix(" *")
@@ -444,7 +518,10 @@ def test_a_pattern_of_many_stars_is_looked_for_once() -> None:
 
 REASONS = [
     ("ls; rm x", "`rm x`: it changes /work/repo/x (the other part, `ls`, is allowed)"),
-    ("make; ls; make test; pwd", "`make` is covered by no rule: make is not known to only read (and 1 more part)"),
+    (
+        "make; ls; make test; pwd",
+        "`make` is covered by no rule: make is not known to only read (and 1 more part)",
+    ),
     ("A=1 ls", "`A=1 ls` is covered by no rule: it sets A"),
     ("echo 'x", "the command cannot be read: it does not read as Bash"),
     ("$X y", "`$X y` is covered by no rule: an expansion stands in the place of the program"),
@@ -459,11 +536,13 @@ def test_why_it_asks(command: str, reason: str) -> None:
 
 def test_a_denial_tells_the_model_what_to_do() -> None:
     answer = verdict(bash("rm x"), deny="Bash(rm *)")
-    assert answer.reason == "the user's rule Bash(rm *) forbids this; do not look for a way around it"
+    assert (
+        answer.reason == "the user's rule Bash(rm *) forbids this; do not look for a way around it"
+    )
     assert answer.rule == "Bash(rm *)"
 
 
-# --- laws --------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------
 
 commands = st.text(st.sampled_from("abrm .-=/'\"\\;&|$(){}<>`*\n\t~é"), max_size=30)
 specs = st.text(st.sampled_from("abrm *:-"), max_size=8)
@@ -474,10 +553,17 @@ ORDER = {"deny": 0, "ask": 1, "allow": 2}
 
 @given(commands, rules, rules, rules, modes, specs)
 def test_a_deny_rule_never_makes_a_verdict_more_permissive(
-    command: str, allow: tuple[str, ...], ask: tuple[str, ...], deny: tuple[str, ...], mode: str, spec: str
+    command: str,
+    allow: tuple[str, ...],
+    ask: tuple[str, ...],
+    deny: tuple[str, ...],
+    mode: str,
+    spec: str,
 ) -> None:
     def kind(more: tuple[str, ...]) -> int:
-        return ORDER[judge(bash(command), Rules(allow, ask, (*deny, *more), ROOT, HOME), mode, ROOT).kind]
+        return ORDER[
+            judge(bash(command), Rules(allow, ask, (*deny, *more), ROOT, HOME), mode, ROOT).kind
+        ]
 
     assert kind((f"Bash({spec})",)) <= kind(())
 

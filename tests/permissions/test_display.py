@@ -36,18 +36,28 @@ SHOWN = [
 @pytest.mark.parametrize(("text", "shown"), SHOWN)
 def test_S028_S077_nothing_is_hidden(text: str, shown: str) -> None:
     assert visible(text) == shown
-    note, _, command = verdict(bash(text), ask="Bash").shown.rpartition("\n" if unseen_note({"": text}) else "\0")
+    note, _, command = verdict(bash(text), ask="Bash").shown.rpartition(
+        "\n" if unseen_note({"": text}) else "\0"
+    )
     assert (note, command) == (unseen_note({"": text}), shown) or (not note and command == shown)
 
 
 def test_S077_an_approval_tells_how_many_characters_cannot_be_seen() -> None:
     assert unseen_note({"command": "ls"}) == ""
-    assert unseen_note({"command": "a\u202eb"}) == "[1 character that cannot be seen, written out below]"
-    assert unseen_note({"p\x1b": "\U000e0041" * 40}) == "[41 characters that cannot be seen, written out below]"
+    assert (
+        unseen_note({"command": "a\u202eb"})
+        == "[1 character that cannot be seen, written out below]"
+    )
+    assert (
+        unseen_note({"p\x1b": "\U000e0041" * 40})
+        == "[41 characters that cannot be seen, written out below]"
+    )
 
 
 CHARACTERS = [
-    chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE2000), 0x2FFFF, 0xF0000, 0x10FFFF) if code != 10
+    chr(code)
+    for code in (*range(0x20000), *range(0xE0000, 0xE2000), 0x2FFFF, 0xF0000, 0x10FFFF)
+    if code != 10
 ]
 """Of the planes beyond, each holds ideographs, private characters or nothing."""
 
@@ -62,10 +72,13 @@ def test_approvals_write_out_what_every_screen_does_and_what_looks_like_a_blank_
     rows = list(zip(CHARACTERS, escape(lines).split("\n"), visible(lines).split("\n"), strict=True))
     assert not [c for c, on_screen, approved in rows if on_screen not in (c, approved)]
     kept = [c for c, on_screen, _ in rows if on_screen == c]
-    assert not [c for c in kept if unicodedata.category(c) in ("Cs", "Zl", "Zp") or c in "\r\x1b\x7f\x9b"]
+    assert not [
+        c for c in kept if unicodedata.category(c) in ("Cs", "Zl", "Zp") or c in "\r\x1b\x7f\x9b"
+    ]
     odd = {unicodedata.category(c) for c, on_screen, approved in rows if on_screen == c != approved}
     assert odd == {"Cn", "Co", "Cf", "Zs"}
-    # of the format characters only those stay that have a sign of their own, such as the Arabic number sign
+    # of the format characters only those stay that have a sign of their own, such as the Arabic
+    # number sign
     assert [hex(ord(c)) for c in kept if unicodedata.category(c) == "Cf"] == SEEN_FORMATS
 
 
@@ -76,16 +89,27 @@ SEEN_FORMATS = [
 
 
 @pytest.mark.parametrize(
-    "text", ["Voici\u202f: «\xa0oui\xa0»", "10\u202fkB", "a\u2009b", "\ue0b0 main", "日本語\u3000テスト"]
+    "text",
+    ["Voici\u202f: «\xa0oui\xa0»", "10\u202fkB", "a\u2009b", "\ue0b0 main", "日本語\u3000テスト"],
 )
 def test_blanks_and_icons_of_prose_stay_on_the_screen(text: str) -> None:
     assert escape(text) == text
 
 
 def test_other_calls_are_shown_argument_by_argument() -> None:
-    call = Call("Write", {"file_path": "a\u202eb", "content": "x\ny\n", "mode": 3, "none": None}, "write")
-    assert verdict(call).shown == f"{unseen_note(call.arguments)}\nfile_path: a\\u202eb\ncontent:\nx\ny\n\nmode: 3"
-    assert verdict(Call("Bash", {"command": "ls", "description": "safe", "timeout": 5}, "command")).shown == "ls"
+    call = Call(
+        "Write", {"file_path": "a\u202eb", "content": "x\ny\n", "mode": 3, "none": None}, "write"
+    )
+    assert (
+        verdict(call).shown
+        == f"{unseen_note(call.arguments)}\nfile_path: a\\u202eb\ncontent:\nx\ny\n\nmode: 3"
+    )
+    assert (
+        verdict(
+            Call("Bash", {"command": "ls", "description": "safe", "timeout": 5}, "command")
+        ).shown
+        == "ls"
+    )
     assert verdict(Call("Run", {"command": "ls", "host": "h"}, "command")).shown == "ls\nhost: h"
 
 
@@ -115,4 +139,7 @@ def test_a_rule_without_sense_says_why(rule: str, problem: str | None) -> None:
 
 def test_an_allow_rule_that_could_never_allow_says_why() -> None:
     assert check_rule("Bash(a | b)") is None
-    assert check_rule("Bash(a | b)", "allow") == "a rule covers one command of a line, so it cannot hold `|`"
+    assert (
+        check_rule("Bash(a | b)", "allow")
+        == "a rule covers one command of a line, so it cannot hold `|`"
+    )

@@ -1,4 +1,6 @@
-"""Random command lines against a real Bash: the slice of `tests/load/commands.py` that the suite runs."""
+"""Random command lines against a real Bash: the slice of `tests/load/commands.py` that the suite
+runs.
+"""
 
 import shutil
 

@@ -23,7 +23,9 @@ def decide(
     deny: Sequence[str] = (),
     mode: str = "default",
 ) -> str:
-    return judge_host(target(wanted), entries, Rules(tuple(allow), tuple(ask), tuple(deny)), mode).kind
+    return judge_host(
+        target(wanted), entries, Rules(tuple(allow), tuple(ask), tuple(deny)), mode
+    ).kind
 
 
 def test_a_host_that_nothing_names_is_asked_for_with_the_rule_that_always_would_store() -> None:
@@ -33,7 +35,10 @@ def test_a_host_that_nothing_names_is_asked_for_with_the_rule_that_always_would_
         "reach example.com on port 443",
         ("Network(example.com)",),
     )
-    assert found.reason == "a command in the sandbox wants to reach example.com; sandbox.network does not name it"
+    assert (
+        found.reason
+        == "a command in the sandbox wants to reach example.com; sandbox.network does not name it"
+    )
     other = judge_host(target("example.com:22"), ["example.com"], Rules(), "default")
     assert (other.kind, other.suggestions) == ("ask", ("Network(example.com:22)",))
 
@@ -44,7 +49,10 @@ def test_modes(mode: str) -> None:
     assert decide("example.com:443", mode=mode) == asks
     assert decide("example.com:443", ["example.com"], mode=mode) == "allow"
     assert decide("example.com:443", allow=["Network(example.com)"], mode=mode) == "allow"
-    assert decide("example.com:443", ["example.com"], deny=["Network(example.com)"], mode=mode) == "deny"
+    assert (
+        decide("example.com:443", ["example.com"], deny=["Network(example.com)"], mode=mode)
+        == "deny"
+    )
     assert decide("10.0.0.1:443", mode=mode) == "deny"
 
 
@@ -85,10 +93,20 @@ def test_a_deny_rule_without_a_port_holds_for_all_ports() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", ["localhost:80", "x.localhost:80", "127.0.0.1:80", "10.1.2.3:443", "169.254.169.254:80", "[::1]:80"]
+    "wanted",
+    [
+        "localhost:80",
+        "x.localhost:80",
+        "127.0.0.1:80",
+        "10.1.2.3:443",
+        "169.254.169.254:80",
+        "[::1]:80",
+    ],
 )
 def test_s063_only_the_settings_open_addresses_that_are_not_public(wanted: str) -> None:
-    assert decide(wanted, allow=["Network", f"Network({wanted})"], mode="bypassPermissions") == "deny"
+    assert (
+        decide(wanted, allow=["Network", f"Network({wanted})"], mode="bypassPermissions") == "deny"
+    )
     assert decide(wanted, [wanted]) == "allow"
 
 
@@ -97,14 +115,42 @@ def test_s063_only_the_settings_open_addresses_that_are_not_public(wanted: str) 
     [
         *(
             (entry, True)
-            for entry in ("*", "ask", "pypi.org", "*.debian.org", "localhost:3000", "127.0.0.1", "[::1]:80")
+            for entry in (
+                "*",
+                "ask",
+                "pypi.org",
+                "*.debian.org",
+                "localhost:3000",
+                "127.0.0.1",
+                "[::1]:80",
+            )
         ),
-        *((entry, True) for entry in ("10.0.0.0/8", "10.0.0.0/8:443", "fd00::/8", "xn--bcher-kva.example")),
+        *(
+            (entry, True)
+            for entry in ("10.0.0.0/8", "10.0.0.0/8:443", "fd00::/8", "xn--bcher-kva.example")
+        ),
         *(
             (entry, False)
-            for entry in ("", "https://pypi.org", "pypi.org/simple", "*.", "*.*.org", "a b", "10.0.0.1/8")
+            for entry in (
+                "",
+                "https://pypi.org",
+                "pypi.org/simple",
+                "*.",
+                "*.*.org",
+                "a b",
+                "10.0.0.1/8",
+            )
         ),
-        *((entry, False) for entry in ("pypi.org:0x50", "pypi.org:99999", "127.1", "bücher.example", "fd00::/200")),
+        *(
+            (entry, False)
+            for entry in (
+                "pypi.org:0x50",
+                "pypi.org:99999",
+                "127.1",
+                "bücher.example",
+                "fd00::/200",
+            )
+        ),
     ],
 )
 def test_entries_that_cover_nothing_are_a_problem(entry: str, good: bool) -> None:

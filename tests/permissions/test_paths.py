@@ -1,4 +1,6 @@
-"""Rules for paths: roots, symlinks, protected names, patterns. Cases S031-S040; E23 plan mode refuses by code."""
+"""Rules for paths: roots, symlinks, protected names, patterns. Cases S031-S040; E23 plan mode
+refuses by code.
+"""
 
 import pytest
 from hypothesis import given
@@ -29,8 +31,12 @@ MODES = [
 
 
 @pytest.mark.parametrize(("call", "default", "accept", "plan", "bypass"), MODES)
-def test_E23_s03_what_each_mode_does(call: Call, default: str, accept: str, plan: str, bypass: str) -> None:
-    kinds = [verdict(call, mode=m).kind for m in ("default", "acceptEdits", "plan", "bypassPermissions")]
+def test_E23_s03_what_each_mode_does(
+    call: Call, default: str, accept: str, plan: str, bypass: str
+) -> None:
+    kinds = [
+        verdict(call, mode=m).kind for m in ("default", "acceptEdits", "plan", "bypassPermissions")
+    ]
     assert kinds == [default, accept, plan, bypass]
 
 
@@ -41,21 +47,100 @@ def test_E23_plan_refuses_by_code_whatever_the_rules_say() -> None:
 
 
 PROTECTED = [
-    *(".git", ".git/hooks/pre-commit", "sub/.git/config", ".vscode/tasks.json", ".idea/x", ".husky/x", ".envrc"),
-    *(".mcp.json", ".gitmodules", ".gitconfig", ".ripgreprc", ".bashrc", "sub/.zshrc", ".profile", ".longrein/x"),
-    *(".claude", ".claude/settings.json", ".claude/agents/.git/config", ".config/longrein/config.toml", ".ssh/id"),
+    *(
+        ".git",
+        ".git/hooks/pre-commit",
+        "sub/.git/config",
+        ".vscode/tasks.json",
+        ".idea/x",
+        ".husky/x",
+        ".envrc",
+    ),
+    *(
+        ".mcp.json",
+        ".gitmodules",
+        ".gitconfig",
+        ".ripgreprc",
+        ".bashrc",
+        "sub/.zshrc",
+        ".profile",
+        ".longrein/x",
+    ),
+    *(
+        ".claude",
+        ".claude/settings.json",
+        ".claude/agents/.git/config",
+        ".config/longrein/config.toml",
+        ".ssh/id",
+    ),
     *(".claude/agents/x.md", ".agents/agents/x.md", ".longrein/agents/x.md"),
-    *(".claude/skills/a/SKILL.md", ".claude/commands/x.md", ".agents/skills/a/SKILL.md", ".github/skills/a/x"),
+    *(
+        ".claude/skills/a/SKILL.md",
+        ".claude/commands/x.md",
+        ".agents/skills/a/SKILL.md",
+        ".github/skills/a/x",
+    ),
     # S038: whatever the case, and what a file system may not tell apart
-    *(".LongRein/config", ".GIT/hooks/x", ".Mcp.json", ".g\u200bit/x", "\ufeff.git/x", ".git./x", ".git /x", "git~1/x"),
-    *(".gi\u00adt/x", ".\uff47it/x".replace("\uff47", "g"), ".mcp.js\u200don", ".git::$INDEX_ALLOCATION/x"),
+    *(
+        ".LongRein/config",
+        ".GIT/hooks/x",
+        ".Mcp.json",
+        ".g\u200bit/x",
+        "\ufeff.git/x",
+        ".git./x",
+        ".git /x",
+        "git~1/x",
+    ),
+    *(
+        ".gi\u00adt/x",
+        ".\uff47it/x".replace("\uff47", "g"),
+        ".mcp.js\u200don",
+        ".git::$INDEX_ALLOCATION/x",
+    ),
     ".vscode/\u212a",
     # other widths, letters that fold to others, characters that HFS+ and others ignore
-    *("\uff0egit/x", ".\uff47\uff49\uff54/x", ".\U0001d420\U0001d422\U0001d42d/x", ".g\u0131t/x", ".G\u0130T/x"),
-    *("\u2024git/x", ".\u24d6\u24d8\u24e3/x", ".\u017fsh/id", ".ba\u017fhrc", ".\u1d4d\u2071t/x", ".mcp.\uff4ason"),
-    *(".g\u200ci\u200dt/x", ".g\u202ait\u202c/x", ".gi\u206at/x", ".g\u034fit/x", ".gi\U000e0101t/x", ".g\u115fit/x"),
-    *(".git \u00a0/x", ".git.../x", ".git. ./x", ".git:stream", ".git\u200b./x", ".git\uff0e/x", ".claude\u3000/x"),
-    *("GIT~1/x", "git~2/x", "GITMOD~1", "LONGRE~1/config", "CLAUDE~1/x", "VSCODE~1/x", "MCP~1.JSO", "g\u0131t~1/x"),
+    *(
+        "\uff0egit/x",
+        ".\uff47\uff49\uff54/x",
+        ".\U0001d420\U0001d422\U0001d42d/x",
+        ".g\u0131t/x",
+        ".G\u0130T/x",
+    ),
+    *(
+        "\u2024git/x",
+        ".\u24d6\u24d8\u24e3/x",
+        ".\u017fsh/id",
+        ".ba\u017fhrc",
+        ".\u1d4d\u2071t/x",
+        ".mcp.\uff4ason",
+    ),
+    *(
+        ".g\u200ci\u200dt/x",
+        ".g\u202ait\u202c/x",
+        ".gi\u206at/x",
+        ".g\u034fit/x",
+        ".gi\U000e0101t/x",
+        ".g\u115fit/x",
+    ),
+    *(
+        ".git \u00a0/x",
+        ".git.../x",
+        ".git. ./x",
+        ".git:stream",
+        ".git\u200b./x",
+        ".git\uff0e/x",
+        ".claude\u3000/x",
+    ),
+    *(
+        "GIT~1/x",
+        "git~2/x",
+        "GITMOD~1",
+        "LONGRE~1/config",
+        "CLAUDE~1/x",
+        "VSCODE~1/x",
+        "MCP~1.JSO",
+        "g\u0131t~1/x",
+    ),
 ]
 
 
@@ -68,7 +153,10 @@ def test_S038_S040_protected_even_in_auto_edit_even_with_a_rule(path: str) -> No
 
 
 def test_why_a_protected_path_asks() -> None:
-    assert verdict(write(".GIT/x")).reason == ".git is protected: what stands there runs or is obeyed later"
+    assert (
+        verdict(write(".GIT/x")).reason
+        == ".git is protected: what stands there runs or is obeyed later"
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +182,9 @@ def test_ordinary_work_is_not_protected(path: str) -> None:
 
 def test_what_leads_to_the_first_root_does_not_protect() -> None:
     root = "/home/ann/.claude/worktrees/w/.git/x"
-    call = Call("Write", {}, "write", (Touched("a", f"{root}/a", f"{root}/a", inside=True, writes=True),))
+    call = Call(
+        "Write", {}, "write", (Touched("a", f"{root}/a", f"{root}/a", inside=True, writes=True),)
+    )
     assert judge(call, Rules(base=root), "acceptEdits", root).kind == "allow"
     assert judge(call, Rules(base="/other"), "acceptEdits", root).kind == "ask"
 
@@ -210,17 +300,67 @@ OTHERS = [
     ("allow", "mcp__mem__get", Call("mcp__mem__put", {}, "read"), "ask"),
     ("allow", "mcp__me", Call("mcp__mem__get", {}, "read"), "ask"),
     ("deny", "mcp__mem", Call("mcp__mem__get", {}, "none"), "deny"),
-    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://a.com/x"}, "read"), "allow"),
-    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://A.com.:443"}, "read"), "allow"),
-    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://b.a.com"}, "read"), "ask"),
-    ("allow", "WebFetch(domain:*.a.com)", Call("WebFetch", {"url": "https://b.a.com"}, "read"), "allow"),
-    ("allow", "WebFetch(domain:*.a.com)", Call("WebFetch", {"url": "https://eva.com"}, "read"), "ask"),
-    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://a.com@evil.com"}, "read"), "ask"),
-    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://a.com\\@evil.com"}, "read"), "ask"),
-    ("allow", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://u@a.com"}, "read"), "ask"),
+    (
+        "allow",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://a.com/x"}, "read"),
+        "allow",
+    ),
+    (
+        "allow",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://A.com.:443"}, "read"),
+        "allow",
+    ),
+    (
+        "allow",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://b.a.com"}, "read"),
+        "ask",
+    ),
+    (
+        "allow",
+        "WebFetch(domain:*.a.com)",
+        Call("WebFetch", {"url": "https://b.a.com"}, "read"),
+        "allow",
+    ),
+    (
+        "allow",
+        "WebFetch(domain:*.a.com)",
+        Call("WebFetch", {"url": "https://eva.com"}, "read"),
+        "ask",
+    ),
+    (
+        "allow",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://a.com@evil.com"}, "read"),
+        "ask",
+    ),
+    (
+        "allow",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://a.com\\@evil.com"}, "read"),
+        "ask",
+    ),
+    (
+        "allow",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://u@a.com"}, "read"),
+        "ask",
+    ),
     ("allow", "WebFetch", Call("WebFetch", {"url": "https://a.com"}, "read"), "allow"),
-    ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://b.A.com./x"}, "read"), "deny"),
-    ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://u:p@a.com:80"}, "read"), "deny"),
+    (
+        "deny",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://b.A.com./x"}, "read"),
+        "deny",
+    ),
+    (
+        "deny",
+        "WebFetch(domain:a.com)",
+        Call("WebFetch", {"url": "https://u:p@a.com:80"}, "read"),
+        "deny",
+    ),
     ("deny", "WebFetch(domain:a.com)", Call("WebFetch", {"url": "https://eva.com"}, "read"), "ask"),
     ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "explore"}, "none"), "deny"),
     ("deny", "Agent(explore)", Call("Agent", {"subagent_type": "other"}, "none"), "allow"),
@@ -273,7 +413,10 @@ def test_the_rule_that_always_would_store(call: Call, rule: str) -> None:
 REASONS = [
     (write("a.py"), "it changes /work/repo/a.py"),
     (write(OUT), "it changes /etc/passwd, outside the session's folders"),
-    (read("link", OUT), "it reads /work/repo/link (really /etc/passwd), outside the session's folders"),
+    (
+        read("link", OUT),
+        "it reads /work/repo/link (really /etc/passwd), outside the session's folders",
+    ),
     (Call("mcp__mem__get", {}, "read"), "no rule allows mcp__mem__get"),
 ]
 
@@ -284,23 +427,37 @@ def test_why_it_asks(call: Call, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["../x", "a/../../x", "~/.ssh/id", "$HOME/x", "file:///etc/passwd", "%2e%2e/x", "a" * 5000]
+    "given",
+    ["../x", "a/../../x", "~/.ssh/id", "$HOME/x", "file:///etc/passwd", "%2e%2e/x", "a" * 5000],
 )
 def test_S032_odd_paths_never_crash(given: str) -> None:
-    call = Call("Read", {}, "read", (Touched(given, f"/x/{given}", f"/x/{given}", inside=False, writes=False),))
+    call = Call(
+        "Read",
+        {},
+        "read",
+        (Touched(given, f"/x/{given}", f"/x/{given}", inside=False, writes=False),),
+    )
     assert verdict(call, deny="Read(**/.env) + Read(a*a*b)").kind == "ask"
 
 
-names = st.lists(st.sampled_from(["a", "b", ".git", "*", "**", "?", "[a]", "..", ""]), max_size=5).map("/".join)
+names = st.lists(
+    st.sampled_from(["a", "b", ".git", "*", "**", "?", "[a]", "..", ""]), max_size=5
+).map("/".join)
 
 
 @given(
-    names, names, st.sampled_from(["Read", "Edit"]), st.sampled_from(["default", "acceptEdits", "bypassPermissions"])
+    names,
+    names,
+    st.sampled_from(["Read", "Edit"]),
+    st.sampled_from(["default", "acceptEdits", "bypassPermissions"]),
 )
 def test_a_deny_pattern_never_permits(pattern: str, path: str, tool: str, mode: str) -> None:
     order = {"deny": 0, "ask": 1, "allow": 2}
     for call in (read(path), write(path)):
-        before, after = verdict(call, mode=mode), verdict(call, mode=mode, deny=f"{tool}({pattern})")
+        before, after = (
+            verdict(call, mode=mode),
+            verdict(call, mode=mode, deny=f"{tool}({pattern})"),
+        )
         assert order[after.kind] <= order[before.kind]
 
 

@@ -1,5 +1,7 @@
 # ruff: noqa: E501 - tables of arguments
-"""The table of read-only programs against the real ones: no listed option writes a file or starts a program."""
+"""The table of read-only programs against the real ones: no listed option writes a file or
+starts a program.
+"""
 
 import random
 import shutil
@@ -16,7 +18,21 @@ pytestmark = pytest.mark.skipif(
     not (shutil.which("bwrap") and shutil.which("strace")), reason="needs bubblewrap and strace"
 )
 BUILTINS = frozenset(
-    ("cd", "exit", "return", "break", "continue", "shift", "wait", "times", "jobs", "read", "type", "hash", ":")
+    (
+        "cd",
+        "exit",
+        "return",
+        "break",
+        "continue",
+        "shift",
+        "wait",
+        "times",
+        "jobs",
+        "read",
+        "type",
+        "hash",
+        ":",
+    )
 )
 SCRIPTS = ("egrep", "fgrep", "which", "shasum")
 """Scripts of the system, which start their interpreter or the real program."""
@@ -40,44 +56,76 @@ def calls() -> list[list[str]]:
     """Return a call of every known option of every program that only reads and is installed."""
     found = []
     for name, program in _tables()[0].items():
-        if program.operands in ("writes", "copies", "moves") or name in BUILTINS or not shutil.which(name):
+        if (
+            program.operands in ("writes", "copies", "moves")
+            or name in BUILTINS
+            or not shutil.which(name)
+        ):
             continue
         options = [[f"-{c}"] for c in program.flags if c != "#"]
         options += [[f"-{c}", value] for c in program.valued for value in VALUES]
         for option in sorted(program.long):
-            options += [[option + value] for value in VALUES] if option.endswith("=") else [[option]]
-        found += [[name, *option, "a.txt"] for option in ([], *options) if " ".join([name, *option]) not in SLOW]
+            options += (
+                [[option + value] for value in VALUES] if option.endswith("=") else [[option]]
+            )
+        found += [
+            [name, *option, "a.txt"]
+            for option in ([], *options)
+            if " ".join([name, *option]) not in SLOW
+        ]
     return [one for one in found if not effect_of(Part(tuple(map(Word, one)), "", ("/w",))).problem]
 
 
 NASTY = (
-    "-o out", "-oout", "--output=out", "--output out", "--outp=out", "-O out", "-Oout", "-w out", "-wout", "-t out", "-T .",
-    "--compress-program=./x", "--compress-prog ./x", "--files0-from=a.txt", "--pre=./x", "--pre ./x", "--hostname-bin=./x",
-    "-z", "-S ./x", "-s 01010000", "--set=01010000", "--s=01010000", "-f a.txt", "--file=a.txt", "-r a.txt", "-C", "--compile",
-    "-m a.txt", "-exec ./x ;", "-ok ./x ;", "-fprint out", "-fprintf out x", "-fls out", "-delete", "--exec=./x", "-x ./x",
-    "-I ./x", "--use-compress-program=./x", "--to-command=./x", "-i", "-i.bak", "--in-place", "-n -i", "-ni", "-P ./x",
-    "--pager=./x", "-H out", "--html=out", "--log-file=out", "--checkpoint-action=exec=./x", "-- out", "out", "- out", "-k out",
-    "--debug", "--temporary-directory=.", "--random-source=a.txt", "--reference=a.txt", "-a out", "--append", "--backup",
-    "--rawfile x a.txt", "--argfile x a.txt", "-L .", "-R", "--help", "--version", "-D skip", "--dump=out", "-e 1w\\ out",
-    "-e 1e./x", "e./x", "1w\\ out", "s/b/./e", "s/b/x/w\\ out", "{print>\"out\"}", "{system(\"./x\")}", "{print|\"./x\"}",
-    "{\"./x\"|getline}", "@load\\ x", "-cf out", "-xf a.txt", "--l", "--o=out", "--ou=out", "--c=./x",
+    "-o out", "-oout", "--output=out", "--output out", "--outp=out", "-O out", "-Oout", "-w out",
+    "-wout", "-t out", "-T .",
+    "--compress-program=./x", "--compress-prog ./x", "--files0-from=a.txt", "--pre=./x",
+    "--pre ./x", "--hostname-bin=./x",
+    "-z", "-S ./x", "-s 01010000", "--set=01010000", "--s=01010000", "-f a.txt", "--file=a.txt",
+    "-r a.txt", "-C", "--compile",
+    "-m a.txt", "-exec ./x ;", "-ok ./x ;", "-fprint out", "-fprintf out x", "-fls out", "-delete",
+    "--exec=./x", "-x ./x",
+    "-I ./x", "--use-compress-program=./x", "--to-command=./x", "-i", "-i.bak", "--in-place",
+    "-n -i", "-ni", "-P ./x",
+    "--pager=./x", "-H out", "--html=out", "--log-file=out", "--checkpoint-action=exec=./x",
+    "-- out", "out", "- out", "-k out",
+    "--debug", "--temporary-directory=.", "--random-source=a.txt", "--reference=a.txt", "-a out",
+    "--append", "--backup",
+    "--rawfile x a.txt", "--argfile x a.txt", "-L .", "-R", "--help", "--version", "-D skip",
+    "--dump=out", "-e 1w\\ out",
+    "-e 1e./x", "e./x", "1w\\ out", "s/b/./e", "s/b/x/w\\ out", "{print>\"out\"}",
+    "{system(\"./x\")}", "{print|\"./x\"}",
+    "{\"./x\"|getline}", "@load\\ x", "-cf out", "-xf a.txt", "--l", "--o=out", "--ou=out",
+    "--c=./x",
 )  # fmt: skip
 """Options and operands by which some program writes `out` or `a.txt`, or runs `./x`."""
 GIT_NASTY = (
-    "-c core.pager=./x", "-c core.fsmonitor=./x", "-c alias.y=!./x y", "--exec-path=.", "-p", "--paginate", "--config-env=a=b",
-    "--output=out", "--output out", "--outp=out", "--ext-diff", "--textconv", "-Oa.txt", "-O ./x", "-O./x",
-    "--open-files-in-pager=./x", "--open=./x", "-o out", "-f", "-d main", "-D main", "-m new", "new", "--edit-description",
-    "--unset a.b", "a.b c", "--add a.b c", "-e", "--global a.b c", "drop", "pop", "clear", "expire --all", "delete",
-    "--textconv HEAD:a.txt", "--filters HEAD:a.txt", "--path=a.txt", "--upload-pack=./x", "--refresh", "-w", "--stdin",
-    "--gpg-sign", "--show-signature", "--format=%G?", "--no-index a.txt x", "HEAD out", "update", "--patch", "--set-upstream-to=x",
+    "-c core.pager=./x", "-c core.fsmonitor=./x", "-c alias.y=!./x y", "--exec-path=.", "-p",
+    "--paginate", "--config-env=a=b",
+    "--output=out", "--output out", "--outp=out", "--ext-diff", "--textconv", "-Oa.txt", "-O ./x",
+    "-O./x",
+    "--open-files-in-pager=./x", "--open=./x", "-o out", "-f", "-d main", "-D main", "-m new",
+    "new", "--edit-description",
+    "--unset a.b", "a.b c", "--add a.b c", "-e", "--global a.b c", "drop", "pop", "clear",
+    "expire --all", "delete",
+    "--textconv HEAD:a.txt", "--filters HEAD:a.txt", "--path=a.txt", "--upload-pack=./x",
+    "--refresh", "-w", "--stdin",
+    "--gpg-sign", "--show-signature", "--format=%G?", "--no-index a.txt x", "HEAD out", "update",
+    "--patch", "--set-upstream-to=x",
 )  # fmt: skip
 
 
 def attacks() -> list[list[str]]:
-    """Return the calls that the table takes for reading, among all programs with all nasty arguments."""
+    """Return the calls that the table takes for reading, among all programs with all nasty
+    arguments.
+    """
     found = []
     for name, program in _tables()[0].items():
-        if program.operands in ("writes", "copies", "moves") or name in BUILTINS or not shutil.which(name):
+        if (
+            program.operands in ("writes", "copies", "moves")
+            or name in BUILTINS
+            or not shutil.which(name)
+        ):
             continue
         longs = [option.rstrip("=") for option in sorted(program.long)]
         short = [option[:at] for option in longs for at in (4, 6) if at < len(option)]
@@ -114,12 +162,25 @@ def test_no_option_of_the_table_writes_or_starts_anything(tmp_path: Path, part: 
 
 
 def run_calls(tmp_path: Path, lines: list[list[str]]) -> list[tuple[str, list[str], int]]:
-    """Run calls in a sandbox, each in a repository of its own; return those that changed or started something."""
+    """Run calls in a sandbox, each in a repository of its own; return those that changed or
+    started something.
+    """
     for folder in ("w", "log"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "log" / "lines").write_text("".join(" ".join(f"'{w}'" for w in one) + "\0" for one in lines))
+    (tmp_path / "log" / "lines").write_text(
+        "".join(" ".join(f"'{w}'" for w in one) + "\0" for one in lines)
+    )
     binds = ["--bind", str(tmp_path / "w"), "/w", "--bind", str(tmp_path / "log"), "/log"]
-    command = ["bwrap", "--unshare-all", "--die-with-parent", *system_folders(), "--tmpfs", "/tmp", "--tmpfs", "/home"]
+    command = [
+        "bwrap",
+        "--unshare-all",
+        "--die-with-parent",
+        *system_folders(),
+        "--tmpfs",
+        "/tmp",
+        "--tmpfs",
+        "/home",
+    ]
     command += ["--dev", "/dev", "--proc", "/proc", *binds, "/usr/bin/bash", "-c", DRIVER]
     subprocess.run(command, stdin=subprocess.DEVNULL, timeout=1200, check=False)
     wrong = []
@@ -129,7 +190,9 @@ def run_calls(tmp_path: Path, lines: list[list[str]]) -> list[tuple[str, list[st
         log = (tmp_path / "log" / str(i)).read_text(errors="replace")
         started = log.count(") = 0")
         most = 2 if line[0] in SCRIPTS else 1
-        changed = (folder / "a.txt").read_text() != "b a\n" or (tmp_path / "log" / f"{i}.git").read_text() != ""
+        changed = (folder / "a.txt").read_text() != "b a\n" or (
+            tmp_path / "log" / f"{i}.git"
+        ).read_text() != ""
         foreign = started > most and (line[0] != "git" or '"./x"' in log)
         if names != ["a.txt", "x"] or changed or foreign:
             wrong.append((" ".join(line), names, started))

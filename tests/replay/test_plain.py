@@ -4,7 +4,16 @@ import json
 
 import pytest
 
-from longrein.replay import PRICES, Change, CostAccount, PlainReplay, Recording, Row, find_uses, read_recording
+from longrein.replay import (
+    PRICES,
+    Change,
+    CostAccount,
+    PlainReplay,
+    Recording,
+    Row,
+    find_uses,
+    read_recording,
+)
 from longrein.replay.plain import PLAIN, PROSE
 from tests.replay.test_replay import line, made
 
@@ -20,7 +29,10 @@ def play(policy: str, recording: Recording, window: int) -> tuple[Row, list[Chan
 
 def hide(recording: Recording, at: int, places: list[int]) -> Row:
     """Figures when these items show nothing from request `at` on."""
-    tokens, account = [item.tokens for item in recording.items], CostAccount("", recording, PRICES["anthropic"])
+    tokens, account = (
+        [item.tokens for item in recording.items],
+        CostAccount("", recording, PRICES["anthropic"]),
+    )
     for t in range(recording.requests):
         change = Change(t, dict.fromkeys(places) if t == at else {})
         if t == at:
@@ -30,11 +42,15 @@ def hide(recording: Recording, at: int, places: list[int]) -> Row:
 
 
 def test_a_summary_replaces_everything_but_the_newest_exchange_when_the_window_is_full() -> None:
-    recording = read_recording("made.jsonl", made([f"line_number_{n} = {n}\n" * 200 for n in range(60)]))
+    recording = read_recording(
+        "made.jsonl", made([f"line_number_{n} = {n}\n" * 200 for n in range(60)])
+    )
     row, changes = play("summary-92", recording, 40_000)
     first = next(change for change in changes if change.summary)
     assert first.summary == PROSE
-    assert sorted(first.show) == list(range(max(first.show) + 1)), "everything that the request before showed"
+    assert sorted(first.show) == list(range(max(first.show) + 1)), (
+        "everything that the request before showed"
+    )
     assert row.summaries == sum(bool(change.summary) for change in changes) > 1
     assert row.failures == 0
     assert row.peak <= 40_000
@@ -47,7 +63,9 @@ def test_results_are_cleared_in_batches_that_save_much() -> None:
     batches = [change for change in changes if change.show]
     assert [change.reason for change in batches] == ["batch"] * row.breaks
     assert row.breaks == 2
-    assert {text for change in batches for text in change.show.values()} == {"[801 lines of old output were cleared]"}
+    assert {text for change in batches for text in change.show.values()} == {
+        "[801 lines of old output were cleared]"
+    }
     assert row.summaries == 0
 
 
@@ -92,7 +110,10 @@ EDITS: dict[str, tuple[list[int], int]] = {
 @pytest.mark.parametrize("case", EDITS)
 def test_the_old_text_of_an_edit_must_stand_whole(case: str) -> None:
     places, kept = EDITS[case]
-    rows = [json.loads(row) for row in made(["   1\tdef f(rows):\n" + OLD.replace("    ", "   2\t    ")]).splitlines()]
+    rows = [
+        json.loads(row)
+        for row in made(["   1\tdef f(rows):\n" + OLD.replace("    ", "   2\t    ")]).splitlines()
+    ]
     arguments = json.dumps({"file_path": "/w/file_0.py", "old_string": OLD, "new_string": "x"})
     rows.append(line("assistant", "tool_call", 2, name="Edit", args=arguments, call_id="e"))
     recording = read_recording("made.jsonl", "\n".join(map(json.dumps, rows)).encode())
@@ -110,4 +131,6 @@ def test_prices_may_be_changed_afterwards() -> None:
     for t in range(recording.requests):
         again.request(Change(t), [item.tokens for item in recording.items], 0)
     assert account.row_at(PRICES["local"]) == again.row
-    assert again.row.cost == 2_000 + sum(item.tokens for item in recording.items[:-1]), "each token is computed once"
+    assert again.row.cost == 2_000 + sum(item.tokens for item in recording.items[:-1]), (
+        "each token is computed once"
+    )

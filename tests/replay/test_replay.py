@@ -32,13 +32,17 @@ def line(role: str, kind: str, step: int, **more: object) -> dict[str, object]:
 
 def made(results: list[str], system: int = 2_000) -> bytes:
     """A session that reads one file a step and then says what it found."""
-    rows: list[dict[str, object]] = [{"type": "header", "name": "made", "system_tokens_est": system}]
+    rows: list[dict[str, object]] = [
+        {"type": "header", "name": "made", "system_tokens_est": system}
+    ]
     rows.append(line("user", "user", 0, text="look at them all"))
     for n, text in enumerate(results):
         arguments = json.dumps({"file_path": f"/w/file_{n}.py"})
         rows.append(line("assistant", "tool_call", n, name="Read", args=arguments, call_id=f"t{n}"))
         rows.append(line("tool", "tool_result", n + 1, name="Read", text=text, call_id=f"t{n}"))
-    rows.append(line("assistant", "assistant_text", len(results), text="compute_total is in file_0"))
+    rows.append(
+        line("assistant", "assistant_text", len(results), text="compute_total is in file_0")
+    )
     return "\n".join(map(json.dumps, rows)).encode()
 
 
@@ -52,7 +56,9 @@ def play(recording: Recording, policy: str = "keep-all") -> tuple[Row, list[Chan
 
 
 def test_keeping_everything_costs_what_it_costs() -> None:
-    account, changes = play(read_recording("made.jsonl", made(["def compute_total(rows): ...\n" * 40] * 3)))
+    account, changes = play(
+        read_recording("made.jsonl", made(["def compute_total(rows): ...\n" * 40] * 3))
+    )
     assert [change.show for change in changes] == [{}, {}, {}, {}]
     assert account.cost == pytest.approx(account.keep_all)
     assert account.breaks == 0
@@ -77,17 +83,24 @@ def test_what_is_hidden_and_then_used_is_lost_and_what_is_shown_elsewhere_is_not
         handle = next(item.handle for item in state.items if item.kind == "result")
         return Clear(Cleared((Form(handle, "placeholder", "gone"),), "rent"))
 
-    drive, priced = PolicyReplay(recording, hide_first, BUDGET), CostAccount("", recording, PRICES["anthropic"])
+    drive, priced = (
+        PolicyReplay(recording, hide_first, BUDGET),
+        CostAccount("", recording, PRICES["anthropic"]),
+    )
     for change in drive.changes():
         priced.request(change, drive.tokens, drive.summary_tokens)
     account = priced.row
-    assert (account.uses, account.kept) == (2, 1), "file_0 stands in the call's argument, compute_total nowhere"
+    assert (account.uses, account.kept) == (2, 1), (
+        "file_0 stands in the call's argument, compute_total nowhere"
+    )
     assert (account.tool_uses, account.tool_kept) == (1, 0)
     assert account.breaks == 1
 
 
 def test_the_documents_clear_each_turn_and_break_the_cache_each_turn() -> None:
-    account, changes = play(read_recording("made.jsonl", made([f"line_{n} = {n}\n" * 60 for n in range(12)])), "seed")
+    account, changes = play(
+        read_recording("made.jsonl", made([f"line_{n} = {n}\n" * 60 for n in range(12)])), "seed"
+    )
     assert sum(bool(change.show) for change in changes) == 9, "all but the first three and the last"
     assert account.breaks == 9
 
@@ -105,14 +118,20 @@ def test_the_engine_never_sees_what_a_request_does_not_contain() -> None:
 
 
 def test_our_own_log_is_a_recording_too() -> None:
-    recording = of_entries("golden", [decode_entry(row) for row in GOLDEN.read_bytes().splitlines()])
+    recording = of_entries(
+        "golden", [decode_entry(row) for row in GOLDEN.read_bytes().splitlines()]
+    )
     assert recording.requests == 1
-    assert [item.kind for item in recording.items] == ["user"] * 2 + ["assistant_text"] * 2 + ["tool_call"] * 2
+    assert [item.kind for item in recording.items] == ["user"] * 2 + ["assistant_text"] * 2 + [
+        "tool_call"
+    ] * 2
     account, _ = play(recording)
     assert account.cost == pytest.approx(account.keep_all)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"not json", b'{"type":"header"}\n{"role":"user"}', b"\x1f\x8bnot gzip"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"not json", b'{"type":"header"}\n{"role":"user"}', b"\x1f\x8bnot gzip"]
+)
 def test_what_is_no_recorded_session_is_said_in_one_line(data: bytes) -> None:
     with pytest.raises(UsageError, match=r"odd\.jsonl is no recorded session"):
         read_recording("odd.jsonl", data)
@@ -123,13 +142,17 @@ def test_simulate_prints_a_line_for_each_session_and_policy(
 ) -> None:
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
     for name in ("one", "two"):
-        (tmp_path / f"{name}.jsonl").write_bytes(made([f"{name}_{n} = {n}\n" * 90 for n in range(8)]))
+        (tmp_path / f"{name}.jsonl").write_bytes(
+            made([f"{name}_{n} = {n}\n" * 90 for n in range(8)])
+        )
     assert cli(["simulate", str(tmp_path), "--prices", "openai10"], app) == 0
     table = capfd.readouterr().out.splitlines()
     assert [row.split()[:2] for row in table[1:-1]] == [
         [policy, session] for policy in NAMES for session in ("one", "two", "all")
     ]
-    assert cli(["simulate", str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"], app) == 0
+    assert (
+        cli(["simulate", str(tmp_path / "one.jsonl"), "--policy", "keep-all", "--json"], app) == 0
+    )
     row = json.loads(capfd.readouterr().out)[0]
     assert row["policy"] == "keep-all"
     assert row["cost"] == row["keep_all"]

@@ -1,4 +1,6 @@
-"""Own weights of the clearing policy: fitted, checked, compared, used; and never a reason to change the past."""
+"""Own weights of the clearing policy: fitted, checked, compared, used; and never a reason to
+change the past.
+"""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +15,15 @@ from benchmarks.shipped_weights import module_text
 from longrein import entry_points as app
 from longrein.cli import main as cli
 from longrein.commands.simulate import budget_of
-from longrein.config.clearing_weights import SHIPPED, Fold, Tables, Weights, read_weights, weights_in_use, write_weights
+from longrein.config.clearing_weights import (
+    SHIPPED,
+    Fold,
+    Tables,
+    Weights,
+    read_weights,
+    weights_in_use,
+    write_weights,
+)
 from longrein.context import fold, render, use_tables
 from longrein.events import AnyEvent, Entry, UsageError
 from longrein.replay import POLICIES, PolicyReplay, read_recording
@@ -37,11 +47,17 @@ class Recorded(PolicyReplay):
         return seq
 
 
-def replay_with(folder: Path, tables: Tables) -> tuple[list[Entry], list[dict[int, str | None]], Recorded]:
+def replay_with(
+    folder: Path, tables: Tables
+) -> tuple[list[Entry], list[dict[int, str | None]], Recorded]:
     """Replay a generated session with these weights."""
     file = sorted(write_sessions(folder, 3).iterdir())[2]
     use_tables(tables)
-    replay = Recorded(read_recording(file.name, file.read_bytes()), POLICIES["default"], budget_of("anthropic", 64_000))
+    replay = Recorded(
+        read_recording(file.name, file.read_bytes()),
+        POLICIES["default"],
+        budget_of("anthropic", 64_000),
+    )
     shown = [change.show for change in replay.changes()]
     return replay.__dict__["log"], shown, replay
 
@@ -50,7 +66,10 @@ def test_other_weights_decide_otherwise_and_change_nothing_that_was_sent(tmp_pat
     log, shown, replay = replay_with(tmp_path, SHIPPED.tables)
     assert any(shown)
     assert replay_with(tmp_path, FORGETFUL)[1] != shown
-    for end in (len(log) // 2, len(log)):  # resumed in the middle and at the end, with other weights
+    for end in (
+        len(log) // 2,
+        len(log),
+    ):  # resumed in the middle and at the end, with other weights
         views = []
         for tables in (SHIPPED.tables, FORGETFUL):
             use_tables(tables)
@@ -59,10 +78,12 @@ def test_other_weights_decide_otherwise_and_change_nothing_that_was_sent(tmp_pat
         use_tables(FORGETFUL)
         state = fold(log[:end])
         POLICIES["default"](state, replay.budget, 0)
-        assert render(state, replay.budget).items == views[0], "a decision alone changes nothing either"
+        assert render(state, replay.budget).items == views[0], (
+            "a decision alone changes nothing either"
+        )
 
 
-# --- The file --------------------------------------------------------------------------------------------------------
+# --- The file -------------------------------------------------------------------------------------
 
 
 def changed(**fields: Any) -> bytes:
@@ -81,12 +102,17 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "a later format": (changed(format=2), "of another version"),
     "a term less": (changed(tables={"line": {"bias": [1.0]}, "word": {}}), "of another version"),
     "a weight less": (changed(tables=SHORT), "of another version"),
-    "a fold of another version": (changed(folds=[{"without": ["a"], "tables": SHORT}]), "of another version"),
+    "a fold of another version": (
+        changed(folds=[{"without": ["a"], "tables": SHORT}]),
+        "of another version",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_or_outdated_file_is_one_line_and_the_shipped_weights_are_used(tmp_path: Path, case: str) -> None:
+def test_a_broken_or_outdated_file_is_one_line_and_the_shipped_weights_are_used(
+    tmp_path: Path, case: str
+) -> None:
     data, why = BROKEN[case]
     path = tmp_path / "weights.json"
     path.write_bytes(data)
@@ -95,7 +121,9 @@ def test_a_broken_or_outdated_file_is_one_line_and_the_shipped_weights_are_used(
     assert "\n" not in str(raised.value)
     tables, notes = weights_in_use(str(path), {}, str(tmp_path))
     assert tables is SHIPPED.tables
-    assert [why in note and "until then the shipped weights are used" in note for note in notes] == [True]
+    assert [
+        why in note and "until then the shipped weights are used" in note for note in notes
+    ] == [True]
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -117,7 +145,7 @@ def test_the_module_of_the_shipped_weights_is_printed_as_it_stands() -> None:
     assert names["TABLES"] == SHIPPED.tables
 
 
-# --- The command -----------------------------------------------------------------------------------------------------
+# --- The command ----------------------------------------------------------------------------------
 
 
 def test_weights_are_fitted_shown_and_never_in_sample(
@@ -131,18 +159,27 @@ def test_weights_are_fitted_shown_and_never_in_sample(
     assert [fold.without for fold in found.folds] == [(f"generated-0{n}",) for n in range(3)]
     assert len({str(fold.tables) for fold in found.folds} | {str(found.tables)}) == 4
     capfd.readouterr()
-    assert cli(["simulate", folder, "--weights", out, "--window", "64000", "--wire", "anthropic"], app) == 0
+    assert (
+        cli(["simulate", folder, "--weights", out, "--window", "64000", "--wire", "anthropic"], app)
+        == 0
+    )
     table = capfd.readouterr().out.splitlines()
     assert [row.split("  ")[0] for row in table[1:9]] == ["default"] * 4 + ["own weights"] * 4
     assert table[9] == "window 64,000, prices anthropic, wire anthropic"
-    assert "each of 3 sessions that they were fitted on is shown with weights that were fitted without it" in table[10]
+    assert (
+        "each of 3 sessions that they were fitted on is shown with weights that were fitted "
+        "without it" in table[10]
+    )
 
 
 WRONG: dict[str, tuple[list[str], str]] = {
     "no sessions": (["fit", "--out", "w"], "needs sessions"),
     "no file": (["fit", "nowhere"], "--out FILE"),
     "an empty folder": (["fit", ".", "--out", "w"], "no file in it ends with .jsonl"),
-    "weights that are none": (["simulate", ".", "--weights", "none"], "the weights none cannot be read"),
+    "weights that are none": (
+        ["simulate", ".", "--weights", "none"],
+        "the weights none cannot be read",
+    ),
 }
 
 
@@ -166,5 +203,7 @@ def test_without_numpy_fit_names_the_extra(
 ) -> None:
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setitem(__import__("sys").modules, "longrein.replay.fit", None)
-    assert cli(["fit", str(write_sessions(tmp_path / "s", 1)), "--out", str(tmp_path / "w")], app) == 2
+    assert (
+        cli(["fit", str(write_sessions(tmp_path / "s", 1)), "--out", str(tmp_path / "w")], app) == 2
+    )
     assert "numpy, which is not installed: pip install 'longrein[fit]'" in capfd.readouterr().err

@@ -1,4 +1,6 @@
-"""Harness for the seed profiles: run a session in memory and look at the requests that the provider got."""
+"""Harness for the seed profiles: run a session in memory and look at the requests that the
+provider got.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,13 +8,22 @@ from longrein.agent import Compact, InboxMessage, UserMessage
 from longrein.context import Budget, Price, Request
 from longrein.events import AnyEvent, Text, ToolResult, text_of
 from longrein.models import Failure, Reply
-from longrein.testing.harness import memory_dependencies, memory_tools, open_test_session, results, said, story
+from longrein.testing.harness import (
+    memory_dependencies,
+    memory_tools,
+    open_test_session,
+    results,
+    said,
+    story,
+)
 from longrein.testing.scripted_model import ScriptedModel, Step, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace, Ran
 from longrein.tools import Tool, make_tool
 
-ROOMY = Budget(400_000, 8_000, Price(3, 15, 0.3, 3.75))  # Budget with a window that no test here fills by accident
+ROOMY = Budget(
+    400_000, 8_000, Price(3, 15, 0.3, 3.75)
+)  # Budget with a window that no test here fills by accident
 
 
 async def Print(chars: int, mark: str = "x") -> str:
@@ -37,7 +48,10 @@ class AnsweringModel(ScriptedModel):
     """Model whose n-th reply (from 0) is `answer(n, request)`; summary requests get `summary`."""
 
     def __init__(
-        self, answer: Callable[[int, Request], Reply | Failure], budget: Budget, summary: Reply | Failure | None = None
+        self,
+        answer: Callable[[int, Request], Reply | Failure],
+        budget: Budget,
+        summary: Reply | Failure | None = None,
     ) -> None:
         super().__init__(budget=budget)
         self.answer, self.summary = answer, summary or says(PROSE)
@@ -90,7 +104,9 @@ async def play(
     model = model or ScriptedModel(*steps, budget=budget)
     space = MemoryWorkspace(dict(files or {}), spawner=MemorySpawner(dict(commands or {})))
     deps = memory_dependencies(model, disk, workspace=space, tools=(*memory_tools(), PRINT))
-    session = open_test_session(model, disk=disk, deps=deps, mode="bypassPermissions", profile=profile)
+    session = open_test_session(
+        model, disk=disk, deps=deps, mode="bypassPermissions", profile=profile
+    )
     try:
         for word in words:
             session.tell(UserMessage((Text(word),)) if isinstance(word, str) else word)

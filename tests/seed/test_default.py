@@ -36,17 +36,29 @@ async def printing(count: int) -> SessionResult:
     """`count` steps that each print 3,000 characters in a window of 16k."""
 
     def answer(n: int, request: Request) -> Reply:
-        return says(call("Print", chars=3_000, mark=f"line {n} of the output\n")) if n < count else says("done")
+        return (
+            says(call("Print", chars=3_000, mark=f"line {n} of the output\n"))
+            if n < count
+            else says("done")
+        )
 
     return await play(model=AnsweringModel(answer, SMALL), profile="default")
 
 
 def whole_before(played: SessionResult) -> None:
-    """Unless something was cleared or summarised in between, a request begins with all of the one before."""
+    """Unless something was cleared or summarised in between, a request begins with all of the
+    one before.
+    """
     broke = {e.seq for e in played.disk.entries() if isinstance(e.event, Cleared | Summarized)}
-    asked = [e.seq for e in played.disk.entries() if isinstance(e.event, Asked) and e.event.purpose == "turn"]
+    asked = [
+        e.seq
+        for e in played.disk.entries()
+        if isinstance(e.event, Asked) and e.event.purpose == "turn"
+    ]
     for (seq, old), (later, new) in zip(
-        zip(asked, played.requests, strict=True), list(zip(asked, played.requests, strict=True))[1:], strict=False
+        zip(asked, played.requests, strict=True),
+        list(zip(asked, played.requests, strict=True))[1:],
+        strict=False,
     ):
         if not any(seq < one < later for one in broke):
             assert new.items[: len(old.items)] == old.items
@@ -73,16 +85,25 @@ async def test_A2_eight_results_of_one_step_all_reach_the_model() -> None:
 
 async def test_A3_what_stands_for_results_is_shorter() -> None:
     def answer(n: int, request: Request) -> Reply:
-        both = (call("Print", chars=120, mark=f"small {n} "), call("Print", chars=3_000, mark=f"large {n}\n"))
+        both = (
+            call("Print", chars=120, mark=f"small {n} "),
+            call("Print", chars=3_000, mark=f"large {n}\n"),
+        )
         return says(*both) if n < 14 else says("done")
 
     played = await play(model=AnsweringModel(answer, SMALL), profile="default")
-    whole = {f"r{e.seq}": text_of(e.event.parts) for e in played.disk.entries() if isinstance(e.event, ToolEnded)}
+    whole = {
+        f"r{e.seq}": text_of(e.event.parts)
+        for e in played.disk.entries()
+        if isinstance(e.event, ToolEnded)
+    }
     cleared = played.events(Cleared)
     assert cleared
     for event in cleared:  # one of them lists others, which leave with their calls
         forms = [form for form in event.forms if form.handle in whole]
-        assert sum(len(form.text) for form in forms) < sum(len(whole[form.handle]) for form in forms)
+        assert sum(len(form.text) for form in forms) < sum(
+            len(whole[form.handle]) for form in forms
+        )
 
 
 async def test_A6_a_window_of_200k_is_not_compacted_at_50k_and_one_of_50k_is() -> None:
@@ -95,14 +116,18 @@ async def test_A6_a_window_of_200k_is_not_compacted_at_50k_and_one_of_50k_is() -
     assert fold(played.disk.entries()).view_tokens > 50_000
     assert not played.events(Cleared) + played.events(Summarized)
     narrow = await play(
-        model=AnsweringModel(answer, Budget(50_000, 8_000, Price(3, 15))), words=words, profile="default"
+        model=AnsweringModel(answer, Budget(50_000, 8_000, Price(3, 15))),
+        words=words,
+        profile="default",
     )
     assert narrow.events(Summarized)
     assert fold(narrow.disk.entries()).view_tokens < 42_000
 
 
 async def test_A10_the_model_compacts_after_the_batch_and_the_turn_goes_on() -> None:
-    batch = says(call("Print", chars=200), call("Compact", focus="the names"), call("Print", chars=300))
+    batch = says(
+        call("Print", chars=200), call("Compact", focus="the names"), call("Print", chars=300)
+    )
     played = await play(batch, says(PROSE), says("done"), profile="default")
     assert [event.status for event in played.events(ToolEnded)] == ["ok"] * 3
     assert played.story.endswith("Summarized Asked Replied TurnEnded")
@@ -119,12 +144,20 @@ async def test_A11_what_is_shortened_is_shortened_before_the_request_and_in_one_
 
 
 async def test_A19_D8_file_after_file_in_a_window_of_16k_and_the_peak_is_flat() -> None:
-    files = {f"/w/f{n}.txt": f"the secret of file {n} is {n * 7919}\n" + f"filler {n}\n" * 60 for n in range(100)}
+    files = {
+        f"/w/f{n}.txt": f"the secret of file {n} is {n * 7919}\n" + f"filler {n}\n" * 60
+        for n in range(100)
+    }
 
     def answer(n: int, request: Request) -> Reply:
         return says(call("Read", file_path=f"f{n % 100}.txt")) if n < 100 else says("read them all")
 
-    played = await play(model=AnsweringModel(answer, SMALL), profile="default", files=files, words=("read every file",))
+    played = await play(
+        model=AnsweringModel(answer, SMALL),
+        profile="default",
+        files=files,
+        words=("read every file",),
+    )
     peaks = [event.estimate_tokens for event in played.events(Asked)]
     assert max(peaks) <= SMALL.window_tokens
     assert max(peaks[50:]) <= 1.3 * max(peaks[20:50]), "flat"

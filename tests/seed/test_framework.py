@@ -1,4 +1,6 @@
-"""C1 to C5: the documents' compaction where a framework owns the tool loop, as the profile `seed-framework`."""
+"""C1 to C5: the documents' compaction where a framework owns the tool loop, as the profile
+`seed-framework`.
+"""
 
 from collections.abc import Sequence
 
@@ -16,7 +18,9 @@ from tests.seed.harness import ROOMY, SessionResult, call, play, said, says
 pytestmark = pytest.mark.anyio
 
 
-async def framed(*steps: Step, words: Sequence[str | InboxMessage] = ("one",), budget: Budget = ROOMY) -> SessionResult:
+async def framed(
+    *steps: Step, words: Sequence[str | InboxMessage] = ("one",), budget: Budget = ROOMY
+) -> SessionResult:
     return await play(*steps, words=words, profile=FRAMEWORK_PROFILE, budget=budget)
 
 
@@ -26,17 +30,38 @@ def shown_turns(request: Request) -> list[str]:
     return shown.removesuffix("\n</conversation-context>").split("\n") if shown else []
 
 
-async def test_C2_C3_the_profile_shows_six_cut_turns_in_the_system_prompt_and_no_call_of_them() -> None:
-    steps = [says("let me look", call("Print", chars=900)), says("a" * 600), says("b"), says("c"), says("d")]
+async def test_C2_C3_the_profile_shows_six_cut_turns_in_the_system_prompt_and_no_call_of_them() -> (
+    None
+):
+    steps = [
+        says("let me look", call("Print", chars=900)),
+        says("a" * 600),
+        says("b"),
+        says("c"),
+        says("d"),
+    ]
     played = await framed(*steps, words=("one", "two", "three", "four"))
     assert [shown_turns(request) for request in played.requests] == [
         [],
         [],
         ["user: one", "assistant: " + "a" * 500, "user: two"],
         ["user: one", "assistant: " + "a" * 500, "user: two", "assistant: b", "user: three"],
-        ["assistant: " + "a" * 500, "user: two", "assistant: b", "user: three", "assistant: c", "user: four"],
+        [
+            "assistant: " + "a" * 500,
+            "user: two",
+            "assistant: b",
+            "user: three",
+            "assistant: c",
+            "user: four",
+        ],
     ], "the present message stands there too and so is sent twice, as in the text"
-    assert [item.kind for item in played.requests[1].items] == ["context", "user", "text", "call", "result"]
+    assert [item.kind for item in played.requests[1].items] == [
+        "context",
+        "user",
+        "text",
+        "call",
+        "result",
+    ]
     assert [item.kind for item in played.last.items] == ["context", "user"]
     assert said(played.last)[-1] == "four"
     assert not played.summaries
@@ -44,16 +69,25 @@ async def test_C2_C3_the_profile_shows_six_cut_turns_in_the_system_prompt_and_no
 
 async def test_C1_C4_C5_the_profile_compacts_before_a_users_message_and_drops_the_focus() -> None:
     wish = says(call("Compact", focus="the names"))
-    played = await framed(says("a" * 200_100), says("S" * 900), says("b"), wish, says("c"), says("T"), says("d"),
+    played = await framed(says("a" * 200_100), says("S" * 900), says("b"), wish, says("c"),
+        says("T"), says("d"),
                           words=("one", "two", "three", "four"))  # fmt: skip
     first, second = (said(request)[-1] for request in played.summaries)
-    assert first.startswith("Summarize this conversation for continuity. Include: 1) what was accomplished")
-    assert first.endswith("\n\nuser: one\nassistant: " + "a" * (INPUT_CHARS_MAX - len("user: one\nassistant: ")))
+    assert first.startswith(
+        "Summarize this conversation for continuity. Include: 1) what was accomplished"
+    )
+    assert first.endswith(
+        "\n\nuser: one\nassistant: " + "a" * (INPUT_CHARS_MAX - len("user: one\nassistant: "))
+    )
     assert "the names" not in second
-    assert second.endswith("user: three\nassistant: c"), "the wish of the model waits for the next message"
+    assert second.endswith("user: three\nassistant: c"), (
+        "the wish of the model waits for the next message"
+    )
     head = "system: [Conversation compressed. Transcript: longrein export "
     assert shown_turns(played.requests[1])[0].startswith(head)
-    assert sum(turn.count("S") for turn in shown_turns(played.requests[1])) < 500, "500 characters, the path among them"
+    assert sum(turn.count("S") for turn in shown_turns(played.requests[1])) < 500, (
+        "500 characters, the path among them"
+    )
     assert shown_turns(played.last)[-1] == "user: four"
 
 
@@ -70,7 +104,13 @@ async def test_the_profile_goes_on_after_a_resume_and_a_rewind() -> None:
     disk = MemoryDisk()
     for n, word in enumerate(("one", "two", "three")):
         played = await play(says("abc"[n]), words=(word,), profile=FRAMEWORK_PROFILE, disk=disk)
-    assert shown_turns(played.last) == ["user: one", "assistant: a", "user: two", "assistant: b", "user: three"]
+    assert shown_turns(played.last) == [
+        "user: one",
+        "assistant: a",
+        "user: two",
+        "assistant: b",
+        "user: three",
+    ]
     to = next(entry.seq for entry in disk.entries() if isinstance(entry.event, TurnEnded))
     played = await play(says("d"), words=(Rewind(to), "four"), profile=FRAMEWORK_PROFILE, disk=disk)
     assert shown_turns(played.last) == ["user: one", "assistant: a", "user: four"]

@@ -1,4 +1,5 @@
-"""Agents that others wrote, called by the tests: functions on PyPI and npm, and the commands of Codex and opencode.
+"""Agents that others wrote, called by the tests: functions on PyPI and npm, and the commands of
+Codex and opencode.
 
 `make clients` installs them into `.venv`. None reaches a network: their proxy is a closed port.
 """
@@ -24,11 +25,15 @@ HERE = Path(__file__).parent
 def needs(*paths: Path | str) -> pytest.MarkDecorator:
     """Skip without the agents of others in `.venv`."""
     missing = [str(path) for path in paths if not (VENV / path).exists()]
-    return pytest.mark.skipif(bool(missing), reason="needs agents of others, which `make clients` installs")
+    return pytest.mark.skipif(
+        bool(missing), reason="needs agents of others, which `make clients` installs"
+    )
 
 
 KIMI, AGENTS = Path("kimi/bin/python"), Path("agents/bin/python")
-PI, GEMINI = (PACKAGES / name for name in ("@earendil-works/pi-coding-agent", "@google/gemini-cli-core"))
+PI, GEMINI = (
+    PACKAGES / name for name in ("@earendil-works/pi-coding-agent", "@google/gemini-cli-core")
+)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -43,7 +48,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 class AgentProcess:
-    """A process that runs functions of agents: a line with a call in, a line with its result out."""
+    """A process that runs functions of agents: a line with a call in, a line with its result
+    out.
+    """
 
     def __init__(self, *command: str) -> None:
         self._process = subprocess.Popen(
@@ -75,14 +82,20 @@ def _process(kind: str) -> AgentProcess:
 
 
 def ask(function: str, *arguments: Any) -> Any:
-    """Call a function of `node_agents.mjs` or `python_agents.py`; raises `RuntimeError` with what the agent says."""
-    kind = {"pi": "node", "gemini": "node", "kimi": "kimi"}.get(function.partition("_")[0], "agents")
+    """Call a function of `node_agents.mjs` or `python_agents.py`; raises `RuntimeError` with
+    what the agent says.
+    """
+    kind = {"pi": "node", "gemini": "node", "kimi": "kimi"}.get(
+        function.partition("_")[0], "agents"
+    )
     return _process(kind).call(function, *arguments)
 
 
 def codex_request(cwd: Path, home: Path, *options: str) -> list[str]:
     """Return the texts that Codex sends to its model in a folder that is trusted."""
-    trust = ", ".join(f'"{folder}" = {{ trust_level = "trusted" }}' for folder in (cwd, *cwd.parents))
+    trust = ", ".join(
+        f'"{folder}" = {{ trust_level = "trusted" }}' for folder in (cwd, *cwd.parents)
+    )
     (home / ".codex").mkdir(exist_ok=True)
     ran = subprocess.run(
         [CODEX, "debug", "prompt-input", "-c", f"projects={{ {trust} }}", *options, "go"],
@@ -93,4 +106,6 @@ def codex_request(cwd: Path, home: Path, *options: str) -> list[str]:
         timeout=HANG_S,
         check=True,
     )
-    return [part.get("text", "") for item in json.loads(ran.stdout) for part in item.get("content", ())]
+    return [
+        part.get("text", "") for item in json.loads(ran.stdout) for part in item.get("content", ())
+    ]

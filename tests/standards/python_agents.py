@@ -1,4 +1,5 @@
-"""Run functions of agents on PyPI: reads `[function, arguments]` lines, answers `[result, error]` lines.
+"""Run functions of agents on PyPI: reads `[function, arguments]` lines, answers `[result, error]`
+lines.
 
 Runs in `.venv/agents`, which `make clients` creates; never imported by the tests.
 """
@@ -24,7 +25,9 @@ def kimi_skill(path: str) -> list[str]:
     from kimi_cli.skill import parse_skill_text
 
     file = KaosPath(path)
-    skill = parse_skill_text(Path(path).read_text(), dir_path=file.parent, skill_md_file=file, scope="project")
+    skill = parse_skill_text(
+        Path(path).read_text(), dir_path=file.parent, skill_md_file=file, scope="project"
+    )
     return [skill.name, skill.description]
 
 
@@ -107,7 +110,9 @@ def deepagents_skill(path: str) -> list[Any] | None:
 def fastmcp_servers(document: dict[str, Any]) -> dict[str, Any]:
     from fastmcp.cli.discovery import _parse_mcp_servers
 
-    found = _parse_mcp_servers(document["mcpServers"], source="project", config_path=Path(".mcp.json"))
+    found = _parse_mcp_servers(
+        document["mcpServers"], source="project", config_path=Path(".mcp.json")
+    )
     return {one.name: _server(one.config) for one in found}
 
 
@@ -129,7 +134,11 @@ def _server(server: Any) -> list[Any]:
     transport = server.to_transport()
     if hasattr(transport, "command"):
         return ["stdio", [transport.command, *transport.args], dict(transport.env or {})]
-    return ["sse" if type(transport).__name__.startswith("SSE") else "http", str(transport.url), transport.headers]
+    return [
+        "sse" if type(transport).__name__.startswith("SSE") else "http",
+        str(transport.url),
+        transport.headers,
+    ]
 
 
 def _command(code: int, stdout: str, stderr: str) -> str:
@@ -142,7 +151,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the libraries print
     functions: dict[str, Callable[..., Any]] = {
-        name: value for name, value in globals().items() if callable(value) and not name.startswith("_")
+        name: value
+        for name, value in globals().items()
+        if callable(value) and not name.startswith("_")
     }
     for line in sys.stdin:
         name, arguments = json.loads(line)

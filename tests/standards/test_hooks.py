@@ -1,4 +1,6 @@
-"""A4 the hook contract: answers and matchers judged by kimi, OpenHands and Gemini CLI, which run the same hooks."""
+"""A4 the hook contract: answers and matchers judged by kimi, OpenHands and Gemini CLI, which run
+the same hooks.
+"""
 
 import json
 import re
@@ -14,7 +16,9 @@ from longrein.tools import ASK_USER, SKILL, agent_tool, builtin_tools
 
 from .peers import AGENTS, GEMINI, KIMI, ask, needs
 
-TEXTS = st.sampled_from(["", "no", "two\nlines", " blank ", "größer ☃", "{", "[1]", '"text"', "{}", "null"])
+TEXTS = st.sampled_from(
+    ["", "no", "two\nlines", " blank ", "größer ☃", "{", "[1]", '"text"', "{}", "null"]
+)
 CODES = st.sampled_from([0, 1, 2, 3, 127])
 DECISIONS = st.fixed_dictionaries(
     {},
@@ -31,7 +35,16 @@ OLD_DECISIONS = st.fixed_dictionaries(
         "continue": st.booleans(),
     },
 )
-TOOLS = ("Bash", "BashOutput", "Edit", "Write", "NotebookEdit", "mcp__mem__add", "mcp__mem__x_y", "WebFetch")
+TOOLS = (
+    "Bash",
+    "BashOutput",
+    "Edit",
+    "Write",
+    "NotebookEdit",
+    "mcp__mem__add",
+    "mcp__mem__x_y",
+    "WebFetch",
+)
 
 
 def refused(event: str, code: int, stdout: str, stderr: str) -> tuple[bool, str]:
@@ -43,7 +56,9 @@ def refused(event: str, code: int, stdout: str, stderr: str) -> tuple[bool, str]
 @needs(KIMI)
 @given(code=CODES, stdout=TEXTS | DECISIONS.map(json.dumps), stderr=TEXTS)
 @settings(max_examples=40, deadline=None)
-def test_A4_5_kimi_refuses_the_same_calls_for_the_same_reason(code: int, stdout: str, stderr: str) -> None:
+def test_A4_5_kimi_refuses_the_same_calls_for_the_same_reason(
+    code: int, stdout: str, stderr: str
+) -> None:
     ours, why = refused("PreToolUse", code, stdout, stderr)
     action, reason = ask("kimi_hook", "PreToolUse", code, stdout, stderr)
     assert ours is (action == "block")
@@ -57,7 +72,9 @@ def test_A4_5_kimi_refuses_the_same_calls_for_the_same_reason(code: int, stdout:
 def test_A4_6_openhands_refuses_the_same(
     event: str, code: int, stdout: str, stderr: str, answer: dict[str, Any]
 ) -> None:
-    said = json.dumps(answer) if code == 0 else stdout  # OpenHands also reads the JSON of a hook that has failed
+    said = (
+        json.dumps(answer) if code == 0 else stdout
+    )  # OpenHands also reads the JSON of a hook that has failed
     ours, why = refused(event, code, said, stderr)
     theirs, reason = ask("openhands_hook", event, code, said, stderr)
     assert ours is theirs
@@ -69,22 +86,33 @@ def ours_matches(matcher: str, tool: str) -> bool:
 
 
 @needs(AGENTS)
-@given(names=st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3), tool=st.sampled_from(TOOLS), all_=st.booleans())
+@given(
+    names=st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3),
+    tool=st.sampled_from(TOOLS),
+    all_=st.booleans(),
+)
 @settings(max_examples=40, deadline=None)
-def test_A4_1_openhands_reads_a_list_of_names_the_same(names: list[str], tool: str, all_: bool) -> None:
+def test_A4_1_openhands_reads_a_list_of_names_the_same(
+    names: list[str], tool: str, all_: bool
+) -> None:
     matcher = "*" if all_ else "|".join(names)
     assert ours_matches(matcher, tool) is ask("openhands_matches", matcher, tool)
 
 
 PATTERNS = st.lists(
-    st.sampled_from([".*", "^", "$", "mcp__", "(Edit|Write)", "[A-Z]", "Bash", "mem", "_", ".", "\\w+", "x?"]),
+    st.sampled_from(
+        [".*", "^", "$", "mcp__", "(Edit|Write)", "[A-Z]", "Bash", "mem", "_", ".", "\\w+", "x?"]
+    ),
     min_size=1,
     max_size=4,
 ).map("".join)
 
 
 @needs(KIMI, GEMINI)
-@given(matcher=PATTERNS.filter(lambda text: not re.fullmatch(r"[\w\-, |]*", text)), tool=st.sampled_from(TOOLS))
+@given(
+    matcher=PATTERNS.filter(lambda text: not re.fullmatch(r"[\w\-, |]*", text)),
+    tool=st.sampled_from(TOOLS),
+)
 @settings(max_examples=100, deadline=None)
 def test_A4_1_kimi_and_gemini_read_an_expression_the_same(matcher: str, tool: str) -> None:
     ours = ours_matches(matcher, tool)
@@ -94,7 +122,11 @@ def test_A4_1_kimi_and_gemini_read_an_expression_the_same(matcher: str, tool: st
 
 GROUPS = st.lists(
     st.fixed_dictionaries(
-        {"hooks": st.lists(st.sampled_from(["./a.sh", "echo b", "c --d"]), min_size=1, max_size=2, unique=True)},
+        {
+            "hooks": st.lists(
+                st.sampled_from(["./a.sh", "echo b", "c --d"]), min_size=1, max_size=2, unique=True
+            )
+        },
         optional={"matcher": st.sampled_from(["", "*", "Bash", "Edit|Write", "mcp__.*"])},
     ),
     min_size=1,
@@ -104,18 +136,25 @@ GROUPS = st.lists(
 
 @needs(AGENTS)
 @given(
-    table=st.dictionaries(st.sampled_from(["PreToolUse", "PostToolUse", "Stop"]), GROUPS, min_size=1),
+    table=st.dictionaries(
+        st.sampled_from(["PreToolUse", "PostToolUse", "Stop"]), GROUPS, min_size=1
+    ),
     tool=st.sampled_from(TOOLS),
 )
 @settings(max_examples=40, deadline=None)
-def test_A4_1_openhands_starts_the_same_commands_of_a_file(table: dict[str, Any], tool: str) -> None:
+def test_A4_1_openhands_starts_the_same_commands_of_a_file(
+    table: dict[str, Any], tool: str
+) -> None:
     written = {
         event: [
-            {**group, "hooks": [{"type": "command", "command": line} for line in group["hooks"]]} for group in groups
+            {**group, "hooks": [{"type": "command", "command": line} for line in group["hooks"]]}
+            for group in groups
         ]
         for event, groups in table.items()
     }
-    found, notes = parse_hooks(written, HookFile("settings.json", "settings.json", is_own=True), "/repo")
+    found, notes = parse_hooks(
+        written, HookFile("settings.json", "settings.json", is_own=True), "/repo"
+    )
     assert notes == []
     theirs = ask("openhands_hooks", {"hooks": written}, tool)
     for event in table:
@@ -124,7 +163,9 @@ def test_A4_1_openhands_starts_the_same_commands_of_a_file(table: dict[str, Any]
 
 
 def test_A4_3_every_event_of_the_sdk_is_known_by_its_name() -> None:
-    types = pytest.importorskip("claude_agent_sdk.types", reason="claude-agent-sdk is not installed: make library")
+    types = pytest.importorskip(
+        "claude_agent_sdk.types", reason="claude-agent-sdk is not installed: make library"
+    )
     events = {name for one in get_args(types.HookEvent) for name in get_args(one) or (one,)}
     assert "PreToolUse" in events
     assert events <= set(EVENTS)

@@ -16,8 +16,12 @@ from .peers import CODEX, KIMI, PI, ask, codex_request, needs
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
 FOLDERS = (".", "pkg", "pkg/sub", "other")
-TEXTS = st.sampled_from(["", " \n", "do this", "two\nlines\n", "größer ☃", "    indented", "# Head\n\ntext\n"])
-TREES = st.dictionaries(st.tuples(st.sampled_from(FOLDERS), st.sampled_from(NAMES)), TEXTS, max_size=8)
+TEXTS = st.sampled_from(
+    ["", " \n", "do this", "two\nlines\n", "größer ☃", "    indented", "# Head\n\ntext\n"]
+)
+TREES = st.dictionaries(
+    st.tuples(st.sampled_from(FOLDERS), st.sampled_from(NAMES)), TEXTS, max_size=8
+)
 
 
 @contextmanager
@@ -47,13 +51,17 @@ def marks(text: str) -> list[str]:
 
 @needs(CODEX)
 @given(
-    # An empty file hides those after it in Codex; here only an empty override does: an empty AGENTS.md may stand beside
-    # a full CLAUDE.md.
-    tree=TREES.map(lambda tree: {key: text if key[1] == NAMES[0] else text + "x" for key, text in tree.items()}),
+    # An empty file hides those after it in Codex; here only an empty override does: an empty
+    # AGENTS.md may stand beside a full CLAUDE.md.
+    tree=TREES.map(
+        lambda tree: {key: text if key[1] == NAMES[0] else text + "x" for key, text in tree.items()}
+    ),
     root=st.booleans(),
 )
 @settings(max_examples=20, deadline=None)
-def test_A1_codex_loads_the_same_files_in_the_same_order(tree: dict[tuple[str, str], str], root: bool) -> None:
+def test_A1_codex_loads_the_same_files_in_the_same_order(
+    tree: dict[tuple[str, str], str], root: bool
+) -> None:
     with planted(tree, root=root) as (home, cwd):
         fallback = 'project_doc_fallback_filenames=["CLAUDE.md", "GEMINI.md"]'
         theirs = "\n".join(codex_request(cwd, home, "-c", fallback))
@@ -61,7 +69,9 @@ def test_A1_codex_loads_the_same_files_in_the_same_order(tree: dict[tuple[str, s
 
 
 @needs(KIMI)
-@given(tree=TREES.map(lambda tree: {key: text for key, text in tree.items() if key[1] == "AGENTS.md"}))
+@given(
+    tree=TREES.map(lambda tree: {key: text for key, text in tree.items() if key[1] == "AGENTS.md"})
+)
 @settings(max_examples=60, deadline=None)
 def test_A1_kimi_loads_the_same_files_in_the_same_order(tree: dict[tuple[str, str], str]) -> None:
     with planted(tree) as (home, cwd):
@@ -69,10 +79,14 @@ def test_A1_kimi_loads_the_same_files_in_the_same_order(tree: dict[tuple[str, st
 
 
 @needs(PI)
-@given(tree=TREES.map(lambda tree: {key: text for key, text in tree.items() if key[1] in NAMES[1:3]}))
+@given(
+    tree=TREES.map(lambda tree: {key: text for key, text in tree.items() if key[1] in NAMES[1:3]})
+)
 @settings(max_examples=60, deadline=None)
 def test_A1_pi_loads_the_same_files_in_the_same_order(tree: dict[tuple[str, str], str]) -> None:
-    full = {key: text or "full" for key, text in tree.items() if text.strip() or not text}  # pi keeps empty ones
+    full = {
+        key: text or "full" for key, text in tree.items() if text.strip() or not text
+    }  # pi keeps empty ones
     with planted(full) as (home, cwd):
         theirs = ask("pi_instructions", str(cwd), str(home / ".pi"))
         assert marks(ours(cwd, home)) == marks("\n".join(text for _, text in theirs))

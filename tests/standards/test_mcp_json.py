@@ -1,4 +1,6 @@
-"""A7 `.mcp.json` and `~/.claude.json`: random files read by FastMCP and OpenHands, and the examples of servers."""
+"""A7 `.mcp.json` and `~/.claude.json`: random files read by FastMCP and OpenHands, and the
+examples of servers.
+"""
 
 import json
 import re
@@ -16,10 +18,16 @@ from longrein.tools.mcp.server_config import McpServer
 
 from .peers import AGENTS, PACKAGES, ask, needs
 
-# Names as they are here in the names of tools: single underscores, none at an end. The next test has others.
+# Names as they are here in the names of tools: single underscores, none at an end. The next test
+# has others.
 NAMES = st.from_regex(r"[a-z](_?[a-z0-9-]){0,6}", fullmatch=True)
-VALUES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"), exclude_characters="${}"), max_size=12)
-TABLES = st.dictionaries(st.from_regex(r"[A-Z][A-Z_-]{0,8}[A-Z]", fullmatch=True), VALUES, max_size=3)
+VALUES = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"), exclude_characters="${}"),
+    max_size=12,
+)
+TABLES = st.dictionaries(
+    st.from_regex(r"[A-Z][A-Z_-]{0,8}[A-Z]", fullmatch=True), VALUES, max_size=3
+)
 LOCAL = st.fixed_dictionaries(
     {"command": VALUES.filter(bool)},
     optional={"type": st.just("stdio"), "args": st.lists(VALUES, max_size=4), "env": TABLES},
@@ -46,7 +54,9 @@ def load(home: Path, files: dict[str, Any]) -> tuple[McpServer, ...]:
     (cwd / ".git").mkdir(parents=True)
     for name, document in files.items():
         (home / name).write_text(json.dumps(document))
-    found = load_mcp_servers(str(cwd), str(home), {}, str(home / "state"), trusted=True, approved=True)
+    found = load_mcp_servers(
+        str(cwd), str(home), {}, str(home / "state"), trusted=True, approved=True
+    )
     assert not found.notes
     assert not any(server.problem for server in found.servers)
     return found.servers
@@ -70,31 +80,59 @@ def test_A7_fastmcp_finds_the_same_servers_in_the_users_file(
 ) -> None:
     with tempfile.TemporaryDirectory() as made:
         home = Path(made).resolve()
-        projects = {str(home / "repo"): {"mcpServers": local}, str(home / "else"): {"mcpServers": other}}
-        found = load(home, {".claude.json": {"mcpServers": user, "projects": projects, "numStartups": 3}})
+        projects = {
+            str(home / "repo"): {"mcpServers": local},
+            str(home / "else"): {"mcpServers": other},
+        }
+        found = load(
+            home, {".claude.json": {"mcpServers": user, "projects": projects, "numStartups": 3}}
+        )
         theirs = ask("fastmcp_claude", str(home / "repo"), str(home))
         assert {server.name: shape(server) for server in found} == theirs
 
 
 CLASHES = [
-    ({"a": {}, "a_": {}}, ".mcp.json: the MCP servers a and a_ are both called a here: rename the first"),
+    (
+        {"a": {}, "a_": {}},
+        ".mcp.json: the MCP servers a and a_ are both called a here: rename the first",
+    ),
     ({"my db": {}, "b": {}, "my__db": {}}, "my db and my__db are both called my_db here"),
     ({"a": {}, "b_c": {}, "b-c": {}}, ""),
 ]
 
 
 @pytest.mark.parametrize(("entries", "note"), CLASHES)
-def test_A7_two_names_that_are_one_here_are_told(entries: dict[str, Any], note: str, tmp_path: Path) -> None:
+def test_A7_two_names_that_are_one_here_are_told(
+    entries: dict[str, Any], note: str, tmp_path: Path
+) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {name: {"command": "x"} for name in entries}}))
-    found = load_mcp_servers(str(tmp_path), "/nowhere", {}, str(tmp_path), trusted=True, approved=True)
+    (tmp_path / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {name: {"command": "x"} for name in entries}})
+    )
+    found = load_mcp_servers(
+        str(tmp_path), "/nowhere", {}, str(tmp_path), trusted=True, approved=True
+    )
     assert bool(found.notes) == bool(note)
     assert note in " ".join(found.notes)
     assert len(found.servers) == len(entries) - bool(note)
 
 
 PIECES = st.sampled_from(
-    ["$", "{", "}", "${A}", "${B}", "${A:-x}", "${NO:-y z}", "${NO:-}", "$A", ":-", "${A", "a", "\\"]
+    [
+        "$",
+        "{",
+        "}",
+        "${A}",
+        "${B}",
+        "${A:-x}",
+        "${NO:-y z}",
+        "${NO:-}",
+        "$A",
+        ":-",
+        "${A",
+        "a",
+        "\\",
+    ]
 )
 
 
@@ -120,7 +158,9 @@ def examples() -> list[Any]:
     return [
         pytest.param(block, id=f"{file.parent.name}-{number}")
         for file in sorted(files)
-        for number, block in enumerate(re.findall(r"```json\n(.*?)```", file.read_text(), re.DOTALL))
+        for number, block in enumerate(
+            re.findall(r"```json\n(.*?)```", file.read_text(), re.DOTALL)
+        )
         if '"mcpServers"' in block
     ]
 

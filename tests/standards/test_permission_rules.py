@@ -1,4 +1,6 @@
-"""A10 permission rules: paths judged by git, whose pattern syntax they have, and command lines split by bash."""
+"""A10 permission rules: paths judged by git, whose pattern syntax they have, and command lines
+split by bash.
+"""
 
 import subprocess
 import tempfile
@@ -14,7 +16,23 @@ WORDS = ("a", "b", "src", ".env", "x.py", "y.test.py", "a b", "ä")
 PATHS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map("/".join)
 PATTERNS = (
     st.lists(
-        st.sampled_from(["a", "b", "src", ".env", "*.py", "x.*", "**", "*", "?", "[ab]", "*.test.py", "ä", "s*c"]),
+        st.sampled_from(
+            [
+                "a",
+                "b",
+                "src",
+                ".env",
+                "*.py",
+                "x.*",
+                "**",
+                "*",
+                "?",
+                "[ab]",
+                "*.test.py",
+                "ä",
+                "s*c",
+            ]
+        ),
         min_size=1,
         max_size=4,
     )
@@ -49,12 +67,16 @@ def ignored(pattern: str, paths: list[str], cwd: Path) -> set[str]:
 
 @given(pattern=PATTERNS, paths=st.lists(PATHS, min_size=5, max_size=12, unique=True))
 @settings(max_examples=60, deadline=None)
-def test_A10_rules_cover_what_git_ignores_by_the_same_pattern(pattern: str, paths: list[str]) -> None:
+def test_A10_rules_cover_what_git_ignores_by_the_same_pattern(
+    pattern: str, paths: list[str]
+) -> None:
     with tempfile.TemporaryDirectory() as made:
         cwd = Path(made).resolve()
         subprocess.run(["git", "init", "-q", str(cwd)], check=True)
         if "?" in pattern or "[" in pattern:
-            paths = [path for path in paths if path.isascii()]  # git compares bytes: `?` does not match `ä`
+            paths = [
+                path for path in paths if path.isascii()
+            ]  # git compares bytes: `?` does not match `ä`
         theirs = ignored(pattern, paths, cwd)
         # Whether a path is a folder is not known here: to deny, it counts as one.
         as_folder = ignored(pattern.removesuffix("/").removesuffix("/**"), paths, cwd)
@@ -65,7 +87,9 @@ def test_A10_rules_cover_what_git_ignores_by_the_same_pattern(pattern: str, path
 
 LINES = st.lists(
     st.tuples(
-        st.sampled_from(["ok 1", "ok 'a; b'", 'ok "$(ok 2)"', "bad 1", "ok a#b", "ok \\; c", "ok '&&' d"]),
+        st.sampled_from(
+            ["ok 1", "ok 'a; b'", 'ok "$(ok 2)"', "bad 1", "ok a#b", "ok \\; c", "ok '&&' d"]
+        ),
         st.sampled_from([" && ", " || ", "; ", " | ", " |& ", " & ", "\n"]),
     ),
     min_size=1,
@@ -81,7 +105,9 @@ def test_A10_a_line_is_allowed_only_if_bash_starts_nothing_else(line: str) -> No
             (Path(made) / name).write_text(f'#!/bin/bash\necho {name} >> "{made}/ran"\n{code}\n')
             (Path(made) / name).chmod(0o755)
         for failing in (0, 1):  # both ways past `&&` and `||`
-            (Path(made) / "ok").write_text(f'#!/bin/bash\necho ok >> "{made}/ran"\nexit {failing}\n')
+            (Path(made) / "ok").write_text(
+                f'#!/bin/bash\necho ok >> "{made}/ran"\nexit {failing}\n'
+            )
             subprocess.run(
                 ["bash", "-c", f"{line}\nwait"],
                 env={"PATH": f"{made}:/usr/bin:/bin"},

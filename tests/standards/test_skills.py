@@ -1,4 +1,6 @@
-"""A2 SKILL.md: heads that YAML writes, read by pi, Gemini CLI, kimi, deepagents, OpenHands, Codex and skills-ref."""
+"""A2 SKILL.md: heads that YAML writes, read by pi, Gemini CLI, kimi, deepagents, OpenHands,
+Codex and skills-ref.
+"""
 
 import re
 import tempfile
@@ -60,7 +62,9 @@ HEADS = st.fixed_dictionaries(
         "license": st.just("MIT"),
         "compatibility": WORDS.map(" ".join),
         "metadata": st.dictionaries(NAMES, WORDS.map(" ".join), min_size=1, max_size=3),
-        "allowed-tools": st.lists(st.sampled_from(["Read", "Bash(git:*)", "Grep"]), min_size=1).map(" ".join),
+        "allowed-tools": st.lists(st.sampled_from(["Read", "Bash(git:*)", "Grep"]), min_size=1).map(
+            " ".join
+        ),
     },
 )
 STYLES = st.sampled_from([None, "'", '"', "|", ">"])
@@ -68,7 +72,9 @@ WIDTHS = st.sampled_from([20, 80, 10_000])
 
 
 def file_text(head: dict[str, Any], style: str | None, width: int, body: str = "Do it.") -> str:
-    dumped = yaml.safe_dump(head, default_style=style, width=width, allow_unicode=True, sort_keys=False)
+    dumped = yaml.safe_dump(
+        head, default_style=style, width=width, allow_unicode=True, sort_keys=False
+    )
     return f"---\n{dumped}---\n\n{body}\n"
 
 
@@ -94,7 +100,9 @@ def plain(text: str) -> str:
 
 @given(head=HEADS, style=STYLES, width=WIDTHS)
 @settings(max_examples=200, deadline=None)
-def test_A2_every_field_is_read_as_yaml_reads_it(head: dict[str, Any], style: str | None, width: int) -> None:
+def test_A2_every_field_is_read_as_yaml_reads_it(
+    head: dict[str, Any], style: str | None, width: int
+) -> None:
     text = file_text(head, style, width)
     fields, body = split_frontmatter(text)
     assert (fields, body) == (yaml.safe_load(text.split("---\n")[1]), "Do it."), text
@@ -125,7 +133,9 @@ def test_A2_others_read_the_same_name_and_description(
 @needs(AGENTS)
 @given(head=HEADS, style=STYLES)
 @settings(max_examples=40, deadline=None)
-def test_A2_deepagents_reads_the_same_allowed_tools(head: dict[str, Any], style: str | None) -> None:
+def test_A2_deepagents_reads_the_same_allowed_tools(
+    head: dict[str, Any], style: str | None
+) -> None:
     with planted(head["name"], file_text(head, style, 80)) as (path, skill, _):
         assert list(skill.allowed_tools) == ask("deepagents_skill", str(path))[2]
 
@@ -133,11 +143,21 @@ def test_A2_deepagents_reads_the_same_allowed_tools(head: dict[str, Any], style:
 @needs(GEMINI)
 @pytest.mark.parametrize(
     "description",
-    ["Does a thing: well", "a: b: c", "Use when: the user asks", "note: 'quoted' here", "tests, e.g.: pytest"],
+    [
+        "Does a thing: well",
+        "a: b: c",
+        "Use when: the user asks",
+        "note: 'quoted' here",
+        "tests, e.g.: pytest",
+    ],
 )
 def test_A18_3_gemini_also_reads_an_unquoted_colon(description: str) -> None:
     with planted("a", f"---\nname: a\ndescription: {description}\n---\nbody\n") as (path, skill, _):
-        assert [skill.name, skill.description] == ask("gemini_skill", str(path))[:2] == ["a", description]
+        assert (
+            [skill.name, skill.description]
+            == ask("gemini_skill", str(path))[:2]
+            == ["a", description]
+        )
 
 
 @given(head=HEADS, style=STYLES, name=st.sampled_from(["", "-", "A", "x" * 65, "--", "_"]))
@@ -169,6 +189,10 @@ def test_A2_codex_offers_the_same_catalogue(heads: list[dict[str, Any]]) -> None
             path.write_text(file_text(head, None, 80))
         files = SkillFiles(str(home / "repo"), str(home), {}, lambda _: True)
         ours = {(skill.name, plain(skill.description)) for skill in files.all()}
-        offered = next(text for text in codex_request(home / "repo", home) if text.startswith("<skills_instructions>"))
+        offered = next(
+            text
+            for text in codex_request(home / "repo", home)
+            if text.startswith("<skills_instructions>")
+        )
         theirs = re.findall(r"^- ([\w-]+): (.*) \(file: r1/", offered, re.MULTILINE)
         assert ours == {(name, plain(description)) for name, description in theirs}

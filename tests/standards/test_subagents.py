@@ -28,7 +28,12 @@ HEADS = st.fixed_dictionaries(
     },
 )
 BODIES = st.sampled_from(
-    ["You review.", "# Head\n\n- one\n- two", "---\nnot a head\n---", "größer ☃\n\n```py\nx = 1\n```"]
+    [
+        "You review.",
+        "# Head\n\n- one\n- two",
+        "---\nnot a head\n---",
+        "größer ☃\n\n```py\nx = 1\n```",
+    ]
 )
 
 
@@ -39,7 +44,9 @@ def ours(text: str, name: str) -> tuple[SubagentType, Path]:
     path.parent.mkdir(parents=True)
     path.write_text(text)
     (folder / "repo/.git").mkdir()
-    found, _ = load_subagent_types((), str(folder / "repo"), str(folder), {}, trusted=lambda _: True)
+    found, _ = load_subagent_types(
+        (), str(folder / "repo"), str(folder), {}, trusted=lambda _: True
+    )
     assert len(found) == 1, text
     return found[0], path
 
@@ -47,7 +54,9 @@ def ours(text: str, name: str) -> tuple[SubagentType, Path]:
 @needs(AGENTS)
 @given(head=HEADS, body=BODIES, style=STYLES, width=WIDTHS)
 @settings(max_examples=40, deadline=None)
-def test_A5_openhands_reads_the_same_type(head: dict[str, Any], body: str, style: str | None, width: int) -> None:
+def test_A5_openhands_reads_the_same_type(
+    head: dict[str, Any], body: str, style: str | None, width: int
+) -> None:
     kind, path = ours(file_text(head, style, width, body), head["name"])
     theirs = ask("openhands_agent", str(path))
     assert (kind.name, plain(kind.description), kind.system) == (
@@ -62,8 +71,12 @@ def test_A5_openhands_reads_the_same_type(head: dict[str, Any], body: str, style
 @needs(GEMINI)
 @given(head=HEADS, body=BODIES, style=STYLES, width=WIDTHS)
 @settings(max_examples=40, deadline=None)
-def test_A5_gemini_reads_the_same_type(head: dict[str, Any], body: str, style: str | None, width: int) -> None:
-    head = {key: value for key, value in head.items() if key not in ("tools", "color")}  # it refuses what it lacks
+def test_A5_gemini_reads_the_same_type(
+    head: dict[str, Any], body: str, style: str | None, width: int
+) -> None:
+    head = {
+        key: value for key, value in head.items() if key not in ("tools", "color")
+    }  # it refuses what it lacks
     kind, path = ours(file_text(head, style, width, body), head["name"])
     theirs = ask("gemini_agent", str(path))
     assert (kind.name, plain(kind.description), kind.system) == (
@@ -84,6 +97,10 @@ def test_A5_gemini_refuses_what_is_left_out_here(head: str) -> None:
     path.write_text(text)
     with pytest.raises(RuntimeError):
         ask("gemini_agent", str(path))
-    found, notes = load_subagent_types((), str(folder), str(folder / "home"), {}, trusted=lambda _: True)
-    assert bool(found) is ("description: x" in head)  # without a name the file's counts, as in opencode and kimi
+    found, notes = load_subagent_types(
+        (), str(folder), str(folder / "home"), {}, trusted=lambda _: True
+    )
+    assert bool(found) is (
+        "description: x" in head
+    )  # without a name the file's counts, as in opencode and kimi
     assert found or notes

@@ -1,4 +1,6 @@
-"""Shared by the tests of the store: a ticking clock, builders of entries and logs, processes to kill."""
+"""Shared by the tests of the store: a ticking clock, builders of entries and logs, processes to
+kill.
+"""
 
 import asyncio
 import itertools
@@ -11,7 +13,17 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from longrein.events import SCHEMA_VERSION, ChildStarted, Entry, Opened, Parent, Text, ToolEnded, UserSpoke, text_of
+from longrein.events import (
+    SCHEMA_VERSION,
+    ChildStarted,
+    Entry,
+    Opened,
+    Parent,
+    Text,
+    ToolEnded,
+    UserSpoke,
+    text_of,
+)
 from longrein.store import SessionLog, open_log
 
 ID = "6f1c3a52-7d0e-4b7a-9f3e-0123456789ab"
@@ -111,8 +123,12 @@ def seqs(log: SessionLog) -> list[int]:
 
 
 def run_in_process(work: Callable[[], Awaitable[None]]) -> int:
-    """Run `work` in a forked process; return its pid. It ends by `os._exit`: 0, or 1 when `work` raised."""
-    for thread in threading.enumerate():  # a log just closed may still hold SQLite's locks, which a fork copies
+    """Run `work` in a forked process; return its pid. It ends by `os._exit`: 0, or 1 when `work`
+    raised.
+    """
+    for thread in (
+        threading.enumerate()
+    ):  # a log just closed may still hold SQLite's locks, which a fork copies
         if thread.name == "longrein-log":
             thread.join(0.2)
     pid = os.fork()
@@ -135,9 +151,12 @@ def kill(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-def killed_after(work: Callable[[int], Awaitable[None]], acknowledged: int, pause: random.Random) -> list[int]:
-    """Run `work`, which writes acknowledged seqs to a pipe for ever, and kill it some time after the n-th; return
-    them."""
+def killed_after(
+    work: Callable[[int], Awaitable[None]], acknowledged: int, pause: random.Random
+) -> list[int]:
+    """Run `work`, which writes acknowledged seqs to a pipe for ever, and kill it some time after
+    the n-th; return them.
+    """
     reading, writing = os.pipe()
     pid = run_in_process(lambda: work(writing))
     os.close(writing)
@@ -169,7 +188,13 @@ GRANDCHILD = "c0000000-0000-4000-8000-000000000002"
 
 def child_opened(session: str = CHILD, parent: str = ID, shares: int = 0) -> Opened:
     return Opened(
-        SCHEMA_VERSION, session, "n0nce", ("/work",), "/work", parent=Parent(parent, shares, "c2.0"), label="a9"
+        SCHEMA_VERSION,
+        session,
+        "n0nce",
+        ("/work",),
+        "/work",
+        parent=Parent(parent, shares, "c2.0"),
+        label="a9",
     )
 
 

@@ -1,4 +1,6 @@
-"""Blobs: small ones in the database, large ones in files; files that no commit named are removed."""
+"""Blobs: small ones in the database, large ones in files; files that no commit named are
+removed.
+"""
 
 import asyncio
 import hashlib
@@ -8,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from longrein.events import StoreDamaged
-from tests.store.fixtures import add, crash, entries, entry, filled, folder, make, new_log, stored_log
+from tests.store.fixtures import (
+    add,
+    crash,
+    entries,
+    entry,
+    filled,
+    folder,
+    make,
+    new_log,
+    stored_log,
+)
 
 pytestmark = pytest.mark.anyio
 

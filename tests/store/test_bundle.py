@@ -1,4 +1,6 @@
-"""Bundles: a whole session moves to another state folder; damaged and hostile bundles leave nothing."""
+"""Bundles: a whole session moves to another state folder; damaged and hostile bundles leave
+nothing.
+"""
 
 import io
 import os
@@ -38,7 +40,9 @@ SMALL, LARGE = b"small", os.urandom(300_000)
 
 
 async def family(state: Path) -> None:
-    """A root with two subagents, one of them forked and with a subagent of its own; entries and blobs of any size."""
+    """A root with two subagents, one of them forked and with a subagent of its own; entries and
+    blobs of any size.
+    """
     async with new_log(state) as log:
         log.put_blob(SMALL), log.put_blob(LARGE)
         await add(log, [*entries(1, 7), entry(8, "火\n\u2028" * 50_000)])
@@ -65,12 +69,19 @@ async def test_a_session_moves_whole(tmp_path: Path) -> None:
     path = bundle(tmp_path / "old", tmp_path / "b.zip")
     assert is_bundle(str(path))
     report = read_bundle(str(tmp_path / "new"), str(path), ["/there", "/more"])
-    assert (report.session, report.cwd, report.entries, report.subagents, report.blobs) == (ID, "/work", 20, 3, 3)
+    assert (report.session, report.cwd, report.entries, report.subagents, report.blobs) == (
+        ID,
+        "/work",
+        20,
+        3,
+        3,
+    )
     for number in (1, 2, 3, 4):
         was, now = (exported(tmp_path / state, number).split(b"\n") for state in ("old", "new"))
         differ = [new for old, new in zip(was, now, strict=True) if old != new]
         assert all(
-            b'"type":"Opened"' in line and b'"roots":["/there","/more"],"cwd":"/there"' in line for line in differ
+            b'"type":"Opened"' in line and b'"roots":["/there","/more"],"cwd":"/there"' in line
+            for line in differ
         )
     async with stored_log(tmp_path / "new") as log:
         assert (log.notes, seqs(log)) == ([], list(range(1, 11)))
@@ -81,7 +92,11 @@ async def test_a_session_moves_whole(tmp_path: Path) -> None:
         await add(log, [entry(11)])
     (info,) = list_sessions(str(tmp_path / "new"))
     assert (info.cwd, info.title, info.entries) == ("/there", "hello", 11)
-    modes = {os.stat(path).st_mode & 0o777 for path in folder(tmp_path / "new").rglob("*") if path.is_file()}
+    modes = {
+        os.stat(path).st_mode & 0o777
+        for path in folder(tmp_path / "new").rglob("*")
+        if path.is_file()
+    }
     assert modes == {0o600}
 
 
@@ -128,10 +143,16 @@ def blob_of(members: dict[str, bytes]) -> None:
     ("change", "told"),
     [
         (edit("sessions/1.jsonl", b"hello", b"adieu"), "sessions/1.jsonl is not what was exported"),
-        (edit("sessions/1.jsonl", b'"seq":3', b'"seq":4'), "entry 3 of sessions/1.jsonl is missing"),
+        (
+            edit("sessions/1.jsonl", b'"seq":3', b'"seq":4'),
+            "entry 3 of sessions/1.jsonl is missing",
+        ),
         (edit("sessions/1.jsonl", b'{"seq":2', b'\xff{"seq":2'), "is not what was exported"),
         (edit("sessions/1.jsonl", b'"type":"UserSpoke"', b'"type":"Unknown!!"'), "upgrade it"),
-        (edit("sessions/1.jsonl", b'"type":"Opened"', b'"type":"CwdSet"'), "does not begin as a session does"),
+        (
+            edit("sessions/1.jsonl", b'"type":"Opened"', b'"type":"CwdSet"'),
+            "does not begin as a session does",
+        ),
         (edit("sessions/2.jsonl", b'"seq":1', b'"seq":' + b"9" * 30), "impossible numbers"),
         (edit("sessions/1.jsonl", b'"at":1', b'"at":' + b"9" * 18), "impossible numbers"),
         (edit("sessions/1.jsonl", b'"at":1', b'"at":-1'), "impossible numbers"),
@@ -143,12 +164,17 @@ def blob_of(members: dict[str, bytes]) -> None:
         (edit("bundle.json", b'"format": 1', b'"format": 2'), "written by a newer longrein"),
         (edit("bundle.json", b'"schema": 1', b'"schema": 9'), "written by a newer longrein"),
         (edit("bundle.json", b'"number": 2', b'"number": 1'), "contradicts itself"),
-        (edit("bundle.json", ID.encode(), b"../../../../etc/passwd"), "is not a session id|contradicts itself"),
+        (
+            edit("bundle.json", ID.encode(), b"../../../../etc/passwd"),
+            "is not a session id|contradicts itself",
+        ),
         (edit("bundle.json", b'"sessions"', b'"sessionz"'), "is no bundle of longrein"),
         (edit("bundle.json", b"{", b"[" * 5_000), "is no bundle of longrein"),
     ],
 )
-async def test_a_changed_bundle_is_refused_and_leaves_nothing(tmp_path: Path, change: Change, told: str) -> None:
+async def test_a_changed_bundle_is_refused_and_leaves_nothing(
+    tmp_path: Path, change: Change, told: str
+) -> None:
     await family(tmp_path / "old")
     path = bundle(tmp_path / "old", tmp_path / "b.zip")
     with zipfile.ZipFile(path) as archive:
@@ -192,7 +218,11 @@ async def test_a_zip_bomb_is_refused_before_anything_is_written(
 
 async def test_a_blob_that_is_gone_is_counted_and_the_rest_moves(tmp_path: Path) -> None:
     await family(tmp_path / "old")
-    files = [path for path in folder(tmp_path / "old").glob("blobs/*/*") if path.stat().st_size == len(LARGE)]
+    files = [
+        path
+        for path in folder(tmp_path / "old").glob("blobs/*/*")
+        if path.stat().st_size == len(LARGE)
+    ]
     files[0].unlink()
     with open(tmp_path / "b.zip", "wb") as out:
         assert write_bundle(str(tmp_path / "old"), ID, out, "0.1.0").missing == 1

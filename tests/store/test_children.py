@@ -1,4 +1,6 @@
-"""Subagents' logs in the database of their root: joint writes, separate reads, entries shared by forks."""
+"""Subagents' logs in the database of their root: joint writes, separate reads, entries shared by
+forks.
+"""
 
 import errno
 import hashlib
@@ -58,7 +60,9 @@ from tests.store.fixtures import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_subagent_begins_in_one_transaction_with_the_entry_that_starts_it(tmp_path: Path) -> None:
+async def test_a_subagent_begins_in_one_transaction_with_the_entry_that_starts_it(
+    tmp_path: Path,
+) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 3))
         child = log.child(CHILD)
@@ -102,7 +106,9 @@ async def test_entries_out_of_order_are_refused_session_by_session(tmp_path: Pat
         for wrong in (2, 4):
             with pytest.raises(SessionError, match="out of order"):
                 await add(child, [entry(wrong)])
-            with pytest.raises(SessionError, match="out of order"):  # and nothing of the joint write is there
+            with pytest.raises(
+                SessionError, match="out of order"
+            ):  # and nothing of the joint write is there
                 await done(log.append([entry(4)], flush=True, beside=[(child, [entry(wrong)], ())]))
         await done(child.append([entry(3)], flush=True, beside=[(log, [entry(4)], ())]))
         async with new_log(tmp_path, OTHER) as other:
@@ -135,7 +141,9 @@ async def test_each_has_its_own_inbox(tmp_path: Path) -> None:
         assert list(log.inbox) == [Message(one, b"root")]
         assert list(child.inbox) == [Message(two, b"child"), Message(three, b"again")]
         assert await child.collect() == []
-        await done(log.append([entry(4)], flush=True, take=[one], beside=[(child, [entry(3)], [two])]))
+        await done(
+            log.append([entry(4)], flush=True, take=[one], beside=[(child, [entry(3)], [two])])
+        )
         assert log.put(b"new")[0] == three + 1
     async with stored_log(tmp_path) as log:
         assert [message.body for message in log.inbox] == [b"new"]
@@ -154,7 +162,11 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
     below = subagent_start(GRANDCHILD, parent=CHILD, shares=6)
     await done(child.append([started(8, GRANDCHILD)], flush=True, beside=[(grandchild, below, ())]))
     cousin = child.child(OTHER, 3)  # of what the fork itself shares
-    await done(child.append([], flush=True, beside=[(cousin, subagent_start(OTHER, parent=CHILD, shares=3), ())]))
+    await done(
+        child.append(
+            [], flush=True, beside=[(cousin, subagent_start(OTHER, parent=CHILD, shares=3), ())]
+        )
+    )
     await add(log, [entry(10)])
 
     async def check(session: str, expected: list[Entry]) -> None:
@@ -169,7 +181,9 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
         assert reader.tail() == (expected[-1].seq, expected[-1].at)
         assert [reader.seq_at(one.at) for one in expected] == [one.seq for one in expected]
         assert [one.seq for one in reader.of_kind("UserSpoke", "Opened")] == [
-            one.seq for one in reversed(expected) if type(one.event).__name__ in ("UserSpoke", "Opened")
+            one.seq
+            for one in reversed(expected)
+            if type(one.event).__name__ in ("UserSpoke", "Opened")
         ]
 
     third = log.child(CHILD).reader.entry(8)
@@ -190,11 +204,13 @@ async def test_a_fork_has_its_parents_entries_by_reference(tmp_path: Path) -> No
     await log.close()
 
 
-# --- Finding, searching, exporting -----------------------------------------------------------------------------------
+# --- Finding, searching, exporting ----------------------------------------------------------------
 
 
 async def family(state: Path) -> None:
-    """A root with an empty subagent (a9) and a forked one (a10), which has a subagent itself (a10.a9)."""
+    """A root with an empty subagent (a9) and a forked one (a10), which has a subagent itself
+    (a10.a9).
+    """
     async with new_log(state) as log:
         await add(log, [*entries(1, 7), entry(8, "the word amber stands in the root")])
         await start_subagent(log, 9, results=2)
@@ -206,7 +222,12 @@ async def family(state: Path) -> None:
 async def test_a_fork_of_the_root_reaches_the_originals_subagents(tmp_path: Path) -> None:
     await family(tmp_path)
     copy = "6f9d0000-0000-4000-8000-00000000000f"
-    await fork_log(str(tmp_path), ID, 10, Entry(1, 5, Opened(1, copy, "n0nce", ("/work",), "/", parent=Parent(ID, 10))))
+    await fork_log(
+        str(tmp_path),
+        ID,
+        10,
+        Entry(1, 5, Opened(1, copy, "n0nce", ("/work",), "/", parent=Parent(ID, 10))),
+    )
     async with stored_log(tmp_path, copy) as log:
         assert seqs(log) == list(range(1, 11))  # the root's own entries only
         assert log.child(GRANDCHILD).number == 2
@@ -250,7 +271,10 @@ async def test_a_search_finds_what_is_shared_once(
         assert [hit.handle for hit in past.search_tree("amber", 9).hits] == ["r5", "r4", "a7/r7"]
         below = past.child(OTHER)
         assert below is not None
-        assert [hit.handle for hit in below.search("amber", 9).hits] == ["r7", "r4"]  # what came later is not its own
+        assert [hit.handle for hit in below.search("amber", 9).hits] == [
+            "r7",
+            "r4",
+        ]  # what came later is not its own
         assert [hit.handle for hit in below.search("amber", 9, before=7).hits] == ["r4"]
         assert [hit.handle for hit in below.search("found", 9).hits] == []
         assert [hit.handle for hit in past.search_tree("1 found 0", 9).hits] == ["a6/r3"]
@@ -279,13 +303,19 @@ def test_what_a_task_and_a_subagent_left_is_recalled_by_the_entry_that_ends_it()
     blob = "ab" * 32
     assert first(TaskEnded("b1", "done", 0, output=blob)) == ("output of task b1, done", blob)
     assert first(TaskEnded("b1", "failed", 1, tail="boom")) == ("output of task b1, failed", "boom")
-    assert first(ChildStarted(CHILD, "explore", task="look")) == ("task of a subagent (explore)", "look")
+    assert first(ChildStarted(CHILD, "explore", task="look")) == (
+        "task of a subagent (explore)",
+        "look",
+    )
     assert first(ChildEnded(CHILD, "done", "seen")) == ("report of a subagent", "seen")
     assert first(ChildEnded(CHILD, "limit", "half")) == ("report of a subagent, limit", "half")
-    assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == ("goal 3, pending", "Ship it\n\nAll green.")
+    assert first(GoalChanged(Goal(3, "Ship it", body="All green."))) == (
+        "goal 3, pending",
+        "Ship it\n\nAll green.",
+    )
 
 
-# --- Adopted files ---------------------------------------------------------------------------------------------------
+# --- Adopted files --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 5, 64 * 1024, 64 * 1024 + 1, 3_000_000])
@@ -319,7 +349,11 @@ async def test_what_cannot_be_adopted_says_so(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
         (tmp_path / "to").write_text("x")
         (tmp_path / "link").symlink_to(tmp_path / "to")
-        for name, why in (("gone", "No such file"), ("pipe", "not a plain file"), ("link", "symbolic links")):
+        for name, why in (
+            ("gone", "No such file"),
+            ("pipe", "not a plain file"),
+            ("link", "symbolic links"),
+        ):
             with pytest.raises(OSError, match=why):
                 await log.adopt(str(tmp_path / name))
 

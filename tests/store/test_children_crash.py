@@ -1,4 +1,6 @@
-"""Joint writes under `kill -9` and damage to subagents' logs: both sides of a write exist, or neither."""
+"""Joint writes under `kill -9` and damage to subagents' logs: both sides of a write exist, or
+neither.
+"""
 
 import asyncio
 import os
@@ -11,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from longrein.events import ChildStarted, Entry, StoreDamaged, StoreFull, ToolEnded, TurnEnded, UserSpoke
+from longrein.events import (
+    ChildStarted,
+    Entry,
+    StoreDamaged,
+    StoreFull,
+    ToolEnded,
+    TurnEnded,
+    UserSpoke,
+)
 from longrein.store import SessionLog
 from longrein.store.database import TABLES, entry_key
 from tests.seeds import seeds
@@ -49,7 +59,8 @@ def name(number: int) -> str:
 async def start_for_ever(state: Path, first: int, pipe: int) -> None:
     """Start subagents until killed; tell each acknowledged seq of the root to the parent process.
 
-    Each start is one write with the root's entry, a message taken and a blob; a message in the subagent's log follows.
+    Each start is one write with the root's entry, a message taken and a blob; a message in the
+    subagent's log follows.
     """
     log = await (make(state) if first == 1 else reopen(state))
     if first == 1:
@@ -60,7 +71,13 @@ async def start_for_ever(state: Path, first: int, pipe: int) -> None:
         shares = seq - 1 if seq % 3 == 0 else 0
         task = "x" * 70_000 if seq % 4 == 0 else log.put_blob(b"%d" % seq * 10)
         message, _ = child.put(b"%d" % seq, flush=False)
-        beside = [(child, subagent_start(name(seq), shares=shares, task=task), [message] if seq % 2 else [])]
+        beside = [
+            (
+                child,
+                subagent_start(name(seq), shares=shares, task=task),
+                [message] if seq % 2 else [],
+            )
+        ]
         await done(log.append([started(seq, name(seq))], flush=seq % 2 == 0, beside=beside))
         os.write(pipe, b"%d\n" % seq)
         child.append([entry(shares + 3)], flush=False, beside=[(log, [entry(seq + 1)], ())])
@@ -83,8 +100,9 @@ async def test_killed_at_any_instant_a_subagent_is_there_with_what_started_it_or
 
 
 def check_family(log: SessionLog, found: list[Entry]) -> None:
-    """Check that each `ChildStarted` has its first transaction, and each third entry of a subagent its companion in
-    the root."""
+    """Check that each `ChildStarted` has its first transaction, and each third entry of a
+    subagent its companion in the root.
+    """
     for one in found:
         if not isinstance(one.event, ChildStarted):
             continue
@@ -92,12 +110,20 @@ def check_family(log: SessionLog, found: list[Entry]) -> None:
         own = [e for e in child.entries if e.seq >= child.reader.first]
         task = text_in(own[1])
         assert task.startswith("x") or log.read_blob(task) == b"%d" % one.seq * 10
-        assert len(own) == 2 + any(isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1])
-        assert [message.body for message in child.inbox] == ([] if one.seq % 2 else [b"%d" % one.seq])
-    stored = [row[0] for row in log.reader._source.all("SELECT session FROM sessions WHERE number > 1")]
+        assert len(own) == 2 + any(
+            isinstance(e.event, ToolEnded) for e in found[one.seq : one.seq + 1]
+        )
+        assert [message.body for message in child.inbox] == (
+            [] if one.seq % 2 else [b"%d" % one.seq]
+        )
+    stored = [
+        row[0] for row in log.reader._source.all("SELECT session FROM sessions WHERE number > 1")
+    ]
     known = Counter(one.event.child for one in found if isinstance(one.event, ChildStarted))
     # a child whose message was stored just before the kill is listed, but has no entry yet
-    assert {s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()} == set(known)
+    assert {
+        s for s in stored if log.child(s).entries and log.child(s).reader.opening_entry()
+    } == set(known)
 
 
 async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Path) -> None:
@@ -117,14 +143,16 @@ async def test_a_joint_write_that_does_not_fit_writes_neither_side(tmp_path: Pat
                     await done(future)
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             assert (log.reader.tail()[0], child.reader.tail()[0]) == (3, 2)
-            await done(log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())]))
+            await done(
+                log.append([entry(4, big)], flush=True, beside=[(child, [entry(3, big)], ())])
+            )
 
     crash(story)
     async with stored_log(tmp_path) as log:
         assert (seqs(log), seqs(log.child(CHILD))) == ([1, 2, 3, 4], [1, 2, 3])
 
 
-# --- Older databases -------------------------------------------------------------------------------------------------
+# --- Older databases ------------------------------------------------------------------------------
 
 
 async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path) -> None:
@@ -146,12 +174,14 @@ async def test_a_database_of_before_is_lifted_and_keeps_its_inbox(tmp_path: Path
         assert (seqs(log), seqs(log.child(CHILD)), list(log.notes)) == ([1, 2, 3, 4], [1, 2], [])
 
 
-# --- Damage ----------------------------------------------------------------------------------------------------------
+# --- Damage ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 async def state(tmp_path: Path) -> Path:
-    """Entries 1–20; subagent CHILD started at 5 and asked again at 15, OTHER forked at 8, GRANDCHILD below it."""
+    """Entries 1–20; subagent CHILD started at 5 and asked again at 15, OTHER forked at 8,
+    GRANDCHILD below it.
+    """
     log = await make(tmp_path)
     await add(log, entries(1, 4))
     child = await start_subagent(log, 5, results=3)  # 1–5
@@ -161,7 +191,11 @@ async def state(tmp_path: Path) -> Path:
     await start_subagent(fork, 9, GRANDCHILD, results=2)  # 1–4
     await add(log, entries(9, 14))
     again = Entry(15, wall_us(), ChildStarted(CHILD, "explore", again=5))
-    await done(log.append([again], flush=True, beside=[(child, [Entry(7, wall_us(), said("once more"))], ())]))
+    await done(
+        log.append(
+            [again], flush=True, beside=[(child, [Entry(7, wall_us(), said("once more"))], ())]
+        )
+    )
     await add(child, [entry(8), Entry(9, wall_us(), UserSpoke(said("steered").parts, "steer"))])
     await add(log, entries(16, 20))
     child.put(b"for the child")
@@ -183,7 +217,10 @@ def lose(state: Path, number: int, seq: int) -> None:
 async def kept(state: Path) -> tuple[int, list[int], str]:
     """Return (entries of the root, last entries of the three subagents, note of the repair)."""
     async with stored_log(state) as log:
-        found = len(log.entries), [len(log.child(one).entries) for one in (CHILD, OTHER, GRANDCHILD)]
+        found = (
+            len(log.entries),
+            [len(log.child(one).entries) for one in (CHILD, OTHER, GRANDCHILD)],
+        )
         note = log.notes[0].rpartition("damaged-")[2].partition("; ")[2] if log.notes else "-"
     return *found, note
 
@@ -192,7 +229,10 @@ async def kept(state: Path) -> tuple[int, list[int], str]:
     ("at", "expected"),
     [
         (19, (18, [9, 9, 4], "")),
-        (15, (14, [6, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),  # asked again: not half
+        (
+            15,
+            (14, [6, 9, 4], "of its subagents' logs 1 were cut and 0 dropped"),
+        ),  # asked again: not half
         (8, (7, [6, 0, 0], "of its subagents' logs 1 were cut and 2 dropped")),
         (6, (5, [6, 0, 0], "of its subagents' logs 1 were cut and 2 dropped")),
         (5, (4, [0, 0, 0], "of its subagents' logs 0 were cut and 3 dropped")),
@@ -210,7 +250,11 @@ async def test_a_root_that_is_cut_keeps_the_subagents_it_knows_of(
         assert [message.body for message in child.inbox] == expected_inbox
         last = len(child.entries)
         await done(
-            log.append([entry(expected[0] + 1)], flush=True, beside=[(child, [entry(last + 1, session=CHILD)], ())])
+            log.append(
+                [entry(expected[0] + 1)],
+                flush=True,
+                beside=[(child, [entry(last + 1, session=CHILD)], ())],
+            )
         )
 
 
@@ -218,7 +262,11 @@ async def test_a_root_that_is_cut_keeps_the_subagents_it_knows_of(
     ("number", "seq", "expected"),
     [
         (FIRST, 8, (20, [7, 9, 4], "of its subagents' logs 1 were cut and 0 dropped")),
-        (FIRST, 2, (20, [0, 9, 4], "of its subagents' logs 0 were cut and 1 dropped")),  # it had not begun
+        (
+            FIRST,
+            2,
+            (20, [0, 9, 4], "of its subagents' logs 0 were cut and 1 dropped"),
+        ),  # it had not begun
         (FORK, 8, (20, [9, 0, 0], "of its subagents' logs 0 were cut and 2 dropped")),
         (BELOW, 3, (20, [9, 9, 2], "of its subagents' logs 1 were cut and 0 dropped")),
     ],
@@ -232,7 +280,10 @@ async def test_a_subagents_damage_is_met_when_it_is_opened_and_mended_at_the_nex
     lose(state, number, seq)
     async with stored_log(state) as log:
         assert (len(log.entries), log.notes) == (20, [])
-        with pytest.raises(StoreDamaged, match=r"a subagent in .* is damaged .* open the session again to repair it"):
+        with pytest.raises(
+            StoreDamaged,
+            match=r"a subagent in .* is damaged .* open the session again to repair it",
+        ):
             log.child(session)
     assert await kept(state) == expected
 
@@ -248,7 +299,9 @@ async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, plac
         except StoreDamaged:
             return
         damaged = 0
-        known = Counter(one.event.child for one in log.entries if isinstance(one.event, ChildStarted))
+        known = Counter(
+            one.event.child for one in log.entries if isinstance(one.event, ChildStarted)
+        )
         for session in (CHILD, OTHER, GRANDCHILD):
             try:
                 child = log.child(session)
@@ -256,7 +309,9 @@ async def test_wherever_it_is_hit_no_joint_write_is_half_there(state: Path, plac
                 damaged += 1
                 continue
             own = (
-                [one for one in child.entries if one.seq >= child.reader.first] if child.reader.opening_entry() else []
+                [one for one in child.entries if one.seq >= child.reader.first]
+                if child.reader.opening_entry()
+                else []
             )
             assert len(own) != 1
             assert not own or session == GRANDCHILD or known[session]

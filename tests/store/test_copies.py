@@ -31,7 +31,20 @@ from longrein.store import (
     read_entries,
     write_transcript,
 )
-from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, make, new_log, opened, said, stored_log
+from tests.store.fixtures import (
+    ID,
+    OTHER,
+    add,
+    entries,
+    entry,
+    filled,
+    folder,
+    make,
+    new_log,
+    opened,
+    said,
+    stored_log,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +90,9 @@ async def test_an_export_is_our_jsonl_and_comes_back(tmp_path: Path) -> None:
         await add(log, [*entries(1, 3), entry(4, "火\n\u2028" * 30_000)])
         out = io.BytesIO()
         assert export_jsonl(log.reader, out) == 4
-        assert out.getvalue().splitlines() == [encode_entry(one) for one in read_entries(str(tmp_path), ID)]
+        assert out.getvalue().splitlines() == [
+            encode_entry(one) for one in read_entries(str(tmp_path), ID)
+        ]
 
 
 def talk() -> list[Entry]:
@@ -121,7 +136,11 @@ def test_A7_the_transcript_of_the_documents(tmp_path: Path) -> None:
 
 def test_A7_two_transcripts_of_one_second_are_two_files(tmp_path: Path) -> None:
     names = [Path(write_transcript(str(tmp_path), talk())).name for _ in range(3)]
-    assert names == ["transcript_1760000000.jsonl", "transcript_1760000000-2.jsonl", "transcript_1760000000-3.jsonl"]
+    assert names == [
+        "transcript_1760000000.jsonl",
+        "transcript_1760000000-2.jsonl",
+        "transcript_1760000000-3.jsonl",
+    ]
 
 
 def test_entries_decode_from_the_lines_of_an_export() -> None:

@@ -1,4 +1,6 @@
-"""`kill -9` at any instant, a full disk, concurrent writers: no acknowledged write is lost, none is half done."""
+"""`kill -9` at any instant, a full disk, concurrent writers: no acknowledged write is lost, none
+is half done.
+"""
 
 import asyncio
 import os
@@ -40,8 +42,9 @@ pytestmark = pytest.mark.anyio
 
 STRACE = ("strace", "-f", "-o", "/dev/null")
 UNCOUNTED = ("-shm", "-journal", "lock", "high-water-mark")
-"""What need not be on disk: shared memory, the journal of the empty database's making, the lock's message, and the
-high-water mark, which may be behind."""
+"""What need not be on disk: shared memory, the journal of the empty database's making, the
+lock's message, and the high-water mark, which may be behind.
+"""
 
 
 async def acknowledge_for_ever(state: Path, start: int, pipe: int) -> None:
@@ -58,7 +61,9 @@ async def acknowledge_for_ever(state: Path, start: int, pipe: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(4))
-async def test_R030_killed_at_any_instant_nothing_acknowledged_is_lost(tmp_path: Path, seed: int) -> None:
+async def test_R030_killed_at_any_instant_nothing_acknowledged_is_lost(
+    tmp_path: Path, seed: int
+) -> None:
     pause, start = random.Random(seed), 1
     for _ in range(5):
         writer = partial(acknowledge_for_ever, tmp_path, start)
@@ -106,7 +111,12 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
     acknowledged = 0
     for line in trace.read_text().splitlines():
         call = re.search(r"(\w+)\((\d+)<([^>]*)>", line)
-        if call and ID in call[3] and call[1] in ("pwrite64", "write") and not call[3].endswith(UNCOUNTED):
+        if (
+            call
+            and ID in call[3]
+            and call[1] in ("pwrite64", "write")
+            and not call[3].endswith(UNCOUNTED)
+        ):
             unflushed.add(call[3])
         elif call and call[1] in ("fsync", "fdatasync"):
             unflushed.discard(call[3])
@@ -120,7 +130,13 @@ def test_R037_it_is_acknowledged_after_the_flush(tmp_path: Path) -> None:
             assert not unflushed, f"acknowledged before {unflushed} was on disk"
     assert acknowledged == 5
     names = {name.replace(ID, "ID") for name in flushed}
-    assert {"", "/sessions", "/sessions/ID", "/sessions/ID/log.sqlite", "/sessions/ID/log.sqlite-wal"} <= names
+    assert {
+        "",
+        "/sessions",
+        "/sessions/ID",
+        "/sessions/ID/log.sqlite",
+        "/sessions/ID/log.sqlite-wal",
+    } <= names
     assert "/sessions/ID/blobs" in names
     assert sum(name.startswith("/sessions/ID/blobs/") and len(name) > 64 for name in names) == 1
 
@@ -168,7 +184,9 @@ async def fill_up(log: SessionLog, seq: int) -> int:
         seq += 1
 
 
-async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_room(tmp_path: Path) -> None:
+async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
     async def story() -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         async with new_log(tmp_path) as log:
@@ -176,9 +194,13 @@ async def test_R035_a_full_disk_loses_nothing_and_the_log_goes_on_when_there_is_
             resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
             full = await fill_up(log, 3)
             assert 5 < full < 20
-            behind = [log.append([entry(seq, "y" * 30_000)], flush=True) for seq in range(full, full + 3)]
+            behind = [
+                log.append([entry(seq, "y" * 30_000)], flush=True) for seq in range(full, full + 3)
+            ]
             for future in behind:  # those queued behind a failed one fail too: no gap
-                with pytest.raises(StoreFull, match=f"free some room, then go on with `longrein -r {ID}`"):
+                with pytest.raises(
+                    StoreFull, match=f"free some room, then go on with `longrein -r {ID}`"
+                ):
                     await done(future)
             big = log.new_blob()
             with pytest.raises(OSError, match="File too large"):
@@ -207,7 +229,9 @@ async def test_a_first_write_that_failed_still_gives_the_session_its_title(tmp_p
             await add(log, entries(1, 2))
 
     crash(story)
-    assert [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))] == [("hello", "/work", 2)]
+    assert [(info.title, info.cwd, info.entries) for info in list_sessions(str(tmp_path))] == [
+        ("hello", "/work", 2)
+    ]
 
 
 @pytest.mark.parametrize(("failing", "acknowledged"), [(5, 0), (6, 1), (8, 3)])
@@ -258,7 +282,9 @@ def test_after_a_failed_flush_nothing_counts_until_the_log_is_reopened(
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, check=False)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, check=False
+    )
     if made.returncode:
         pytest.skip("needs the right to mount")
     yield disk

@@ -80,7 +80,10 @@ async def test_deleting_a_blocker_unblocks_and_ids_are_never_used_again(tmp_path
     assert ids(freed) == []
     assert (await mine.add("four", "", ())).id == 4
     await refused(mine.add("five", "", (3,)), "[deleted] Goal 3 was deleted")
-    await refused(mine.update(9, status="completed"), "[unknown-goal] There is no goal 9; open are 2 (two), 4 (four).")
+    await refused(
+        mine.update(9, status="completed"),
+        "[unknown-goal] There is no goal 9; open are 2 (two), 4 (four).",
+    )
 
 
 async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> None:
@@ -90,8 +93,14 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
     await mine.add("build", "", (1,))
     now, _ = await mine.update(1, claim=True)
     assert (now.status, now.owner, now.lease_until) == ("in_progress", ME, time.us + LEASE_US)
-    for refusal in (theirs.update(1, claim=True), theirs.update(1, status="completed"), theirs.update(1, claim=False)):
-        await refused(refusal, "[claimed] Session 6f1c3a52 works on goal 1 and holds it for 15 more min")
+    for refusal in (
+        theirs.update(1, claim=True),
+        theirs.update(1, status="completed"),
+        theirs.update(1, claim=False),
+    ):
+        await refused(
+            refusal, "[claimed] Session 6f1c3a52 works on goal 1 and holds it for 15 more min"
+        )
     time.us += LEASE_US - 1
     await mine.goals()  # any call of the owner
     time.us += LEASE_US - 1
@@ -104,10 +113,15 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
     mine.beat()  # too early: nothing is written
     assert (await theirs.goals())[0].lease_until == time.us + LEASE_US - RENEW_US + 1
     time.us += LEASE_US
-    assert [(goal.owner, goal.status) for goal in await theirs.goals()] == [("", "in_progress"), ("", "pending")]
+    assert [(goal.owner, goal.status) for goal in await theirs.goals()] == [
+        ("", "in_progress"),
+        ("", "pending"),
+    ]
     now, _ = await theirs.update(1, claim=True)
     assert now.owner == f"{OTHER}/a9"
-    await refused(mine.update(1, claim=True), "[claimed] Subagent a9 of session 6f9d0000 works on goal 1")
+    await refused(
+        mine.update(1, claim=True), "[claimed] Subagent a9 of session 6f9d0000 works on goal 1"
+    )
     now, freed = await theirs.update(1, status="completed")
     assert (now.owner, ids(freed)) == ("", [2])
     await refused(mine.update(1, claim=True), "[over] Goal 1 is completed")
@@ -118,16 +132,21 @@ async def test_a_claim_is_a_lease_that_a_sign_of_life_renews(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("hours", [5, -5])
-async def test_a_clock_that_is_set_takes_no_claim_away_and_makes_none_last(tmp_path: Path, hours: int) -> None:
+async def test_a_clock_that_is_set_takes_no_claim_away_and_makes_none_last(
+    tmp_path: Path, hours: int
+) -> None:
     time = Time()
     mine, theirs = goals_of(tmp_path, ME, time), goals_of(tmp_path, OTHER, time)
     await mine.add("design", "", ())
     await mine.update(1, claim=True)
     time.us += hours * 3_600_000_000
     (seen,) = await mine.goals()
-    assert (seen.owner, seen.lease_until) == (ME, time.us + LEASE_US), "whoever lives goes on with it"
+    assert (seen.owner, seen.lease_until) == (ME, time.us + LEASE_US), (
+        "whoever lives goes on with it"
+    )
     await refused(
-        theirs.update(1, claim=True), "[claimed] Session 6f1c3a52 works on goal 1 and holds it for 15 more min"
+        theirs.update(1, claim=True),
+        "[claimed] Session 6f1c3a52 works on goal 1 and holds it for 15 more min",
     )
     time.us += hours * 3_600_000_000
     await theirs.goals()
@@ -145,7 +164,9 @@ async def test_who_leaves_holds_nothing_and_loses_nothing(tmp_path: Path) -> Non
         await mine.add(title, "", ())
     await mine.update(1, claim=True)
     await theirs.update(2, claim=True)
-    await refused(theirs.update(1, status="completed"), "[claimed] Session 6f1c3a52 works on goal 1")
+    await refused(
+        theirs.update(1, status="completed"), "[claimed] Session 6f1c3a52 works on goal 1"
+    )
     await mine.leave()
     assert [(goal.status, goal.owner) for goal in await mine.goals()] == [
         ("in_progress", ""),
@@ -168,7 +189,10 @@ async def test_the_user_may_what_agents_may_not(tmp_path: Path) -> None:
 async def test_nobody_overwrites_words_they_have_not_seen(tmp_path: Path) -> None:
     mine, theirs = goals_of(tmp_path), goals_of(tmp_path, OTHER)
     await mine.add("design", "the plan", ())
-    unseen = "[changed] Session 6f1c3a52 has changed goal 1 since you read it. It is now: pending, design\nthe plan\n"
+    unseen = (
+        "[changed] Session 6f1c3a52 has changed goal 1 since you read it. It is now: "
+        "pending, design\nthe plan\n"
+    )
     await refused(theirs.update(1, body="mine"), unseen)
     assert theirs.unseen(await theirs.goals()) != []
     assert theirs.unseen(await theirs.goals()) == []
@@ -185,17 +209,25 @@ async def test_bad_words_are_refused(tmp_path: Path) -> None:
         (mine.add(" ", "", ()), "[empty]"),
         (mine.add("x" * 201, "", ()), "[title] A title is one line of at most 200 characters"),
         (mine.add("two\nlines", "", ()), "[title]"),
-        (mine.add("x", "y" * 20_001, ()), "[too-long] A body has at most 20000 characters, this one 20001"),
+        (
+            mine.add("x", "y" * 20_001, ()),
+            "[too-long] A body has at most 20000 characters, this one 20001",
+        ),
         (mine.add("x", "", (1,)), "[unknown-goal] There is no goal 1; none is open."),
         (mine.add("x", "", range(1, 99)), "[too-many]"),
         (mine.update(1, status="done"), "[unknown-goal]"),
     ):
         await refused(act, why)
-    secret = Goals(str(tmp_path), "k", ME, Time(), redact=lambda text: text.replace("hunter2", "[secret]"))
+    secret = Goals(
+        str(tmp_path), "k", ME, Time(), redact=lambda text: text.replace("hunter2", "[secret]")
+    )
     made = await secret.add("log in with hunter2", "nul \0 and \ud800 go", ())
     assert (made.title, made.body) == ("log in with [secret]", "nul  and ? go")
     await refused(mine.by(ME).update(1, status="done"), "[unknown-goal]")
-    await refused(secret.update(1, status="done"), "[status] 'done' is no status; use pending, in_progress, completed")
+    await refused(
+        secret.update(1, status="done"),
+        "[status] 'done' is no status; use pending, in_progress, completed",
+    )
 
 
 async def test_two_processes_claim_one_goal_and_one_wins(tmp_path: Path) -> None:
@@ -227,7 +259,9 @@ async def test_two_processes_claim_one_goal_and_one_wins(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["page", "text", "cut"])
-async def test_a_damaged_database_is_set_aside_and_what_can_be_read_goes_on(tmp_path: Path, damage: str) -> None:
+async def test_a_damaged_database_is_set_aside_and_what_can_be_read_goes_on(
+    tmp_path: Path, damage: str
+) -> None:
     mine = goals_of(tmp_path)
     for number in range(1, 41):
         await mine.add(f"goal {number}", "b" * 1000, (number - 1,) if number > 1 else ())
@@ -239,7 +273,13 @@ async def test_a_damaged_database_is_set_aside_and_what_can_be_read_goes_on(tmp_
         "cut": whole[: 5 * 4096],
     }[damage]
     path.write_bytes(broken)
-    await refused(mine.goals(every=True), "[damaged]", "is set aside as", "damaged-1", "list them and try again")
+    await refused(
+        mine.goals(every=True),
+        "[damaged]",
+        "is set aside as",
+        "damaged-1",
+        "list them and try again",
+    )
     assert Path(f"{path}.damaged-1").read_bytes() == broken
     kept = await mine.goals(every=True)
     assert all(goal.title == f"goal {goal.id}" for goal in kept)
@@ -251,7 +291,9 @@ async def test_a_damaged_database_is_set_aside_and_what_can_be_read_goes_on(tmp_
 
 async def test_what_cannot_be_used_says_so(tmp_path: Path) -> None:
     (tmp_path / "goals").write_text("in the way")
-    await refused(goals_of(tmp_path).add("x", "", ()), "[goals]", "cannot be used", "nothing was changed")
+    await refused(
+        goals_of(tmp_path).add("x", "", ()), "[goals]", "cannot be used", "nothing was changed"
+    )
     newer = goals_of(tmp_path / "other")
     await newer.add("x", "", ())
     with sqlite3.connect(newer.path) as database:
@@ -278,7 +320,7 @@ def test_a_project_has_a_readable_key_of_its_own(tmp_path: Path) -> None:
     assert project_key("/").startswith("root-")
 
 
-# --- Random changes of the graph -------------------------------------------------------------------------------------
+# --- Random changes of the graph ------------------------------------------------------------------
 
 
 class Model(RuleBasedStateMachine):
@@ -288,7 +330,9 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.time = Time()
-        self.agents = [Goals(self.folder.name, "k", f"s{n}", self.time, network=False) for n in range(3)]
+        self.agents = [
+            Goals(self.folder.name, "k", f"s{n}", self.time, network=False) for n in range(3)
+        ]
         self.status: dict[int, str] = {}
         self.waits: dict[int, set[int]] = {}
         self.held: dict[int, tuple[str, int]] = {}
@@ -322,7 +366,11 @@ class Model(RuleBasedStateMachine):
         self.status[made.id], self.waits[made.id] = "pending", waits
 
     @precondition(lambda self: self.status)
-    @rule(agent=st.integers(0, 2), data=st.data(), status=st.sampled_from(["pending", "completed", "deleted"]))
+    @rule(
+        agent=st.integers(0, 2),
+        data=st.data(),
+        status=st.sampled_from(["pending", "completed", "deleted"]),
+    )
     def change(self, agent: int, data: st.DataObject, status: str) -> None:
         number = data.draw(st.sampled_from(sorted(self.status)))
         before = {one for one in self.status if self.open(one) and self.blocked(one)}
@@ -330,7 +378,9 @@ class Model(RuleBasedStateMachine):
         try:
             _, freed = asyncio.run(self.agents[agent].update(number, status=status))
         except ToolError:
-            assert holder not in ("", f"s{agent}") or (status == "completed" and self.blocked(number))
+            assert holder not in ("", f"s{agent}") or (
+                status == "completed" and self.blocked(number)
+            )
             return
         if self.status[number] != status:
             assert status != "completed" or not self.blocked(number)
@@ -345,7 +395,11 @@ class Model(RuleBasedStateMachine):
     @rule(agent=st.integers(0, 2), data=st.data())
     def claim(self, agent: int, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.status)))
-        may = self.open(number) and not self.blocked(number) and self.holder(number) in ("", f"s{agent}")
+        may = (
+            self.open(number)
+            and not self.blocked(number)
+            and self.holder(number) in ("", f"s{agent}")
+        )
         try:
             now, _ = asyncio.run(self.agents[agent].update(number, claim=True))
         except ToolError:
@@ -353,7 +407,10 @@ class Model(RuleBasedStateMachine):
             return
         assert may
         assert now.owner == f"s{agent}"
-        self.status[number], self.held[number] = "in_progress", (f"s{agent}", self.time.us + LEASE_US)
+        self.status[number], self.held[number] = (
+            "in_progress",
+            (f"s{agent}", self.time.us + LEASE_US),
+        )
         self.renew(agent)
 
     @precondition(lambda self: self.status)

@@ -1,6 +1,8 @@
-"""Old logs always load. The golden session of each schema version holds every event, part and field.
+"""Old logs always load. The golden session of each schema version holds every event, part and
+field.
 
-When the union grows, add a line to the golden session of the present version; never change an existing line.
+When the union grows, add a line to the golden session of the present version; never change an
+existing line.
 """
 
 from pathlib import Path
@@ -27,7 +29,14 @@ def structs(value: object) -> list[msgspec.Struct]:
     """Iterate every struct inside `value`, itself included."""
     match value:
         case msgspec.Struct():
-            return [value, *(one for field in value.__struct_fields__ for one in structs(getattr(value, field)))]
+            return [
+                value,
+                *(
+                    one
+                    for field in value.__struct_fields__
+                    for one in structs(getattr(value, field))
+                ),
+            ]
         case tuple() | list():
             return [one for item in value for one in structs(item)]
         case _:
@@ -50,7 +59,9 @@ def test_the_golden_session_holds_every_event_every_part_and_every_field() -> No
         defaults = msgspec.structs.fields(kind)
         for field in defaults:
             values = [getattr(one, field.name) for one in found if type(one) is kind]
-            assert any(value != field.default for value in values), f"{kind.__name__}.{field.name} is never set"
+            assert any(value != field.default for value in values), (
+                f"{kind.__name__}.{field.name} is never set"
+            )
 
 
 async def test_the_golden_session_makes_a_session_that_opens(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Messages of other processes: each file of the inbox folder is taken in once, also across kills."""
+"""Messages of other processes: each file of the inbox folder is taken in once, also across
+kills.
+"""
 
 import asyncio
 import os
@@ -9,7 +11,18 @@ import pytest
 
 from longrein.events import SessionError, SessionUnknown
 from longrein.store import leave_message
-from tests.store.fixtures import ID, add, crash, done, entries, entry, folder, make, new_log, stored_log
+from tests.store.fixtures import (
+    ID,
+    add,
+    crash,
+    done,
+    entries,
+    entry,
+    folder,
+    make,
+    new_log,
+    stored_log,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +63,9 @@ async def test_killed_between_the_commit_and_the_removal(tmp_path: Path) -> None
         name = waiting(tmp_path)[0]
         found = await log.collect()
         await done(log.append([entry(1)], flush=True, take=[found[0].id]))  # delivered, too
-        os.link(tmp_path / "kept", folder(tmp_path) / "inbox" / name)  # as if it had never been removed
+        os.link(
+            tmp_path / "kept", folder(tmp_path) / "inbox" / name
+        )  # as if it had never been removed
 
     crash(die_collecting)
     assert len(waiting(tmp_path)) == 1
@@ -104,4 +119,6 @@ async def test_many_senders(tmp_path: Path) -> None:
 
         for _ in range(3):
             crash(send)
-        assert sorted(int(message.body) for message in await log.collect()) == sorted([*range(10)] * 3)
+        assert sorted(int(message.body) for message in await log.collect()) == sorted(
+            [*range(10)] * 3
+        )

@@ -1,4 +1,6 @@
-"""The log of one session: acknowledged writes are there, in order, after closing and after a crash."""
+"""The log of one session: acknowledged writes are there, in order, after closing and after a
+crash.
+"""
 
 import asyncio
 import threading
@@ -73,7 +75,9 @@ async def test_what_nobody_flushed_is_flushed_by_a_timer(tmp_path: Path) -> None
             raise AssertionError("the timer never flushed")
 
 
-async def test_a_grown_wal_is_folded_in_when_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_grown_wal_is_folded_in_when_nobody_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("longrein.store.database.WAL_IDLE_BYTES", 100_000)
     async with new_log(tmp_path) as log:
         await add(log, [entry(seq, "x" * 20_000) for seq in range(1, 11)])
@@ -158,7 +162,9 @@ async def test_a_large_event_is_a_file_and_reads_like_any_other(tmp_path: Path) 
         assert list(log.entries)[2] == large
 
 
-async def test_a_long_log_is_walked_a_few_entries_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_log_is_walked_a_few_entries_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("longrein.store.repair.KEEP_BYTES_MAX", 1000)
     await filled(tmp_path, 700)
     async with stored_log(tmp_path) as log:
@@ -181,7 +187,9 @@ async def test_an_entry_of_a_newer_longrein_makes_the_session_read_only(tmp_path
         key, at, _, crc, body = next(iter(log.reader.rows(after=1)))
         write.rows = [(key + 1, at, 99, crc, body)]
         await done(log._writer.write(write))
-    with pytest.raises(SessionReadOnly, match="entry 3 of this session was written by a newer longrein; upgrade it"):
+    with pytest.raises(
+        SessionReadOnly, match="entry 3 of this session was written by a newer longrein; upgrade it"
+    ):
         await reopen(tmp_path)
     with pytest.raises(SessionReadOnly):
         list(read_entries(str(tmp_path), ID))
@@ -190,7 +198,9 @@ async def test_an_entry_of_a_newer_longrein_makes_the_session_read_only(tmp_path
 async def test_on_a_network_mount_the_journal_is_a_rollback_journal(tmp_path: Path) -> None:
     log = await open_log(str(tmp_path), ID, create=True, wall_us=wall_us, network=True)
     await add(log, entries(1, 3))
-    mode = log._writer.call(lambda database: database.connection.execute("PRAGMA journal_mode").fetchone()[0])
+    mode = log._writer.call(
+        lambda database: database.connection.execute("PRAGMA journal_mode").fetchone()[0]
+    )
     assert await asyncio.wrap_future(mode) == "delete"
     assert [note.partition(" is on ")[2] for note in log.notes] == [
         "a network file system: the log is written in a slower, safe mode"

@@ -1,4 +1,6 @@
-"""A damaged database is set aside, never overwritten; the longest good beginning of the log is kept."""
+"""A damaged database is set aside, never overwritten; the longest good beginning of the log is
+kept.
+"""
 
 import asyncio
 import errno
@@ -41,7 +43,9 @@ LAST = 60
 async def state(tmp_path: Path) -> Path:
     """A closed session of 60 entries of 500 bytes, its WAL checkpointed."""
     log = await make(tmp_path)
-    await add(log, [*entries(1, 2), *(entry(seq, f"{seq:04} " * 100) for seq in range(3, LAST + 1))])
+    await add(
+        log, [*entries(1, 2), *(entry(seq, f"{seq:04} " * 100) for seq in range(3, LAST + 1))]
+    )
     log.put_blob(b"a blob of the session")
     await log.close()
     await asyncio.wrap_future(log._writer.closed)
@@ -117,7 +121,9 @@ async def test_R033_a_main_file_cut_short(state: Path) -> None:
     os.truncate(folder(state) / "log.sqlite", 6 * 4096)
     with pytest.raises(StoreDamaged):
         list(read_entries(str(state), ID))
-    assert [info.title for info in list_sessions(str(state))] == ["(damaged; opening it repairs what can be)"]
+    assert [info.title for info in list_sessions(str(state))] == [
+        "(damaged; opening it repairs what can be)"
+    ]
     async with stored_log(state) as log:
         assert "nothing could be read, so it begins anew; the damaged file is" in log.notes[0]
         assert (folder(state) / "log.sqlite.damaged-1").stat().st_size == 6 * 4096
@@ -127,11 +133,15 @@ async def test_R033_a_main_file_cut_short(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0" * 8192, b"this is no database at all " * 300], ids=["empty", "nul", "text"]
+    "content",
+    [b"", b"\0" * 8192, b"this is no database at all " * 300],
+    ids=["empty", "nul", "text"],
 )
 async def test_R049_a_main_file_lost_altogether(state: Path, content: bytes) -> None:
     (folder(state) / "log.sqlite").write_bytes(content)
-    if not content:  # as a session killed while it was made: it is empty, and says so by having no entry
+    if (
+        not content
+    ):  # as a session killed while it was made: it is empty, and says so by having no entry
         async with stored_log(state) as log:
             assert len(log.entries) == 0
         return
@@ -144,10 +154,14 @@ async def test_R049_a_main_file_lost_altogether(state: Path, content: bytes) -> 
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_R049_an_empty_or_missing_main_file_beside_a_wal_is_read_page_by_page(tmp_path: Path, gone: bool) -> None:
+async def test_R049_an_empty_or_missing_main_file_beside_a_wal_is_read_page_by_page(
+    tmp_path: Path, gone: bool
+) -> None:
     """SQLite would delete the WAL."""
     _, wal = await killed(tmp_path, 8)
-    (folder(tmp_path) / "log.sqlite").unlink() if gone else (folder(tmp_path) / "log.sqlite").write_bytes(b"")
+    (folder(tmp_path) / "log.sqlite").unlink() if gone else (
+        folder(tmp_path) / "log.sqlite"
+    ).write_bytes(b"")
     with pytest.raises(StoreDamaged):
         list(read_entries(str(tmp_path), ID))
     assert [info.damaged for info in list_sessions(str(tmp_path))] == [True]
@@ -181,7 +195,11 @@ async def test_R033_a_wal_cut_at_any_byte_of_its_last_records(tmp_path: Path) ->
             await add(log, [entry(len(found) + 1)])
         assert len(list(read_entries(str(copy), ID))) == len(found) + 1
     assert kept == sorted(kept)
-    assert (kept[0], kept[-2], kept[-1]) == (18, 20, 20)  # of the last record only zeros are missing
+    assert (kept[0], kept[-2], kept[-1]) == (
+        18,
+        20,
+        20,
+    )  # of the last record only zeros are missing
 
 
 async def test_blobs_and_messages_survive_a_repair(state: Path) -> None:
@@ -219,7 +237,10 @@ async def test_a_second_damage_gets_its_own_name(state: Path) -> None:
         await log.close()
         if number == 2:
             (folder(state) / "log.sqlite.damaged-1").unlink()
-    assert sorted(path.name[-9:] for path in folder(state).glob("*.damaged-?")) == ["damaged-2", "damaged-3"]
+    assert sorted(path.name[-9:] for path in folder(state).glob("*.damaged-?")) == [
+        "damaged-2",
+        "damaged-3",
+    ]
 
 
 async def test_a_file_of_an_entry_that_is_gone_cuts_the_log_there(tmp_path: Path) -> None:
@@ -247,11 +268,15 @@ async def test_a_write_that_meets_damage_has_the_database_rebuilt(state: Path) -
         assert list(log.notes) == []
 
 
-async def test_damage_outside_the_entries_is_met_by_a_write_and_mended_at_the_next_open(state: Path) -> None:
+async def test_damage_outside_the_entries_is_met_by_a_write_and_mended_at_the_next_open(
+    state: Path,
+) -> None:
     name = hashlib.sha256(b"a blob of the session").digest()
     content = (folder(state) / "log.sqlite").read_bytes()
     pages = [content[at : at + 4096] for at in range(0, len(content), 4096)]
-    [number] = [n for n, page in enumerate(pages) if name in page and b"a blob of the session" not in page]
+    [number] = [
+        n for n, page in enumerate(pages) if name in page and b"a blob of the session" not in page
+    ]
     overwrite(state, number * 4096, bytes(4096))
     log = await reopen(state)
     assert (len(log.entries), list(log.notes)) == (LAST, [])
@@ -269,7 +294,9 @@ async def test_damage_outside_the_entries_is_met_by_a_write_and_mended_at_the_ne
 
 
 @pytest.mark.parametrize("place", range(4096, 12 * 4096, 3333))
-async def test_wherever_it_is_hit_it_opens_to_a_beginning_or_says_so(state: Path, place: int) -> None:
+async def test_wherever_it_is_hit_it_opens_to_a_beginning_or_says_so(
+    state: Path, place: int
+) -> None:
     overwrite(state, place, b"\xff" * 64)
     try:
         log = await reopen(state)
@@ -291,11 +318,13 @@ async def test_reading_a_folder_one_may_not_write(tmp_path: Path) -> None:
     os.chmod(folder(copy), 0o700)
 
 
-# --- Files that were truncated, removed or changed unnoticed by SQLite -----------------------------------------------
+# --- Files that were truncated, removed or changed unnoticed by SQLite ----------------------------
 
 
 async def killed(state: Path, last: int = 40) -> tuple[bytes, bytes]:
-    """Return (main file, log) of a session of `last` entries, killed with all of them in the WAL."""
+    """Return (main file, log) of a session of `last` entries, killed with all of them in the
+    WAL.
+    """
 
     async def die_open() -> None:
         log = await make(state)
@@ -303,15 +332,21 @@ async def killed(state: Path, last: int = 40) -> tuple[bytes, bytes]:
             await add(log, [entry(seq, f"{seq:04} " * 100 if seq > 2 else "")])
 
     crash(die_open)
-    return (folder(state) / "log.sqlite").read_bytes(), (folder(state) / "log.sqlite-wal").read_bytes()
+    return (folder(state) / "log.sqlite").read_bytes(), (
+        folder(state) / "log.sqlite-wal"
+    ).read_bytes()
 
 
-async def test_one_wrong_bit_in_a_write_ahead_log_loses_nothing_that_stands_elsewhere(tmp_path: Path) -> None:
+async def test_one_wrong_bit_in_a_write_ahead_log_loses_nothing_that_stands_elsewhere(
+    tmp_path: Path,
+) -> None:
     _, wal = await killed(tmp_path)
     for n, at in enumerate(range(len(wal) // 2, len(wal), len(wal) // 7)):
         copy = tmp_path / str(n)
         shutil.copytree(folder(tmp_path), folder(copy))
-        (folder(copy) / "log.sqlite-wal").write_bytes(wal[:at] + bytes([wal[at] ^ 1]) + wal[at + 1 :])
+        (folder(copy) / "log.sqlite-wal").write_bytes(
+            wal[:at] + bytes([wal[at] ^ 1]) + wal[at + 1 :]
+        )
         async with stored_log(copy) as log:
             assert "(its write-ahead log is damaged): " in log.notes[0]
             assert len(log.entries) >= 39, (
@@ -334,7 +369,9 @@ async def test_a_write_ahead_log_that_is_gone_is_noticed(tmp_path: Path, size: i
     wal.unlink() if size is None else os.truncate(wal, size)
     async with stored_log(tmp_path) as log:
         assert (seqs(log), log.was_cut) == ([1, 2, 3, 4, 5], True)
-        why = "its write-ahead log was removed or cut short, or the database replaced by an older one"
+        why = (
+            "its write-ahead log was removed or cut short, or the database replaced by an older one"
+        )
         assert log.notes == [f"this session has lost the last 4 of its 9 entries: {why}"]
     async with stored_log(tmp_path) as log:
         assert (list(log.notes), log.was_cut) == ([], True)
@@ -362,7 +399,9 @@ async def test_R033_of_a_main_file_cut_short_the_rows_that_are_left_are_kept(sta
 
 async def test_a_blob_kept_in_the_database_is_checked_when_it_is_read(state: Path) -> None:
     name = hashlib.sha256(b"a blob of the session").hexdigest()
-    overwrite(state, (folder(state) / "log.sqlite").read_bytes().index(b"a blob of the session"), b"A")
+    overwrite(
+        state, (folder(state) / "log.sqlite").read_bytes().index(b"a blob of the session"), b"A"
+    )
     async with stored_log(state) as log:
         with pytest.raises(StoreDamaged, match=f"blob {name[:12]} in .* is not what was written"):
             log.read_blob(name)
@@ -384,12 +423,16 @@ async def test_entries_of_an_older_longrein_keep_their_checksum(state: Path) -> 
     await check(state, 29, CHANGED)
 
 
-@pytest.mark.parametrize("ends", [("",), ("-wal",), ("", "-wal", "-shm")], ids=["main", "wal", "all"])
+@pytest.mark.parametrize(
+    "ends", [("",), ("-wal",), ("", "-wal", "-shm")], ids=["main", "wal", "all"]
+)
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_files_that_are_removed_or_replaced_under_an_open_log_are_noticed(
     state: Path, ends: tuple[str, ...], how: str
 ) -> None:
-    """The contents of the open database are written back, with commits made after the files were gone."""
+    """The contents of the open database are written back, with commits made after the files were
+    gone.
+    """
     log = await reopen(state)
     await add(log, [entry(LAST + 1)])
     for end in ends:
@@ -397,7 +440,9 @@ async def test_files_that_are_removed_or_replaced_under_an_open_log_are_noticed(
         path.rename(path.with_suffix(".away"))
         if how == "replaced":
             shutil.copyfile(path.with_suffix(".away"), path)
-    with pytest.raises(StoreDamaged, match="was removed or replaced while it was open; it was written again, go on"):
+    with pytest.raises(
+        StoreDamaged, match="was removed or replaced while it was open; it was written again, go on"
+    ):
         await add(log, [entry(LAST + 2)])
     with pytest.raises(StoreDamaged):
         await log.close()
@@ -407,7 +452,9 @@ async def test_files_that_are_removed_or_replaced_under_an_open_log_are_noticed(
         await add(log, [entry(LAST + 2)])
 
 
-async def test_a_log_whose_files_went_after_the_last_write_is_put_back_at_its_close(state: Path) -> None:
+async def test_a_log_whose_files_went_after_the_last_write_is_put_back_at_its_close(
+    state: Path,
+) -> None:
     log = await reopen(state)
     await add(log, [entry(LAST + 1)])
     (folder(state) / "log.sqlite").unlink()
@@ -420,7 +467,9 @@ async def test_a_log_whose_files_went_after_the_last_write_is_put_back_at_its_cl
 async def test_a_folder_that_is_removed_under_an_open_log_is_not_made_again(state: Path) -> None:
     log = await reopen(state)
     shutil.rmtree(folder(state))
-    with pytest.raises(StoreDamaged, match="was removed while the session in it was open; nothing more is kept"):
+    with pytest.raises(
+        StoreDamaged, match="was removed while the session in it was open; nothing more is kept"
+    ):
         await add(log, [entry(LAST + 1)])
     with pytest.raises(StoreDamaged):
         await log.close()
@@ -443,7 +492,9 @@ def sqlite_error(code: int, words: str) -> sqlite3.OperationalError:
         (sqlite_error(10 | 3 << 8, "disk I/O error"), "check the disk"),
     ],
 )
-def test_a_failing_disk_is_told_apart_from_a_full_one(tmp_path: Path, error: Exception, told: str) -> None:
+def test_a_failing_disk_is_told_apart_from_a_full_one(
+    tmp_path: Path, error: Exception, told: str
+) -> None:
     failure = store_failure(error, str(tmp_path))
     assert told in str(failure)
     assert isinstance(failure, StoreFull) == (told == "free some room")

@@ -1,4 +1,6 @@
-"""Search: its hits and their order, and that every failure of the index falls back to reading the log."""
+"""Search: its hits and their order, and that every failure of the index falls back to reading
+the log.
+"""
 
 import asyncio
 import contextlib
@@ -114,7 +116,9 @@ async def test_what_is_found_and_where(tmp_path: Path) -> None:
         HookAnswered("lint", "PostToolUse", "none", text="hook said ruff"),
         TaskStarted("t1", "make watch"),
         TodoSet((Todo("修复解析器"),)),
-        PrefixSet("upgrade", "p", "m", "anthropic", "system words", (), ("AGENTS.md: always run mypy",)),
+        PrefixSet(
+            "upgrade", "p", "m", "anthropic", "system words", (), ("AGENTS.md: always run mypy",)
+        ),
     )
     await log.close()
     for query, expected in [
@@ -164,12 +168,18 @@ async def test_texts_in_blobs_are_found_wherever_they_lie(tmp_path: Path) -> Non
         blob = log.put_blob(text.encode())
         part = Document(blob, "text/plain", len(text), "make", text.count("\n"), "head", "tail")
         await append(log, ToolEnded("c1.0", "Bash", "ok", (part,)))
-    await append(log, ToolEnded("c1.0", "Bash", "ok", (Document("0" * 64, "text/plain", 5, "gone"),)))
+    await append(
+        log, ToolEnded("c1.0", "Bash", "ok", (Document("0" * 64, "text/plain", 5, "gone"),))
+    )
     wide = log.put_blob("nadel im heuhaufen".encode("utf-16-le"))
     await append(log, ToolEnded("c1.0", "Bash", "ok", (Document(wide, "text/plain", 5, "wide"),)))
     await log.close()
-    assert [row.split()[0] for row in found(tmp_path, "tiny_needle")] == [f"r2:{body[:500].count(chr(10)) + 1}"]
-    assert [row.split()[0] for row in found(tmp_path, "last_needle")] == [f"r3:{cut.count(chr(10)) + 1}"]
+    assert [row.split()[0] for row in found(tmp_path, "tiny_needle")] == [
+        f"r2:{body[:500].count(chr(10)) + 1}"
+    ]
+    assert [row.split()[0] for row in found(tmp_path, "last_needle")] == [
+        f"r3:{cut.count(chr(10)) + 1}"
+    ]
     assert [row.split(":")[0] for row in found(tmp_path, "斜め横断の言葉")] == ["r3"]
     assert [row.split(":")[0] for row in found(tmp_path, "heuhaufen")] == ["r5"]
 
@@ -199,7 +209,9 @@ class Fed:
         monkeypatch.setattr(index, "_index_entry", counted)
 
 
-async def test_the_index_takes_in_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_index_takes_in_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fed = Fed(monkeypatch)
     log = await written(tmp_path, result("alpha"))
     assert not (folder(tmp_path) / index.NAME).exists()
@@ -248,7 +260,17 @@ def spoil(path: Path, how: str) -> None:
             path.mkdir()
 
 
-SPOILT = ["gone", "empty", "no database", "torn", "older", "newer", "another log's", "ahead", "a folder"]
+SPOILT = [
+    "gone",
+    "empty",
+    "no database",
+    "torn",
+    "older",
+    "newer",
+    "another log's",
+    "ahead",
+    "a folder",
+]
 
 
 @pytest.mark.parametrize("how", SPOILT)
@@ -263,7 +285,9 @@ async def test_a_spoilt_index_is_made_anew(tmp_path: Path, how: str) -> None:
             assert connection.execute("SELECT count(*) FROM spans").fetchone()[0] == 31 - 1
 
 
-async def test_without_an_index_the_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_an_index_the_log_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> int:
         raise OSError(30, "Read-only file system")
 
@@ -282,14 +306,18 @@ async def test_who_waits_too_long_for_another_search_reads_the_log(
     assert len(found(tmp_path, "needle")) == 1
     await append(log, result("another needle"))
     await log.close()
-    with contextlib.closing(sqlite3.connect(folder(tmp_path) / index.NAME, isolation_level=None)) as other:
+    with contextlib.closing(
+        sqlite3.connect(folder(tmp_path) / index.NAME, isolation_level=None)
+    ) as other:
         other.execute("BEGIN IMMEDIATE")
         assert len(found(tmp_path, "needle")) == 2
     assert len(found(tmp_path, "needle")) == 2
 
 
 async def test_many_search_while_one_writes(tmp_path: Path) -> None:
-    """Threads and processes at once: each search finds at least the entries that were there when it began."""
+    """Threads and processes at once: each search finds at least the entries that were there when
+    it began.
+    """
     log = await written(tmp_path, *(result(f"needle {n}") for n in range(50)))
     counts: list[int] = []
 
@@ -353,8 +381,9 @@ CHILD = "6f9d0000-0000-4000-8000-00000000c111"
 
 
 async def test_only_this_sessions_tree(tmp_path: Path) -> None:
-    """A subagent in its own folder names its parent; other sessions stay closed; a fork finds its original's
-    subagents."""
+    """A subagent in its own folder names its parent; other sessions stay closed; a fork finds
+    its original's subagents.
+    """
     log = await written(tmp_path, ChildStarted(CHILD, "explore", "c1.0"))
     await log.close()
     async with new_log(tmp_path, CHILD) as child:
@@ -364,7 +393,10 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
     await stranger.close()
     fork = "6f9d0000-0000-4000-8000-00000000f0f0"
     await fork_log(
-        str(tmp_path), ID, 2, Entry(1, wall_us(), Opened(1, fork, "n0nce", ("/w",), "/w", parent=Parent(ID, 2)))
+        str(tmp_path),
+        ID,
+        2,
+        Entry(1, wall_us(), Opened(1, fork, "n0nce", ("/w",), "/w", parent=Parent(ID, 2))),
     )
     for session in (ID, fork):
         with past_of(tmp_path, session) as past:
@@ -375,7 +407,9 @@ async def test_only_this_sessions_tree(tmp_path: Path) -> None:
 
 
 async def test_of_kind_seq_at_and_seq_ago(tmp_path: Path) -> None:
-    log = await written(tmp_path, *(result("x" * (n % 2) * 70_000 or "small") for n in range(6)), TodoSet(()))
+    log = await written(
+        tmp_path, *(result("x" * (n % 2) * 70_000 or "small") for n in range(6)), TodoSet(())
+    )
     await append(log, UserSpoke((Text("hi"),)), result("y"))
     with past_of(tmp_path) as past:
         assert [entry.seq for entry in past.of_kind("ToolEnded")] == [10, 7, 6, 5, 4, 3, 2]
@@ -408,7 +442,7 @@ async def test_an_archive_reads_beside_the_loop(tmp_path: Path) -> None:
     await log.close()
 
 
-# --- Queries and matches ---------------------------------------------------------------------------------------------
+# --- Queries and matches --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -434,7 +468,11 @@ def test_words_of_a_query(text: str, words: tuple[str, ...]) -> None:
     ("text", "query", "expected"),
     [
         ("a\nthe needle is here\nb", "needle", "the needle is here"),
-        ("x" * 300 + " needle " + "y" * 300, "needle", "…" + "x" * 76 + " needle " + "y" * 76 + "…"),
+        (
+            "x" * 300 + " needle " + "y" * 300,
+            "needle",
+            "…" + "x" * 76 + " needle " + "y" * 76 + "…",
+        ),
         ("needle\t\x1b[31mred", "needle", "needle [31mred"),
         ("red far\n" + "-" * 500 + "\nred and blue", "blue red", "red and blue"),
         ("one\nlong query\nthree", '"one\nlong"', "one"),

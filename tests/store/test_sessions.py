@@ -39,7 +39,20 @@ from longrein.store import (
 )
 from longrein.store import reader as reading
 from longrein.store.session_folder import mount_type
-from tests.store.fixtures import ID, OTHER, add, entry, filled, folder, make, new_log, opened, said, stored_log, wall_us
+from tests.store.fixtures import (
+    ID,
+    OTHER,
+    add,
+    entry,
+    filled,
+    folder,
+    make,
+    new_log,
+    opened,
+    said,
+    stored_log,
+    wall_us,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +69,9 @@ BAD_IDS = [
 
 
 @pytest.mark.parametrize(("bad", "line"), BAD_IDS)
-async def test_S043_a_text_that_is_no_id_touches_nothing(tmp_path: Path, bad: str, line: str) -> None:
+async def test_S043_a_text_that_is_no_id_touches_nothing(
+    tmp_path: Path, bad: str, line: str
+) -> None:
     state = tmp_path / "a" / "b" / "state"
     for create in (True, False):
         with pytest.raises(SessionUnknown) as error:
@@ -98,7 +113,9 @@ async def test_S072_modes_whatever_the_umask(tmp_path: Path) -> None:
 async def spoken(state: Path, number: int, cwd: str, words: str) -> str:
     session = f"{number:08x}-0000-4000-8000-000000000000"
     async with new_log(state, session) as log:
-        await add(log, [Entry(1, wall_us(), opened(session, cwd)), Entry(2, wall_us(), said(words))])
+        await add(
+            log, [Entry(1, wall_us(), opened(session, cwd)), Entry(2, wall_us(), said(words))]
+        )
     return session
 
 
@@ -124,7 +141,9 @@ async def test_the_list_has_the_latest_first(tmp_path: Path) -> None:
     await log.close()
 
 
-async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_another(tmp_path: Path) -> None:
+async def test_one_in_which_nothing_was_said_is_not_gone_on_with_while_there_is_another(
+    tmp_path: Path,
+) -> None:
     async with new_log(tmp_path) as mute:
         await add(mute, [Entry(1, wall_us(), opened(ID, "/a"))])
     assert latest_session(str(tmp_path), "/a") == ID
@@ -137,7 +156,10 @@ async def test_who_says_an_image_alone_has_said_something(tmp_path: Path) -> Non
     async with new_log(tmp_path) as seen:
         await add(
             seen,
-            [Entry(1, wall_us(), opened(ID, "/a")), Entry(2, wall_us(), UserSpoke((Image("b1", "image/png", 3),)))],
+            [
+                Entry(1, wall_us(), opened(ID, "/a")),
+                Entry(2, wall_us(), UserSpoke((Image("b1", "image/png", 3),))),
+            ],
         )
         assert [info.title for info in list_sessions(str(tmp_path))] == ["(no words)"]
         await add(seen, [Entry(3, wall_us(), UserSpoke((Text("what is this?"),)))])
@@ -192,7 +214,9 @@ async def test_finding_by_the_first_characters(tmp_path: Path, prefix: str, answ
 
 
 async def test_no_such_session(tmp_path: Path) -> None:
-    with pytest.raises(SessionUnknown, match=f"there is no session {ID}; `longrein sessions` lists them"):
+    with pytest.raises(
+        SessionUnknown, match=f"there is no session {ID}; `longrein sessions` lists them"
+    ):
         await open_log(str(tmp_path), ID, create=False, wall_us=wall_us)
     assert list(tmp_path.iterdir()) == []
 
@@ -213,7 +237,12 @@ def test_the_type_of_a_mount_is_read_from_its_line() -> None:
         "41 36 0:52 /home /home rw - nfs4 server:/home rw,vers=4.2\n"
         "42 36 0:53 / /mnt/a\\040b rw master:1 - fuse.sshfs ada@host: rw\n"
     )
-    assert [mount_type(table, 98, 0), mount_type(table, 0, 52), mount_type(table, 0, 53), mount_type(table, 0, 5)] == [
+    assert [
+        mount_type(table, 98, 0),
+        mount_type(table, 0, 52),
+        mount_type(table, 0, 53),
+        mount_type(table, 0, 5),
+    ] == [
         "ext4",
         "nfs4",
         "fuse.sshfs",
@@ -228,10 +257,13 @@ async def test_closed_sessions_are_listed_without_opening_their_databases(tmp_pa
         "import sys\n"
         "from longrein.store import list_sessions\n"
         "opened = []\n"
-        "sys.addaudithook(lambda event, _: opened.append(event) if event == 'sqlite3.connect' else None)\n"
+        "sys.addaudithook(lambda event, _: opened.append(event) if event == 'sqlite3.connect' "
+        "else None)\n"
         "print(len(list_sessions(sys.argv[1])), len(opened))\n"
     )
-    ran = await asyncio.create_subprocess_exec(sys.executable, "-c", program, tmp_path, stdout=subprocess.PIPE)
+    ran = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, tmp_path, stdout=subprocess.PIPE
+    )
     assert await ran.communicate() == (b"20 0\n", None)
 
 
@@ -242,7 +274,9 @@ async def test_a_damaged_session_is_found_by_the_folder_it_was_started_in(
 ) -> None:
     log = await make(tmp_path)
     one = log.session
-    await add(log, [Entry(1, wall_us(), opened(one, "/a")), Entry(2, wall_us(), said("first words"))])
+    await add(
+        log, [Entry(1, wall_us(), opened(one, "/a")), Entry(2, wall_us(), said("first words"))]
+    )
     await log.close()
     await asyncio.wrap_future(log._writer.closed)
     path = folder(tmp_path, one) / "log.sqlite"
@@ -251,13 +285,15 @@ async def test_a_damaged_session_is_found_by_the_folder_it_was_started_in(
     path.write_bytes({"head": bytes(4096) + whole[4096:], "cut": whole[:cut], "empty": b""}[damage])
     if not marked:
         (folder(tmp_path, one) / "high-water-mark").unlink()
-    expected = "" if damage == "empty" and not marked else one  # then nothing says where it was started
+    expected = (
+        "" if damage == "empty" and not marked else one
+    )  # then nothing says where it was started
     assert latest_session(str(tmp_path), "/a") == expected
     async with stored_log(tmp_path, one) as log:
         assert [one.seq for one in log.entries] == ([] if damage == "empty" else [1, 2])
 
 
-# --- Removing empty sessions -----------------------------------------------------------------------------------------
+# --- Removing empty sessions ----------------------------------------------------------------------
 #
 # Sessions in which nobody said anything are removed when they are left; all others stay.
 
@@ -271,9 +307,17 @@ async def stored(tmp_path: Path, *events: AnyEvent) -> None:
 
 
 @pytest.mark.parametrize(
-    "events", [(), (opened(ID, "/a"),), (opened(ID, "/a"), PREFIX), (opened(ID, "/a"), PREFIX, ModeSet("plan"))]
+    "events",
+    [
+        (),
+        (opened(ID, "/a"),),
+        (opened(ID, "/a"), PREFIX),
+        (opened(ID, "/a"), PREFIX, ModeSet("plan")),
+    ],
 )
-async def test_what_holds_nothing_but_its_beginning_goes(tmp_path: Path, events: tuple[AnyEvent, ...]) -> None:
+async def test_what_holds_nothing_but_its_beginning_goes(
+    tmp_path: Path, events: tuple[AnyEvent, ...]
+) -> None:
     await stored(tmp_path, *events)
     assert await discard_empty(str(tmp_path), ID, wall_us=wall_us)
     assert not folder(tmp_path).exists()
@@ -314,7 +358,9 @@ async def _damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("befalls", [_waits, _left, _spool, _damage])
-async def test_what_may_hold_something_stays(tmp_path: Path, befalls: Callable[[Path], Awaitable[None]]) -> None:
+async def test_what_may_hold_something_stays(
+    tmp_path: Path, befalls: Callable[[Path], Awaitable[None]]
+) -> None:
     await stored(tmp_path, opened(ID, "/a"), PREFIX)
     await befalls(tmp_path)
     assert not await discard_empty(str(tmp_path), ID, wall_us=wall_us)

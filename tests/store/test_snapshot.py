@@ -12,7 +12,19 @@ import pytest
 from longrein.store import Snapshot
 from longrein.store import snapshot as module
 from longrein.store.database import row_checksum
-from tests.store.fixtures import ID, OTHER, add, entries, entry, filled, folder, new_log, reopen, seqs, stored_log
+from tests.store.fixtures import (
+    ID,
+    OTHER,
+    add,
+    entries,
+    entry,
+    filled,
+    folder,
+    new_log,
+    reopen,
+    seqs,
+    stored_log,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +61,13 @@ async def test_a_snapshot_is_there_at_each_open_until_the_next_is_kept(tmp_path:
         assert await asyncio.wrap_future(writing)
     assert await found(tmp_path) == Snapshot(22, b"newer")
     assert os.stat(path(tmp_path)).st_mode & 0o777 == 0o600
-    assert sorted(os.listdir(folder(tmp_path))) == ["blobs", "high-water-mark", "lock", "log.sqlite", "state.snapshot"]
+    assert sorted(os.listdir(folder(tmp_path))) == [
+        "blobs",
+        "high-water-mark",
+        "lock",
+        "log.sqlite",
+        "state.snapshot",
+    ]
 
 
 async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -62,7 +80,9 @@ async def test_what_a_kill_left_of_the_last_one_is_in_nobodys_way(tmp_path: Path
     assert "state.snapshot.new" not in os.listdir(folder(tmp_path))
 
 
-async def test_a_folder_that_cannot_be_written_to_leaves_the_session_without_one(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_written_to_leaves_the_session_without_one(
+    tmp_path: Path,
+) -> None:
     async with new_log(tmp_path) as log:
         await add(log, entries(1, 5))
         Path(f"{path(tmp_path)}.new").mkdir()
@@ -82,7 +102,7 @@ async def test_one_that_is_not_of_the_last_entry_is_not_kept(tmp_path: Path) -> 
     assert await found(tmp_path) is None
 
 
-# --- Invalid snapshots -----------------------------------------------------------------------------------------------
+# --- Invalid snapshots ----------------------------------------------------------------------------
 
 
 def path(state: Path, session: str = ID) -> Path:
@@ -105,7 +125,12 @@ def other_code(state: Path) -> None:
     """Pretend that other code wrote the snapshot."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "code_version", lambda: b"other code")
-        module.write_snapshot(str(folder(state)), ID, Snapshot(20, STATE), module._read_file(str(folder(state)))[0].log)
+        module.write_snapshot(
+            str(folder(state)),
+            ID,
+            Snapshot(20, STATE),
+            module._read_file(str(folder(state)))[0].log,
+        )
 
 
 LAST = "(SELECT max(key) FROM entries)"
@@ -117,10 +142,13 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "other code made it": other_code,
     "it is a folder": lambda state: (path(state).unlink(), path(state).mkdir())[0],
     "the log is shorter": lambda state: rows(state, f"DELETE FROM entries WHERE key = {LAST}"),
-    "a time in the log is another": lambda state: rows(state, f"UPDATE entries SET at = at + 1 WHERE key = {LAST} - 9"),
+    "a time in the log is another": lambda state: rows(
+        state, f"UPDATE entries SET at = at + 1 WHERE key = {LAST} - 9"
+    ),
     "an entry of the log is another": lambda state: rows(
         state,
-        f"UPDATE entries SET body = (SELECT body FROM entries WHERE key = {LAST} - 2) WHERE key = {LAST}",
+        f"UPDATE entries SET body = (SELECT body FROM entries WHERE key = {LAST} - 2) WHERE key = "
+        f"{LAST}",
     ),
 }
 
@@ -165,7 +193,7 @@ async def test_an_older_log_put_back_is_not_taken_for_the_newer(tmp_path: Path) 
     assert await found(tmp_path) is None
 
 
-# --- Long logs -------------------------------------------------------------------------------------------------------
+# --- Long logs ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -195,8 +223,9 @@ async def test_damage_that_the_snapshot_stands_for_is_told_after_the_open_and_re
     async with stored_log(tmp_path) as log:
         assert log.snapshot == Snapshot(20, STATE)
         assert log.checked is not None
-        assert "damaged (entry 12 is not what was written); open the session again to repair it" in log.checked.result(
-            60
+        assert (
+            "damaged (entry 12 is not what was written); open the session again to repair it"
+            in log.checked.result(60)
         )
     async with stored_log(tmp_path) as log:
         assert log.snapshot is None

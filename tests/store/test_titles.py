@@ -1,4 +1,6 @@
-"""Titles of sessions, and one-shot runs in the lists: from the high-water mark and from the database."""
+"""Titles of sessions, and one-shot runs in the lists: from the high-water mark and from the
+database.
+"""
 
 from pathlib import Path
 
@@ -35,7 +37,9 @@ async def test_a_title_replaces_the_first_words_and_ends_a_one_shot_run(tmp_path
         await add(log, [Entry(3, 7, TitleSet("A title of the user"))])
     assert shown(tmp_path, ID) == [("A title of the user", False)] * 2
     async with stored_log(tmp_path, ID) as log:
-        await add(log, [Entry(4, 8, UserSpoke((Text("more words"),))), Entry(5, 9, TitleSet("x" * 100))])
+        await add(
+            log, [Entry(4, 8, UserSpoke((Text("more words"),))), Entry(5, 9, TitleSet("x" * 100))]
+        )
     assert shown(tmp_path, ID) == [("x" * 79 + "…", False)] * 2
 
 

@@ -1,8 +1,9 @@
 """Random model behaviour drawn from a seed.
 
-`ChaosModel` calls tools with good and bad arguments, thinks, writes long and wide text, stops by length, refuses,
-writes garbage summaries, counts tokens differently and fails in every way a provider can. It checks each request with
-`check_rules`. Its turns end: calls get rarer as a turn grows, and with `quiet` set it only answers.
+`ChaosModel` calls tools with good and bad arguments, thinks, writes long and wide text, stops by
+length, refuses, writes garbage summaries, counts tokens differently and fails in every way a
+provider can. It checks each request with `check_rules`. Its turns end: calls get rarer as a turn
+grows, and with `quiet` set it only answers.
 """
 
 import asyncio
@@ -13,7 +14,16 @@ from typing import Any, get_args
 import msgspec
 
 from longrein.context import Budget, Item, Price, Request
-from longrein.events import AnyPart, FailureKind, ProviderBlock, Text, Thinking, ToolCall, Usage, text_of
+from longrein.events import (
+    AnyPart,
+    FailureKind,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    text_of,
+)
 from longrein.models import Delta, Failure, Reply
 from longrein.testing.scripted_model import batches, cached_usage, check_rules, count_tokens
 
@@ -28,10 +38,20 @@ FAILURES_MAX = 6
 FAILURE_KINDS: tuple[str, ...] = tuple(
     kind for kind in get_args(FailureKind) if kind not in ("lost", "cancelled", "auth", "billing")
 )
-"""Failure kinds to draw from; `lost` and `cancelled` come from the session, `auth` and `billing` end every turn."""
+"""Failure kinds to draw from; `lost` and `cancelled` come from the session, `auth` and `billing`
+end every turn.
+"""
 LASTING_KINDS = ("auth", "billing", "refused", "invalid")
 """Failures that a retry does not repair."""
-STATUS = {"rate": 429, "overload": 529, "server": 500, "overflow": 400, "auth": 401, "billing": 402, "invalid": 400}
+STATUS = {
+    "rate": 429,
+    "overload": 529,
+    "server": 500,
+    "overflow": 400,
+    "auth": 401,
+    "billing": 402,
+    "invalid": 400,
+}
 
 _TABLE = (
     "the|of|a|file|test|error:|line|def|return|None|import|src/app.py|0x3f|==|{}|[]|\n|\n\n\t|中文字符|测试|日本語|naïve|😀|αβγ|"
@@ -39,7 +59,17 @@ _TABLE = (
 )
 WORDS = tuple(_TABLE.split("|"))
 """Words of random texts."""
-GARBAGE = ("", "{", '{"file_path": ', "[1, 2", "null", '"text"', "{'a': 1}", "<tool>x</tool>", '{"a": 1}}')
+GARBAGE = (
+    "",
+    "{",
+    '{"file_path": ',
+    "[1, 2",
+    "null",
+    '"text"',
+    "{'a': 1}",
+    "<tool>x</tool>",
+    '{"a": 1}}',
+)
 """Arguments that are not a JSON object."""
 
 MakeArguments = Callable[["ChaosModel", Request], dict[str, Any]]
@@ -48,9 +78,10 @@ MakeArguments = Callable[["ChaosModel", Request], dict[str, Any]]
 class ChaosModel:
     """A `models.Model` with random behaviour drawn from `seed`.
 
-    `tools` maps a tool to a function that makes valid arguments; other tools of the request get random arguments.
-    `rest` is awaited between the pieces of a stream, to slow the provider down on a virtual clock. A tool with weight n
-    is called n times as often as others. One model may serve many sessions.
+    `tools` maps a tool to a function that makes valid arguments; other tools of the request get
+    random arguments. `rest` is awaited between the pieces of a stream, to slow the provider down on
+    a virtual clock. A tool with weight n is called n times as often as others. One model may serve
+    many sessions.
     """
 
     def __init__(
@@ -112,13 +143,15 @@ class ChaosModel:
         """Input tokens as this provider counts them; the engine's estimate is up to 40 % off."""
         return round(count_tokens(request) * self._factor)
 
-    # --- answers -------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     def _answer(self, request: Request, before: Request | None) -> Reply | Failure:
         if self.tokens(request) > self.budget.window_tokens:
             self.nothing_fits += 1
             told = self.budget.window_tokens if self.chance(0.7) else 0
-            return Failure("overflow", f"{self.tokens(request)} tokens are too many", 400, limit_tokens=told)
+            return Failure(
+                "overflow", f"{self.tokens(request)} tokens are too many", 400, limit_tokens=told
+            )
         if not self.quiet and self._failures < FAILURES_MAX and self.chance(self.faults):
             self._failures += 1
             return self._failure()
@@ -127,8 +160,13 @@ class ChaosModel:
         usage = cached_usage(request, before, reply.parts)
         if self.chance(0.05):  # some servers send no usage
             return msgspec.structs.replace(reply, model=self.model)
-        known, fresh = round(usage.cache_read_tokens * self._factor), round(usage.cache_write_tokens * self._factor)
-        return msgspec.structs.replace(reply, usage=Usage(0, known, fresh, usage.output_tokens), model=self.model)
+        known, fresh = (
+            round(usage.cache_read_tokens * self._factor),
+            round(usage.cache_write_tokens * self._factor),
+        )
+        return msgspec.structs.replace(
+            reply, usage=Usage(0, known, fresh, usage.output_tokens), model=self.model
+        )
 
     def _failure(self) -> Failure:
         kind = self.random.choice(FAILURE_KINDS)
@@ -137,7 +175,9 @@ class ChaosModel:
         partial: tuple[AnyPart, ...] = ()
         if kind in ("truncated", "stalled", "network"):
             partial = tuple(self._parts(self.random.randrange(3)))
-        wait_s = self.random.choice((-1.0, 0.0, 2.0, 40.0)) if kind in ("rate", "overload") else -1.0
+        wait_s = (
+            self.random.choice((-1.0, 0.0, 2.0, 40.0)) if kind in ("rate", "overload") else -1.0
+        )
         return Failure(kind, f"{kind} by chance", STATUS.get(kind, 0), wait_s, partial=partial)
 
     def _summary(self) -> Reply:
@@ -160,7 +200,15 @@ class ChaosModel:
         parts: list[AnyPart] = self._parts(0) if calls else [Text(self.text(40) + "!")]
         parts += [self._call(self._name(request), request) for _ in range(calls)]
         luck = self.random.random()
-        stop = "length" if luck < 0.06 else "refusal" if luck < 0.08 and not calls else "calls" if calls else "end"
+        stop = (
+            "length"
+            if luck < 0.06
+            else "refusal"
+            if luck < 0.08 and not calls
+            else "calls"
+            if calls
+            else "end"
+        )
         return Reply(tuple(parts), stop, Usage(), self._blocks(parts))
 
     def _steps(self, items: Sequence[Item]) -> int:
@@ -185,7 +233,7 @@ class ChaosModel:
             if isinstance(part, Thinking)
         )
 
-    # --- calls -----------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def _name(self, request: Request) -> str:
         known = [tool.name for tool in request.prefix.tools]
@@ -208,11 +256,26 @@ class ChaosModel:
         return ToolCall("", name, arguments)
 
     def _wild(self) -> dict[str, Any]:
-        values: tuple[Any, ...] = (None, True, -1, 2.5, "", "\0", [], {}, [[{}]], self.text(5), 10**30)
+        values: tuple[Any, ...] = (
+            None,
+            True,
+            -1,
+            2.5,
+            "",
+            "\0",
+            [],
+            {},
+            [[{}]],
+            self.text(5),
+            10**30,
+        )
         names = ("file_path", "command", "handle", "content", "old_string", "x", "")
-        return {name: self.random.choice(values) for name in self.random.sample(names, self.random.randrange(4))}
+        return {
+            name: self.random.choice(values)
+            for name in self.random.sample(names, self.random.randrange(4))
+        }
 
-    # --- helpers for argument makers ------------------------------------------------------------------------
+    # --- helpers for argument makers --------------------------------------------------------------
 
     def chance(self, share: float) -> bool:
         """Return True with probability `share`."""

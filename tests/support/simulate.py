@@ -1,8 +1,8 @@
 """Random simulation of sessions: chaos model, impatient user, slow disk, killed process.
 
-`SEEDS_TIMES=50 pytest tests/testing/test_simulation.py` plays seeds 0 to 999; `simulate(77)` plays seed 77 alone. Each
-seed is a session of several lives on one disk. After every request and every life the laws are checked; at the end
-the model answers plainly, and the session must come to rest.
+`SEEDS_TIMES=50 pytest tests/testing/test_simulation.py` plays seeds 0 to 999; `simulate(77)` plays
+seed 77 alone. Each seed is a session of several lives on one disk. After every request and every
+life the laws are checked; at the end the model answers plainly, and the session must come to rest.
 """
 
 import asyncio
@@ -60,7 +60,12 @@ PATHS = [
     "new.md",
 ]
 MODES = ["default", "acceptEdits", "plan", "bypassPermissions"]
-RULES = Rules(allow=("Bash(run *)", "Read"), ask=("Bash(run slow *)",), deny=("Write(/src/deep/*)",), base="/w")
+RULES = Rules(
+    allow=("Bash(run *)", "Read"),
+    ask=("Bash(run slow *)",),
+    deny=("Write(/src/deep/*)",),
+    base="/w",
+)
 REST_S = 3_600 * 6
 """A session without faults comes to rest within so much virtual time."""
 
@@ -74,7 +79,7 @@ def hold(law: str, fine: object, what: object = "") -> None:
         raise Broken(f"{law}: {what}")
 
 
-# --- the arguments of a foolish agent -----------------------------------------------------------------------------
+# --- the arguments of a foolish agent -------------------------------------------------------------
 
 
 def path(model: ChaosModel) -> str:
@@ -82,13 +87,17 @@ def path(model: ChaosModel) -> str:
 
 
 def written(model: ChaosModel, request: Request) -> str:
-    return model.quoted(request) if model.chance(0.3) else "\n".join(model.text(30) for _ in range(8))
+    return (
+        model.quoted(request) if model.chance(0.3) else "\n".join(model.text(30) for _ in range(8))
+    )
 
 
 def bash(model: ChaosModel, request: Request) -> dict[str, Any]:
     kind = model.random.choice(["fast", "fast", "slow", "hang", "fail", "long", "cd"])
     more = {"timeout": model.random.choice([1_000, 90_000])} if model.chance(0.3) else {}
-    word = "echo" if model.chance(0.3) else "run"  # `echo` is plainly reading and may run beside others
+    word = (
+        "echo" if model.chance(0.3) else "run"
+    )  # `echo` is plainly reading and may run beside others
     return {"command": f"{word} {kind} {model.model}{model.serial()}", **more}
 
 
@@ -102,13 +111,19 @@ def edit(model: ChaosModel, request: Request) -> dict[str, Any]:
 
 def recall(model: ChaosModel, request: Request) -> dict[str, Any]:
     handles = [item.handle for item in request.items if item.handle] + ["r99999", "r1.7", "x"]
-    return {"handle": model.random.choice(handles), **({"lines": "1-20"} if model.chance(0.3) else {})}
+    return {
+        "handle": model.random.choice(handles),
+        **({"lines": "1-20"} if model.chance(0.3) else {}),
+    }
 
 
 def todos(model: ChaosModel, request: Request) -> dict[str, Any]:
     return {
         "todos": [
-            {"content": f"do {model.text(4)} it", "status": model.random.choice(["pending", "completed"])}
+            {
+                "content": f"do {model.text(4)} it",
+                "status": model.random.choice(["pending", "completed"]),
+            }
             for _ in range(3)
         ]
     }
@@ -178,8 +193,16 @@ class BaseSimulation:
         last = 0
         async for heard in session.follow(0, streaming=self.random.random() < 0.5):
             if isinstance(heard, Entry):
-                hold("readers get seqs without a gap", heard.seq == last + 1, f"{heard.seq} after {last}")
-                hold("law 7d: readers get what is committed", self.disk.history(heard.seq, heard.seq) == [heard], heard)
+                hold(
+                    "readers get seqs without a gap",
+                    heard.seq == last + 1,
+                    f"{heard.seq} after {last}",
+                )
+                hold(
+                    "law 7d: readers get what is committed",
+                    self.disk.history(heard.seq, heard.seq) == [heard],
+                    heard,
+                )
                 last = heard.seq
                 self.heard.append(heard)
 
@@ -189,7 +212,9 @@ class Simulation(BaseSimulation):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.model = ChaosModel(seed, TOOLS, rest=self._stream_s, faults=self.random.choice([0, 0.1, 0.25]))
+        self.model = ChaosModel(
+            seed, TOOLS, rest=self._stream_s, faults=self.random.choice([0, 0.1, 0.25])
+        )
         self.model.watch = self._on_request
         self.other = ChaosModel(seed + 1, TOOLS, rest=self._stream_s, name="test/other", faults=0.1)
         self.other.watch = self._on_request
@@ -216,7 +241,7 @@ class Simulation(BaseSimulation):
         self.unqueued: dict[str, None] = {}
         self.lives: Counter[str] = Counter()
 
-    # --- the world -------------------------------------------------------------------------------------------
+    # --- the world --------------------------------------------------------------------------------
 
     def _command(self, line: str) -> Ran:
         self._on_command(line)
@@ -233,15 +258,22 @@ class Simulation(BaseSimulation):
 
     def _dependencies(self) -> Dependencies:
         deps = memory_dependencies(
-            self.model, self.disk, workspace=self.space, clock=self.clock, models=[self.other], rules=RULES
+            self.model,
+            self.disk,
+            workspace=self.space,
+            clock=self.clock,
+            models=[self.other],
+            rules=RULES,
         )
         deps.limits = self.limits
-        deps.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
+        deps.options = ToolOptions(
+            output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000
+        )
         deps.jitter = self.random.random
         deps.fallback = "test/other" if self.seed % 3 == 0 else ""
         return deps
 
-    # --- what is checked while it goes -----------------------------------------------------------------------
+    # --- what is checked while it goes ------------------------------------------------------------
 
     def _on_command(self, line: str) -> None:
         if not line.startswith(("run ", "echo ")):  # a wild argument, which may come twice
@@ -253,28 +285,49 @@ class Simulation(BaseSimulation):
             for entry in safe
             if isinstance(entry.event, Replied)
             for part in entry.event.parts
-            if isinstance(part, ToolCall) and part.arguments and part.arguments.get("command") == line
+            if isinstance(part, ToolCall)
+            and part.arguments
+            and part.arguments.get("command") == line
         ]
         started = {entry.event.call for entry in safe if isinstance(entry.event, ToolStarted)}
-        hold("law 7a: an act starts when its ToolStarted is on disk", any(call in started for call in calls), line)
+        hold(
+            "law 7a: an act starts when its ToolStarted is on disk",
+            any(call in started for call in calls),
+            line,
+        )
 
     def _on_request(self, request: Request) -> None:
         self.requests += 1
         state = self.session.state
-        hold("law 6: no request is wasted on a full window", self.model.nothing_fits <= 60, self.model.nothing_fits)
+        hold(
+            "law 6: no request is wasted on a full window",
+            self.model.nothing_fits <= 60,
+            self.model.nothing_fits,
+        )
         if request.purpose != "turn":
             return
         shown = "\n".join(text_of((item.part,)) for item in request.items)
         for word in state.words:
-            fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown or self.profile == "seed"
+            fine = (
+                word.text in shown
+                or f'Recall(handle="r{word.seq}")' in shown
+                or self.profile == "seed"
+            )
             hold("law 5: the user's words stand", fine, f"r{word.seq} {word.text!r}")
-        old, self.sent = self.sent, Sent(request.items, request.prefix_seq, None, state.breaks, self.life)
+        old, self.sent = (
+            self.sent,
+            Sent(request.items, request.prefix_seq, None, state.breaks, self.life),
+        )
         if old is not None and old.breaks == state.breaks and self.profile != "seed":
             same = request.items[: len(old.items)] == old.items and old.prefix == request.prefix_seq
-            hold("law 2: a request begins with the one before", same, difference(old.items, request.items))
+            hold(
+                "law 2: a request begins with the one before",
+                same,
+                difference(old.items, request.items),
+            )
         self.sent.asked = Entry(state.asked_seq, 0, state.asked) if state.asked else None
 
-    # --- the user --------------------------------------------------------------------------------------------
+    # --- the user ---------------------------------------------------------------------------------
 
     def _say(self) -> UserMessage:
         self.words += 1
@@ -293,7 +346,11 @@ class Simulation(BaseSimulation):
         elif luck < 0.63:
             self._tell(Compact(self.model.text(3)))
         elif luck < 0.70:
-            self._tell(Rewind(self.random.randrange(session.state.seq + 2), files=self.random.random() < 0.5))
+            self._tell(
+                Rewind(
+                    self.random.randrange(session.state.seq + 2), files=self.random.random() < 0.5
+                )
+            )
         elif luck < 0.77:
             self._tell(SetMode(self.random.choice(MODES)))
         elif luck < 0.80:
@@ -319,7 +376,7 @@ class Simulation(BaseSimulation):
             return None
         return self.random.choice(["allow", "allow", "session", "always", "deny"])
 
-    # --- lives -----------------------------------------------------------------------------------------------
+    # --- lives ------------------------------------------------------------------------------------
 
     async def play(self) -> None:
         """Run the whole simulation."""
@@ -342,7 +399,10 @@ class Simulation(BaseSimulation):
         walk = asyncio.ensure_future(session.run(once=False))
         tasks = [
             walk,
-            *(asyncio.ensure_future(work) for work in (self._follow(session), Approver(self._answer).watch(session))),
+            *(
+                asyncio.ensure_future(work)
+                for work in (self._follow(session), Approver(self._answer).watch(session))
+            ),
         ]
         for _ in range(acts):
             await asyncio.sleep(self.random.choice([0, 0, 0.05, 1, 7, 60]))
@@ -367,9 +427,14 @@ class Simulation(BaseSimulation):
         while calm < 3:
             await asyncio.sleep(10)
             raise_first(tasks)
-            calm = calm + 1 if not session.busy and not session.inbox.waiting and session.quiet else 0
+            calm = (
+                calm + 1 if not session.busy and not session.inbox.waiting and session.quiet else 0
+            )
             state = session.state
-            what = f"{state.turn_open=} {session.busy=} {session.pending=} {list(state.calls)=} {state.failure}"
+            what = (
+                f"{state.turn_open=} {session.busy=} {session.pending=} {list(state.calls)=} "
+                f"{state.failure}"
+            )
             hold("the session comes to rest", self.clock.mono_s() < limit, what)
 
     async def _kill(self, tasks: list[asyncio.Future[None]]) -> None:
@@ -400,10 +465,12 @@ class Simulation(BaseSimulation):
         await asyncio.wait(self.tellers, timeout=60) if self.tellers else None
         entries = self.disk.entries()
         self._check_log(entries, over=False)
-        if self.session.state.seq == len(entries):  # a walk that close met between two moves may have begun another
+        if self.session.state.seq == len(
+            entries
+        ):  # a walk that close met between two moves may have begun another
             self._check_fold(entries, self.session.state)
 
-    # --- what is checked at a life's end ---------------------------------------------------------------------
+    # --- what is checked at a life's end ----------------------------------------------------------
 
     def _check_log(self, entries: list[Entry], *, over: bool) -> None:
         hold("seqs are contiguous", [e.seq for e in entries] == list(range(1, len(entries) + 1)))
@@ -420,17 +487,24 @@ class Simulation(BaseSimulation):
         made = [
             part.id
             for e in entries
-            if isinstance(e.event, Replied) and e.event.stop != "interrupted" and not self._summary(entries, e.event)
+            if isinstance(e.event, Replied)
+            and e.event.stop != "interrupted"
+            and not self._summary(entries, e.event)
             for part in e.event.parts
             if isinstance(part, ToolCall)
         ]
         started = Counter(e.event.call for e in entries if isinstance(e.event, ToolStarted))
         ended = Counter(e.event.call for e in entries if isinstance(e.event, ToolEnded))
         hold("call ids are unique", len(dict.fromkeys(made)) == len(made), made)
-        hold("law 8: a call starts at most once", all(n == 1 for n in started.values()), started.most_common(3))
+        hold(
+            "law 8: a call starts at most once",
+            all(n == 1 for n in started.values()),
+            started.most_common(3),
+        )
         hold("a call ends at most once", all(n == 1 for n in ended.values()), ended.most_common(3))
         hold(
-            "only calls that were made start and end", not (started.keys() | ended.keys()) - dict.fromkeys(made).keys()
+            "only calls that were made start and end",
+            not (started.keys() | ended.keys()) - dict.fromkeys(made).keys(),
         )
         if over:
             hold("law 3: every call ends", not [call for call in made if call not in ended], made)
@@ -440,10 +514,16 @@ class Simulation(BaseSimulation):
         return isinstance(asked, Asked) and asked.purpose == "summary"
 
     def _check_words(self, entries: list[Entry]) -> None:
-        spoken = Counter(key_of(text_of(e.event.parts)) for e in entries if isinstance(e.event, UserSpoke))
-        waiting = Counter(key_of(str(message.body)) for message in self.disk.inbox() if b"word<" in message.body)
+        spoken = Counter(
+            key_of(text_of(e.event.parts)) for e in entries if isinstance(e.event, UserSpoke)
+        )
+        waiting = Counter(
+            key_of(str(message.body)) for message in self.disk.inbox() if b"word<" in message.body
+        )
         both = spoken + waiting
-        hold("law 9: no word is taken twice", all(n == 1 for n in both.values()), both.most_common(3))
+        hold(
+            "law 9: no word is taken twice", all(n == 1 for n in both.values()), both.most_common(3)
+        )
         lost = [word for word in self.acked if word not in both and word not in self.unqueued]
         hold("law 7c: no acknowledged word is lost", not lost, lost)
 
@@ -467,8 +547,14 @@ def key_of(text: str) -> str:
 
 def difference(old: tuple[Item, ...], new: tuple[Item, ...]) -> str:
     """Describe the first difference of two requests."""
-    at = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    return f"{len(old)} and {len(new)} blocks, block {at}: {old[at : at + 1]!r:.600} became {new[at : at + 1]!r:.600}"
+    at = next(
+        (n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
+        min(len(old), len(new)),
+    )
+    return (
+        f"{len(old)} and {len(new)} blocks, block {at}: {old[at : at + 1]!r:.600} became "
+        f"{new[at : at + 1]!r:.600}"
+    )
 
 
 def raise_first(tasks: list[asyncio.Future[None]]) -> None:
@@ -491,6 +577,9 @@ def play(simulation: Played) -> Played:
     try:
         run_virtual(simulation.play(), clock=simulation.clock, seed=simulation.seed)
     except (Exception, Broken) as error:
-        where = f"seed {simulation.seed}, life {simulation.life}, entry {len(simulation.disk.entries())}"
+        where = (
+            f"seed {simulation.seed}, life {simulation.life}, entry "
+            f"{len(simulation.disk.entries())}"
+        )
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
     return simulation

@@ -1,9 +1,10 @@
 """Random simulation of session trees: subagents, background tasks, user, faults, killed process.
 
-`SEEDS_TIMES=50 pytest tests/testing/test_tree_simulation.py` plays seeds 0 to 799; `simulate(77)` plays seed 77 alone.
-Each seed is one root session of several lives on one disk, with everything that works beside it. After every request
-and every life the laws are checked; in the end the model answers plainly, nothing fails any more, and the whole tree
-must come to rest with everything told once.
+`SEEDS_TIMES=50 pytest tests/testing/test_tree_simulation.py` plays seeds 0 to 799; `simulate(77)`
+plays seed 77 alone. Each seed is one root session of several lives on one disk, with everything
+that works beside it. After every request and every life the laws are checked; in the end the model
+answers plainly, nothing fails any more, and the whole tree must come to rest with everything told
+once.
 """
 
 import asyncio
@@ -61,7 +62,17 @@ from longrein.tools import ToolOptions, agent_tool
 from longrein.workspace import BackgroundOptions
 from tests.load.storm import MORE, expand_names
 from tests.support.chaos import ChaosModel
-from tests.support.simulate import MODES, TOOLS, BaseSimulation, Broken, difference, hold, key_of, play, raise_first
+from tests.support.simulate import (
+    MODES,
+    TOOLS,
+    BaseSimulation,
+    Broken,
+    difference,
+    hold,
+    key_of,
+    play,
+    raise_first,
+)
 from tests.support.simulate import bash as run
 from tests.support.supervision import MemorySupervision
 
@@ -71,28 +82,37 @@ WEIGHTS = {"Agent": 5, "Bash": 4, "TaskOutput": 2, "TaskStop": 2, "TaskList": 1}
 KINDS = ("general", "general", "explore", "plan", "nobody")
 REPORTED = re.compile(r"^\* (a\d+)(?: \(.*\))?: (done|failed|limit|interrupted)\b", re.MULTILINE)
 """How the end of a subagent is told by a notice."""
-OVER = re.compile(r"^\* ((?:a\d+\.)*b\d+)\b.*?: (done|failed|timed out|killed|lost)\b", re.MULTILINE)
+OVER = re.compile(
+    r"^\* ((?:a\d+\.)*b\d+)\b.*?: (done|failed|timed out|killed|lost)\b", re.MULTILINE
+)
 """How the end of a task is told by a notice."""
 
 
-# --- the arguments of a foolish agent -----------------------------------------------------------------------------
+# --- the arguments of a foolish agent -------------------------------------------------------------
 
 
 def labels(request: Request) -> list[str]:
     """Return labels of subagents in the request."""
-    shown = " ".join(text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder"))
+    shown = " ".join(
+        text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder")
+    )
     return list(dict.fromkeys(re.findall(r"\ba\d+\b", shown))) or ["a1"]
 
 
 def task_ids(request: Request) -> list[str]:
     """Return ids of tasks in the request."""
-    shown = " ".join(text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder"))
+    shown = " ".join(
+        text_of((item.part,)) for item in request.items if item.kind in ("result", "reminder")
+    )
     return list(dict.fromkeys(re.findall(r"\b(?:a\d+\.)*b\d+\b", shown))) or ["b1"]
 
 
 def agent(model: ChaosModel, request: Request) -> dict[str, Any]:
     draw = model.random
-    common: dict[str, Any] = {"description": f"job {model.serial()}", "subagent_type": draw.choice(KINDS)}
+    common: dict[str, Any] = {
+        "description": f"job {model.serial()}",
+        "subagent_type": draw.choice(KINDS),
+    }
     common |= {"run_in_background": True} if model.chance(0.35) else {}
     common |= {"context": "fork"} if model.chance(0.35) else {}
     luck = draw.random()
@@ -107,7 +127,11 @@ def agent(model: ChaosModel, request: Request) -> dict[str, Any]:
         return {**common, "prompt": f"job<{model.serial()}> {model.text(20)}", "samples": 2}
     if luck < 0.6:
         common.pop("context", None)
-        return {**common, "prompt": f"job<{model.serial()}> again", "resume": draw.choice(labels(request))}
+        return {
+            **common,
+            "prompt": f"job<{model.serial()}> again",
+            "resume": draw.choice(labels(request)),
+        }
     return {**common, "prompt": f"job<{model.serial()}> {model.text(40)}"}
 
 
@@ -119,7 +143,9 @@ def bash(model: ChaosModel, request: Request) -> dict[str, Any]:
 
 
 def task_output(model: ChaosModel, request: Request) -> dict[str, Any]:
-    how: dict[str, Any] = model.random.choice([{}, {"tail": 5}, {"since": 0}, {"grep": "line"}, {"wait": 20}])
+    how: dict[str, Any] = model.random.choice(
+        [{}, {"tail": 5}, {"since": 0}, {"grep": "line"}, {"wait": 20}]
+    )
     return {"task_id": model.random.choice(task_ids(request)), **how}
 
 
@@ -139,7 +165,9 @@ class TreeModel(ChaosModel):
 
     open: Counter[str]
     tell: Callable[[BaseException], None]
-    """Called with what is wrong with a request: a subagent that fails by it says no more than that it failed."""
+    """Called with what is wrong with a request: a subagent that fails by it says no more than
+    that it failed.
+    """
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         self.open[request.session] += 1
@@ -170,7 +198,9 @@ class TreeSimulation(BaseSimulation):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         draw = self.random.choice
-        self.model = TreeModel(seed, COMPANY, rest=self._stream_s, faults=draw([0, 0.1, 0.25]), weights=WEIGHTS)
+        self.model = TreeModel(
+            seed, COMPANY, rest=self._stream_s, faults=draw([0, 0.1, 0.25]), weights=WEIGHTS
+        )
         self.model.open = Counter()
         self.model.tell = self._wrong
         self.model.watch = self._on_request
@@ -205,7 +235,7 @@ class TreeSimulation(BaseSimulation):
         self.seen: Counter[str] = Counter()
         """What the seeds visited."""
 
-    # --- the world -------------------------------------------------------------------------------------------
+    # --- the world --------------------------------------------------------------------------------
 
     def _command(self, line: str) -> Ran:
         self._on_command(line)
@@ -230,7 +260,9 @@ class TreeSimulation(BaseSimulation):
             rules=Rules(allow=("Bash(run *)", "Read"), ask=("Bash(run slow *)",), base="/w"),
         )
         deps.limits, deps.kinds, deps.jitter = self.limits, builtin_kinds(), self.random.random
-        deps.options = ToolOptions(output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000)
+        deps.options = ToolOptions(
+            output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000
+        )
         deps.pool = TaskPool(self.supervision, self.tasks_max)
         deps.task_options = TaskOptions(timeout_s=self.random.choice([0.0, 0.0, 3_000.0]))
         return open_test_session(self.model, disk=self.disk, deps=deps)
@@ -242,7 +274,7 @@ class TreeSimulation(BaseSimulation):
         states = dict(company.tree.states) if company is not None else {}
         return {self.disk.session: self.session.state, **states}
 
-    # --- what is checked while it goes -----------------------------------------------------------------------
+    # --- what is checked while it goes ------------------------------------------------------------
 
     def _on_command(self, line: str) -> None:
         if line.startswith(("run ", "echo ")):
@@ -251,9 +283,16 @@ class TreeSimulation(BaseSimulation):
     def _on_keep(self, keeping: BackgroundOptions) -> None:
         """Check that `TaskStarted` is on disk before a command is kept."""
         safe = self.disk.writes[: self.disk.flushed]
-        every = [e.event for write in safe for part in (write.entries, *write.below.values()) for e in part]
+        every = [
+            e.event
+            for write in safe
+            for part in (write.entries, *write.below.values())
+            for e in part
+        ]
         if not any(isinstance(e, TaskStarted) and e.task == keeping.task for e in every):
-            self.broken = self.broken or Broken(f"law 7a: a task is on disk before it is kept: {keeping.task}")
+            self.broken = self.broken or Broken(
+                f"law 7a: a task is on disk before it is kept: {keeping.task}"
+            )
 
     def _wrong(self, error: BaseException) -> None:
         self.broken = self.broken or error
@@ -271,21 +310,35 @@ class TreeSimulation(BaseSimulation):
         hold("only those who work ask", state is not None, request.session)
         assert state is not None
         self._check_money(states)
-        hold("law 6: no request is wasted on a full window", self.model.nothing_fits <= 200, self.model.nothing_fits)
+        hold(
+            "law 6: no request is wasted on a full window",
+            self.model.nothing_fits <= 200,
+            self.model.nothing_fits,
+        )
         if request.purpose != "turn":
             return
         shown = "\n".join(text_of((item.part,)) for item in request.items)
         ranges = re.findall(r"messages of the user, r(\d+) to r(\d+): Recall", shown)
         told = {seq for first, last in ranges for seq in range(int(first), int(last) + 1)}
         for word in state.words:
-            fine = word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
+            fine = (
+                word.text in shown or f'Recall(handle="r{word.seq}")' in shown or word.seq in told
+            )
             hold("law 5: the user's words stand", fine, f"{state.label} r{word.seq} {word.text!r}")
         old = self.sent.get(request.session)
-        self.sent[request.session] = new = Sent(request.items, request.prefix_seq, None, state.breaks)
+        self.sent[request.session] = new = Sent(
+            request.items, request.prefix_seq, None, state.breaks
+        )
         if old is not None and old.breaks == state.breaks:
             same = request.items[: len(old.items)] == old.items and old.prefix == request.prefix_seq
-            same = same or not self._stored(request.session, old.asked)  # the disk was full: it was never asked
-            hold("law 2: a request begins with the one before", same, difference(old.items, request.items))
+            same = same or not self._stored(
+                request.session, old.asked
+            )  # the disk was full: it was never asked
+            hold(
+                "law 2: a request begins with the one before",
+                same,
+                difference(old.items, request.items),
+            )
         new.asked = Entry(state.asked_seq, 0, state.asked) if state.asked else None
         self.roots_items[request.session, state.asked_seq] = request.items
         if old is None and state.label:
@@ -312,27 +365,44 @@ class TreeSimulation(BaseSimulation):
             return
         same = request.items[: len(parents)] == parents
         hold("a fork begins with its parent's request", same, difference(parents, request.items))
-        hold("a fork has its parent's prefix", request.prefix == self.session.state.prefix or state.label.count("."))
+        hold(
+            "a fork has its parent's prefix",
+            request.prefix == self.session.state.prefix or state.label.count("."),
+        )
 
     def _check_money(self, states: dict[str, State]) -> None:
-        """I5: no ancestor passes its cap by more than one call's cost; counted from the logs, not from the fold."""
+        """I5: no ancestor passes its cap by more than one call's cost; counted from the logs,
+        not from the fold.
+        """
         root = states[self.disk.session]
-        self.dearest_usd = max(self.dearest_usd, *(s.asked.reserved_usd for s in states.values() if s.asked), 0.0)
+        self.dearest_usd = max(
+            self.dearest_usd, *(s.asked.reserved_usd for s in states.values() if s.asked), 0.0
+        )
         most = self.dearest_usd
         used = spent(root, states)
         if self.limits.usd_max:
             fine = used.usd <= self.limits.usd_max + most + 1e-9
             hold("I5: spent and reserved stay below the cap", fine, (used, self.limits, most))
         if self.limits.spawns_max:
-            hold("I5: so many subagents and no more", root.spawned <= self.limits.spawns_max, root.spawned)
+            hold(
+                "I5: so many subagents and no more",
+                root.spawned <= self.limits.spawns_max,
+                root.spawned,
+            )
         for session, state in states.items():
             hold("I5: depth", state.label.count("a") <= self.limits.depth_max, state.label)
             grant = self._grant(session)
             if grant is not None and grant.usd:
                 limits = limits_under(self.limits, grant, state)
                 mine = spent(state, states)
-                hold("I5: no subagent passes its grant", mine.usd <= limits.usd_max + most + 1e-9, (state.label, mine))
-        at_once = sum(count > 0 for session, count in self.model.open.items() if session != self.disk.session)
+                hold(
+                    "I5: no subagent passes its grant",
+                    mine.usd <= limits.usd_max + most + 1e-9,
+                    (state.label, mine),
+                )
+        at_once = sum(
+            count > 0 for session, count in self.model.open.items() if session != self.disk.session
+        )
         hold("no more work at once than may", at_once <= self.limits.agents_max, at_once)
 
     def _grant(self, session: str) -> Any:
@@ -340,7 +410,7 @@ class TreeSimulation(BaseSimulation):
         one = company.tree.working.get(session) if company is not None else None  # type: ignore[attr-defined]
         return one.started.grant if one is not None else None
 
-    # --- the user --------------------------------------------------------------------------------------------
+    # --- the user ---------------------------------------------------------------------------------
 
     def _say(self, to: str = "") -> None:
         self.words += 1
@@ -351,7 +421,9 @@ class TreeSimulation(BaseSimulation):
     def act(self) -> None:
         """Do one random outside action."""
         session, luck = self.session, self.random.random()
-        working = [view.child for view in session.agents() if view.state in ("queued", "running", "asking")]
+        working = [
+            view.child for view in session.agents() if view.state in ("queued", "running", "asking")
+        ]
         if luck < 0.40:
             self._say()
         elif luck < 0.50:
@@ -388,7 +460,9 @@ class TreeSimulation(BaseSimulation):
     async def _approve(self, session: OpenSession) -> None:
         """Answer most permission questions of all sessions."""
         async for heard in session.follow(0, streaming=False):
-            inner, child = (heard.heard, heard.child) if isinstance(heard, FromSubagent) else (heard, "")
+            inner, child = (
+                (heard.heard, heard.child) if isinstance(heard, FromSubagent) else (heard, "")
+            )
             if child and isinstance(heard, FromSubagent):
                 self.below[child] = heard.label
             if not isinstance(inner, Entry) or not isinstance(inner.event, PermissionAsked):
@@ -403,7 +477,7 @@ class TreeSimulation(BaseSimulation):
             verdict = self.random.choice(["allow", "allow", "deny"])
             self._tell(Answer(call, verdict, session=child))  # type: ignore[arg-type]
 
-    # --- lives -----------------------------------------------------------------------------------------------
+    # --- lives ------------------------------------------------------------------------------------
 
     async def play(self) -> None:
         """Run the whole simulation."""
@@ -423,7 +497,13 @@ class TreeSimulation(BaseSimulation):
             self._tell(SetMode(self.random.choice(MODES)))
         self.heard = []
         walk = asyncio.ensure_future(self._walk(session))
-        tasks = [walk, *(asyncio.ensure_future(work) for work in (self._follow(session), self._approve(session)))]
+        tasks = [
+            walk,
+            *(
+                asyncio.ensure_future(work)
+                for work in (self._follow(session), self._approve(session))
+            ),
+        ]
         for _ in range(acts):
             await asyncio.sleep(self.random.choice([0, 0, 0.05, 1, 7, 60]))
             self._look(tasks)
@@ -461,15 +541,22 @@ class TreeSimulation(BaseSimulation):
             calm = calm + 1 if not self._busy() else 0
             if calm == 2 and not asked:
                 asked, calm = True, 0
-                self._tell(UserMessage((Text("what has come of it?"),)))  # what waited for a word is told now
+                self._tell(
+                    UserMessage((Text("what has come of it?"),))
+                )  # what waited for a word is told now
             if self.clock.mono_s() < limit:
                 continue
             state = session.state
-            what = f"{state.turn_open=} {session.busy=} {session.pending=} {list(state.calls)=} {session.agents()}"
+            what = (
+                f"{state.turn_open=} {session.busy=} {session.pending=} {list(state.calls)=} "
+                f"{session.agents()}"
+            )
             hold("I12: the tree comes to rest", False, what)
 
     def _check_resumed(self, since_us: int) -> None:
-        """Law 10: nobody stops anything in the last life, so whoever worked before goes on to its end."""
+        """Law 10: nobody stops anything in the last life, so whoever worked before goes on to
+        its end.
+        """
         if any(isinstance(e.event, Rewound) and e.at >= since_us for e in self.disk.entries()):
             return
         for child in self.disk.children():
@@ -486,7 +573,11 @@ class TreeSimulation(BaseSimulation):
         """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
         disk, power = self.disk, self.random.random() < 0.3
         company = self.session.subagents
-        walks = [one.walk for one in company.tree.working.values() if one.walk is not None] if company else []  # type: ignore[attr-defined]
+        walks = (
+            [one.walk for one in company.tree.working.values() if one.walk is not None]
+            if company
+            else []
+        )  # type: ignore[attr-defined]
         for one in company.tree.working.values() if company else ():  # type: ignore[attr-defined]
             one.session.closed = True
         self.supervision.leave()
@@ -505,7 +596,10 @@ class TreeSimulation(BaseSimulation):
             self.supervision.die()
         self._check_logs(over=False)
         if not power:
-            hold("law 7d: kill -9 takes back nothing", disk.entries()[: len(self.heard)] == self.heard)
+            hold(
+                "law 7d: kill -9 takes back nothing",
+                disk.entries()[: len(self.heard)] == self.heard,
+            )
         self._forget()
         await asyncio.sleep(self.random.choice([0.5, 1, 5, 100]))
 
@@ -517,12 +611,16 @@ class TreeSimulation(BaseSimulation):
 
     def _stored(self, session: str, asked: Entry | None) -> bool:
         entries = self.disk.entries("" if session == self.disk.session else session)
-        return asked is not None and any(e.seq == asked.seq and e.event == asked.event for e in entries)
+        return asked is not None and any(
+            e.seq == asked.seq and e.event == asked.event for e in entries
+        )
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         self.seen["close"] += 1
         company = self.session.subagents
-        working = [one.session for one in company.tree.working.values()] if company is not None else []  # type: ignore[attr-defined]
+        working = (
+            [one.session for one in company.tree.working.values()] if company is not None else []
+        )  # type: ignore[attr-defined]
         try:
             await self.session.leave(self.random.choice(["keep", "stop"]))
             await self.session.close()
@@ -553,7 +651,7 @@ class TreeSimulation(BaseSimulation):
             told = f"{live.label} {name}: {old!r:.300} live, {new!r:.300} folded"
             hold("law 1, 10: the log alone gives the state", old == new, told)
 
-    # --- what is checked at a life's end ---------------------------------------------------------------------
+    # --- what is checked at a life's end ----------------------------------------------------------
 
     def _check_logs(self, *, over: bool) -> None:
         root = self.disk.entries()
@@ -568,26 +666,42 @@ class TreeSimulation(BaseSimulation):
         last = {event.child: event.status for event in every if isinstance(event, ChildEnded)}
         self.failed = [child for child, status in last.items() if status == "failed"]
         for event in every:
-            if isinstance(event, Opened) and event.parent is not None and event.parent.session in self.failed:
+            if (
+                isinstance(event, Opened)
+                and event.parent is not None
+                and event.parent.session in self.failed
+            ):
                 self.failed.append(event.session)
         self._check_spent(every)
         for session in sessions:
             entries = self.disk.entries(session)
-            hold("seqs are contiguous", [e.seq for e in entries] == list(range(1, len(entries) + 1)), session)
+            hold(
+                "seqs are contiguous",
+                [e.seq for e in entries] == list(range(1, len(entries) + 1)),
+                session,
+            )
             shares = self.disk.shares.get(session, ("", 0))[1]
             self._check_session(session, entries, shares, over=over)
 
     def _check_spent(self, every: list[Any]) -> None:
-        """I5 once more, by the logs alone: what was answered, what is assumed, what is held back for what is asked."""
+        """I5 once more, by the logs alone: what was answered, what is assumed, what is held back
+        for what is asked.
+        """
         answered = [e.asked for e in every if isinstance(e, Replied | AskFailed)]
         usd = sum(e.cost_usd for e in every if isinstance(e, Replied))
         usd += sum(e.assumed_usd for e in every if isinstance(e, AskFailed))
         asks = [e for e in every if isinstance(e, Asked)]
         dearest = max((e.reserved_usd for e in asks), default=0.0)
         fine = not self.limits.usd_max or usd <= self.limits.usd_max + dearest + 1e-9
-        hold("I5: the logs stay below the cap", fine, (usd, self.limits.usd_max, dearest, len(asks), len(answered)))
+        hold(
+            "I5: the logs stay below the cap",
+            fine,
+            (usd, self.limits.usd_max, dearest, len(asks), len(answered)),
+        )
 
-    def _check_session(self, session: str, entries: list[Entry], shares: int, *, over: bool) -> None:
+    def _check_session(
+        self, session: str, entries: list[Entry], shares: int, *, over: bool
+    ) -> None:
         own = entries[shares:]
         state = fold(entries)
         over = over and session not in self.failed
@@ -612,7 +726,11 @@ class TreeSimulation(BaseSimulation):
         started = Counter(e.event.call for e in own if isinstance(e.event, ToolStarted))
         ended = Counter(e.event.call for e in own if isinstance(e.event, ToolEnded))
         hold("call ids are unique", len(dict.fromkeys(made)) == len(made), made)
-        hold("law 8: a call starts at most once", all(n == 1 for n in started.values()), started.most_common(3))
+        hold(
+            "law 8: a call starts at most once",
+            all(n == 1 for n in started.values()),
+            started.most_common(3),
+        )
         hold("a call ends at most once", all(n == 1 for n in ended.values()), ended.most_common(3))
         strays = [call for call in (*started, *ended) if call not in made]
         hold("only calls that were made start and end", not strays, strays)
@@ -625,33 +743,55 @@ class TreeSimulation(BaseSimulation):
         ended = Counter(e.event.child for e in own if isinstance(e.event, ChildEnded))
         for child, times in begun.items():
             hold("start and opening are one transaction", self.disk.entries(child), child)
-            hold("a subagent ends at most once for each task", ended[child] <= times, (child, ended[child], times))
+            hold(
+                "a subagent ends at most once for each task",
+                ended[child] <= times,
+                (child, ended[child], times),
+            )
             self.seen["subagent"] += 1
             if over:
-                hold("I12: every subagent ends", ended[child] == times, (child, state.children.get(child)))
+                hold(
+                    "I12: every subagent ends",
+                    ended[child] == times,
+                    (child, state.children.get(child)),
+                )
         hold("only what began ends", not [child for child in ended if child not in begun], ended)
 
     def _check_tasks(self, own: list[Entry], state: State, *, over: bool) -> None:
         ended = Counter(e.event.task for e in own if isinstance(e.event, TaskEnded))
-        hold("I4: a task ends at most once", all(n == 1 for n in ended.values()), ended.most_common(3))
+        hold(
+            "I4: a task ends at most once",
+            all(n == 1 for n in ended.values()),
+            ended.most_common(3),
+        )
         begun = [e.event.task for e in own if isinstance(e.event, TaskStarted)]
         hold("only what began ends", all(task in begun for task in ended), (begun, ended))
         self.seen["task"] += len(ended)
         lives = {one.kept.task for one in self.supervision.running if one.kept is not None}
         if over and not state.label:
-            lost = [task for task, now in state.tasks.items() if now.ended is None and task not in lives]
+            lost = [
+                task for task, now in state.tasks.items() if now.ended is None and task not in lives
+            ]
             lost = [task for task in lost if state.tasks[task].started.state == "running"]
             hold("I12: what runs no more has an end", not lost, lost)
 
     def _check_told(self, own: list[Entry], state: State, *, over: bool) -> None:
         """Law 9: each end reaches the model once: in the result of its call, or by one notice."""
-        answered = max((_reach(e.event, own) for e in own if isinstance(e.event, Replied)), default=0)
+        answered = max(
+            (_reach(e.event, own) for e in own if isinstance(e.event, Replied)), default=0
+        )
         notices = [e for e in own if isinstance(e.event, Reminded) and e.event.text]
         texts = [e.event.text for e in notices if isinstance(e.event, Reminded)]
-        more = [name for text in texts for line in MORE.findall(text) for name in expand_names(line)]
+        more = [
+            name for text in texts for line in MORE.findall(text) for name in expand_names(line)
+        ]
         tasks = Counter(name for text in texts for name, _ in OVER.findall(text))
         tasks.update(name for name in more if "b" in name)
-        hold("law 9: a task's end is told once", all(n == 1 for n in tasks.values()), tasks.most_common(3))
+        hold(
+            "law 9: a task's end is told once",
+            all(n == 1 for n in tasks.values()),
+            tasks.most_common(3),
+        )
         reports = Counter(name for text in texts for name, _ in REPORTED.findall(text))
         reports.update(name for name in more if "b" not in name)
         results = {e.event.call: e for e in own if isinstance(e.event, ToolEnded)}
@@ -668,25 +808,45 @@ class TreeSimulation(BaseSimulation):
                     begun[last.child] += 1
                 case ChildEnded(child=child):
                     result = results.get(by_child[child].call)
-                    by_result = not by_child[child].background and result is not None and result.seq > entry.seq
+                    by_result = (
+                        not by_child[child].background
+                        and result is not None
+                        and result.seq > entry.seq
+                    )
                     noticed[f"a{firsts[child]}"] += not by_result
-                    due[f"a{firsts[child]}"] += not by_result and ((over and not state.label) or entry.seq < answered)
+                    due[f"a{firsts[child]}"] += not by_result and (
+                        (over and not state.label) or entry.seq < answered
+                    )
                 case _:
                     pass
         for name, times in noticed.items():
-            hold("law 9: a report is told once", reports[name] <= times, (name, reports[name], times))
-            hold("law 9: every report is told", reports[name] >= due[name], (name, reports[name], due[name], answered))
+            hold(
+                "law 9: a report is told once", reports[name] <= times, (name, reports[name], times)
+            )
+            hold(
+                "law 9: every report is told",
+                reports[name] >= due[name],
+                (name, reports[name], due[name], answered),
+            )
         more = [name for name in reports if name not in noticed]
         hold("law 9: a report that is a result has no notice", not more, more)
         self.seen["report by notice"] += sum(reports.values())
         self.seen["end by notice"] += sum(tasks.values())
 
     def _check_words(self, entries: list[Entry]) -> None:
-        spoken = Counter(key_of(text_of(e.event.parts)) for e in entries if isinstance(e.event, UserSpoke))
+        spoken = Counter(
+            key_of(text_of(e.event.parts)) for e in entries if isinstance(e.event, UserSpoke)
+        )
         spoken.pop("", None)
-        waiting = Counter(key_of(str(message.body)) for message in self.disk.inbox() if b"word<" in message.body)
-        both = Counter({word: n for word, n in (spoken + waiting).items() if word.startswith("word<")})
-        hold("law 9: no word is taken twice", all(n == 1 for n in both.values()), both.most_common(3))
+        waiting = Counter(
+            key_of(str(message.body)) for message in self.disk.inbox() if b"word<" in message.body
+        )
+        both = Counter(
+            {word: n for word, n in (spoken + waiting).items() if word.startswith("word<")}
+        )
+        hold(
+            "law 9: no word is taken twice", all(n == 1 for n in both.values()), both.most_common(3)
+        )
 
 
 def _summary(event: object) -> bool:

@@ -1,6 +1,8 @@
-"""`MemorySupervision`: scripted commands that outlive the session that started them, on the test's clock.
+"""`MemorySupervision`: scripted commands that outlive the session that started them, on the test's
+clock.
 
-`leave` ends longrein, `die` ends the supervisor and all its commands. The spool is a dict that survives both.
+`leave` ends longrein, `die` ends the supervisor and all its commands. The spool is a dict that
+survives both.
 """
 
 import asyncio
@@ -11,7 +13,14 @@ import msgspec
 
 from longrein.agent import Clock
 from longrein.testing.workspace import FLOOD_PIECE, Commands, Ran, find_command
-from longrein.workspace import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask, Streams
+from longrein.workspace import (
+    BackgroundOptions,
+    CommandExit,
+    Confinement,
+    Sink,
+    SpooledTask,
+    Streams,
+)
 
 LEFT_S = 2.0
 """Seconds until other commands than kept tasks end after longrein is gone."""
@@ -41,7 +50,7 @@ class MemorySupervision:
         self._commands, self.clock = commands, clock
         self._listeners: list[Callable[[str], None]] = []
 
-    # --- The port ----------------------------------------------------------------------------------------------------
+    # --- The port ---------------------------------------------------------------------------------
 
     def warm(self) -> None:
         """See `Supervision.warm`."""
@@ -60,7 +69,9 @@ class MemorySupervision:
         streams: Streams | None = None,
     ) -> CommandExit:
         """See `Spawner.run`."""
-        started = await self.start(command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max)
+        started = await self.start(
+            command, cwd=cwd, env=env, sink=sink, output_bytes_max=output_bytes_max
+        )
         if isinstance(started, CommandExit):
             return started
         timer = asyncio.ensure_future(self.clock.sleep(timeout_s))
@@ -162,10 +173,12 @@ class MemorySupervision:
             process.end("interrupt")
         await asyncio.sleep(0)
 
-    # --- Deaths ------------------------------------------------------------------------------------------------------
+    # --- Deaths -----------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """End longrein: listeners are dropped, and commands that may not stay end a moment later."""
+        """End longrein: listeners are dropped, and commands that may not stay end a moment
+        later.
+        """
         self._listeners.clear()
         for process in list(self.running):
             if process.kept is None or process.kept.policy == "stop":
@@ -190,9 +203,24 @@ class MemoryProcess:
     """A started command: a `workspace.StartedCommand`."""
 
     def __init__(
-        self, home: MemorySupervision, line: str, ran: Ran, cwd: str, sink: Sink | None, most: int, *, stdin: bool
+        self,
+        home: MemorySupervision,
+        line: str,
+        ran: Ran,
+        cwd: str,
+        sink: Sink | None,
+        most: int,
+        *,
+        stdin: bool,
     ) -> None:
-        self.home, self.line, self.ran, self.cwd, self.sink, self.most = home, line, ran, cwd, sink, most
+        self.home, self.line, self.ran, self.cwd, self.sink, self.most = (
+            home,
+            line,
+            ran,
+            cwd,
+            sink,
+            most,
+        )
         self.pid = 1_000 + len(home.started)
         self.output = bytearray()
         self.kept: BackgroundOptions | None = None
@@ -280,7 +308,9 @@ class MemoryProcess:
         if not data:
             await self._pass(ran.delay_s)
         code = None if ran.signal else ran.code
-        self._finish(CommandExit(code, ran.signal, elapsed_s=self.elapsed_s, cwd=ran.cwd or self.cwd))
+        self._finish(
+            CommandExit(code, ran.signal, elapsed_s=self.elapsed_s, cwd=ran.cwd or self.cwd)
+        )
 
     def _ask(self, waits: bool) -> None:
         self.waits = waits
@@ -300,7 +330,9 @@ class MemoryProcess:
         else:
             kept = self.home.spool[self.kept.task]
             told = self.home.clock.wall_us()
-            kept.now = msgspec.structs.replace(kept.now, size_bytes=len(self.output), written_at=told)
+            kept.now = msgspec.structs.replace(
+                kept.now, size_bytes=len(self.output), written_at=told
+            )
         if len(self.output) < self.most:
             return True
         self._finish(CommandExit(None, "SIGTERM", "flood", elapsed_s=self.elapsed_s))

@@ -9,7 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = ("a.txt", "b.py", "sub/c.txt", "sub/deep/d.bin", "name with space", "new\nline", "ünicode", "-dash", "x/y/z/w")
+NAMES = (
+    "a.txt",
+    "b.py",
+    "sub/c.txt",
+    "sub/deep/d.bin",
+    "name with space",
+    "new\nline",
+    "ünicode",
+    "-dash",
+    "x/y/z/w",
+)
 IGNORED = ("log.ignored", "sub/cache.ignored", "built/out.o")
 GITIGNORE = "*.ignored\nbuilt/\n"
 
@@ -27,11 +37,19 @@ def picture(root: Path) -> dict[str, tuple[str, int, bytes]]:
             if stat.S_ISLNK(seen.st_mode):
                 found[shown] = ("link", 0, os.readlink(path))
             else:
-                found[shown] = ("file", stat.S_IMODE(seen.st_mode), Path(os.fsdecode(path)).read_bytes())
+                found[shown] = (
+                    "file",
+                    stat.S_IMODE(seen.st_mode),
+                    Path(os.fsdecode(path)).read_bytes(),
+                )
         for name in folders:
             path = os.path.join(at, name)
             if os.path.islink(path):
-                found[os.fsdecode(os.path.relpath(path, os.fsencode(root)))] = ("link", 0, os.readlink(path))
+                found[os.fsdecode(os.path.relpath(path, os.fsencode(root)))] = (
+                    "link",
+                    0,
+                    os.readlink(path),
+                )
             elif not os.listdir(path):
                 found[os.fsdecode(os.path.relpath(path, os.fsencode(root)))] = ("folder", 0, b"")
     return found
@@ -64,10 +82,24 @@ def user_git(root: Path, *words: str) -> str:
 
 def git_state(root: Path) -> list[Any]:
     """What the user's repository holds: index bytes, HEAD, refs, stash, reflog, settings, hooks."""
-    words = (["rev-parse", "HEAD"], ["for-each-ref"], ["stash", "list"], ["reflog"], ["config", "-l", "--local"])
+    words = (
+        ["rev-parse", "HEAD"],
+        ["for-each-ref"],
+        ["stash", "list"],
+        ["reflog"],
+        ["config", "-l", "--local"],
+    )
     index = root / ".git/index"
-    hooks = sorted(path.name for path in (root / ".git/hooks").iterdir()) if (root / ".git/hooks").exists() else []
-    return [index.read_bytes() if index.exists() else b"", hooks, *(user_git(root, *one) for one in words)]
+    hooks = (
+        sorted(path.name for path in (root / ".git/hooks").iterdir())
+        if (root / ".git/hooks").exists()
+        else []
+    )
+    return [
+        index.read_bytes() if index.exists() else b"",
+        hooks,
+        *(user_git(root, *one) for one in words),
+    ]
 
 
 def operations(rng: random.Random, count: int, *, git: bool) -> Iterator[str]:
@@ -85,12 +117,18 @@ def operations(rng: random.Random, count: int, *, git: bool) -> Iterator[str]:
             f"mkdir -p {folder} && mv {q(one)} {q(other)}",
             f"mkdir -p {folder} && cp -a {q(one)} {q(other)}",
             f"chmod {rng.choice(['600', '644', '755', '700', '400', '664'])} {q(one)}",
-            f"rm -rf {q(one)}; ln -s {q(rng.choice(['sub/c.txt', '/etc/hostname', 'nowhere', 'sub']))} {q(one)}",
+            (
+                f"rm -rf {q(one)}; ln -s "
+                f"{q(rng.choice(['sub/c.txt', '/etc/hostname', 'nowhere', 'sub']))} {q(one)}"
+            ),
             f"mkdir -p {q(one)}",
             f"rm -rf {q(one)}; mkdir -p {q(one)}/in && echo {number} > {q(one)}/in/file",
             f"mkdir -p e{number % 5}/f/g",
             f"rm -rf {rng.choice(['sub', 'x', 'empty', 'e1', 'e2', 'sub/deep'])}",
-            f"echo {number} > {rng.choice(IGNORED[:2])}; mkdir -p built; echo {number} > built/out.o",
+            (
+                f"echo {number} > {rng.choice(IGNORED[:2])}; mkdir -p built; echo {number} > "
+                "built/out.o"
+            ),
             f"touch -d '2001-01-01' {q(one)}; sed -i 's/a/b/' {q(one)}",
             f"f=$(printf 'bad\\377{number % 3}'); echo {number} > \"$f\"",
         ]
@@ -102,5 +140,10 @@ def operations(rng: random.Random, count: int, *, git: bool) -> Iterator[str]:
                 "git stash pop -q",
                 "git checkout -q -- .",
             ]
-            choices += ["git mv a.txt moved.txt", "git reset -q --hard", "git clean -fdq", "git gc -q --prune=now"]
+            choices += [
+                "git mv a.txt moved.txt",
+                "git reset -q --hard",
+                "git clean -fdq",
+                "git gc -q --prune=now",
+            ]
         yield rng.choice(choices)

@@ -31,7 +31,9 @@ ALTERNATE = 1049 << 5
 
 
 class TerminalScreen(pyte.HistoryScreen):
-    """A screen with the alternate screen, which pyte does not have: leaving it brings the main screen back."""
+    """A screen with the alternate screen, which pyte does not have: leaving it brings the main
+    screen back.
+    """
 
     _main: Any = None
 
@@ -65,23 +67,34 @@ def fresh_attributes() -> list[Any]:
 class PseudoTerminal:
     """A context manager that runs a program on a pseudo-terminal and kills it at the end.
 
-    The program is the turn NAME of `scripted_terminal.py`, `longrein` for an empty name, or `bash`. `ARGS` among
-    `environ` are its arguments.
+    The program is the turn NAME of `scripted_terminal.py`, `longrein` for an empty name, or `bash`.
+    `ARGS` among `environ` are its arguments.
     """
 
-    def __init__(self, name: str, folder: Path, columns: int = 80, rows: int = 24, **environ: str) -> None:
+    def __init__(
+        self, name: str, folder: Path, columns: int = 80, rows: int = 24, **environ: str
+    ) -> None:
         self.folder = folder
         self.screen = TerminalScreen(columns, rows, history=20_000, ratio=0.5)
         self.stream = pyte.Stream(self.screen)
         self.raw = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.code: int | None = None
-        env = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-        self.before = fresh_attributes()  # the program may have changed its own already when it is asked for
+        env = {
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+        }
+        self.before = (
+            fresh_attributes()
+        )  # the program may have changed its own already when it is asked for
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
-            program = ["tests.terminal.scripted_terminal", name, str(folder)] if name else ["longrein"]
+            program = (
+                ["tests.terminal.scripted_terminal", name, str(folder)] if name else ["longrein"]
+            )
             argv = ["bash"] if name == "bash" else [sys.executable, "-m", *program]
             argv += environ.pop("ARGS", "").split()
             os.execvpe(argv[0], argv, env | environ)
@@ -98,7 +111,12 @@ class PseudoTerminal:
     def __enter__(self) -> "PseudoTerminal":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         if kind is not None:
             print("\n".join(self.lines()))
         if self.code is None:
@@ -128,7 +146,10 @@ class PseudoTerminal:
     def everything(self) -> list[str]:
         """The scrollback and the screen."""
         width = self.screen.columns
-        above = ["".join(str(row[x].data) for x in range(width)).rstrip() for row in self.screen.history.top]
+        above = [
+            "".join(str(row[x].data) for x in range(width)).rstrip()
+            for row in self.screen.history.top
+        ]
         return above + self.lines()
 
     def read(self, wait_s: float) -> bool:
@@ -150,7 +171,9 @@ class PseudoTerminal:
         end = time.monotonic() + limit_s
         while self.half_drawn or not check():
             if time.monotonic() > end:
-                raise AssertionError(f"not seen within {limit_s} s: {seen!r}\n" + "\n".join(self.lines()))
+                raise AssertionError(
+                    f"not seen within {limit_s} s: {seen!r}\n" + "\n".join(self.lines())
+                )
             self.read(0.02)
         return self
 
@@ -191,7 +214,9 @@ class PseudoTerminal:
         return self.send("\x04").exits(0)
 
     def exits(self, code: int) -> list[Any]:
-        """Wait until it ends with `code` and has restored the terminal; gives the words the session was told."""
+        """Wait until it ends with `code` and has restored the terminal; gives the words the
+        session was told.
+        """
         assert self.wait_exit() == code
         assert termios.tcgetattr(self.fd) == self.before
         return self.told()
@@ -207,10 +232,16 @@ class PseudoTerminal:
         return (self.folder / "outcome").read_text()
 
     def pager_counts(self) -> bool:
-        """Whether the page of a question fills the screen and its keys count: they are bold then."""
+        """Whether the page of a question fills the screen and its keys count: they are bold
+        then.
+        """
         row = self.lines()[-1]
         at = row.find(" y") + 1
-        return self.screen.is_alternate and at > 0 and bool(self.screen.buffer[self.screen.lines - 1][at].bold)
+        return (
+            self.screen.is_alternate
+            and at > 0
+            and bool(self.screen.buffer[self.screen.lines - 1][at].bold)
+        )
 
     def keys_count(self) -> bool:
         """Whether the question on the screen has the keys: they are bold then."""

@@ -97,7 +97,7 @@ class ScriptedSession:
             PrefixSet("start", "mock", "small", "scripted", "You are a test."),
         )
 
-    # --- The port ----------------------------------------------------------------------------------------------------
+    # --- The port ---------------------------------------------------------------------------------
 
     def tell(self, word: InboxMessage) -> Awaitable[None]:
         self.told.append(word)
@@ -106,7 +106,9 @@ class ScriptedSession:
                 self.pending.append(PendingMessage(len(self.told), word.how, text_of(word.parts)))
                 self._words.put_nowait(word)
             case UserMessage():
-                self.pending.append(PendingMessage(len(self.told), word.how, text_of(word.parts), word.to))
+                self.pending.append(
+                    PendingMessage(len(self.told), word.how, text_of(word.parts), word.to)
+                )
             case Answer():
                 self._answers.put_nowait(word)
             case SetMode(mode):
@@ -125,7 +127,9 @@ class ScriptedSession:
                 self._words.put_nowait(word)
         return asyncio.sleep(0)
 
-    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
+    async def preview_rewind(
+        self, to: int, *, overwrite: bool = False, conversation: bool = True
+    ) -> RewindPreview:
         return self.preview
 
     def interrupt(self) -> None:
@@ -215,7 +219,9 @@ class ScriptedSession:
             if self.closed:
                 raise
             for call in list(self.state.calls):
-                self.append(ToolEnded(call, self.state.calls[call].call.name, "interrupted", (Text("cut"),)))
+                self.append(
+                    ToolEnded(call, self.state.calls[call].call.name, "interrupted", (Text("cut"),))
+                )
             if self.state.asked is not None:
                 self.append(Replied(self.state.asked_seq, (Text(self.streamed),), "interrupted"))
             self.append(Interrupted("[interrupted by the user]"))
@@ -226,7 +232,7 @@ class ScriptedSession:
         self.busy = False
         self.append(TurnEnded(reason))
 
-    # --- Events of turns ---------------------------------------------------------------------------------------------
+    # --- Events of turns --------------------------------------------------------------------------
 
     def append(self, *events: AnyEvent) -> int:
         for event in events:
@@ -255,7 +261,9 @@ class ScriptedSession:
 
     async def say(self, text: str, **how: Any) -> None:
         asked = await self.stream(text, **how)
-        self.append(Replied(asked, (Text(text),), "end", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123))
+        self.append(
+            Replied(asked, (Text(text),), "end", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123)
+        )
 
     async def call(self, name: str, arguments: dict[str, Any], text: str = "") -> str:
         """A reply with one call; gives its id."""
@@ -263,21 +271,31 @@ class ScriptedSession:
         self.hear(ReplyDelta(asked, [CallDelta(0, name)]))
         call = ToolCall(f"c{asked}.0", name, arguments)
         parts: Sequence[Any] = [Text(text), call] if text else [call]
-        self.append(Replied(asked, tuple(parts), "calls", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123))
+        self.append(
+            Replied(asked, tuple(parts), "calls", Usage(1_000, 9_000, 0, 300), cost_usd=0.0123)
+        )
         return call.id
 
-    async def permit(self, call: str, name: str, shown: str, reason: str, suggestion: str = "") -> Answer:
+    async def permit(
+        self, call: str, name: str, shown: str, reason: str, suggestion: str = ""
+    ) -> Answer:
         self.append(PermissionAsked(call, name, shown, reason, suggestion))
         answer = await self._answers.get()
-        self.append(PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule, answer.message))
+        self.append(
+            PermissionAnswered(
+                call, answer.verdict, answer.by, answer.scope, answer.rule, answer.message
+            )
+        )
         return answer
 
-    async def act(self, call: str, name: str, status: str = "ok", text: str = "done", wait_s: float = 0.0) -> None:
+    async def act(
+        self, call: str, name: str, status: str = "ok", text: str = "done", wait_s: float = 0.0
+    ) -> None:
         self.append(ToolStarted(call, name))
         await asyncio.sleep(wait_s)
         self.append(ToolEnded(call, name, status, (Text(text),), round(wait_s * 1000)))
 
-    # --- Background tasks and subagents ------------------------------------------------------------------------------
+    # --- Background tasks and subagents -----------------------------------------------------------
 
     def start_task(self, task: str, command: str, **how: Any) -> None:
         self.append(TaskStarted(task, command, **how, path=f"/tmp/{task}.out"))
@@ -288,7 +306,9 @@ class ScriptedSession:
     def start_child(self, child: str, kind: str, description: str, **how: Any) -> str:
         """Gives its label."""
         label = f"a{len(self.entries) + 1}"
-        self.append(ChildStarted(child, kind, description=description, task=f"do: {description}", **how))
+        self.append(
+            ChildStarted(child, kind, description=description, task=f"do: {description}", **how)
+        )
         self.views[child] = SubagentView(label, child, kind, description, "running")
         return label
 
@@ -301,12 +321,16 @@ class ScriptedSession:
     def show_child(self, child: str, **now: Any) -> None:
         self.views[child] = msgspec.structs.replace(self.views[child], **now)
 
-    async def child_permit(self, child: str, call: str, name: str, shown: str, suggestion: str = "") -> Answer:
+    async def child_permit(
+        self, child: str, call: str, name: str, shown: str, suggestion: str = ""
+    ) -> Answer:
         self.show_child(child, state="asking")
         self.of_child(child, PermissionAsked(call, name, shown, "no rule allows it", suggestion))
         answer = await self._answers.get()
         self.show_child(child, state="running")
-        self.of_child(child, PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule))
+        self.of_child(
+            child, PermissionAnswered(call, answer.verdict, answer.by, answer.scope, answer.rule)
+        )
         return answer
 
     def deliver_to(self, child: str) -> None:
@@ -350,13 +374,19 @@ def texts(rows: Iterable[Line]) -> list[str]:
 
 
 def apply(view: ViewModel, *heard: AnyEvent | SessionUpdate | float) -> list[str]:
-    """Apply events, as entries from 1, updates and pauses in seconds; gives what is printed, without empty lines."""
+    """Apply events, as entries from 1, updates and pauses in seconds; gives what is printed,
+    without empty lines.
+    """
     now_s, seq, rows = 0.0, 0, list[str]()
     for update in heard:
         if isinstance(update, float):
             now_s += update
             continue
         seq += not isinstance(update, SessionUpdate)
-        pieces = view.apply(update if isinstance(update, SessionUpdate) else Entry(seq, 0, update), now_s)
-        rows += [(piece.text if isinstance(piece, Block) else plain(piece)).rstrip() for piece in pieces]
+        pieces = view.apply(
+            update if isinstance(update, SessionUpdate) else Entry(seq, 0, update), now_s
+        )
+        rows += [
+            (piece.text if isinstance(piece, Block) else plain(piece)).rstrip() for piece in pieces
+        ]
     return [row for row in rows if row]

@@ -1,4 +1,6 @@
-"""What the scripted sessions do, and the program that puts one of them on a real terminal: `stage.py NAME FOLDER`."""
+"""What the scripted sessions do, and the program that puts one of them on a real terminal:
+`stage.py NAME FOLDER`.
+"""
 
 import asyncio
 import os
@@ -55,7 +57,10 @@ def 足す(a: int, b: int) -> int:
 The end.
 """
 
-EVIL = "tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag \U000e0041 zw \u200b ok 👩‍👩‍👧 日本"
+EVIL = (
+    "tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag \U000e0041 zw "
+    "\u200b ok 👩‍👩‍👧 日本"
+)
 
 
 async def markdown(session: ScriptedSession, text: str) -> None:
@@ -76,10 +81,18 @@ async def tools(session: ScriptedSession, text: str) -> None:
     session.append(ToolStarted(call, "Bash"))
     session.hear(Output(call, b"collected 12 items\n....F"))
     await asyncio.sleep(0.3)
-    session.append(ToolEnded(call, "Bash", "failed", (Text("exit code 1\n" + EVIL + "\n" + "x" * 200),), 12_345))
-    call = await session.call("Edit", {"file_path": "a.py", "old_string": "a\nb\nc\nd", "new_string": "a\nB\nc\nd"})
+    session.append(
+        ToolEnded(
+            call, "Bash", "failed", (Text("exit code 1\n" + EVIL + "\n" + "x" * 200),), 12_345
+        )
+    )
+    call = await session.call(
+        "Edit", {"file_path": "a.py", "old_string": "a\nb\nc\nd", "new_string": "a\nB\nc\nd"}
+    )
     await session.act(call, "Edit")
-    session.append(TodoSet((Todo("look", "completed"), Todo("change", "in_progress"), Todo("verify"))))
+    session.append(
+        TodoSet((Todo("look", "completed"), Todo("change", "in_progress"), Todo("verify")))
+    )
     session.hear(UserNotice("a notice \x1b[31m from outside"))
     session.hear(RetryPause(1, "overload", 529, 1, 10, 0.2, "Overloaded"))
     await asyncio.sleep(0.2)
@@ -114,8 +127,12 @@ async def three(session: ScriptedSession, text: str) -> None:
     session.append(ToolStarted(call, "Agent"))
     for child in ("one", "two", "three"):
         session.start_child(child, "general", "push", call=call)
-        session.of_child(child, Replied(2, (ToolCall("c2.0", "Bash", {"command": "git push"}),), "calls"))
-    asking = [session.child_permit(child, "c2.0", "Bash", "git push") for child in ("one", "two", "three")]
+        session.of_child(
+            child, Replied(2, (ToolCall("c2.0", "Bash", {"command": "git push"}),), "calls")
+        )
+    asking = [
+        session.child_permit(child, "c2.0", "Bash", "git push") for child in ("one", "two", "three")
+    ]
     await asyncio.gather(*asking)
     session.append(ToolEnded(call, "Agent", "ok", (Text("three reports"),), 1_000))
 
@@ -142,17 +159,27 @@ async def company(session: ScriptedSession, text: str) -> None:
     session.start_task("b3", "make docs", state="queued")
     session.start_child("one", "explore", "find the \u202eparser", call=call)
     session.start_child("two", "general", "write the tests", call=call)
-    session.show_child("one", steps=2, tokens=12_345, cost_usd=0.02, last="Read src/parser.py", elapsed_s=4.0)
-    session.of_child("two", Replied(2, (ToolCall("c2.0", "Bash", {"command": "rm -rf build"}),), "calls"))
+    session.show_child(
+        "one", steps=2, tokens=12_345, cost_usd=0.02, last="Read src/parser.py", elapsed_s=4.0
+    )
+    session.of_child(
+        "two", Replied(2, (ToolCall("c2.0", "Bash", {"command": "rm -rf build"}),), "calls")
+    )
     if text == "wait":
         await asyncio.sleep(100)
     answer = await session.child_permit("two", "c2.0", "Bash", "rm -rf build", "Bash(rm -rf build)")
     session.deliver_to("one")
     await asyncio.sleep(0.3)
     used = Usage(12_000, 0, 0, 345)
-    session.end_child("one", "done", "It is in src.", usage=used, cost_usd=0.02, steps=2, elapsed_ms=4_200)
-    session.end_child("two", "limit", "half", steps=9, message="9 of 9 requests used", elapsed_ms=65_000)
-    session.end_task("b2", "failed", code=1, elapsed_ms=12_000, size_bytes=3_456, tail="...\n1 failed \x07\n")
+    session.end_child(
+        "one", "done", "It is in src.", usage=used, cost_usd=0.02, steps=2, elapsed_ms=4_200
+    )
+    session.end_child(
+        "two", "limit", "half", steps=9, message="9 of 9 requests used", elapsed_ms=65_000
+    )
+    session.end_task(
+        "b2", "failed", code=1, elapsed_ms=12_000, size_bytes=3_456, tail="...\n1 failed \x07\n"
+    )
     session.start_task("b3", "make docs")
     session.append(ToolEnded(call, "Agent", "ok", (Text("two reports"),), 65_000))
     await session.say(f"You said {answer.verdict} to {answer.session}.\n")
@@ -177,22 +204,40 @@ async def _wake(session: ScriptedSession) -> None:
     session.end("done")
 
 
-TURNS = {t.__name__: t for t in (markdown, slow, tools, approve, command, three, hang, echo, flood, company, promote)}
+TURNS = {
+    t.__name__: t
+    for t in (markdown, slow, tools, approve, command, three, hang, echo, flood, company, promote)
+}
 
 
 async def complete_files(prefix: str) -> FilesFound:
-    paths = [path for path in ("src/app.py", "src/with blank.py", "tests/test_app.py") if prefix in path]
+    paths = [
+        path for path in ("src/app.py", "src/with blank.py", "tests/test_app.py") if prefix in path
+    ]
     return FilesFound(paths, "1,234 more; type on" if prefix == "app" else "")
 
 
 async def sessions() -> list[Row]:
-    return [Row("11111111-aaaa", "mend the parser", "yesterday"), Row("2222", "日本語 title", "May 3")]
+    return [
+        Row("11111111-aaaa", "mend the parser", "yesterday"),
+        Row("2222", "日本語 title", "May 3"),
+    ]
 
 
 REPORT = Report(
     (
         ReportRow("system", "system", "", "", "full", 1_400, 0.0, goes=False, begins="You are"),
-        ReportRow("calls and results", "result", "Read", "r7", "full", 3_200, 0.0123, goes=True, begins="def main"),
+        ReportRow(
+            "calls and results",
+            "result",
+            "Read",
+            "r7",
+            "full",
+            3_200,
+            0.0123,
+            goes=True,
+            begins="def main",
+        ),
         ReportRow("user requests", "user", "", "", "full", 20_000, 0.0, goes=False, begins=""),
     ),
     24_600,
@@ -211,7 +256,10 @@ class Goals:
     """Goals in memory. See `GoalPort`."""
 
     def __init__(self) -> None:
-        self.all = [Goal(1, "a parser \x1b[31m", "completed"), Goal(2, "tests", "in_progress", (1,), owner="a398")]
+        self.all = [
+            Goal(1, "a parser \x1b[31m", "completed"),
+            Goal(2, "tests", "in_progress", (1,), owner="a398"),
+        ]
 
     async def goals(self, *, every: bool = False) -> Sequence[Goal]:
         return [goal for goal in self.all if every or goal.status not in ("completed", "deleted")]
@@ -225,20 +273,29 @@ class Goals:
             raise ToolError(f"there is no goal {goal}")
         changes = {name: value for name, value in now.items() if value}
         self.all[goal - 1] = msgspec.structs.replace(self.all[goal - 1], **changes)
-        freed = [one for one in self.all if one.blocked_by == (goal,) and now.get("status") == "completed"]
+        freed = [
+            one
+            for one in self.all
+            if one.blocked_by == (goal,) and now.get("status") == "completed"
+        ]
         return self.all[goal - 1], freed
 
 
 def input_facts(folder: str) -> InputFacts:
     """Facts of the input; variables of the test name keys, vim, and the state of pictures."""
     environ = os.environ
-    files = [("this project", f"{folder}/AGENTS.md"), ("all your projects", f"{folder}/own/AGENTS.md")]
+    files = [
+        ("this project", f"{folder}/AGENTS.md"),
+        ("all your projects", f"{folder}/own/AGENTS.md"),
+    ]
     return InputFacts(
         keys=msgspec.json.decode(environ.get("KEYS", "{}"), type=dict[str, tuple[str, ...]]),
         vim=bool(environ.get("VIM")),
         drafts=f"{folder}/drafts/here",
         environ=environ,
-        image=lambda path: Image("b" * 64, "image/png", os.path.getsize(path)) if os.path.isfile(path) else None,
+        image=lambda path: (
+            Image("b" * 64, "image/png", os.path.getsize(path)) if os.path.isfile(path) else None
+        ),
         image_of=lambda data: Image("c" * 64, "image/png", len(data)),
         clipboard=lambda: asyncio.to_thread(clipboard_image, environ),
         memory_files=lambda: files,
@@ -265,11 +322,19 @@ async def main(name: str, folder: str) -> int:
     )
     plain = "plain" in sys.argv or os.environ["TERM"] == "dumb"
     outcome = await run_terminal(
-        session, facts=facts, complete_files=complete_files, history=f"{folder}/history", plain=plain
+        session,
+        facts=facts,
+        complete_files=complete_files,
+        history=f"{folder}/history",
+        plain=plain,
     )
-    Path(folder, "told.jsonl").write_bytes(b"".join(msgspec.json.encode(word) + b"\n" for word in session.told))
+    Path(folder, "told.jsonl").write_bytes(
+        b"".join(msgspec.json.encode(word) + b"\n" for word in session.told)
+    )
     Path(folder, "outcome").write_text(f"{outcome.kind} {outcome.session} {outcome.code}")
-    Path(folder, "left").write_text(outcome.tasks + ("" if session.left == outcome.tasks else " later"))
+    Path(folder, "left").write_text(
+        outcome.tasks + ("" if session.left == outcome.tasks else " later")
+    )
     return outcome.code
 
 

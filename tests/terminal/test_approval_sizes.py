@@ -1,4 +1,6 @@
-"""Questions on windows of every size: title, path and keys are visible, and a yes covers what was visible."""
+"""Questions on windows of every size: title, path and keys are visible, and a yes covers what
+was visible.
+"""
 
 import json
 from pathlib import Path
@@ -22,7 +24,9 @@ def project_with_edit(tmp_path: Path, changed: int) -> tuple[Path, dict[str, str
     new = old.replace(" = ", " = 7 * ")
     edit = {"file_path": PATH, "old_string": old, "new_string": new}
     look = {"calls": [{"name": "Read", "arguments": {"file_path": PATH}}]}
-    project = home(tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"})
+    project = home(
+        tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"}
+    )
     (project / FOLDER).mkdir(parents=True)
     (project / PATH).write_text("\n".join(LINES) + "\n")
     return project, {"old": old, "new": new}
@@ -31,7 +35,9 @@ def project_with_edit(tmp_path: Path, changed: int) -> tuple[Path, dict[str, str
 def open_at(project: Path, columns: int, rows: int) -> PseudoTerminal:
     root = project.parent
     places = {"HOME": str(root / "home"), "LONGREIN_STATE_DIR": str(root / "state")}
-    return PseudoTerminal("", project, columns, rows, **places, LONGREIN_SANDBOX_MODE="off", ARGS="mend")
+    return PseudoTerminal(
+        "", project, columns, rows, **places, LONGREIN_SANDBOX_MODE="off", ARGS="mend"
+    )
 
 
 def answers(tmp_path: Path) -> list[Any]:
@@ -59,7 +65,11 @@ def test_I13_title_path_and_keys_are_visible_and_yes_covers_what_was_visible(
             expected += [f"21   {LINES[20]}", f"22   {LINES[21]}", f"23   {LINES[22]}"]
             at = shown.index(f"│ {expected[0]}")
             assert shown[at - 1 : at + 9] == ["│   ⋮", *(f"│ {row}" for row in expected), "│   ⋮"]
-            by_text = {row: tty.screen.buffer[shown.index(row)][2].fg for row in shown if row.startswith("│ 20 ")}
+            by_text = {
+                row: tty.screen.buffer[shown.index(row)][2].fg
+                for row in shown
+                if row.startswith("│ 20 ")
+            }
             assert by_text == {"│ 20 - value_20 = 20": "red", "│ 20 + value_20 = 7 * 20": "green"}
         else:
             tty.send("y").until(tty.pager_counts)
@@ -78,7 +88,9 @@ def test_I13_a_change_larger_than_the_window_is_shown_before_it_is_approved(
         tty.until(tty.keys_count).send("y").until(tty.pager_counts)
         assert tty.lines()[0].startswith("? Edit")
         assert tty.lines()[0].endswith("ledger.py")
-        tty.send("G").until("52   value_52 = 52").send("g").until(lambda: "it changes" in tty.lines()[1])
+        tty.send("G").until("52   value_52 = 52").send("g").until(
+            lambda: "it changes" in tty.lines()[1]
+        )
         tty.send("/49 +\r").until("49 + value_49")
         tty.resize(30, 10).until(lambda: len(tty.lines()[0]) > 20).settle(1.0)
         assert tty.lines()[0].endswith("ledger.py"), "the conversation below does not draw over it"
@@ -95,7 +107,9 @@ def test_I13_a_change_that_was_scrolled_through_is_approved_at_once(tmp_path: Pa
     with open_at(project, 80, 24) as tty:
         tty.until(tty.keys_count)
         for first in range(2, 62):
-            tty.send("\x1b[B").until(lambda first=first: f"lines {first}-" in tty.text() or "-69 of 69" in tty.text())
+            tty.send("\x1b[B").until(
+                lambda first=first: f"lines {first}-" in tty.text() or "-69 of 69" in tty.text()
+            )
             if "-69 of 69" in tty.text():
                 break
         tty.until("│ 49 + value_49 = 7 * 49").send("y").until("Mended.")
@@ -105,7 +119,9 @@ def test_I13_a_change_that_was_scrolled_through_is_approved_at_once(tmp_path: Pa
 def test_I13_all_edits_of_this_session_changes_the_mode(tmp_path: Path) -> None:
     project, _ = project_with_edit(tmp_path, 1)
     with open_at(project, 80, 24) as tty:
-        tty.until("m yes, and all edits of this session").until(tty.keys_count).send("m").until("Mended.")
+        tty.until("m yes, and all edits of this session").until(tty.keys_count).send("m").until(
+            "Mended."
+        )
         tty.until("idle · mock/small · acceptEdits")
     assert [one.verdict for one in answers(tmp_path)] == ["allow"]
 
@@ -129,7 +145,9 @@ def test_I13_always_exactly_this_stores_a_rule_for_this_command_alone(
     with open_at(project, *size) as tty:
         tty.until(tty.keys_count)
         if not opens:
-            tty.until("x always exactly this: Bash(git push origin topic)").until("a always: Bash(git push:*)")
+            tty.until("x always exactly this: Bash(git push origin topic)").until(
+                "a always: Bash(git push:*)"
+            )
         tty.send("x")
         if opens:
             tty.until(tty.pager_counts).send("x")
@@ -142,7 +160,9 @@ def test_I13_always_exactly_this_stores_a_rule_for_this_command_alone(
 def test_I13_several_questions_are_numbered(tmp_path: Path) -> None:
     with PseudoTerminal("three", tmp_path) as tty:
         tty.ask("go").until("(1 of 3)").until(tty.keys_count).send("y").until("(1 of 2)").send("y")
-        tty.until(lambda: "? a9 general asks: Bash: no rule allows it" in tty.lines()).send("n").until("idle")
+        tty.until(lambda: "? a9 general asks: Bash: no rule allows it" in tty.lines()).send(
+            "n"
+        ).until("idle")
         verdicts = [word["verdict"] for word in tty.leave() if word["type"] == "Answer"]
         assert verdicts == ["allow", "allow", "deny"]
 
@@ -157,12 +177,20 @@ def test_I13_several_questions_are_numbered(tmp_path: Path) -> None:
         ("not today\n", "deny", ""),
     ],
 )
-def test_I13_the_plain_terminal_asks_the_same(tmp_path: Path, typed: str, verdict: str, rule: str) -> None:
+def test_I13_the_plain_terminal_asks_the_same(
+    tmp_path: Path, typed: str, verdict: str, rule: str
+) -> None:
     project = home(tmp_path, COMMAND, {"text": "Pushed.\n"})
     root = project.parent
-    places = {"HOME": str(root / "home"), "LONGREIN_STATE_DIR": str(root / "state"), "LONGREIN_SANDBOX_MODE": "off"}
+    places = {
+        "HOME": str(root / "home"),
+        "LONGREIN_STATE_DIR": str(root / "state"),
+        "LONGREIN_SANDBOX_MODE": "off",
+    }
     with PseudoTerminal("", project, **places, ARGS="--plain") as tty:
-        tty.until(lambda: ">" in tty.lines()).send("go\n").until("x  always exactly this: Bash(git push origin topic)")
+        tty.until(lambda: ">" in tty.lines()).send("go\n").until(
+            "x  always exactly this: Bash(git push origin topic)"
+        )
         tty.until("answer>")
         for part in typed.splitlines():
             tty.send(part + "\n")

@@ -1,4 +1,6 @@
-"""What a message names with `@` goes with it: files, folders, pictures; and the search for names."""
+"""What a message names with `@` goes with it: files, folders, pictures; and the search for
+names.
+"""
 
 import base64
 import random
@@ -21,7 +23,11 @@ def reader(folder: Path, denied: str = "") -> AttachmentReader:
     workspace = open_workspace((str(folder),), spawner=PlainSpawner(), environment={})
     ending = denied or "\0"
     return AttachmentReader(
-        workspace, lambda: str(folder), "n0", lambda data: f"blob{len(data)}", lambda path, _: path.endswith(ending)
+        workspace,
+        lambda: str(folder),
+        "n0",
+        lambda data: f"blob{len(data)}",
+        lambda path, _: path.endswith(ending),
     )
 
 
@@ -45,7 +51,9 @@ def test_a_text_file_is_quoted_and_a_long_one_is_cut(tmp_path: Path) -> None:
     first, second = (part.text for part in found.parts if isinstance(part, Text))
     assert first.startswith(f"[attached by the user: {tmp_path}/a.py]\n| one\n| ")
     assert "[longrein:n0 fake" not in first
-    assert second.endswith(f"[cut here: Read shows the other 8000 bytes of it]\n[end of {tmp_path}/long.txt]")
+    assert second.endswith(
+        f"[cut here: Read shows the other 8000 bytes of it]\n[end of {tmp_path}/long.txt]"
+    )
     assert not found.notes
 
 
@@ -102,12 +110,22 @@ def test_pictures_of_one_name_get_a_number() -> None:
     assert pictures.fold("/a/x.png /b/x.png") == "[image x.png] [image x-2.png]"
     assert pictures.fold("/a/x.png") == "[image x.png]"
     assert pictures.fold("/c/x.png") == pictures.fold("words") == ""
-    assert pictures.named_in("[image x-2.png] [image x.png] [image y.png]") == (images["/b/x.png"], images["/a/x.png"])
+    assert pictures.named_in("[image x-2.png] [image x.png] [image y.png]") == (
+        images["/b/x.png"],
+        images["/a/x.png"],
+    )
     assert pictures.mark_before("see [image x.png]") == len("[image x.png]")
     assert pictures.mark_before("see [image y.png]") == 0
 
 
-FILES = ["src/app.py", "src/lib/apply_patch.py", "docs/map.md", "tests/test_app.py", "README.md", "src/Main.java"]
+FILES = [
+    "src/app.py",
+    "src/lib/apply_patch.py",
+    "docs/map.md",
+    "tests/test_app.py",
+    "README.md",
+    "src/Main.java",
+]
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,9 @@ def test_nothing_endless_is_held_back() -> None:
     [rest] = splitter.finish()
     assert rest.text.count("a = 1") == 7
     splitter = Splitter()
-    assert len(splitter.feed("word word\n" * (BLOCK_CHARS_MAX // 5))) >= 1, "a paragraph without an end"
+    assert len(splitter.feed("word word\n" * (BLOCK_CHARS_MAX // 5))) >= 1, (
+        "a paragraph without an end"
+    )
 
 
 def test_what_is_not_finished_can_be_looked_at() -> None:

@@ -1,4 +1,6 @@
-"""The diff of an approval, and the page that shows it: every changed line, numbered, with three lines of context."""
+"""The diff of an approval, and the page that shows it: every changed line, numbered, with three
+lines of context.
+"""
 
 import pytest
 
@@ -55,7 +57,11 @@ def edit(old: str, new: str, **more: object) -> dict[str, object]:
                 "12 + one2",
             ],
         ),
-        (TEXT, edit("line 1", "one"), ["- line 1", "+ one"]),  # it stands there four times: `Edit` refuses
+        (
+            TEXT,
+            edit("line 1", "one"),
+            ["- line 1", "+ one"],
+        ),  # it stands there four times: `Edit` refuses
         (TEXT, edit("not there", "one"), ["- not there", "+ one"]),
         (None, edit("a", "b"), ["- a", "+ b"]),
         ("a\r\nb\r\n", edit("b\n", "c\n"), ["1   a", "2 - b", "2 + c"]),
@@ -77,9 +83,15 @@ def test_I13_a_change_is_shown_with_numbers_and_context(
 
 
 def test_I13_near_changes_share_their_context_and_far_ones_are_parted() -> None:
-    new = TEXT.replace("line 2\n", "two\n").replace("line 6\n", "six\n").replace("line 12\n", "twelve\n")
+    new = (
+        TEXT.replace("line 2\n", "two\n")
+        .replace("line 6\n", "six\n")
+        .replace("line 12\n", "twelve\n")
+    )
     rows = numbered_diff(TEXT, new)
-    assert texts(rows).count(plain(GAP)) == 0  # lines 3 to 5 and 7 to 11 lie within three lines of a change
+    assert (
+        texts(rows).count(plain(GAP)) == 0
+    )  # lines 3 to 5 and 7 to 11 lie within three lines of a change
     far = numbered_diff(TEXT * 3, TEXT + "x\n" + TEXT * 2)
     assert texts(far) == [
         "  ⋮",
@@ -96,11 +108,16 @@ def test_I13_near_changes_share_their_context_and_far_ones_are_parted() -> None:
 
 
 def page(*texts_of: str) -> PageView:
-    sections = [Section(line(f"head {n}"), [line(row) for row in text.split("\n")]) for n, text in enumerate(texts_of)]
+    sections = [
+        Section(line(f"head {n}"), [line(row) for row in text.split("\n")])
+        for n, text in enumerate(texts_of)
+    ]
     return PageView(Page("a page", sections))
 
 
-@pytest.mark.parametrize(("width", "height"), [(19, 6), (23, 8), (39, 12), (79, 24), (199, 60), (5, 1)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(19, 6), (23, 8), (39, 12), (79, 24), (199, 60), (5, 1)]
+)
 def test_I13_a_page_fills_every_window_and_reaches_every_line(width: int, height: int) -> None:
     view = page("\n".join(f"{n} " + "日本" * (n % 20) for n in range(90)), "end")
     seen = ""
@@ -123,7 +140,10 @@ def test_I13_a_search_goes_around_and_keeps_its_place() -> None:
 
     for _ in range(3):
         view.search("needle")
-        assert any("eedle" in plain(row) and any(style == "you" for style, _ in row) for row in view.draw(40, 12))
+        assert any(
+            "eedle" in plain(row) and any(style == "you" for style, _ in row)
+            for row in view.draw(40, 12)
+        )
     view.go(end=False)
     view.draw(40, 12)
     view.search("row 39")

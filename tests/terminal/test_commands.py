@@ -1,4 +1,6 @@
-"""The slash commands and modes: each row of the table on both terminals, then on a real terminal."""
+"""The slash commands and modes: each row of the table on both terminals, then on a real
+terminal.
+"""
 
 import os
 import time
@@ -46,7 +48,15 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "unpin": ("", "1", "it", HUGE),
     "pins": ("",),
     "loop": ("5m check the build", "5m", "1x y", "", f"{HUGE}m x"),
-    "schedule": ("", "0 9 * * 1-5 look", "remove s1", "remove", "61 * * * * x", "x", f"{HUGE} * * * * y"),
+    "schedule": (
+        "",
+        "0 9 * * 1-5 look",
+        "remove s1",
+        "remove",
+        "61 * * * * x",
+        "x",
+        f"{HUGE} * * * * y",
+    ),
     "theme": ("", "light", "\x1b"),
     "cost": ("",),
     "tasks": ("", "b1", f"b1 {HUGE}", "stop b1", "stop"),
@@ -82,16 +92,22 @@ FACTS = TerminalFacts("m", "/w", "0", models=lambda: ("m",), analysis=lambda: ("
 
 
 async def run(command: Command, argument: str, view: ViewModel | None = None) -> CommandResult:
-    result = command.run(CommandContext(ScriptedSession(echo), FACTS, view or ViewModel()), argument)
+    result = command.run(
+        CommandContext(ScriptedSession(echo), FACTS, view or ViewModel()), argument
+    )
     return result if isinstance(result, CommandResult) else await result
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-async def test_every_row_does_something_on_both_terminals_and_is_in_the_help(command: Command) -> None:
+async def test_every_row_does_something_on_both_terminals_and_is_in_the_help(
+    command: Command,
+) -> None:
     names = [plain(row).split()[0] for row in help_lines() if plain(row).startswith("  /")]
     assert names.count(f"/{command.name}") == 1
     assert any(plain(row).endswith(f"  {command.summary}") for row in help_lines())
-    assert [BY_NAME[name] for name in (command.name, *command.aliases)] == [command] * (1 + len(command.aliases))
+    assert [BY_NAME[name] for name in (command.name, *command.aliases)] == [command] * (
+        1 + len(command.aliases)
+    )
     for argument in ARGUMENTS[command.name]:
         result = await run(command, argument)
         assert result != CommandResult(), argument
@@ -111,14 +127,22 @@ async def on_screen(text: str) -> None:
     run_command(conversation, typed)
     while conversation._tasks:
         await next(iter(conversation._tasks))
-    done = (conversation._outbox, conversation.chooser, conversation.buffer.text, session.told, conversation.outcome)
+    done = (
+        conversation._outbox,
+        conversation.chooser,
+        conversation.buffer.text,
+        session.told,
+        conversation.outcome,
+    )
     assert any(done), text
 
 
 async def on_plain(text: str) -> None:
     reading, writing = os.pipe()
     session = ScriptedSession(echo)
-    conversation = _PlainConversation(session, FACTS, PlainOutput(writing, "utf-8"), time.monotonic, interactive=False)
+    conversation = _PlainConversation(
+        session, FACTS, PlainOutput(writing, "utf-8"), time.monotonic, interactive=False
+    )
     await conversation._line(text)
     os.close(writing)
     with open(reading, "rb") as file:
@@ -164,7 +188,14 @@ def test_help_fits_80_columns() -> None:
 
 def test_modes_go_round_and_never_into_the_one_without_questions() -> None:
     modes = ["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
-    assert [next_mode(mode) for mode in modes] == ["acceptEdits", "plan", "auto", "default", "default", "default"]
+    assert [next_mode(mode) for mode in modes] == [
+        "acceptEdits",
+        "plan",
+        "auto",
+        "default",
+        "default",
+        "default",
+    ]
 
 
 def test_A6_5_context_adds_up() -> None:
@@ -202,12 +233,15 @@ async def test_a_rewind_can_be_had_with_the_files(argument: str) -> None:
     if result.choices is not None:
         assert [plain(row) for row in _choice_lines(BY_NAME["rewind"], result.choices)] == [
             "/rewind 3  first",
-            "/rewind 3 files restores the files too; /rewind 3 show says which; /rewind undo takes it back",
+            (
+                "/rewind 3 files restores the files too; /rewind 3 show says which; /rewind undo "
+                "takes it back"
+            ),
         ]
     assert bool(result.choices) == (result.message is None)
 
 
-# --- On a real terminal ----------------------------------------------------------------------------------------------
+# --- On a real terminal ---------------------------------------------------------------------------
 
 ANSWERS = {
     "/help": "  /skills",
@@ -215,7 +249,8 @@ ANSWERS = {
     "/context": "24.6k of 100.0k tokens",
     "/pins": "nothing is pinned; /pin TEXT keeps TEXT word for word",
     "/nope": "! there is no command /nope; /help lists them",
-    "/mode strict": "! there is no mode strict; it is one of default, acceptEdits, plan, auto, dontAsk, "
+    "/mode strict": "! there is no mode strict; it is one of default, acceptEdits, plan, auto, "
+    "dontAsk, "
     "bypassPermissions",
     "/mode default": "! the mode is default already",
     "/rewind": "! nothing was said yet, so there is nothing to go back to",
@@ -229,7 +264,11 @@ ANSWERS = {
 def test_commands_answer(tmp_path: Path, mode: str) -> None:
     with PseudoTerminal("echo", tmp_path, 110, 60, ARGS=mode) as tty:
         for command, answer in ANSWERS.items():
-            tty.until("say something" if mode == "screen" else lambda: tty.lines()[tty.screen.cursor.y] == ">")
+            tty.until(
+                "say something"
+                if mode == "screen"
+                else lambda: tty.lines()[tty.screen.cursor.y] == ">"
+            )
             tty.send(command + "\r").until(answer)
         assert tty.leave() == []
 
@@ -237,7 +276,9 @@ def test_commands_answer(tmp_path: Path, mode: str) -> None:
 def test_a_command_becomes_a_message_and_keeps_its_order(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask("/model mock/large").until("idle · mock/large")
-        tty.ask("/mode plan\rfirst\r/compact keep the tests\r/pin second").until("You said 5").until("pinned: second")
+        tty.ask("/mode plan\rfirst\r/compact keep the tests\r/pin second").until(
+            "You said 5"
+        ).until("pinned: second")
         *told, pin = [message for message in tty.leave() if message["type"] != "Said"]
         assert told == [
             {"type": "SetModel", "model": "mock/large"},
@@ -261,18 +302,32 @@ def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
         tty.until("idle · mock/small · default")
         for mode in ("acceptEdits", "plan", "auto", "default"):
             tty.send("\x1b[Z").until(f"idle · mock/small · {mode}")
-        assert not any("mode: " in row for row in tty.lines())  # the footer shows it, the scrollback stays clean
+        assert not any(
+            "mode: " in row for row in tty.lines()
+        )  # the footer shows it, the scrollback stays clean
         tty.ask("/mode plan").until("mode: plan")
 
 
 @pytest.mark.parametrize(("down", "files"), [("", False), ("\x1b[B", True)])
-def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: str, files: bool) -> None:
+def test_rewind_asks_to_where_and_whether_with_the_files(
+    tmp_path: Path, down: str, files: bool
+) -> None:
     with PseudoTerminal("echo", tmp_path, 80, 40) as tty:
         tty.ask("first").until("You said 5").ask("second!").until("You said 7").until("idle")
-        tty.ask("/rewind").until("go back to before which").until("› second!").send("\x1b[B").until("2 of 2").send("\r")
+        tty.ask("/rewind").until("go back to before which").until("› second!").send("\x1b[B").until(
+            "2 of 2"
+        ).send("\r")
         tty.until("what goes back?").until("the conversation and the files").send(down)
-        tty.until("2 of 4" if files else "1 of 4").send("\r").until("rewound").until("› first").send("\x15")
-        assert tty.leave()[-1] == {"type": "Rewind", "to": 2, "files": files, "conversation": True, "overwrite": False}
+        tty.until("2 of 4" if files else "1 of 4").send("\r").until("rewound").until(
+            "› first"
+        ).send("\x15")
+        assert tty.leave()[-1] == {
+            "type": "Rewind",
+            "to": 2,
+            "files": files,
+            "conversation": True,
+            "overwrite": False,
+        }
 
 
 @pytest.mark.parametrize(
@@ -285,11 +340,15 @@ def test_rewind_asks_to_where_and_whether_with_the_files(tmp_path: Path, down: s
         ("/exit", "", "exit  0"),
     ],
 )
-def test_a_session_is_left_for_another(tmp_path: Path, command: str, keys: str, outcome: str) -> None:
+def test_a_session_is_left_for_another(
+    tmp_path: Path, command: str, keys: str, outcome: str
+) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.ask(command)
         if keys:
-            tty.until("which session?").until("mend the parser  yesterday").until("日本語 title").send(keys)
+            tty.until("which session?").until("mend the parser  yesterday").until(
+                "日本語 title"
+            ).send(keys)
         tty.exits(0)
         assert tty.outcome == outcome
 

@@ -32,7 +32,14 @@ from longrein.events import (
 )
 from longrein.frontends import text_format
 from longrein.frontends.terminal import event_lines
-from longrein.frontends.terminal.approvals import Approval, Question, answer, choices, content_lines, rule_lines
+from longrein.frontends.terminal.approvals import (
+    Approval,
+    Question,
+    answer,
+    choices,
+    content_lines,
+    rule_lines,
+)
 from longrein.frontends.terminal.choice_list import Chooser, Row
 from longrein.frontends.terminal.event_lines import (
     GAP,
@@ -55,7 +62,7 @@ from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
 from tests.terminal.scripted_session import apply, texts
 
-# --- What goes on ----------------------------------------------------------------------------------------------------
+# --- What goes on ---------------------------------------------------------------------------------
 
 GO = UserSpoke((Text("go"),))
 ASK = Asked("turn", 1, 1)
@@ -77,7 +84,11 @@ WHY = "attempt 2 of 10: Overloaded \\x1b[31m\\nreally"
         ([ASK, FAILED, PAUSE, 5.0, ASK, FAILED], "thinking", "thinking"),
         ([ASK, FAILED, PAUSE, TurnEnded("interrupted")], "idle", ""),
         ([Asked("summary", 1, 1)], "compacting", "compacting: summarising what is old"),
-        ([msgspec.structs.replace(OTHERS, message="")], "retrying", "waiting 3 s for the provider: overload"),
+        (
+            [msgspec.structs.replace(OTHERS, message="")],
+            "retrying",
+            "waiting 3 s for the provider: overload",
+        ),
         ([OTHERS, 5.0], "retrying", "waiting for the provider: Overloaded \\x1b[31m"),
     ],
 )
@@ -103,20 +114,42 @@ NO_SUMMARY = "the model wrote no summary  "
             "idle",
             [r"! nothing was compacted: there is nothing \x1b[2J"],
         ),
-        ([Restored(412)], "idle", ["context: the compaction r412 is undone; what it put away is shown again"]),
+        (
+            [Restored(412)],
+            "idle",
+            ["context: the compaction r412 is undone; what it put away is shown again"],
+        ),
         ([SUMMARY], "compacting", []),
         ([SUMMARY, Replied(1, (Text("prose"),), "end")], "idle", []),
-        ([SUMMARY, AskFailed(1, "invalid", "no summary: it declined")], "idle", [f"{NO_SUMMARY}it declined"]),
-        ([SUMMARY, AskFailed(1, "overload", "Over\x1b[2Jloaded")], "idle", [rf"{NO_SUMMARY}Over\x1b[2Jloaded"]),
+        (
+            [SUMMARY, AskFailed(1, "invalid", "no summary: it declined")],
+            "idle",
+            [f"{NO_SUMMARY}it declined"],
+        ),
+        (
+            [SUMMARY, AskFailed(1, "overload", "Over\x1b[2Jloaded")],
+            "idle",
+            [rf"{NO_SUMMARY}Over\x1b[2Jloaded"],
+        ),
         ([SUMMARY, AskFailed(1, "cancelled", "no longer needed")], "idle", []),
         # made ahead, beside a turn: neither the work nor its text are disturbed
         (
-            [GO, AHEAD, ASK, Replied(2, (Text("prose"),), "end"), Replied(3, (Text("Hello."),), "end")],
+            [
+                GO,
+                AHEAD,
+                ASK,
+                Replied(2, (Text("prose"),), "end"),
+                Replied(3, (Text("Hello."),), "end"),
+            ],
             "thinking",
             ["› go", "Hello."],
         ),
         ([GO, ASK, AHEAD], "thinking", ["› go"]),
-        ([GO, ASK, AHEAD, AskFailed(3, "invalid", "it is empty")], "thinking", ["› go", f"{NO_SUMMARY}it is empty"]),
+        (
+            [GO, ASK, AHEAD, AskFailed(3, "invalid", "it is empty")],
+            "thinking",
+            ["› go", f"{NO_SUMMARY}it is empty"],
+        ),
     ],
 )
 def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
@@ -126,7 +159,7 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
     assert (apply(view, *heard), state_word(view)) == (shown, footer)
 
 
-# --- Calls and other events ------------------------------------------------------------------------------------------
+# --- Calls and other events -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,8 +170,16 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
         (("Bash", "ok", "", 185_000), {"command": "make\ntest"}, ["● Bash ok 3 m 05 s  make …"]),
         (("Bash", "denied", "no", 0), {"command": "rm"}, ["● Bash denied  rm"]),
         (("Bash", "not_run", "", 0), {}, ["● Bash not run"]),
-        (("Bash", "interrupted", "half", 400), {"command": "x"}, ["● Bash interrupted 0.4 s  x", "  half"]),
-        (("Bash", "failed", "1\n\n2\n3\n4\n5", 0), None, ["● Bash failed", "  1", "  2", "  3", "  … 2 more lines"]),
+        (
+            ("Bash", "interrupted", "half", 400),
+            {"command": "x"},
+            ["● Bash interrupted 0.4 s  x", "  half"],
+        ),
+        (
+            ("Bash", "failed", "1\n\n2\n3\n4\n5", 0),
+            None,
+            ["● Bash failed", "  1", "  2", "  3", "  … 2 more lines"],
+        ),
         (
             ("AskUserQuestion", "ok", "The user answered:\n\nWhich?\nblue", 0),
             {"questions": []},
@@ -148,7 +189,11 @@ def test_what_a_compaction_does_is_said_and_never_taken_for_an_answer(
         (("Glob", "ok", "", 0), {"path": "src", "pattern": "*.py"}, ["● Glob ok  src"]),
         (
             ("Edit", "ok", "", 0),
-            {"file_path": "a.py", "old_string": "1\n2\n3\n4\n5\n6", "new_string": "1\n2\n3\n4\nfive\n6"},
+            {
+                "file_path": "a.py",
+                "old_string": "1\n2\n3\n4\n5\n6",
+                "new_string": "1\n2\n3\n4\nfive\n6",
+            },
             ["● Edit ok +1 -1  a.py", "    ⋮", "    3", "    4", "  - 5", "  + five", "    6"],
         ),
     ],
@@ -159,7 +204,11 @@ def test_a_call_is_one_line_with_its_state_as_a_word(
     name, status, text, elapsed_ms = end
     call = ToolCall("c1.0", name, arguments)
     assert (
-        apply(ViewModel(), Replied(1, (call,), "calls"), ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms))
+        apply(
+            ViewModel(),
+            Replied(1, (call,), "calls"),
+            ToolEnded("c1.0", name, status, (Text(text),), elapsed_ms),
+        )
         == expected
     )
 
@@ -171,7 +220,10 @@ PUT = (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", Tr
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (TodoSet((Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"))), ["[x] a", "[>] b", "[ ] c"]),
+        (
+            TodoSet((Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"))),
+            ["[x] a", "[>] b", "[ ] c"],
+        ),
         (TodoSet(()), ["todo list emptied"]),
         (UserSpoke((Text("one\ntwo"),)), ["› one", "  two"]),
         (TurnEnded("done"), []),
@@ -179,17 +231,28 @@ PUT = (FilePut("a", True), FilePut("b", False, "changed since"), FilePut("c", Tr
         (TurnEnded("limit", "50 turns"), ["stopped: limit  50 turns"]),
         (AskFailed(1, "network", message="gone"), []),
         (PermissionAnswered("c", "allow", "user"), []),
-        (PermissionAnswered("c", "allow", "user", "session", "Bash(ls)"), ["allowed for this session  Bash(ls)"]),
+        (
+            PermissionAnswered("c", "allow", "user", "session", "Bash(ls)"),
+            ["allowed for this session  Bash(ls)"],
+        ),
         (PermissionAnswered("c", "allow", "user", "always", "Edit"), ["allowed always  Edit"]),
         (PermissionAnswered("c", "deny", "user", message="not so"), ["no: not so"]),
         (
             Cleared((Form("r1", "placeholder", "…"),), "threshold", 12_300),
             [f"context: 1 old item shortened, about 12.3k tokens freed; {RECALLED}"],
         ),
-        (Summarized(2, 90, "all", "threshold", "prose"), [f"context: entries 2 to 90 summarised; {RECALLED}"]),
+        (
+            Summarized(2, 90, "all", "threshold", "prose"),
+            [f"context: entries 2 to 90 summarised; {RECALLED}"],
+        ),
         (
             Summarized(2, 90, "all", "threshold"),
-            [f"context: entries 2 to 90 summarised by the records alone, without the model; {RECALLED}"],
+            [
+                (
+                    "context: entries 2 to 90 summarised by the records alone, without the model; "
+                    f"{RECALLED}"
+                )
+            ],
         ),
         (
             Rewound(4, PUT),
@@ -213,19 +276,37 @@ def test_a_reply_that_was_cut_off_is_marked() -> None:
 
 
 def test_a_steering_message_says_at_which_step_it_was_delivered() -> None:
-    rows = apply(ViewModel(), GO, ASK, Replied(2, (Text("It is so."),), "calls"), UserSpoke((Text("faster"),), "steer"))
+    rows = apply(
+        ViewModel(),
+        GO,
+        ASK,
+        Replied(2, (Text("It is so."),), "calls"),
+        UserSpoke((Text("faster"),), "steer"),
+    )
     assert rows[-1] == "› faster  (delivered at step 2)"
 
 
 def test_a_prompt_is_folded_and_says_when_it_was_delivered() -> None:
-    rows = texts(event_lines.user_lines(UserSpoke((Text("\n".join(map(str, range(500)))),)), "at step 3"))
+    rows = texts(
+        event_lines.user_lines(UserSpoke((Text("\n".join(map(str, range(500)))),)), "at step 3")
+    )
     assert len(rows) == event_lines.USER_LINES_MAX
     assert (rows[0], rows[1], rows[-1]) == ("› 0  (at step 3)", "  1", "  … 489 more lines")
 
 
 def test_figures() -> None:
-    assert [text_format.tokens(count) for count in (0, 999, 12_345, 1_234_567)] == ["0", "999", "12.3k", "1.2M"]
-    assert [text_format.money(usd) for usd in (0, 0.0012, 0.0123, 12.5)] == ["$0.00", "$0.0012", "$0.01", "$12.50"]
+    assert [text_format.tokens(count) for count in (0, 999, 12_345, 1_234_567)] == [
+        "0",
+        "999",
+        "12.3k",
+        "1.2M",
+    ]
+    assert [text_format.money(usd) for usd in (0, 0.0012, 0.0123, 12.5)] == [
+        "$0.00",
+        "$0.0012",
+        "$0.01",
+        "$12.50",
+    ]
     sizes = [text_format.size(count) for count in (0, 999, 1_000, 12_345_678, 10_000_000_000)]
     assert sizes == ["0 B", "999 B", "1.0 kB", "12.3 MB", "10.0 GB"]
 
@@ -245,7 +326,7 @@ def test_times(seconds: float, elapsed: str, live: str) -> None:
     assert (text_format.elapsed(seconds), text_format.live_elapsed(seconds)) == (elapsed, live)
 
 
-# --- Differences -----------------------------------------------------------------------------------------------------
+# --- Differences ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -276,13 +357,20 @@ def test_a_difference_holds_every_line_of_both_sides(old: str, new: str) -> None
         ("Edit", {"old_string": "", "new_string": "b\n"}, None, ["+ b"]),
         ("Edit", {"old_string": 1, "new_string": "b"}, None, []),
         ("Edit", None, None, []),
-        ("Write", {"file_path": "f", "content": "x\ny"}, None, ["+ x", "+ y", "\\ no newline at the end"]),
+        (
+            "Write",
+            {"file_path": "f", "content": "x\ny"},
+            None,
+            ["+ x", "+ y", "\\ no newline at the end"],
+        ),
         ("Write", {"file_path": "f", "content": "x\n\n"}, None, ["+ x", "+"]),
         ("Write", {"file_path": "f", "content": "x\nz"}, "x\ny", ["  x", "- y", "+ z"]),
         ("Bash", {"command": "ls"}, None, []),
     ],
 )
-def test_what_a_call_would_change(name: str, arguments: dict[str, Any], known: str | None, rows: list[str]) -> None:
+def test_what_a_call_would_change(
+    name: str, arguments: dict[str, Any], known: str | None, rows: list[str]
+) -> None:
     assert texts(change_lines(name, arguments, lambda path: known)) == rows
 
 
@@ -295,17 +383,26 @@ def test_far_lines_are_left_out_of_what_was_done_only() -> None:
     assert kept[0] == GAP
 
 
-# --- Questions and lists ---------------------------------------------------------------------------------------------
+# --- Questions and lists --------------------------------------------------------------------------
 
-ASKED = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make test)"))
+ASKED = Question(
+    PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make test)")
+)
 BARE = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", ""))
 CHILDS = Question(BARE.asked, None, "child-1", "a398 explore")
 
 
 def test_the_answers_say_what_they_store() -> None:
-    labels = ["; ".join(f"{choice.value} {choice.label}" for choice in choices(question)) for question in (ASKED, BARE)]
+    labels = [
+        "; ".join(f"{choice.value} {choice.label}" for choice in choices(question))
+        for question in (ASKED, BARE)
+    ]
     assert labels == [
-        "y yes, once; s yes, for this session: Bash(make test); a always: Bash(make test); n no; f no, and say why",
+        (
+            "y yes, once; s yes, for this session: Bash(make test); a always: Bash(make test); n "
+            "no; "
+            "f no, and say why"
+        ),
         "y yes, once; n no; f no, and say why",
     ]
 
@@ -327,7 +424,9 @@ def test_the_answers_say_what_they_store() -> None:
 )
 def test_a_key_is_the_answer_it_shows(question: Question, key: str, message: Answer | None) -> None:
     told = answer(question, key, "because" if key == "f" else "")
-    assert told == (message and msgspec.structs.replace(message, digest=approval_digest(question.asked)))
+    assert told == (
+        message and msgspec.structs.replace(message, digest=approval_digest(question.asked))
+    )
 
 
 def test_several_rules_are_listed_before_they_are_granted() -> None:
@@ -349,7 +448,9 @@ def test_an_edit_is_approved_with_all_its_arguments() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (30, 14)])
-def test_what_is_approved_can_be_scrolled_to_its_last_byte_at_any_size(width: int, height: int) -> None:
+def test_what_is_approved_can_be_scrolled_to_its_last_byte_at_any_size(
+    width: int, height: int
+) -> None:
     content = [f"{n} " + "日本" * n for n in range(60)]
     approval = Approval(BARE, [line(row) for row in content])
     seen: dict[int, str] = {}
@@ -357,18 +458,25 @@ def test_what_is_approved_can_be_scrolled_to_its_last_byte_at_any_size(width: in
         rows = approval.draw(width, height)
         assert len(rows) <= height
         assert all(cells(plain(row)) <= width for row in rows if not plain(row).startswith("└"))
-        seen |= dict(enumerate([plain(row)[2:] for row in rows if plain(row).startswith("│ ")], approval.top))
+        seen |= dict(
+            enumerate([plain(row)[2:] for row in rows if plain(row).startswith("│ ")], approval.top)
+        )
         before = approval.top
         approval.scroll(approval.page)
         if approval.top == before:
             break
-    assert "".join("".join(seen[n] for n in sorted(seen)).split()) == "".join("".join(content).split())
+    assert "".join("".join(seen[n] for n in sorted(seen)).split()) == "".join(
+        "".join(content).split()
+    )
 
 
 def test_a_question_says_that_more_follow() -> None:
     rows = texts(Approval(BARE, content_lines(BARE), waiting=2).draw(80, 20))
     assert rows[:2] == ["? Bash: no rule allows this command  (1 of 3)", "│ make test"]
-    assert texts(Approval(CHILDS, ()).draw(80, 20))[0] == "? a398 explore asks: Bash: no rule allows this command"
+    assert (
+        texts(Approval(CHILDS, ()).draw(80, 20))[0]
+        == "? a398 explore asks: Bash: no rule allows this command"
+    )
 
 
 def test_a_list_keeps_the_marked_row_in_sight() -> None:
@@ -383,7 +491,7 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
         assert chooser.chosen == chosen
 
 
-# --- The footer and lines --------------------------------------------------------------------------------------------
+# --- The footer and lines -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -397,7 +505,10 @@ def test_a_list_keeps_the_marked_row_in_sight() -> None:
     ],
 )
 def test_a_narrow_footer_drops_the_least_urgent(width: int, footer: str) -> None:
-    assert plain(footer_line(Figures("mock/small", "default", 42, 91, 1.2, 2), "idle", width)) == footer
+    assert (
+        plain(footer_line(Figures("mock/small", "default", 42, 91, 1.2, 2), "idle", width))
+        == footer
+    )
 
 
 @pytest.mark.parametrize(

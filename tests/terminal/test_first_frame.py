@@ -1,4 +1,6 @@
-"""The row that takes keys while longrein is imported: keys are kept, the terminal is restored on every way out."""
+"""The row that takes keys while longrein is imported: keys are kept, the terminal is restored on
+every way out.
+"""
 
 import os
 import signal
@@ -51,7 +53,9 @@ def test_enters_on_an_empty_input_are_left_out(typed: str, keys: str) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.005, 0.06, 0.12, 0.2])
-def test_text_and_enter_typed_before_the_screen_stands_are_sent(tmp_path: Path, delay_s: float) -> None:
+def test_text_and_enter_typed_before_the_screen_stands_are_sent(
+    tmp_path: Path, delay_s: float
+) -> None:
     with open_it(home(tmp_path, {"text": "Hello there.\n"}, {"text": "Hello again.\n"})) as tty:
         time.sleep(delay_s)
         tty.send("first ünï\r").until("› first ünï").until("Hello there.").until("idle")
@@ -61,11 +65,15 @@ def test_text_and_enter_typed_before_the_screen_stands_are_sent(tmp_path: Path, 
 def test_the_row_shows_what_was_typed_and_gives_way_to_the_screen(tmp_path: Path) -> None:
     with open_it(home(tmp_path, {"text": "Hello there.\n"})) as tty:
         tty.until(HINT)
-        assert not termios.tcgetattr(tty.fd)[3] & (termios.ECHO | termios.ICANON), "keys are taken one by one"
+        assert not termios.tcgetattr(tty.fd)[3] & (termios.ECHO | termios.ICANON), (
+            "keys are taken one by one"
+        )
         tty.send("not yet\x1b[D\x1b[D").until("idle").until("› not yet")
         assert HINT not in tty.text()
         assert tty.text().count("not yet") == 1
-        tty.send("X\r").until("› not yXet").until("Hello there.").until("idle").send("\x04").exits(0)
+        tty.send("X\r").until("› not yXet").until("Hello there.").until("idle").send("\x04").exits(
+            0
+        )
 
 
 def test_a_paste_in_the_first_row_is_one_text(tmp_path: Path) -> None:
@@ -75,7 +83,9 @@ def test_a_paste_in_the_first_row_is_one_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_at_the_start_restores_the_terminal(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_at_the_start_restores_the_terminal(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with open_it(home(tmp_path, {"text": "Hello there.\n"})) as tty:
         tty.until(HINT)
         os.kill(tty.pid, number)
@@ -92,9 +102,12 @@ def test_ctrl_c_at_the_start_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [("--model nobody/x", "Unknown provider"), ("--modle", "has no flag"), ("-r none", "none")]
+    ("arguments", "said"),
+    [("--model nobody/x", "Unknown provider"), ("--modle", "has no flag"), ("-r none", "none")],
 )
-def test_an_error_at_the_start_stands_where_the_row_stood(tmp_path: Path, arguments: str, said: str) -> None:
+def test_an_error_at_the_start_stands_where_the_row_stood(
+    tmp_path: Path, arguments: str, said: str
+) -> None:
     with open_it(home(tmp_path, {"text": "Hello there.\n"}), arguments) as tty:
         assert tty.wait_exit() != 0
         assert termios.tcgetattr(tty.fd) == tty.before

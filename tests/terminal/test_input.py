@@ -20,10 +20,14 @@ pytestmark = pytest.mark.anyio
 
 
 def said(told: list[Any]) -> list[tuple[str, str]]:
-    return [(word.get("how", "prompt"), word["parts"][0]["text"]) for word in told if word["type"] == "Said"]
+    return [
+        (word.get("how", "prompt"), word["parts"][0]["text"])
+        for word in told
+        if word["type"] == "Said"
+    ]
 
 
-# --- Pastes ----------------------------------------------------------------------------------------------------------
+# --- Pastes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,9 @@ def said(told: list[Any]) -> list[tuple[str, str]]:
 def test_a_long_paste_is_folded_and_comes_back_whole(pasted: str, shown: str) -> None:
     pastes = Pastes()
     assert pastes.fold(pasted) == shown
-    assert pastes.expand(f"see {shown}!") == f"see {pasted}!".replace("\r\n", "\n").replace("\r", "\n")
+    assert pastes.expand(f"see {shown}!") == f"see {pasted}!".replace("\r\n", "\n").replace(
+        "\r", "\n"
+    )
 
 
 def test_a_mark_that_was_never_dealt_stays_as_typed_and_a_mark_is_deleted_as_one() -> None:
@@ -57,7 +63,9 @@ def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) ->
         tty.until("in 500 lines.").until("… 489 more lines").until("idle")
         assert said(tty.leave()) == [("prompt", "look: " + "\n".join(lines))]
     assert stat.S_IMODE((tmp_path / "history").stat().st_mode) == 0o600
-    assert list(ProjectHistory(str(tmp_path / "history")).load_history_strings()) == ["look: " + "\n".join(lines)]
+    assert list(ProjectHistory(str(tmp_path / "history")).load_history_strings()) == [
+        "look: " + "\n".join(lines)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -73,20 +81,26 @@ def test_a_paste_of_500_lines_is_one_mark_and_whole_when_sent(tmp_path: Path) ->
         ("not yet", [], "not yet"),
     ],
 )
-def test_what_was_typed_before_the_first_frame_is_typed(tmp_path: Path, early: str, told: list[str], left: str) -> None:
+def test_what_was_typed_before_the_first_frame_is_typed(
+    tmp_path: Path, early: str, told: list[str], left: str
+) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.send(early)
         for text in told:
             tty.until(f"› {text}").until(f"You said {len(text)} characters in 1 lines.")
         if early.startswith("/"):
             tty.until("stop longrein until `fg`")
-        tty.until(f"› {left or 'say something'}").until("idle").send("\x03")  # what is left in the input
+        tty.until(f"› {left or 'say something'}").until("idle").send(
+            "\x03"
+        )  # what is left in the input
         assert [text for _, text in said(tty.leave())] == told
 
 
 def test_what_was_typed_before_a_list_to_choose_from_is_sent_nowhere(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path, CHOOSING="1") as tty:
-        tty.send("hello\r").until("which session?").until("› hello").send("\x1b").until("idle").send("\x03")
+        tty.send("hello\r").until("which session?").until("› hello").send("\x1b").until(
+            "idle"
+        ).send("\x03")
         assert tty.leave() == []
 
 
@@ -96,7 +110,7 @@ def test_backspace_takes_a_mark_at_once(tmp_path: Path) -> None:
         tty.until("› a[Pasted text #1 +9 lines]").send("\x7f").until(lambda: "› a" in tty.lines())
 
 
-# --- Lines and history -----------------------------------------------------------------------------------------------
+# --- Lines and history ----------------------------------------------------------------------------
 
 
 def test_many_lines_and_the_way_back_to_them(tmp_path: Path) -> None:
@@ -105,7 +119,9 @@ def test_many_lines_and_the_way_back_to_them(tmp_path: Path) -> None:
         tty.until("› one").until("  two").until("  three").until("  four").send("\r")
         tty.until("You said 18 characters in 4 lines.").until("idle").send("second\r")
         tty.until("You said 6 characters").until("say something").send("\x1b[A").until("› second")
-        tty.send("\x1b[A").until(lambda: tty.lines().count("› one") == 2).send("\x03").until("say something")
+        tty.send("\x1b[A").until(lambda: tty.lines().count("› one") == 2).send("\x03").until(
+            "say something"
+        )
         assert said(tty.leave()) == [("prompt", "one\ntwo\nthree\nfour"), ("prompt", "second")]
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something").send("\x1b[A").until("› second")
@@ -127,15 +143,19 @@ def test_an_empty_line_says_nothing(tmp_path: Path) -> None:
         assert said(tty.leave()) == [("prompt", "ok")]
 
 
-# --- E4: three acts --------------------------------------------------------------------------------------------------
+# --- E4: three acts -------------------------------------------------------------------------------
 
 
 def test_E4_queue_steer_and_take_back_are_three_acts(tmp_path: Path) -> None:
     with PseudoTerminal("slow", tmp_path) as tty:
         tty.ask("400").until("word00").until("Enter queues, Ctrl-S steers").send("2\r")
-        tty.until("after this turn: 2").until("↑ takes the last one back").until("1 queued").send("into it\x13")
+        tty.until("after this turn: 2").until("↑ takes the last one back").until("1 queued").send(
+            "into it\x13"
+        )
         tty.until("with the next request: into it").until("2 queued").send("\x1b[A")
-        tty.until("› into it").until(lambda: not any("with the next request" in row for row in tty.lines()))
+        tty.until("› into it").until(
+            lambda: not any("with the next request" in row for row in tty.lines())
+        )
         assert any("after this turn: 2" in row for row in tty.lines())
         tty.send("\x15").until("Enter queues").send("\x1b")
         tty.until("interrupted  say").until("word001").until("The end.").until("idle")
@@ -149,7 +169,7 @@ def test_a_stop_key_loses_neither_a_draft_nor_what_is_queued(tmp_path: Path) -> 
         tty.until("interrupted  say").until("idle").until("› a draft")
 
 
-# --- Completion ------------------------------------------------------------------------------------------------------
+# --- Completion -----------------------------------------------------------------------------------
 
 
 COMPLETED = {
@@ -163,7 +183,9 @@ COMPLETED = {
 def test_tab_completes_however_fast(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         for typed, written in COMPLETED.items():
-            tty.until("say something").send(typed).until(lambda written=written: written in tty.lines())
+            tty.until("say something").send(typed).until(
+                lambda written=written: written in tty.lines()
+            )
             tty.send("\x03")
 
 
@@ -178,7 +200,9 @@ def large_repository(tmp_path: Path) -> Path:
     blob = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
     entries = "".join(f"100644 {blob}\tsrc/module_{n:05}.py\n" for n in range(60_000))
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    subprocess.run(["git", "update-index", "--index-info"], cwd=tmp_path, input=entries.encode(), check=True)
+    subprocess.run(
+        ["git", "update-index", "--index-info"], cwd=tmp_path, input=entries.encode(), check=True
+    )
     return tmp_path
 
 
@@ -202,7 +226,9 @@ async def test_a_list_that_ends_early_says_so(tmp_path: Path) -> None:
     assert found == FilesFound([], "only 25 files of this folder were looked at")
 
 
-async def test_the_list_of_files_is_made_anew_where_a_name_begins_and_after_a_while(tmp_path: Path) -> None:
+async def test_the_list_of_files_is_made_anew_where_a_name_begins_and_after_a_while(
+    tmp_path: Path,
+) -> None:
     clock = [0.0]
     names = file_names(tmp_path, clock)
     assert (await names.find("")).paths == []
@@ -219,7 +245,9 @@ async def test_the_list_of_files_is_made_anew_where_a_name_begins_and_after_a_wh
 
 def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something").send("@app").until("tests/test_app.py").until("… 1,234 more; type on")
+        tty.until("say something").send("@app").until("tests/test_app.py").until(
+            "… 1,234 more; type on"
+        )
         for written in ("› @src/app.py", "› @tests/test_app.py", "› @app"):
             tty.send("\t").until(lambda written=written: written in tty.lines())
 
@@ -227,13 +255,16 @@ def test_that_files_are_missing_stands_under_those_that_are_offered(tmp_path: Pa
 def test_commands_are_offered_while_typing(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something").send("/co")
-        tty.until("/compact [FOCUS]").until("/context").until("/cost").until("what was used and spent")
+        tty.until("/compact [FOCUS]").until("/context").until("/cost").until(
+            "what was used and spent"
+        )
         tty.send("\x1b").until(lambda: not any("/context" in row for row in tty.lines()))
         assert "› /co" in tty.lines()
 
 
 @pytest.mark.parametrize(
-    ("text", "prefix"), [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("x\n@y", "y"), ("", None)]
+    ("text", "prefix"),
+    [("@", ""), ("see @src/a", "src/a"), ("a@b", None), ("@a b", None), ("x\n@y", "y"), ("", None)],
 )
 def test_where_a_file_name_is_being_typed(text: str, prefix: str | None) -> None:
     assert at_prefix(text) == prefix

@@ -1,4 +1,6 @@
-"""Keys of the input on a real terminal: search, editor, rewind, Shift-Enter, vim, own keys, `!`, `#`, pictures."""
+"""Keys of the input on a real terminal: search, editor, rewind, Shift-Enter, vim, own keys, `!`,
+`#`, pictures.
+"""
 
 import os
 import signal
@@ -29,7 +31,7 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
-# --- History ---------------------------------------------------------------------------------------------------------
+# --- History --------------------------------------------------------------------------------------
 
 
 def test_messages_of_this_folder_come_first_each_once(tmp_path: Path) -> None:
@@ -59,21 +61,32 @@ def test_ctrl_r_takes_a_message_into_the_input(tmp_path: Path) -> None:
     for text in ("fix the parser", "run the tests", "write docs"):
         ProjectHistory(str(tmp_path / "history")).store_string(text)
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("say something").send("\x12").until("search what was sent:").until("› write docs").send("the ")
-        tty.until("1 of 2").send("pars").until("1 of 1").send("\r").until(has(tty, "› fix the parser"))
+        tty.until("say something").send("\x12").until("search what was sent:").until(
+            "› write docs"
+        ).send("the ")
+        tty.until("1 of 2").send("pars").until("1 of 1").send("\r").until(
+            has(tty, "› fix the parser")
+        )
         tty.send("!\r").until("You said 15 characters")
-        tty.until("say something").send("\x12").until("search what was sent").send("zzz").until("nothing that was sent")
+        tty.until("say something").send("\x12").until("search what was sent").send("zzz").until(
+            "nothing that was sent"
+        )
         tty.send("\x1b").until(lambda: not any("search what" in row for row in tty.lines()))
         assert said(tty.leave()) == [("prompt", "fix the parser!")]
 
 
-# --- Editor ----------------------------------------------------------------------------------------------------------
+# --- Editor ---------------------------------------------------------------------------------------
 
 
 def test_ctrl_g_edits_the_draft_and_the_screen_comes_back(tmp_path: Path) -> None:
-    editor = program(tmp_path / "editor", 'stat -c %a "$1" >mode; cat "$1" >before; printf "more\\nlines\\n" >>"$1"')
+    editor = program(
+        tmp_path / "editor",
+        'stat -c %a "$1" >mode; cat "$1" >before; printf "more\\nlines\\n" >>"$1"',
+    )
     with PseudoTerminal("echo", tmp_path, EDITOR=editor) as tty:
-        tty.until("say something").send("draft ").until("› draft").send("\x07").until("  lines").until("idle")
+        tty.until("say something").send("draft ").until("› draft").send("\x07").until(
+            "  lines"
+        ).until("idle")
         tty.send("!\r").until("in 2 lines.")
         assert said(tty.leave()) == [("prompt", "draft more\nlines!")]
     assert (tmp_path / "before").read_text() == "draft "
@@ -88,9 +101,13 @@ def test_ctrl_g_edits_the_draft_and_the_screen_comes_back(tmp_path: Path) -> Non
         ("'", "$EDITOR cannot be read as a command"),
     ],
 )
-def test_an_editor_that_does_not_work_is_told_in_one_line(tmp_path: Path, editor: str, seen: str) -> None:
+def test_an_editor_that_does_not_work_is_told_in_one_line(
+    tmp_path: Path, editor: str, seen: str
+) -> None:
     with PseudoTerminal("echo", tmp_path, EDITOR=editor) as tty:
-        tty.until("say something").send("kept").until("› kept").send("\x07").until(seen).until(has(tty, "› kept"))
+        tty.until("say something").send("kept").until("› kept").send("\x07").until(seen).until(
+            has(tty, "› kept")
+        )
 
 
 def test_what_happens_meanwhile_is_shown_after_the_editor(tmp_path: Path) -> None:
@@ -102,36 +119,52 @@ def test_what_happens_meanwhile_is_shown_after_the_editor(tmp_path: Path) -> Non
         assert sum("word059" in row for row in tty.everything()) == 1
 
 
-# --- Rewind ----------------------------------------------------------------------------------------------------------
+# --- Rewind ---------------------------------------------------------------------------------------
 
 
 def test_esc_esc_on_an_idle_screen_opens_the_list_of_prompts(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path, 80, 30) as tty:
-        tty.until("say something").send("\x1b\x1b").settle().ask("first").until("You said 5").until("idle")
+        tty.until("say something").send("\x1b\x1b").settle().ask("first").until("You said 5").until(
+            "idle"
+        )
         tty.send("\x1b").until("Esc again goes back").send("\x1b").until("go back to before which")
-        tty.send("\r").until("what goes back?").until("the files only").send("\r").until(has(tty, "› first"))
-        rewind = {"type": "Rewind", "to": 2, "files": False, "conversation": True, "overwrite": False}
+        tty.send("\r").until("what goes back?").until("the files only").send("\r").until(
+            has(tty, "› first")
+        )
+        rewind = {
+            "type": "Rewind",
+            "to": 2,
+            "files": False,
+            "conversation": True,
+            "overwrite": False,
+        }
         assert tty.send("\x15").leave()[-1] == rewind
 
 
 def test_esc_esc_with_a_draft_changes_nothing(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path, 80, 30) as tty:
-        tty.ask("first").until("You said 5").until("idle").send("abc").until("› abc").send("\x1b\x1b").settle()
+        tty.ask("first").until("You said 5").until("idle").send("abc").until("› abc").send(
+            "\x1b\x1b"
+        ).settle()
         assert has(tty, "› abc")()
         assert not any("go back" in row for row in tty.lines())
 
 
-# --- Shift-Enter -----------------------------------------------------------------------------------------------------
+# --- Shift-Enter ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", ["\x1b[13;2u", "\x1b[27;2;13~", "\x1b\r", "\\\r", "\n", "\x1b[13;66u"])
+@pytest.mark.parametrize(
+    "key", ["\x1b[13;2u", "\x1b[27;2;13~", "\x1b\r", "\\\r", "\n", "\x1b[13;66u"]
+)
 def test_a_new_line_by_every_way(tmp_path: Path, key: str) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something").send(f"one{key}two\r").until("in 2 lines.")
         assert said(tty.leave()) == [("prompt", "one\ntwo")]
 
 
-def test_the_kitty_protocol_is_turned_on_when_the_terminal_has_it_and_off_at_the_end(tmp_path: Path) -> None:
+def test_the_kitty_protocol_is_turned_on_when_the_terminal_has_it_and_off_at_the_end(
+    tmp_path: Path,
+) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something").until(lambda: b"\x1b[?u" in tty.raw)
         assert b"\x1b[>1u" not in tty.raw
@@ -143,7 +176,7 @@ def test_the_kitty_protocol_is_turned_on_when_the_terminal_has_it_and_off_at_the
         assert b"\x1b[>4m" in tty.raw[tty.raw.index(b"\x1b[<u") :]
 
 
-# --- Vim and own keys ------------------------------------------------------------------------------------------------
+# --- Vim and own keys -----------------------------------------------------------------------------
 
 
 def test_vim_mode_edits_and_shows_its_mode(tmp_path: Path) -> None:
@@ -154,7 +187,12 @@ def test_vim_mode_edits_and_shows_its_mode(tmp_path: Path) -> None:
 
 
 def test_keys_can_be_changed_and_mistakes_are_one_line(tmp_path: Path) -> None:
-    keys = {"history_search": ["f5", "ctrl-x ctrl-r"], "editor": ["ctrl-nope"], "steer": ["ctrl-g"], "redraw": []}
+    keys = {
+        "history_search": ["f5", "ctrl-x ctrl-r"],
+        "editor": ["ctrl-nope"],
+        "steer": ["ctrl-g"],
+        "redraw": [],
+    }
     ProjectHistory(str(tmp_path / "history")).store_string("sent before")
     with PseudoTerminal("echo", tmp_path, 100, 40, KEYS=msgspec.json.encode(keys).decode()) as tty:
         tty.until("keys.editor: `ctrl-nope` is no key; write it as ctrl-g").until("say something")
@@ -164,7 +202,7 @@ def test_keys_can_be_changed_and_mistakes_are_one_line(tmp_path: Path) -> None:
         tty.ask("/keys").until("keys.history_search").until("F5, Ctrl-X Ctrl-R").until("no key")
 
 
-# --- Commands and notes of the user ----------------------------------------------------------------------------------
+# --- Commands and notes of the user ---------------------------------------------------------------
 
 
 def test_a_command_of_the_user_runs_at_once_and_esc_stops_it(tmp_path: Path) -> None:
@@ -173,15 +211,21 @@ def test_a_command_of_the_user_runs_at_once_and_esc_stops_it(tmp_path: Path) -> 
         tty.ask("!sleep 100").until("! sleep 100  running").until("  begun").send("\x1b")
         tty.until("! sleep 100  interrupted").until("idle").settle()
         assert sum("! make it" in row for row in tty.everything()) == 1
-        tty.ask("go").until("Bash running").send("!date\r").until("  ran date").until("Bash running")
+        tty.ask("go").until("Bash running").send("!date\r").until("  ran date").until(
+            "Bash running"
+        )
         assert said(tty.leave()) == [("prompt", "go")]
 
 
 def test_a_note_is_added_to_the_file_that_is_chosen(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("# Rules\n\n- be kind")
     with PseudoTerminal("echo", tmp_path, 160) as tty:
-        tty.ask("# use tabs").until("remember this in which file?").send("\r").until("added to ").until("use tabs;")
-        tty.ask("#everywhere").until("remember this").send(f"{DOWN}\r").until("own/AGENTS.md: everywhere")
+        tty.ask("# use tabs").until("remember this in which file?").send("\r").until(
+            "added to "
+        ).until("use tabs;")
+        tty.ask("#everywhere").until("remember this").send(f"{DOWN}\r").until(
+            "own/AGENTS.md: everywhere"
+        )
         for text in ("## a heading", "#123 is open"):
             tty.ask(text).until(f"› {text}").until("idle")
         assert said(tty.leave()) == [("prompt", "## a heading"), ("prompt", "#123 is open")]
@@ -189,7 +233,7 @@ def test_a_note_is_added_to_the_file_that_is_chosen(tmp_path: Path) -> None:
     assert (tmp_path / "own/AGENTS.md").read_text() == "- everywhere\n"
 
 
-# --- Pictures --------------------------------------------------------------------------------------------------------
+# --- Pictures -------------------------------------------------------------------------------------
 
 
 def test_a_dropped_picture_is_a_mark_and_goes_with_the_message(tmp_path: Path) -> None:
@@ -203,7 +247,9 @@ def test_a_dropped_picture_is_a_mark_and_goes_with_the_message(tmp_path: Path) -
             f"'{picture}'",
             f"file://{tmp_path}/a%20shot.png",
         ):
-            tty.send(f"\x1b[200~{pasted}\x1b[201~").until(has(tty, "› [image a shot.png]")).send("\x7f\x7f")
+            tty.send(f"\x1b[200~{pasted}\x1b[201~").until(has(tty, "› [image a shot.png]")).send(
+                "\x7f\x7f"
+            )
             tty.until("say something")
         tty.send(f"see \x1b[200~{picture}\x1b[201~\r").until("[Image #1]").until("idle")
         tty.send("\x1b[200~/etc/hosts\x1b[201~").until(has(tty, "› /etc/hosts")).send("\x15")
@@ -215,14 +261,16 @@ def test_ctrl_v_takes_a_picture_of_the_clipboard(tmp_path: Path) -> None:
     program(tmp_path / "wl-paste", 'test "$3" = image/png && printf png')
     path = f"{tmp_path}:{os.environ['PATH']}"
     with PseudoTerminal("echo", tmp_path, PATH=path, WAYLAND_DISPLAY="wayland-0") as tty:
-        tty.until("say something").send("\x16").until(has(tty, "› [image clipboard.png]")).send("\r")
+        tty.until("say something").send("\x16").until(has(tty, "› [image clipboard.png]")).send(
+            "\r"
+        )
         tty.until("[Image #1]").until("idle").leave()
     (tmp_path / "wl-paste").unlink()
     with PseudoTerminal("echo", tmp_path, PATH=path) as tty:
         tty.until("say something").send("\x16").until("needs wl-paste, xclip or pngpaste")
 
 
-# --- Drafts ----------------------------------------------------------------------------------------------------------
+# --- Drafts ---------------------------------------------------------------------------------------
 
 
 def test_a_draft_comes_back_after_a_kill_and_is_gone_once_sent(tmp_path: Path) -> None:
@@ -230,12 +278,18 @@ def test_a_draft_comes_back_after_a_kill_and_is_gone_once_sent(tmp_path: Path) -
     long = "\n".join(f"line {n}" for n in range(20))
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something").send(f"half a \x1b[200~{long}\x1b[201~").until("half a [Pasted")
-        tty.until(lambda: drafts.is_dir() and any(b"half a" in path.read_bytes() for path in drafts.iterdir()))
+        tty.until(
+            lambda: (
+                drafts.is_dir() and any(b"half a" in path.read_bytes() for path in drafts.iterdir())
+            )
+        )
         assert [path.stat().st_mode & 0o777 for path in drafts.iterdir()] == [0o600]
         os.kill(tty.pid, signal.SIGKILL)
         tty.wait_exit()
     with PseudoTerminal("echo", tmp_path) as tty:
-        tty.until("what you had typed is back").until("half a [Pasted").send(" thought").until("] thought")
+        tty.until("what you had typed is back").until("half a [Pasted").send(" thought").until(
+            "] thought"
+        )
         os.kill(tty.pid, signal.SIGTERM)
         tty.exits(143)
     with PseudoTerminal("echo", tmp_path) as tty:

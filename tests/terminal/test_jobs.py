@@ -20,7 +20,11 @@ def shell(project: Path) -> PseudoTerminal:
     line = f"{shlex.quote(sys.executable)} -m longrein --dangerously-skip-permissions"
     (root / "rc").write_text("PS1='shell> '\n")
     tty = PseudoTerminal(
-        "bash", project, HOME=str(root / "home"), LONGREIN_STATE_DIR=str(root / "state"), ARGS=f"--rcfile {root}/rc -i"
+        "bash",
+        project,
+        HOME=str(root / "home"),
+        LONGREIN_STATE_DIR=str(root / "state"),
+        ARGS=f"--rcfile {root}/rc -i",
     )
     tty.until("shell>").send(f"{line}\r")
     return tty.until("say something")
@@ -40,15 +44,21 @@ def pid_of(project: Path) -> int:
 
 @pytest.mark.parametrize("how", ["key", "SIGTSTP", "SIGSTOP"])
 def test_it_stops_gives_the_terminal_back_and_comes_again(tmp_path: Path, how: str) -> None:
-    project = home(tmp_path, {"calls": [{"name": "Bash", "arguments": TICKS}]}, {"text": "All is ticked.\n"})
+    project = home(
+        tmp_path, {"calls": [{"name": "Bash", "arguments": TICKS}]}, {"text": "All is ticked.\n"}
+    )
     with shell(project) as tty:
         tty.ask("go").until("tick 1")
         if how == "key":
             tty.send("\x1a")
         else:
             os.kill(pid_of(project), getattr(signal, how))
-        tty.until("Stopped").until(lambda: tty.lines()[tty.screen.cursor.y] == "shell>").send("clear; fg\r")
-        tty.until("● Bash ok").until("All is ticked.").until("idle").until("say something").send("typed")
+        tty.until("Stopped").until(lambda: tty.lines()[tty.screen.cursor.y] == "shell>").send(
+            "clear; fg\r"
+        )
+        tty.until("● Bash ok").until("All is ticked.").until("idle").until("say something").send(
+            "typed"
+        )
         tty.until("› typed")
         assert sum("typed" in row for row in tty.lines()) == 1, "the terminal does not echo"
         tty.send("\x15\x04").until("is kept").until("shell>").send("exit $?\r").exits(0)

@@ -58,14 +58,23 @@ def test_the_usual_keys_have_no_conflict() -> None:
 def test_mistakes_are_lines_and_leave_the_usual_keys() -> None:
     found, problems = keymap({"editor": ("ctrl-e", "c")})
     assert problems == [
-        "keys.editor: `c` types or moves; use it with ctrl or alt, or take a function key; Ctrl-G stays"
+        (
+            "keys.editor: `c` types or moves; use it with ctrl or alt, or take a function key; "
+            "Ctrl-G "
+            "stays"
+        )
     ]
     assert found["editor"] == (("c-g",),)
 
 
 def test_a_key_that_is_chosen_is_taken_from_its_usual_action() -> None:
     found, problems = keymap({"editor": ("ctrl-r",), "redraw": ()})
-    assert (found["editor"], found["history_search"], found["redraw"], problems) == ((("c-r",),), (), (), [])
+    assert (found["editor"], found["history_search"], found["redraw"], problems) == (
+        (("c-r",),),
+        (),
+        (),
+        [],
+    )
     found, problems = keymap({"editor": ("f5",), "redraw": ("f5",)})
     assert problems == ["keys.redraw: the key is that of keys.editor already; left out"]
     assert found["redraw"] == ()
@@ -85,7 +94,10 @@ def test_the_rows_of_the_help_show_the_keys_that_hold() -> None:
         ("\x1b[97;5u", "\x01"),
         ("\x1b[97;6u", "\x01"),
         ("\x1b[99;69u", "\x03"),  # with Caps Lock
-        ("\x1b[1089::99;5u", "\u0441"),  # a layout without the letter: types, as no control key is known
+        (
+            "\x1b[1089::99;5u",
+            "\u0441",
+        ),  # a layout without the letter: types, as no control key is known
         ("\x1b[27u\x1b[27;1u", "\x1b\x1b"),
         ("\x1b[13;2u", "\x1b\r"),
         ("\x1b[13;3u", "\x1b\r"),

@@ -1,4 +1,6 @@
-"""Messages at every await point of a real session: each is delivered once, waits, or is in the user's hands again."""
+"""Messages at every await point of a real session: each is delivered once, waits, or is in the
+user's hands again.
+"""
 
 import asyncio
 import time
@@ -94,18 +96,34 @@ class User:
 
     def fates(self, spoken: Sequence[str]) -> Counter[str]:
         """How often each message is somewhere."""
-        held = [self.talk.buffer.text, *(one.text for one in self.session.pending), *self.dropped, *spoken]
+        held = [
+            self.talk.buffer.text,
+            *(one.text for one in self.session.pending),
+            *self.dropped,
+            *spoken,
+        ]
         return Counter(word for text in held for word in self.sent if word in text)
 
 
 def spoken(stage: SubagentHarness) -> list[str]:
     logs = [stage.disk.entries(), *map(stage.disk.entries, stage.disk.children())]
-    return [text_of(entry.event.parts) for log in logs for entry in log if isinstance(entry.event, UserSpoke)]
+    return [
+        text_of(entry.event.parts)
+        for log in logs
+        for entry in log
+        if isinstance(entry.event, UserSpoke)
+    ]
 
 
 def kept(stage: SubagentHarness) -> list[str]:
-    """What waits on the disk for subagents that are over: they hear it when they are asked again."""
-    return [message.body.decode() for child in stage.disk.children() for message in stage.disk.inbox(session=child)]
+    """What waits on the disk for subagents that are over: they hear it when they are asked
+    again.
+    """
+    return [
+        message.body.decode()
+        for child in stage.disk.children()
+        for message in stage.disk.inbox(session=child)
+    ]
 
 
 def live(plan: Sequence[tuple[int, float, str]], seed: int) -> None:
@@ -130,14 +148,20 @@ def live(plan: Sequence[tuple[int, float, str]], seed: int) -> None:
         await session.close()
         await asyncio.wait([walk])
         fates = user.fates([*spoken(stage), *kept(stage)])
-        assert fates == Counter(user.sent), (fates, [text for text in user.sent if fates[text] != 1])
+        assert fates == Counter(user.sent), (
+            fates,
+            [text for text in user.sent if fates[text] != 1],
+        )
 
     run_virtual(main(), clock=stage.clock, seed=seed)
 
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 12), st.sampled_from([0.0, 0.0, 0.05, 0.1, 0.4]), st.sampled_from(ACTS)), max_size=25
+        st.tuples(
+            st.integers(0, 12), st.sampled_from([0.0, 0.0, 0.05, 0.1, 0.4]), st.sampled_from(ACTS)
+        ),
+        max_size=25,
     ),
     st.integers(0, 1_000),
 )
@@ -150,4 +174,13 @@ def test_E4_no_message_is_lost_or_said_twice_whatever_comes_between(
 @pytest.mark.parametrize("act", ["say", "steer", "tell"])
 @pytest.mark.parametrize("ticks", range(0, 40, 3))
 def test_E4_a_message_taken_back_at_any_moment_is_had_once(act: str, ticks: int) -> None:
-    live([(0, 0.0, "say"), (0, 0.35, act), (ticks, 0.0, "up"), (ticks, 0.0, "again"), (0, 1.0, "say")], ticks)
+    live(
+        [
+            (0, 0.0, "say"),
+            (0, 0.35, act),
+            (ticks, 0.0, "up"),
+            (ticks, 0.0, "again"),
+            (0, 1.0, "say"),
+        ],
+        ticks,
+    )

@@ -1,4 +1,6 @@
-"""Questions about hosts on a real terminal: asked by name, by commands and by tasks of an idle session."""
+"""Questions about hosts on a real terminal: asked by name, by commands and by tasks of an idle
+session.
+"""
 
 import os
 import signal
@@ -61,14 +63,18 @@ def test_a_task_of_an_idle_session_asks_and_the_session_stays_idle(tmp_path: Pat
         tty.ask("go").until("So it is.").until("idle")
         tty.until("reach other.example on port 443").until(tty.keys_count).send("n")
         tty.until(lambda: not any("reach other.example" in row for row in tty.lines()))
-        tty.until("the sandbox refused a host to a background task: other.example").until("say something")
+        tty.until("the sandbox refused a host to a background task: other.example").until(
+            "say something"
+        )
 
 
 def test_esc_withdraws_the_question_of_the_command_that_it_ends(tmp_path: Path) -> None:
     tty, _ = reaching(tmp_path, CURL)
     with tty:
         tty.ask("go").until("reach other.example on port 443").send("\x1b")
-        tty.until(lambda: not any("reach other.example" in row for row in tty.lines())).until("idle")
+        tty.until(lambda: not any("reach other.example" in row for row in tty.lines())).until(
+            "idle"
+        )
 
 
 def test_a_question_that_a_crash_left_open_is_not_asked_again(tmp_path: Path) -> None:

@@ -14,7 +14,12 @@ from tests.terminal.pseudo_terminal import ROOT, PseudoTerminal
 
 
 def start(name: str, folder: Path, *arguments: str, **environ: str) -> "subprocess.Popen[bytes]":
-    env = {"TERM": "xterm", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)} | environ
+    env = {
+        "TERM": "xterm",
+        "LANG": "C.UTF-8",
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+    } | environ
     argv = [sys.executable, "-m", "tests.terminal.scripted_terminal", name, str(folder), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder)
@@ -50,10 +55,14 @@ def test_each_line_is_said_and_all_is_done_before_it_ends(tmp_path: Path) -> Non
 
 
 def test_nothing_piped_in_is_no_error(tmp_path: Path) -> None:
-    assert play("echo", tmp_path, "").startswith("longrein 0.1.0, mock/small, ~/project; /help lists commands\n")
+    assert play("echo", tmp_path, "").startswith(
+        "longrein 0.1.0, mock/small, ~/project; /help lists commands\n"
+    )
 
 
-@pytest.mark.parametrize("environ", [{"LC_ALL": "C", "LANG": "C"}, {"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize(
+    "environ", [{"LC_ALL": "C", "LANG": "C"}, {"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb"}]
+)
 def test_R095_no_unicode_error_in_any_locale(tmp_path: Path, environ: dict[str, str]) -> None:
     out = play("markdown", tmp_path, "日本\n", **environ)
     assert "The end." in out
@@ -67,7 +76,12 @@ def test_R095_no_unicode_error_in_any_locale(tmp_path: Path, environ: dict[str, 
 
 @pytest.mark.parametrize(
     "environ",
-    [{"TERM": "dumb"}, {"TERM": "dumb", "LANG": "C", "LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"ARGS": "plain"}],
+    [
+        {"TERM": "dumb"},
+        {"TERM": "dumb", "LANG": "C", "LC_ALL": "C"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"ARGS": "plain"},
+    ],
 )
 def test_R095_a_dumb_terminal_is_never_redrawn(tmp_path: Path, environ: dict[str, str]) -> None:
     with PseudoTerminal("tools", tmp_path, **environ) as tty:
@@ -93,11 +107,15 @@ def test_a_question_with_nobody_to_ask_is_a_no(tmp_path: Path) -> None:
         ("do it otherwise", {"verdict": "deny", "message": "do it otherwise"}),
     ],
 )
-def test_a_question_is_answered_by_a_line(tmp_path: Path, line: str, answer: dict[str, str]) -> None:
+def test_a_question_is_answered_by_a_line(
+    tmp_path: Path, line: str, answer: dict[str, str]
+) -> None:
     with PseudoTerminal("approve", tmp_path, ARGS="plain") as tty:
         tty.until(lambda: ">" in tty.lines()).send("go\n")
         tty.until("s  yes, for this session: Edit(/src/big.py)").until("answer>").send(line + "\n")
-        tty.until("You said").until(lambda: tty.lines()[-1] == ">" or ">" in tty.lines()).send("\x04").exits(0)
+        tty.until("You said").until(lambda: tty.lines()[-1] == ">" or ">" in tty.lines()).send(
+            "\x04"
+        ).exits(0)
         [given] = [word for word in tty.told() if word["type"] == "Answer"]
         plainly = {"scope": "once", "rule": "", "message": ""}
         assert {name: given[name] for name in ("verdict", *plainly)} == plainly | answer
@@ -105,8 +123,12 @@ def test_a_question_is_answered_by_a_line(tmp_path: Path, line: str, answer: dic
 
 def test_ctrl_c_interrupts_then_leaves(tmp_path: Path) -> None:
     with PseudoTerminal("hang", tmp_path, ARGS="plain") as tty:
-        tty.until(lambda: ">" in tty.lines()).send("go\n").until(lambda: tty.lines().count("› go") == 1)
-        tty.send("\x03").until("● Bash interrupted").until("interrupted  say what to do instead").send("\x03")
+        tty.until(lambda: ">" in tty.lines()).send("go\n").until(
+            lambda: tty.lines().count("› go") == 1
+        )
+        tty.send("\x03").until("● Bash interrupted").until(
+            "interrupted  say what to do instead"
+        ).send("\x03")
         tty.exits(130)
 
 
@@ -137,7 +159,10 @@ def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
 
 def test_a_list_is_shown_as_the_commands_to_type(tmp_path: Path) -> None:
     out = play("echo", tmp_path, "/model\n/mode\n/resume\n")
-    assert "\n/model mock/small\n/model mock/large\n/mode default\n/mode acceptEdits\n/mode plan\n" in out
+    assert (
+        "\n/model mock/small\n/model mock/large\n/mode default\n/mode acceptEdits\n/mode plan\n"
+        in out
+    )
     assert "/resume 11111111-aaaa  mend the parser  yesterday\n" in out
 
 

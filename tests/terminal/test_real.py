@@ -1,4 +1,6 @@
-"""The whole program on a real terminal, with a scripted model: the screen and a real session together."""
+"""The whole program on a real terminal, with a scripted model: the screen and a real session
+together.
+"""
 
 import json
 import os
@@ -16,7 +18,10 @@ from tests.terminal.pseudo_terminal import PseudoTerminal
 WORDS = " ".join(f"word{n:03}" for n in range(400)) + "\n"
 LAST_WORD = "word399"
 SLOW: dict[str, Any] = {"text": WORDS, "pace_s": 0.02}
-ASKED: dict[str, Any] = {"text": "I wait.\n", "calls": [{"name": "Bash", "arguments": {"command": "make it"}}]}
+ASKED: dict[str, Any] = {
+    "text": "I wait.\n",
+    "calls": [{"name": "Bash", "arguments": {"command": "make it"}}],
+}
 RUNNING: dict[str, Any] = {"calls": [{"name": "Bash", "arguments": {"command": "sleep 60"}}]}
 
 
@@ -25,7 +30,9 @@ def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
     settings = tmp_path / "home" / ".config" / "longrein"
     settings.mkdir(parents=True)
     script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": turns, "summaries": [{"text": "What was done: little."}] * 2}))
+    script.write_text(
+        json.dumps({"turns": turns, "summaries": [{"text": "What was done: little."}] * 2})
+    )
     provider = f'[providers.mock]\nwire = "scripted"\nbase_url = "{script}"\n'
     (settings / "config.toml").write_text(f'model = "mock/small"\n{provider}')
     project = tmp_path / "project"
@@ -37,7 +44,9 @@ def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
 def open_it(project: Path, arguments: str = "") -> PseudoTerminal:
     root = project.parent
     places = {"HOME": str(root / "home"), "LONGREIN_STATE_DIR": str(root / "state")}
-    return PseudoTerminal("", project, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments)  # so that commands ask
+    return PseudoTerminal(
+        "", project, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments
+    )  # so that commands ask
 
 
 def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_path: Path) -> None:
@@ -47,7 +56,9 @@ def test_leaving_in_mid_reply_is_at_once_and_the_turn_can_be_gone_on_with(tmp_pa
         assert not any(LAST_WORD in row for row in tty.everything()), "it was cut, not waited for"
         assert any("is kept; `longrein -c` goes on with it" in row for row in tty.lines())
     with open_it(project, "-c") as tty:
-        tty.until("the last turn was cut off  Enter goes on with it").until("say something").until("idle")
+        tty.until("the last turn was cut off  Enter goes on with it").until("say something").until(
+            "idle"
+        )
         assert "› go" in tty.lines()
         tty.send("\r").until("writing").until("word010")
 
@@ -59,9 +70,9 @@ def test_a_session_whose_command_was_cut_waits_for_a_word_when_it_is_opened(tmp_
         os.kill(tty.pid, signal.SIGKILL)
         assert tty.wait_exit() == -signal.SIGKILL
     with open_it(project, "-c") as tty:
-        tty.until("the last turn was cut off  Enter goes on with it").until("interrupted; it may have run").until(
-            "idle"
-        )
+        tty.until("the last turn was cut off  Enter goes on with it").until(
+            "interrupted; it may have run"
+        ).until("idle")
         assert "say something" in "".join(tty.lines())
 
 
@@ -83,15 +94,21 @@ def test_a_signal_ends_a_real_session(
 def test_an_edit_is_approved_made_and_taken_back(tmp_path: Path) -> None:
     edit = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
     look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
-    project = home(tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"})
+    project = home(
+        tmp_path, look, {"calls": [{"name": "Edit", "arguments": edit}]}, {"text": "Mended.\n"}
+    )
     with open_it(project) as tty:
-        tty.ask("mend calc.py").until("│ 2 -     return a - b").until("│ 2 +     return a + b").until(
-            tty.keys_count
-        ).send("y")
+        tty.ask("mend calc.py").until("│ 2 -     return a - b").until(
+            "│ 2 +     return a + b"
+        ).until(tty.keys_count).send("y")
         tty.until("● Edit ok +1 -1  calc.py").until("Mended.").until("idle")
         assert "a + b" in (project / "calc.py").read_text()
-        tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until("say something")
-        tty.send("/rewind\r").until("› mend calc.py").send("\r").until("what goes back?").send("\x1b[B\r")
+        tty.ask("/compact").until("summarised; every byte can be recalled").until("idle").until(
+            "say something"
+        )
+        tty.send("/rewind\r").until("› mend calc.py").send("\r").until("what goes back?").send(
+            "\x1b[B\r"
+        )
         tty.until("  put back  /").until("› mend calc.py")
         assert "a - b" in (project / "calc.py").read_text()
 
@@ -105,7 +122,9 @@ def test_one_session_is_left_for_another_and_back(tmp_path: Path) -> None:
         tty.ask("/nope").until("there is no command /nope")
 
 
-def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(tmp_path: Path) -> None:
+def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(
+    tmp_path: Path,
+) -> None:
     project = home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"}, {"text": "Third.\n"})
     with open_it(project) as tty:
         tty.ask("tell me of parsers").until("First.").until("idle").leave()
@@ -121,17 +140,24 @@ def test_r_without_an_id_lets_the_user_choose_and_c_passes_over_what_is_empty(tm
         tty.until("which session?").send("\r")
         tty.until("2 prompts").ask("in a copy").until("Third.").until("idle").leave()
     found = list_sessions(str(tmp_path / "state"))
-    assert {one.title for one in found} == {"tell me of parsers"}, "nothing is left of those that were only opened"
+    assert {one.title for one in found} == {"tell me of parsers"}, (
+        "nothing is left of those that were only opened"
+    )
     stored = [one.entries for one in found]
     assert len(stored) == 2
     assert stored[0] > stored[1]
 
 
 def test_S067_what_the_model_links_to_is_never_fetched(tmp_path: Path) -> None:
-    """An image, a link, a bare address, HTML: nothing asks for them, neither while they stream nor when they stand."""
+    """An image, a link, a bare address, HTML: nothing asks for them, neither while they stream
+    nor when they stand.
+    """
     with socket.create_server(("127.0.0.1", 0)) as trap:
         at = f"http://127.0.0.1:{trap.getsockname()[1]}"
-        text = f"![x]({at}/?k=SECRET)\n\n[y]({at}/y) <{at}/z> <img src='{at}/i'>\n\n![r][1]\n\n[1]: {at}/r\n\nDone.\n"
+        text = (
+            f"![x]({at}/?k=SECRET)\n\n[y]({at}/y) <{at}/z> <img "
+            f"src='{at}/i'>\n\n![r][1]\n\n[1]: {at}/r\n\nDone.\n"
+        )
         with open_it(home(tmp_path, {"text": text, "pace_s": 0.005})) as tty:
             tty.ask("show me").until("Done.").until("idle").leave()
         trap.settimeout(0.2)
@@ -158,13 +184,22 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("arguments", ["", "--plain"])
-def test_each_command_that_changes_the_session_says_what_came_of_it(tmp_path: Path, arguments: str) -> None:
+def test_each_command_that_changes_the_session_says_what_came_of_it(
+    tmp_path: Path, arguments: str
+) -> None:
     with open_it(home(tmp_path, {"text": "Hello there.\n"}), arguments) as tty:
         tty.resize(120, 50)
         for said, told in ANSWERS.items():
-            tty.until(lambda: [row for row in tty.lines() if row][-1:] == [">"] or "› say something" in tty.text())
+            tty.until(
+                lambda: (
+                    [row for row in tty.lines() if row][-1:] == [">"]
+                    or "› say something" in tty.text()
+                )
+            )
             before = tty.text().count(told)
-            tty.send(said + "\r").until(lambda before=before, told=told: tty.text().count(told) > before)
+            tty.send(said + "\r").until(
+                lambda before=before, told=told: tty.text().count(told) > before
+            )
 
 
 @pytest.mark.parametrize(("argument", "early"), [("first", "second\r"), ("", "first\rsecond\r")])
@@ -172,16 +207,22 @@ def test_lines_typed_before_the_first_frame_come_after_the_prompt_and_one_by_one
     tmp_path: Path, argument: str, early: str
 ) -> None:
     with open_it(home(tmp_path, SLOW, {"text": "Hello second.\n"}), argument) as tty:
-        tty.send(early).until("› first").until("after this turn: second").until("word010").send("\x1b")
+        tty.send(early).until("› first").until("after this turn: second").until("word010").send(
+            "\x1b"
+        )
         tty.until("interrupted").until("› second").until("Hello second.")
 
 
 def test_all_proposed_rules_are_shown_and_stored(tmp_path: Path) -> None:
     project = home(
-        tmp_path, {"calls": [{"name": "Bash", "arguments": {"command": "frob one; grub two"}}]}, {"text": "Fine."}
+        tmp_path,
+        {"calls": [{"name": "Bash", "arguments": {"command": "frob one; grub two"}}]},
+        {"text": "Fine."},
     )
     with open_it(project) as tty:
-        tty.ask("go").until("rule: Bash(frob one:*)").until("rule: Bash(grub two:*)").until("always: these 2 rules")
+        tty.ask("go").until("rule: Bash(frob one:*)").until("rule: Bash(grub two:*)").until(
+            "always: these 2 rules"
+        )
         tty.until(tty.keys_count).send("a").until("Fine.").until("idle")
     settings = (tmp_path / "home" / ".config" / "longrein" / "config.toml").read_text()
     assert all(f'"{rule}"' in settings for rule in ("Bash(frob one:*)", "Bash(grub two:*)"))
@@ -190,7 +231,9 @@ def test_all_proposed_rules_are_shown_and_stored(tmp_path: Path) -> None:
 def test_a_plan_is_shown_and_agreed_to(tmp_path: Path) -> None:
     plan = {"calls": [{"name": "ExitPlanMode", "arguments": {"plan": "1. Fix calc.py\n2. Run it"}}]}
     with open_it(home(tmp_path, plan, {"text": "Fine."}), "--permission-mode plan") as tty:
-        tty.ask("go").until("1. Fix calc.py").until("yes, start").until(tty.keys_count).send("y").until("Fine.")
+        tty.ask("go").until("1. Fix calc.py").until("yes, start").until(tty.keys_count).send(
+            "y"
+        ).until("Fine.")
         tty.until("idle · mock/small · default")
 
 
@@ -206,7 +249,11 @@ COLOURS = {
     "question": "Which colour?",
     "options": [{"label": "red", "description": "warm"}, {"label": "blue"}, {"label": "green"}],
 }
-SIZES = {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "M"}, {"label": "L"}], "multiSelect": True}
+SIZES = {
+    "question": "Which sizes?",
+    "options": [{"label": "S"}, {"label": "M"}, {"label": "L"}],
+    "multiSelect": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -217,13 +264,19 @@ SIZES = {"question": "Which sizes?", "options": [{"label": "S"}, {"label": "M"},
         (("1", "11oall\r"), "Which colour?\nred\n\nWhich sizes?\nall"),
     ],
 )
-def test_the_user_answers_questions_of_the_model(tmp_path: Path, keys: tuple[str, str], said: str) -> None:
+def test_the_user_answers_questions_of_the_model(
+    tmp_path: Path, keys: tuple[str, str], said: str
+) -> None:
     ask = {"calls": [{"name": "AskUserQuestion", "arguments": {"questions": [COLOURS, SIZES]}}]}
-    with open_it(home(tmp_path, ask, {"text": "Fine."}), "--permission-mode bypassPermissions") as tty:
+    with open_it(
+        home(tmp_path, ask, {"text": "Fine."}), "--permission-mode bypassPermissions"
+    ) as tty:
         tty.ask("go").until("(1 of 2) Which colour?").until(" 1 red  warm").until("answer in words")
         tty.until(lambda: any(row.startswith(" o answer") for row in tty.lines()))
         tty.settle(0.8)
-        tty.send(keys[0]).until("(2 of 2) Which sizes?").until(" 3 [ ] L").send(keys[1]).until("Fine.")
+        tty.send(keys[0]).until("(2 of 2) Which sizes?").until(" 3 [ ] L").send(keys[1]).until(
+            "Fine."
+        )
     assert result_of(tmp_path, "AskUserQuestion").endswith(said)
 
 
@@ -232,7 +285,9 @@ def test_the_user_answers_questions_of_the_model_by_lines(tmp_path: Path) -> Non
     with open_it(home(tmp_path, ask, {"text": "Fine."}), "--plain") as tty:
         tty.until(">").send("go\n").until("(1 of 2) Which colour?").until("answer>").send("3\n")
         tty.until("(2 of 2) Which sizes?").send("1 2\n").until("Fine.")
-    assert result_of(tmp_path, "AskUserQuestion").endswith("Which colour?\ngreen\n\nWhich sizes?\nS, M")
+    assert result_of(tmp_path, "AskUserQuestion").endswith(
+        "Which colour?\ngreen\n\nWhich sizes?\nS, M"
+    )
 
 
 def result_of(tmp_path: Path, tool: str) -> str:
@@ -255,8 +310,14 @@ def footer_colours(tty: PseudoTerminal, text: str) -> set[str]:
     return found
 
 
-def test_a_session_that_asks_nothing_says_so_in_red_and_comes_back_in_default(tmp_path: Path) -> None:
-    project = home(tmp_path, {"calls": [{"name": "Bash", "arguments": {"command": "touch ran"}}]}, {"text": "Fine."})
+def test_a_session_that_asks_nothing_says_so_in_red_and_comes_back_in_default(
+    tmp_path: Path,
+) -> None:
+    project = home(
+        tmp_path,
+        {"calls": [{"name": "Bash", "arguments": {"command": "touch ran"}}]},
+        {"text": "Fine."},
+    )
     with open_it(project, "--permission-mode bypassPermissions") as tty:
         tty.until("idle · mock/small · bypassPermissions")
         tty.until(lambda: footer_colours(tty, "bypassPermissions") == {"red"})

@@ -1,4 +1,6 @@
-"""The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering, leaving."""
+"""The whole program on a real terminal with a provider over HTTP: tasks, subagents, steering,
+leaving.
+"""
 
 import os
 import re
@@ -36,29 +38,46 @@ def bash(command: str, **more: object) -> Call:
 
 def test_B1_B10_B14_a_task_from_its_start_through_its_wake_to_the_end(cli: CliHarness) -> None:
     turns = [
-        Turn(text="Two things.", calls=(bash("sleep 60", run_in_background=True), bash("read line < gate; exit 3"))),
+        Turn(
+            text="Two things.",
+            calls=(bash("sleep 60", run_in_background=True), bash("read line < gate; exit 3")),
+        ),
         Turn(text="I go on meanwhile."),
         Turn(text="It failed."),
     ]
     os.mkfifo(cli.project / "gate")
-    with Provider(*turns) as provider, open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
+    with (
+        Provider(*turns) as provider,
+        open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty,
+    ):
         tty.ask("go").until("task b1 started  sleep 60").until("○ Bash running")
-        tty.until(lambda: tty.send("\x02") or any("task b2 goes on" in row for row in tty.lines()))  # once it has begun
-        tty.until("task b2 goes on in the background  read line").until("I go on meanwhile.").until("idle · served")
+        tty.until(
+            lambda: tty.send("\x02") or any("task b2 goes on" in row for row in tty.lines())
+        )  # once it has begun
+        tty.until("task b2 goes on in the background  read line").until("I go on meanwhile.").until(
+            "idle · served"
+        )
         tty.until("2 tasks  b1 sleep 60")
         (cli.project / "gate").write_text("now\n")
-        tty.until("task b2 failed  exit code 3").until("woken  a background task has ended").until("It failed.")
+        tty.until("task b2 failed  exit code 3").until("woken  a background task has ended").until(
+            "It failed."
+        )
         tty.until("1 task  b1 sleep 60").until("idle · served").send("\x04")
         tty.until("1 task still runs (b1 sleep 60): what becomes of it?").send("\r").exits(0)
     assert cli.wait_survivors() == []
     past = SessionHistory(str(cli.state), cli.session)
-    ends = [entry.event for entry in past.of_kind("TaskEnded") if isinstance(entry.event, TaskEnded)]
+    ends = [
+        entry.event for entry in past.of_kind("TaskEnded") if isinstance(entry.event, TaskEnded)
+    ]
     past.close()
     assert [(end.task, end.state) for end in ends] == [("b1", "killed"), ("b2", "failed")]
 
 
 def test_B14_in_the_middle_of_a_turn_tasks_are_ended_and_the_turn_is_kept(cli: CliHarness) -> None:
-    turns = [Turn(calls=(bash("sleep 60", run_in_background=True),)), Turn(text="word " * 300, pace_s=0.05, deltas=300)]
+    turns = [
+        Turn(calls=(bash("sleep 60", run_in_background=True),)),
+        Turn(text="word " * 300, pace_s=0.05, deltas=300),
+    ]
     with Provider(*turns) as provider:
         with open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
             tty.ask("go").until("task b1 started  sleep 60").until("word word").send("\x04")
@@ -85,32 +104,42 @@ def test_E17_two_subagents_one_asks_one_is_steered_and_both_report(cli: CliHarne
     turns = [
         Turn(when="SPLIT", calls=(Call("Agent", {"description": "both", "tasks": jobs}),)),
         Turn(when="SPLIT", text="Both are done."),
-        *part("APPLE", Turn(calls=(Call("Write", {"file_path": "n.md", "content": "one\n"}),)), Turn(text="Written.")),
+        *part(
+            "APPLE",
+            Turn(calls=(Call("Write", {"file_path": "n.md", "content": "one\n"}),)),
+            Turn(text="Written."),
+        ),
         *part("BEECH", Turn(calls=(bash("cat gate"),)), Turn(text="Seen.")),
     ]
     os.mkfifo(cli.project / "gate")
     with Provider(*turns) as provider, open_it(cli, provider, more=READ) as tty:
-        tty.ask("SPLIT").until("general asks: Write: it changes n.md").until("│ 1 + one").until(tty.keys_count)
+        tty.ask("SPLIT").until("general asks: Write: it changes n.md").until("│ 1 + one").until(
+            tty.keys_count
+        )
         tty.send("y").until("look around · Bash cat gate")
         tty.until(lambda: not any("write the notes ·" in row for row in tty.lines()))
         label = next(row.split()[1] for row in tty.lines() if "look around ·" in row)
         tty.send(f"/agents tell {label} mind the gap\r")
         tty.until(f"to {label}, with its next request: mind the gap")
         (cli.project / "gate").write_text("now\n")
-        tty.until(f"› mind the gap  (delivered to {label} general)").until(f"{label} general done").until(
-            "Both are done."
-        )
+        tty.until(f"› mind the gap  (delivered to {label} general)").until(
+            f"{label} general done"
+        ).until("Both are done.")
         tty.until("idle · served").leave()
     assert (cli.project / "n.md").read_text() == "one\n"
     past = SessionHistory(str(cli.state), cli.session)
     child = past.child(next(e.event.child for e in past.of_kind("ChildStarted")))  # type: ignore[union-attr]
     assert child is not None
-    spoken = [text_of(e.event.parts) for e in child.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)]
+    spoken = [
+        text_of(e.event.parts) for e in child.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)
+    ]
     past.close()
     assert spoken[0] == "mind the gap"
 
 
-def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_back(cli: CliHarness) -> None:
+def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_back(
+    cli: CliHarness,
+) -> None:
     job = Call("Agent", {"description": "look", "prompt": "Task APPLE", "run_in_background": True})
     turns = [
         Turn(when="SPLIT", calls=(job,)),
@@ -120,9 +149,13 @@ def test_who_leaves_a_subagent_at_work_is_told_so_and_it_goes_on_when_they_come_
     ]
     with Provider(*turns) as provider:
         with open_it(cli, provider, "--permission-mode", "bypassPermissions") as tty:
-            tty.ask("SPLIT").until("It looks.").until("Bash sleep 50").until("idle · served").send("\x04")
+            tty.ask("SPLIT").until("It looks.").until("Bash sleep 50").until("idle · served").send(
+                "\x04"
+            )
             tty.exits(0)
-            assert any("goes on with it, and with 1 subagent at work (a9)" in row for row in tty.lines())
+            assert any(
+                "goes on with it, and with 1 subagent at work (a9)" in row for row in tty.lines()
+            )
         assert cli.wait_survivors() == []
         with open_it(cli, provider, "-c", "--permission-mode", "bypassPermissions") as tty:
             tty.until("a9 general done").until("It has seen.").until("idle · served").leave()
@@ -134,7 +167,12 @@ def footer(tty: PseudoTerminal) -> str:
 
 
 def overloaded(**headers: str) -> Fault:
-    return Fault(status=529, headers=headers, body='{"error": {"message": "Overloaded \\u001b[31m"}}', times=1)
+    return Fault(
+        status=529,
+        headers=headers,
+        body='{"error": {"message": "Overloaded \\u001b[31m"}}',
+        times=1,
+    )
 
 
 WAITED = Turn(text="never", fault=overloaded(**{"retry-after": "30"}))
@@ -146,4 +184,6 @@ def test_a_retry_says_why_which_attempt_and_when(cli: CliHarness) -> None:
         tty.ask("go").until(r"s, attempt 2 of 10: Overloaded \x1b[31m")
         assert any(re.search(r"retrying in \d+ s, attempt", row) for row in tty.lines())
         assert footer(tty) == "retrying"
-        tty.send("\x1b").until("interrupted  say what to do instead").until(lambda: footer(tty) == "idle")
+        tty.send("\x1b").until("interrupted  say what to do instead").until(
+            lambda: footer(tty) == "idle"
+        )

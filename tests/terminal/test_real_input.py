@@ -17,17 +17,26 @@ def entries(project: Path) -> list[object]:
     return [entry.event for entry in Reader(state, info.session).entries()]
 
 
-def test_a_command_of_the_user_enters_the_log_and_a_later_folder_change_lasts(tmp_path: Path) -> None:
+def test_a_command_of_the_user_enters_the_log_and_a_later_folder_change_lasts(
+    tmp_path: Path,
+) -> None:
     project = home(tmp_path, {"find": {"seen": r"\| (hel\w+)"}, "text": "I see {{seen}}.\n"})
     (project / "sub").mkdir()
     with open_it(project) as tty:
-        tty.ask("!echo hello; cd sub; exit 3").until("  hello").until("  [exit code 3]").until("idle")
+        tty.ask("!echo hello; cd sub; exit 3").until("  hello").until("  [exit code 3]").until(
+            "idle"
+        )
         tty.ask('!basename "$PWD"').until(lambda: "  sub" in tty.lines())
         tty.ask("what was it?").until("I see hello.").until("idle").leave()
     found = entries(project)
-    first, second = (event for event in found if isinstance(event, Reminded) and event.kind == "user_command")
+    first, second = (
+        event for event in found if isinstance(event, Reminded) and event.kind == "user_command"
+    )
     moved = f"[current folder is now {project}/sub]"
-    assert (first.source, first.state) == ("echo hello; cd sub; exit 3", f"hello\n[exit code 3]\n{moved}")
+    assert (first.source, first.state) == (
+        "echo hello; cd sub; exit 3",
+        f"hello\n[exit code 3]\n{moved}",
+    )
     assert "| $ echo hello; cd sub; exit 3\n| hello\n| [exit code 3]" in first.text
     assert second.state == "sub"
     spoke = next(n for n, event in enumerate(found) if isinstance(event, UserSpoke))
@@ -47,7 +56,9 @@ def test_esc_stops_a_command_and_leaving_stops_it_too(tmp_path: Path) -> None:
     assert told[0] == "echo begun; sleep 100"
 
 
-def test_a_file_a_folder_and_a_picture_go_with_the_message_and_only_its_words_are_shown(tmp_path: Path) -> None:
+def test_a_file_a_folder_and_a_picture_go_with_the_message_and_only_its_words_are_shown(
+    tmp_path: Path,
+) -> None:
     project = home(tmp_path, {"text": "Fine.\n"})
     (project / "shot.png").write_bytes(PNG)
     with open_it(project) as tty:
@@ -63,9 +74,13 @@ def test_a_file_a_folder_and_a_picture_go_with_the_message_and_only_its_words_ar
 def test_keys_of_the_settings_hold(tmp_path: Path) -> None:
     project = home(tmp_path)
     config = tmp_path / "home/.config/longrein/config.toml"
-    config.write_text(config.read_text() + '[keys]\nvim = true\neditor = ["f6"]\nredraw = ["ctrl-c"]\n')
+    config.write_text(
+        config.read_text() + '[keys]\nvim = true\neditor = ["f6"]\nredraw = ["ctrl-c"]\n'
+    )
     with open_it(project) as tty:
-        tty.until("keys.redraw: `ctrl-c` has a meaning of its own that stays; Ctrl-L stays").until("INSERT · idle")
+        tty.until("keys.redraw: `ctrl-c` has a meaning of its own that stays; Ctrl-L stays").until(
+            "INSERT · idle"
+        )
         tty.ask("/keys").until("keys.suspend")
         assert any("F6" in row and "edit the input" in row for row in tty.everything())
 
@@ -74,9 +89,9 @@ def test_the_plain_terminal_runs_commands_keeps_notes_and_attaches(tmp_path: Pat
     project = home(tmp_path, {"text": "Fine.\n"})
     with open_it(project, "--plain") as tty:
         tty.until(lambda: ">" in tty.lines()).send("!echo hello $((1 + 1))\r").until("  hello 2")
-        tty.send("#be brief\r").until("#project: be brief").until("#user: be").send("#project: be brief\r").until(
-            "added to "
-        )
+        tty.send("#be brief\r").until("#project: be brief").until("#user: be").send(
+            "#project: be brief\r"
+        ).until("added to ")
         tty.send("see @calc.py\r").until("Fine.").settle().send("\x04")
         assert tty.wait_exit() == 0
     assert (project / "AGENTS.md").read_text() == "- be brief\n"
@@ -88,7 +103,9 @@ def test_a_draft_of_the_real_program_is_private(tmp_path: Path) -> None:
     project = home(tmp_path)
     drafts = tmp_path / "state/drafts"
     with open_it(project) as tty:
-        tty.until("say something").send("half a thought").until(lambda: drafts.is_dir() and any(drafts.iterdir()))
+        tty.until("say something").send("half a thought").until(
+            lambda: drafts.is_dir() and any(drafts.iterdir())
+        )
         (file,) = drafts.iterdir()
         tty.until(lambda: json.loads(file.read_bytes()).get("text") == "half a thought")
         assert file.stat().st_mode & 0o777 == 0o600

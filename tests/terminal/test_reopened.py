@@ -15,7 +15,9 @@ def heard(walk: RandomSession, view: ViewModel, after: int) -> ViewModel:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_scene_of_a_long_session_is_taken_from_its_fold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scene_of_a_long_session_is_taken_from_its_fold(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("longrein.frontends.terminal.view_model.REPLAYED_MAX", 60)
     walk = RandomSession(seed).run(150)
     whole, late = heard(walk, ViewModel(), 0), ViewModel()
@@ -29,7 +31,9 @@ def test_the_scene_of_a_long_session_is_taken_from_its_fold(seed: int, monkeypat
     assert late.questions == whole.questions
     assert late.phase == whole.phase
     if whole.prompts and whole.prompts[-1].seq > skipped:
-        assert late.steps == whole.steps, "the steps since the user's last prompt, where that is heard again"
+        assert late.steps == whole.steps, (
+            "the steps since the user's last prompt, where that is heard again"
+        )
 
 
 def test_all_of_a_short_session_is_heard_again() -> None:

@@ -22,7 +22,9 @@ def test_a_preview_is_summed_up_in_one_line() -> None:
 
 
 def test_every_file_is_listed_with_what_becomes_of_it() -> None:
-    preview = RewindPreview(("/w/a\x1b[31m",), ("/w/n",), (KEPT,), ("b1 still runs and may change files again",))
+    preview = RewindPreview(
+        ("/w/a\x1b[31m",), ("/w/n",), (KEPT,), ("b1 still runs and may change files again",)
+    )
     assert [plain(row).strip() for row in preview_rows(preview)] == [
         "1 file put back, 1 removed, 1 kept as they are",
         "put back  /w/a\\x1b[31m",
@@ -36,7 +38,10 @@ def test_every_file_is_listed_with_what_becomes_of_it() -> None:
 
 
 def test_files_of_others_can_only_be_overwritten_where_there_are_any() -> None:
-    for preview, values in ((RewindPreview(), "7|7 files|7 only-files|7 show"), (RewindPreview((), (), (KEPT,)), "")):
+    for preview, values in (
+        (RewindPreview(), "7|7 files|7 only-files|7 show"),
+        (RewindPreview((), (), (KEPT,)), ""),
+    ):
         found = "|".join(row.value for row in ways_back("7", preview))
         assert found == (values or "7|7 files|7 only-files|7 all-files|7 show")
 
@@ -51,7 +56,9 @@ def test_what_a_command_did_is_shown_taken_back_and_brought_back(tmp_path: Path)
     with open_it(project) as tty:
         tty.ask("tidy up").until(tty.keys_count).send("y").until("Done.").until("idle")
         assert not (project / "calc.py").exists()
-        tty.ask("/rewind").until("› tidy up").send("\r").until("2 files put back, 1 removed").send("\x1b[B\r")
+        tty.ask("/rewind").until("› tidy up").send("\r").until("2 files put back, 1 removed").send(
+            "\x1b[B\r"
+        )
         tty.until("rewound").until("› tidy up").send("\x15")
         assert (project / "calc.py").read_bytes() == b"a - b\r\n"
         assert (project / "run.sh").stat().st_mode & 0o777 == 0o755

@@ -61,7 +61,9 @@ def test_S074_S077_what_is_unseen_is_written_out(raw: str, shown: str) -> None:
     assert escape(raw) == shown
 
 
-@pytest.mark.parametrize("text", ["日本語 中文 한국어", "👩‍👩‍👧 ❤️ 1️⃣ 🏳️‍🌈", "نص عربي", "हिन्दी क्‍ष", "e\u0301", "a\tb\nc"])
+@pytest.mark.parametrize(
+    "text", ["日本語 中文 한국어", "👩‍👩‍👧 ❤️ 1️⃣ 🏳️‍🌈", "نص عربي", "हिन्दी क्‍ष", "e\u0301", "a\tb\nc"]
+)
 def test_S077_scripts_and_emoji_are_untouched(text: str) -> None:
     assert escape(text) == text
 
@@ -71,7 +73,9 @@ def test_what_must_stay_on_one_line_does() -> None:
 
 
 def harmless(text: str) -> bool:
-    return not any(unicodedata.category(char) in ("Cc", "Cs") for char in text if char not in "\n\t")
+    return not any(
+        unicodedata.category(char) in ("Cc", "Cs") for char in text if char not in "\n\t"
+    )
 
 
 @given(st.text(st.one_of(st.sampled_from(EVIL + "&#x1b;`*|>-\n "), st.characters()), max_size=60))
@@ -103,17 +107,23 @@ def rows_of_everything() -> list[Line]:
         task_rows.started_task(task, waited=False),
         *task_rows.ended_task(TaskEnded(EVIL, EVIL, cause=EVIL, tail=EVIL), task),
         *task_rows.started_child(child, EVIL),
-        *task_rows.ended_child(ChildEnded("s", EVIL, message=EVIL, worktree=EVIL), KnownSubagent(EVIL, child)),
+        *task_rows.ended_child(
+            ChildEnded("s", EVIL, message=EVIL, worktree=EVIL), KnownSubagent(EVIL, child)
+        ),
         *task_rows.live_agents([msgspec.structs.replace(view, state="asking")], 4),
         *task_rows.live_tasks({"b": RunningTask(task, 0)}, 9, 80),
         *task_rows.agent_page(view, EVIL, EVIL, [escape_line(EVIL)]),
-        *task_rows.task_list([TaskView(EVIL, EVIL, EVIL, cause=EVIL, handle=EVIL, waits_for_input=EVIL)]),
+        *task_rows.task_list(
+            [TaskView(EVIL, EVIL, EVIL, cause=EVIL, handle=EVIL, waits_for_input=EVIL)]
+        ),
         *task_rows.queue_list([(1, PendingMessage(1, "steer", EVIL, "s"))], {"s": EVIL}),
         *live_area.waiting_rows([PendingMessage(1, "steer", EVIL, "s")], {"s": EVIL}, 200),
         event_lines.wake_line(EVIL),
         (("", command_actions.exit_question([RunningTask(task, 0)])),),
         *((("", row),) for row in (goal_line(Goal(1, EVIL, EVIL, owner=EVIL)),)),
-        *event_lines.ended_lines(ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()),
+        *event_lines.ended_lines(
+            ToolEnded("c1.0", EVIL, "failed", (Text(EVIL),)), {"command": EVIL}, ()
+        ),
         *event_lines.event_lines(TodoSet((Todo(EVIL),))),
         event_lines.notice_line(EVIL),
         *Approval(question, content_lines(question)).draw(60, 20),
@@ -132,7 +142,10 @@ def test_S074_S077_every_line_is_escaped_where_it_is_made() -> None:
 
 def test_S077_an_approval_shows_the_override_it_approves() -> None:
     question = Question(PermissionAsked("c1.0", "Bash", "rm \u202e fdsa", "why", ""))
-    assert any(r"rm \u202e fdsa" in plain(row) for row in Approval(question, content_lines(question)).draw(80, 20))
+    assert any(
+        r"rm \u202e fdsa" in plain(row)
+        for row in Approval(question, content_lines(question)).draw(80, 20)
+    )
 
 
 @pytest.mark.parametrize("width", [8, 20, 40, 80, 200])

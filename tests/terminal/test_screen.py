@@ -21,7 +21,9 @@ def count(rows: list[str], part: str) -> int:
 
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
-def test_streamed_cjk_and_tables_are_committed_exactly_once(tmp_path: Path, columns: int, rows: int) -> None:
+def test_streamed_cjk_and_tables_are_committed_exactly_once(
+    tmp_path: Path, columns: int, rows: int
+) -> None:
     with PseudoTerminal("markdown", tmp_path, columns, rows) as tty:
         tty.ask("go").until("idle").until("The end.").settle()
         shown = tty.everything()
@@ -43,7 +45,10 @@ def test_streamed_cjk_and_tables_are_committed_exactly_once(tmp_path: Path, colu
         everything = "".join(map(bare, shown))
         assert [word for word in words if bare(word) not in everything] == []
         assert all(len(row) <= columns for row in shown)
-        assert "wrappingcountscellsorcharacters全角文字全角文字全角文字全角文字全角文字。" in everything
+        assert (
+            "wrappingcountscellsorcharacters全角文字全角文字全角文字全角文字全角文字。"
+            in everything
+        )
         assert count(shown, "say something") == 1
         [frame] = [row for row in shown if row.startswith("╭")]
         lines = [row for row in shown if row.startswith("│")]
@@ -56,12 +61,20 @@ def tty_cells(row: str) -> int:
 
 def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
     with PseudoTerminal("tools", tmp_path) as tty:
-        tty.ask("go").until("○ Bash running").until("....F").until("retrying in 1 s, attempt 2 of 10: Overloaded")
+        tty.ask("go").until("○ Bash running").until("....F").until(
+            "retrying in 1 s, attempt 2 of 10: Overloaded"
+        )
         tty.until("All done.").until("idle").settle()
         shown = tty.everything()
         drawn = "\n".join(shown)
-        assert "› go\n\nI look at it first.\n\n● Read ok  src/longrein/app.py\n● Bash failed 12 s  python -m" in drawn
-        assert "● Edit ok +1 -1  a.py\n    a\n  - b\n  + B\n    c\n    d\n\n[x] look\n[>] change\n[ ] verify\n" in drawn
+        assert (
+            "› go\n\nI look at it first.\n\n● Read ok  src/longrein/app.py\n● Bash failed 12 s  "
+            "python -m" in drawn
+        )
+        assert (
+            "● Edit ok +1 -1  a.py\n    a\n  - b\n  + B\n    c\n    d\n\n[x] look\n[>] change\n[ "
+            "] verify\n" in drawn
+        )
         assert "[ ] verify\n! a notice \\x1b[31m from outside\n\nAll done." in drawn
         assert count(shown, "running") == 0, "what is over leaves no trace"
         assert count(shown, "retrying") == 0
@@ -69,10 +82,26 @@ def test_one_line_a_call_with_its_state_as_a_word(tmp_path: Path) -> None:
 
 def test_S074_S077_nothing_from_outside_reaches_the_terminal_raw(tmp_path: Path) -> None:
     with PseudoTerminal("tools", tmp_path) as tty:
-        tty.ask("\x1b[200~\x1b]0;mine\x07\x1b[201~").until("All done.").until("idle").settle().leave()
-        for raw in (b"\x1b]52", b"\x1bc", b"\x9b31m", b"\x07", b"\x1b[31m from", "\u202e".encode(), "\u200b".encode()):
+        tty.ask("\x1b[200~\x1b]0;mine\x07\x1b[201~").until("All done.").until(
+            "idle"
+        ).settle().leave()
+        for raw in (
+            b"\x1b]52",
+            b"\x1bc",
+            b"\x9b31m",
+            b"\x07",
+            b"\x1b[31m from",
+            "\u202e".encode(),
+            "\u200b".encode(),
+        ):
             assert raw not in tty.raw
-        assert count(tty.everything(), r"tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag") == 1
+        assert (
+            count(
+                tty.everything(),
+                r"tool \x1b]52;c;aGk=\x07 \x1b[2J \x1bc \x9b31m \x07\x07 rlo \u202e tag",
+            )
+            == 1
+        )
 
 
 def test_an_idle_screen_is_not_redrawn(tmp_path: Path) -> None:
@@ -112,7 +141,9 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
     with PseudoTerminal("slow", tmp_path) as tty:
         tty.ask("100").until("word015")
         for n, (columns, rows) in enumerate(sizes):
-            seen |= set(re.findall(r"word\d{3}", "\n".join(tty.everything())))  # a narrower emulator forgets the rest
+            seen |= set(
+                re.findall(r"word\d{3}", "\n".join(tty.everything()))
+            )  # a narrower emulator forgets the rest
             tty.resize(columns, rows).until(f"word0{4 + 2 * n}5")
         tty.until("The end.").until("idle").settle()
         shown = tty.everything()
@@ -126,6 +157,8 @@ def test_a_resize_in_mid_reply_keeps_the_screen_whole_and_no_word_is_lost(
 
 def test_a_narrow_and_a_tiny_terminal_are_survived(tmp_path: Path) -> None:
     with PseudoTerminal("tools", tmp_path, 20, 6) as tty:
-        tty.until("say").send("go\r").until("All done").until("idle").resize(5, 2).settle().resize(80, 24)
+        tty.until("say").send("go\r").until("All done").until("idle").resize(5, 2).settle().resize(
+            80, 24
+        )
         tty.until("say something")
         assert tty.leave()

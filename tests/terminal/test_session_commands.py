@@ -1,4 +1,6 @@
-"""Slash commands about the session, its settings and files: the whole program on a real terminal."""
+"""Slash commands about the session, its settings and files: the whole program on a real
+terminal.
+"""
 
 import json
 import subprocess
@@ -14,7 +16,10 @@ EDIT: dict[str, Any] = {
     "text": "I mend it.\n",
     "calls": [
         {"name": "Read", "arguments": {"file_path": "calc.py"}},
-        {"name": "Edit", "arguments": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}},
+        {
+            "name": "Edit",
+            "arguments": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"},
+        },
     ],
 }
 DONE: dict[str, Any] = {"text": "It adds now.\n"}
@@ -43,9 +48,17 @@ def test_commands_show_the_session(tmp_path: Path) -> None:
     (project / "AGENTS.md").write_text("Be kind.\n")
     with open_it(project, BYPASS + " --trust") as tty:
         tty.resize(110, 60)
-        idle(tty.ask("/diff").until("this session changed no files with its tools; git, against the last commit"))
+        idle(
+            tty.ask("/diff").until(
+                "this session changed no files with its tools; git, against the last commit"
+            )
+        )
         idle(tty.ask("mend it").until("It adds now."))
-        idle(tty.ask("/diff").until("1 file changed by this session, +1 -1").until("+     return a + b"))
+        idle(
+            tty.ask("/diff")
+            .until("1 file changed by this session, +1 -1")
+            .until("+     return a + b")
+        )
         idle(tty.ask("/diff git").until("git diff").until("+++ b/calc.py"))
         idle(tty.ask("/diff nope").until("this session changed no file with nope in its name"))
         idle(tty.ask("/status").until("mock/small").until("mode          bypassPermissions"))
@@ -67,7 +80,9 @@ def test_a_title_is_given_kept_and_listed(tmp_path: Path) -> None:
         idle(tty.ask("/rename").until("the title is: mend it"))
         idle(tty.ask("/rename The adder").until("title: The adder"))
         tty.ask("/rename The adder").until("the title is The adder already")
-    assert [event.title for event in entries(project) if isinstance(event, TitleSet)] == ["The adder"]
+    assert [event.title for event in entries(project) if isinstance(event, TitleSet)] == [
+        "The adder"
+    ]
     assert [info.title for info in list_sessions(str(tmp_path / "state"))] == ["The adder"]
 
 
@@ -95,10 +110,18 @@ def test_permissions_are_listed_and_removed(tmp_path: Path) -> None:
     rules = '[permissions]\nallow = ["Bash(git status)", "Read"] # mine\ndeny = ["WebFetch"]\n'
     config.write_text(config.read_text() + rules)
     with open_it(project, "--allowed-tools Edit") as tty:
-        tty.ask("/permissions").until("4 rules above mode default").until("1 deny  WebFetch").until("config.toml:")
-        idle(tty).ask("/permissions remove 2").until("removed: allow Bash(git status)").until("3 left")
-        idle(tty).ask("/permissions remove 9").until("say which rule to remove by its number (1 to 3)")
-        idle(tty).ask("/permissions remove 3").until("Edit comes from --allowed-tools: remove it there")
+        tty.ask("/permissions").until("4 rules above mode default").until("1 deny  WebFetch").until(
+            "config.toml:"
+        )
+        idle(tty).ask("/permissions remove 2").until("removed: allow Bash(git status)").until(
+            "3 left"
+        )
+        idle(tty).ask("/permissions remove 9").until(
+            "say which rule to remove by its number (1 to 3)"
+        )
+        idle(tty).ask("/permissions remove 3").until(
+            "Edit comes from --allowed-tools: remove it there"
+        )
     assert 'allow = ["Read"] # mine\ndeny = ["WebFetch"]\n' in config.read_text()
 
 
@@ -131,7 +154,9 @@ def test_the_effort_is_changed_for_the_session(tmp_path: Path) -> None:
     project = home(tmp_path, DONE)
     with open_it(project) as tty:
         idle(tty.ask("/effort much").until("there is no effort much; it is one of none, minimal"))
-        tty.ask("/effort").until("how much should the model think?").send("\x1b[B\r").until("→ minimal")
+        tty.ask("/effort").until("how much should the model think?").send("\x1b[B\r").until(
+            "→ minimal"
+        )
         idle(tty).ask("/effort minimal").until("the effort is minimal already")
 
 
@@ -142,7 +167,9 @@ def test_a_session_is_found_by_typing_with_a_preview(tmp_path: Path) -> None:
             idle(tty.ask(words).until("It adds now."))
     run_once(project)
     with open_it(project, "-r") as tty:
-        tty.until("which session?").until("› gamma delta").until("one-shot runs (-p)").until("│ It adds now.")
+        tty.until("which session?").until("› gamma delta").until("one-shot runs (-p)").until(
+            "│ It adds now."
+        )
         tty.send("alp").until("› alpha beta").until("1 of 1; type to search")
         tty.send("zz").until("nothing fits").send("\x7f\x7f").until("│ › alpha beta").send("\r")
         tty.until("── session")
@@ -153,7 +180,11 @@ def test_a_session_is_found_by_typing_with_a_preview(tmp_path: Path) -> None:
 def run_once(project: Path) -> None:
     """A one-shot run."""
     root = project.parent
-    env = {"HOME": str(root / "home"), "LONGREIN_STATE_DIR": str(root / "state"), "PATH": "/usr/bin:/bin"}
+    env = {
+        "HOME": str(root / "home"),
+        "LONGREIN_STATE_DIR": str(root / "state"),
+        "PATH": "/usr/bin:/bin",
+    }
     script = root / "script.json"
     script.write_text(json.dumps({"turns": [DONE]}))
     done = subprocess.run(
@@ -167,7 +198,9 @@ def run_once(project: Path) -> None:
     assert done.stdout == b"It adds now.\n"
 
 
-def test_c_goes_on_with_the_newest_session_that_is_no_one_shot_run_and_says_which(tmp_path: Path) -> None:
+def test_c_goes_on_with_the_newest_session_that_is_no_one_shot_run_and_says_which(
+    tmp_path: Path,
+) -> None:
     project = home(tmp_path, DONE)
     with open_it(project) as tty:
         idle(tty.ask("alpha beta").until("It adds now."))
@@ -176,7 +209,9 @@ def test_c_goes_on_with_the_newest_session_that_is_no_one_shot_run_and_says_whic
         tty.until("going on with").until("(alpha beta, just now)")
 
 
-def test_a_one_shot_run_that_is_opened_in_the_terminal_is_a_session_like_any_other(tmp_path: Path) -> None:
+def test_a_one_shot_run_that_is_opened_in_the_terminal_is_a_session_like_any_other(
+    tmp_path: Path,
+) -> None:
     project = home(tmp_path, DONE)
     run_once(project)
     state = str(tmp_path / "state")
@@ -193,8 +228,12 @@ def test_a_session_that_is_open_elsewhere_is_watched_or_copied(tmp_path: Path) -
         idle(other.ask("alpha beta").until("It adds now."))
         with open_it(project) as tty:
             idle(tty.ask("mine").until("It adds now."))
-            tty.ask("/resume").until("› alpha beta").until("open elsewhere").send("\r").until("watch it")
-            tty.send("\r").until("alpha beta  watching, read-only").until("idle · watching, read-only; Ctrl-C ends")
+            tty.ask("/resume").until("› alpha beta").until("open elsewhere").send("\r").until(
+                "watch it"
+            )
+            tty.send("\r").until("alpha beta  watching, read-only").until(
+                "idle · watching, read-only; Ctrl-C ends"
+            )
             idle(other.ask("more of it").until("And more."))
             tty.until("› more of it").until("And more.").until("turn ended").send("\x03")
             idle(tty.until("── session"))  # back in its own session

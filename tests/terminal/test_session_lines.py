@@ -35,7 +35,11 @@ from tests.terminal.scripted_session import apply, texts
 pytestmark = pytest.mark.anyio
 
 SAID = "context: 42.0k → 11.0k tokens{}; /uncompact undoes it, every byte can be recalled"
-TURN = (UserSpoke((Text("go"),)), Asked("turn", 1, 1, estimate_tokens=42_000), Replied(2, (Text("done"),), "end"))
+TURN = (
+    UserSpoke((Text("go"),)),
+    Asked("turn", 1, 1, estimate_tokens=42_000),
+    Replied(2, (Text("done"),), "end"),
+)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +55,20 @@ TURN = (UserSpoke((Text("go"),)), Asked("turn", 1, 1, estimate_tokens=42_000), R
             SAID.format(", $0.02"),
         ),
         ((Summarized(1, 3, "s", "overflow"),), SAID.format(" (by the records alone)")),
-        ((Restored(9),), "context: the compaction r9 is undone; what it put away is shown again; 11.0k tokens now"),
+        (
+            (Restored(9),),
+            (
+                "context: the compaction r9 is undone; what it put away is shown again; 11.0k "
+                "tokens "
+                "now"
+            ),
+        ),
     ],
     ids=["cleared", "summarised", "digest", "undone"],
 )
-def test_a_compaction_says_its_tokens_and_money(events: tuple[Cleared | Summarized, ...], line: str) -> None:
+def test_a_compaction_says_its_tokens_and_money(
+    events: tuple[Cleared | Summarized, ...], line: str
+) -> None:
     view = ViewModel()
     view.live, view.tokens_now = True, lambda: 11_000
     assert apply(view, *TURN, TurnEnded("done"), *events)[-1] == line

@@ -1,4 +1,6 @@
-"""The screens that a user meets, at the sizes of windows that users have: nothing needed is missing or overflows."""
+"""The screens that a user meets, at the sizes of windows that users have: nothing needed is
+missing or overflows.
+"""
 
 import re
 from pathlib import Path
@@ -15,13 +17,19 @@ FOOTER = re.compile(r"(idle|waiting|running|thinking)\b")
 
 
 def cells(row: str) -> int:
-    """Columns of a row; the emulator puts an empty cell after a wide character, which `display` leaves out."""
+    """Columns of a row; the emulator puts an empty cell after a wide character, which `display`
+    leaves out.
+    """
     return sum(2 if "\u2e80" <= char <= "\uffef" else 1 for char in row)
 
 
 def check(tty: PseudoTerminal, *needed: str) -> list[str]:
-    """Check what holds on every screen: rows fit, one footer and it is last, the input above it, `needed` is there."""
-    tty.until(lambda: FOOTER.match(next((row for row in reversed(tty.lines()) if row), "")) is not None)
+    """Check what holds on every screen: rows fit, one footer and it is last, the input above it,
+    `needed` is there.
+    """
+    tty.until(
+        lambda: FOOTER.match(next((row for row in reversed(tty.lines()) if row), "")) is not None
+    )
     rows = tty.lines()
     assert all(cells(row) <= tty.screen.columns for row in rows)
     shown = [row for row in rows if row]
@@ -48,7 +56,9 @@ def test_a_streaming_answer(tmp_path: Path, columns: int, rows: int) -> None:
     with PseudoTerminal("slow", tmp_path, columns, rows) as tty:
         tty.until("say something").send("150\r").until(lambda: "word040" in tty.text())
         tty.until("running")
-        assert any(re.search(r"word\d", row) for row in tty.lines()), "the answer is seen while it comes"
+        assert any(re.search(r"word\d", row) for row in tty.lines()), (
+            "the answer is seen while it comes"
+        )
         tty.until(lambda: "The end." in tty.text()).until("idle")
         check(tty)
         words = re.findall(r"word\d{3}", tty.text())
@@ -60,7 +70,11 @@ def test_a_question(tmp_path: Path, columns: int, rows: int) -> None:
     with PseudoTerminal("command", tmp_path, columns, rows) as tty:
         tty.until("say something").send("go\r").until("waiting").until(" n ")
         check(tty, "n no", *(("? Bash", "y yes", "rm -rf build") if columns > 30 else ()))
-        tty.until(lambda: any(tty.screen.buffer[y][1].bold for y, row in enumerate(tty.lines()) if " n no" in row))
+        tty.until(
+            lambda: any(
+                tty.screen.buffer[y][1].bold for y, row in enumerate(tty.lines()) if " n no" in row
+            )
+        )
         tty.send("n")
         tty.until(lambda: "You said deny" in tty.text()).until("idle")
         check(tty)
@@ -81,13 +95,19 @@ def test_a_list(tmp_path: Path, columns: int, rows: int) -> None:
 @at_every_size
 def test_subagents_and_tasks(tmp_path: Path, columns: int, rows: int) -> None:
     with PseudoTerminal("company", tmp_path, columns, rows) as tty:
-        tty.until("say something").send("wait\r").until("a10 explore running").until("a11 general running")
-        check(tty, "a10 explore", "a11 general", "b1", *(("Esc interrupts",) if columns > 30 else ()))
+        tty.until("say something").send("wait\r").until("a10 explore running").until(
+            "a11 general running"
+        )
+        check(
+            tty, "a10 explore", "a11 general", "b1", *(("Esc interrupts",) if columns > 30 else ())
+        )
         tty.send("\x03").until("idle")
 
 
 def test_500_resizes_lose_no_word_and_leave_no_stale_row(tmp_path: Path) -> None:
-    """The window changes its size while an answer streams; afterwards the screen is as if it had never changed."""
+    """The window changes its size while an answer streams; afterwards the screen is as if it had
+    never changed.
+    """
     sizes = [(40 + 7 * n % 90, 10 + 5 * n % 30) for n in range(500)]
     with PseudoTerminal("slow", tmp_path, 130, 40) as tty:
         tty.until("say something").send("300\r").until("word005")

@@ -18,18 +18,37 @@ from tests.terminal.test_real import home
 from tests.terminal.test_window import open_it
 from tests.timeouts import HANG_S
 
-SHOWN = (
-    r"""printf '\033[1;35mcontext\033[0m \033]8;;https://example.org/x\033\\link\033]8;;\033\\\nsecond \033[2J line'"""
-)
+SHOWN = r"""printf '\033[1;35mcontext\033[0m \033]8;;https://example.org/x\033\\link\033]8;;\033\\\nsecond \033[2J line'"""  # noqa: E501
 KEYS = {
-    *("session_id", "transcript_path", "cwd", "version", "model", "workspace", "output_style", "cost"),
+    *(
+        "session_id",
+        "transcript_path",
+        "cwd",
+        "version",
+        "model",
+        "workspace",
+        "output_style",
+        "cost",
+    ),
     *("context_window", "exceeds_200k_tokens"),
 }
 COST = {
-    *("total_cost_usd", "total_duration_ms", "total_api_duration_ms", "total_lines_added", "total_lines_removed"),
+    *(
+        "total_cost_usd",
+        "total_duration_ms",
+        "total_api_duration_ms",
+        "total_lines_added",
+        "total_lines_removed",
+    ),
 }
 CONTEXT = {
-    *("total_input_tokens", "total_output_tokens", "context_window_size", "used_percentage", "remaining_percentage"),
+    *(
+        "total_input_tokens",
+        "total_output_tokens",
+        "context_window_size",
+        "used_percentage",
+        "remaining_percentage",
+    ),
     "current_usage",
 }
 
@@ -46,7 +65,9 @@ def script(project: Path, text: str) -> str:
 def test_A11_colours_links_and_lines_are_kept_and_the_screen_is_safe(tmp_path: Path) -> None:
     project = home(tmp_path, {"text": "All done.\n"})
     with open_it(project, script(project, SHOWN) + "\nstatus_line_padding = 2") as tty:
-        tty.until("  context link").until("  second  line").ask("go").until("All done.").until("idle").settle()
+        tty.until("  context link").until("  second  line").ask("go").until("All done.").until(
+            "idle"
+        ).settle()
         assert b"\x1b]8;;https://example.org/x\x1b\\" in tty.raw
         assert b"\x1b[2J" not in tty.raw, "a status line cannot clear the screen"
         rows = tty.lines()
@@ -55,7 +76,9 @@ def test_A11_colours_links_and_lines_are_kept_and_the_screen_is_safe(tmp_path: P
         y = rows.index("  context link")
         assert tty.screen.buffer[y][2].bold
         tty.send("\x04").exits(0)
-        assert tty.raw.rfind(b"\x1b]8;;\x1b\\") > tty.raw.rfind(b"\x1b]8;;https://"), "no link stays open"
+        assert tty.raw.rfind(b"\x1b]8;;\x1b\\") > tty.raw.rfind(b"\x1b]8;;https://"), (
+            "no link stays open"
+        )
 
 
 def test_A11_the_command_gets_every_field_that_longrein_knows(tmp_path: Path) -> None:
@@ -63,7 +86,9 @@ def test_A11_the_command_gets_every_field_that_longrein_knows(tmp_path: Path) ->
     look = {"calls": [{"name": "Read", "arguments": {"file_path": "calc.py"}}]}
     change = {"calls": [{"name": "Edit", "arguments": edit}]}
     project = home(tmp_path, look, change, {"text": "Mended.\n"})
-    line = script(project, f"cat > {project}/told.tmp && mv {project}/told.tmp {project}/told.json; echo told")
+    line = script(
+        project, f"cat > {project}/told.tmp && mv {project}/told.tmp {project}/told.json; echo told"
+    )
     told = project / "told.json"
 
     def data() -> dict[str, Any]:
@@ -73,7 +98,12 @@ def test_A11_the_command_gets_every_field_that_longrein_knows(tmp_path: Path) ->
     with open_it(project, line, "--permission-mode acceptEdits") as tty:
         tty.until("told").until(lambda: data()["context_window"]["used_percentage"] is None)
         tty.ask("mend calc.py").until("Mended.").until("idle")
-        tty.until(lambda: data()["cost"]["total_lines_added"] == 2 and data()["context_window"]["current_usage"])
+        tty.until(
+            lambda: (
+                data()["cost"]["total_lines_added"] == 2
+                and data()["context_window"]["current_usage"]
+            )
+        )
     found = data()
     assert found.keys() >= KEYS
     assert found["cost"].keys() == COST
@@ -83,7 +113,11 @@ def test_A11_the_command_gets_every_field_that_longrein_knows(tmp_path: Path) ->
         {"id": "mock/small", "display_name": "small"},
     )
     assert found["cost"]["total_lines_removed"] == 1
-    assert found["workspace"] == {"current_dir": str(project), "project_dir": str(project), "added_dirs": []}
+    assert found["workspace"] == {
+        "current_dir": str(project),
+        "project_dir": str(project),
+        "added_dirs": [],
+    }
     window, now = found["context_window"], found["context_window"]["current_usage"]
     held = now["input_tokens"] + now["cache_creation_input_tokens"] + now["cache_read_input_tokens"]
     assert window["used_percentage"] == round(100 * held / window["context_window_size"])
@@ -102,13 +136,22 @@ def test_A11_a_failing_command_shows_nothing_and_is_said_once(tmp_path: Path) ->
 
 def test_A11_the_statusLine_of_another_agent_is_used_and_a_projects_is_not(tmp_path: Path) -> None:
     project = home(tmp_path, {"text": "All done.\n"})
-    settings = {"statusLine": {"type": "command", "command": "echo mine", "padding": 1, "refreshInterval": 1}}
+    settings = {
+        "statusLine": {
+            "type": "command",
+            "command": "echo mine",
+            "padding": 1,
+            "refreshInterval": 1,
+        }
+    }
     for folder, word in ((tmp_path / "home", "mine"), (project, "theirs")):
         (folder / ".claude").mkdir()
         settings["statusLine"]["command"] = f"echo {word}"
         (folder / ".claude/settings.json").write_text(json.dumps(settings))
     with open_it(project) as tty:
-        tty.until("Trust this folder?").send("y\r").until(" mine").ask("go").until("All done.").until("idle").settle()
+        tty.until("Trust this folder?").send("y\r").until(" mine").ask("go").until(
+            "All done."
+        ).until("idle").settle()
         assert "theirs" not in tty.text()
 
 
@@ -119,13 +162,15 @@ def test_a_small_window_keeps_its_input(tmp_path: Path) -> None:
     config = tmp_path / "home/.config/longrein/config.toml"
     config.write_text(f"{config.read_text()}\n[terminal]\n{line}\n")
     with PseudoTerminal("", project, 24, 8, **places) as tty:
-        tty.until("100").until("say something").send("go\r").until("All done.").until("idle").settle()
+        tty.until("100").until("say something").send("go\r").until("All done.").until(
+            "idle"
+        ).settle()
         assert not any("101" in row for row in tty.lines())
         tty.resize(80, 40).until("104").settle()
         assert not any("105" in row for row in tty.lines())
 
 
-# --- By itself -------------------------------------------------------------------------------------------------------
+# --- By itself ------------------------------------------------------------------------------------
 
 
 def text_of(spans: Any) -> str:
@@ -162,7 +207,11 @@ class Watched:
         self.noticed: list[str] = []
         self.go, self.news = asyncio.Event(), asyncio.Event()
         self.line = StatusLine(
-            self.command, TerminalOptions(), lambda: {"state": self.state}, lambda: None, self.noticed.append
+            self.command,
+            TerminalOptions(),
+            lambda: {"state": self.state},
+            lambda: None,
+            self.noticed.append,
         )
 
     async def command(self, known: Mapping[str, Any]) -> str:
@@ -222,10 +271,14 @@ async def test_A11_only_the_first_failure_is_said() -> None:
         ("/somewhere/else.git", None),
     ],
 )
-def test_A11_the_repository_is_read_from_its_files(tmp_path: Path, url: str, repo: tuple[str, ...] | None) -> None:
+def test_A11_the_repository_is_read_from_its_files(
+    tmp_path: Path, url: str, repo: tuple[str, ...] | None
+) -> None:
     git = tmp_path / "main/.git"
     (git / "worktrees/side").mkdir(parents=True)
-    (git / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {url}\n\tfetch = x\n')
+    (git / "config").write_text(
+        f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {url}\n\tfetch = x\n'
+    )
     (tmp_path / "main/deep/er").mkdir(parents=True)
     (tmp_path / "side").mkdir()
     (tmp_path / "side/.git").write_text(f"gitdir: {git}/worktrees/side\n")
@@ -240,7 +293,10 @@ def test_A11_the_command_runs_in_the_sandbox_as_hooks_do(tmp_path: Path) -> None
     (tmp_path / "home/.ssh").mkdir()
     (tmp_path / "home/.ssh/id_secret").touch()
     (tmp_path / "home/secret").touch()
-    look = 'touch ~/made 2>/dev/null; echo "keys: $(ls ~/.ssh 2>/dev/null | wc -l) made: $(test -e ~/made && echo yes)"'
+    look = (
+        'touch ~/made 2>/dev/null; echo "keys: $(ls ~/.ssh 2>/dev/null | wc -l) made: $(test '
+        '-e ~/made && echo yes)"'
+    )
     line = script(project, f"{look}; jq --version >/dev/null 2>&1; true")
     config = tmp_path / "home/.config/longrein/config.toml"
     config.write_text(f"{config.read_text()}\n[terminal]\n{line}\n")

@@ -10,7 +10,11 @@ import pytest
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.timeouts import HANG_S
 
-STATES = [("slow", "word0", "400"), ("hang", "○ Bash running", "go"), ("approve", "yes, once", "go")]
+STATES = [
+    ("slow", "word0", "400"),
+    ("hang", "○ Bash running", "go"),
+    ("approve", "yes, once", "go"),
+]
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x1b"], ids=["ctrl-c", "esc"])
@@ -20,7 +24,9 @@ def test_R090_a_key_interrupts_and_the_next_one_leaves(
 ) -> None:
     with PseudoTerminal(name, tmp_path) as tty:
         tty.ask(said).until(seen).send(key)
-        tty.until("interrupted  say what to do instead").until("idle · mock/small").until("say something")
+        tty.until("interrupted  say what to do instead").until("idle · mock/small").until(
+            "say something"
+        )
         assert not any("word399" in row for row in tty.everything()), "it was cut, not waited for"
         assert sum("interrupted  say" in row for row in tty.everything()) == 1
         tty.send("\x03" if key == "\x03" else "\x03\x03").exits(0)
@@ -39,14 +45,18 @@ def test_what_came_before_the_interrupt_stays(tmp_path: Path) -> None:
 def test_idle_ctrl_c_clears_the_line_then_leaves(tmp_path: Path) -> None:
     with PseudoTerminal("echo", tmp_path) as tty:
         tty.until("say something").send("half a line").until("half a line").send("\x03")
-        tty.until("say something").until("Ctrl-C again leaves; the session is kept").send("\x03").exits(0)
+        tty.until("say something").until("Ctrl-C again leaves; the session is kept").send(
+            "\x03"
+        ).exits(0)
 
 
 def test_a_second_interrupt_is_no_wish_to_leave(tmp_path: Path) -> None:
     with PseudoTerminal("hang", tmp_path) as tty:
         for n in (1, 2):
             tty.ask("go").until("○ Bash running").send("\x03")
-            tty.until(lambda n=n: sum("● Bash interrupted" in row for row in tty.lines()) == n).until("idle")
+            tty.until(
+                lambda n=n: sum("● Bash interrupted" in row for row in tty.lines()) == n
+            ).until("idle")
         tty.until("Ctrl-C again leaves").send("x\x7f")
         tty.until(lambda: not any("Ctrl-C again" in row for row in tty.lines()))
         tty.send("\x03")  # the warning has gone, so it only warns

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from longrein.agent import FromSubagent, PendingMessage, ReplyDelta, RetryPause, SubagentView, TaskOver, UserNotice
+from longrein.agent import (
+    FromSubagent,
+    PendingMessage,
+    ReplyDelta,
+    RetryPause,
+    SubagentView,
+    TaskOver,
+    UserNotice,
+)
 from longrein.events import (
     AnyEvent,
     ChildEnded,
@@ -37,7 +45,7 @@ EVIL = "\x1b[31m \u202e"
 SHOWN = r"\x1b[31m \u202e"
 
 
-# --- Acts ------------------------------------------------------------------------------------------------------------
+# --- Acts -----------------------------------------------------------------------------------------
 
 LOOK = ToolCall("c1.0", "Read", {"file_path": f"src/{EVIL}.py"})
 RUN = ToolCall("c1.1", "Bash", {"command": "make\ntest"})
@@ -59,7 +67,7 @@ def test_an_act_in_one_line(event: Any, told: str) -> None:
     assert text_format.activity_text(event) == told
 
 
-# --- When they begin and end -----------------------------------------------------------------------------------------
+# --- When they begin and end ----------------------------------------------------------------------
 
 NPM = TaskStarted("b1", f"npm run {EVIL}\nmore")
 QUEUED = TaskStarted("b1", "x", state="queued")
@@ -71,13 +79,25 @@ USED = Usage(12_000, 0, 0, 345)
     ("events", "expected"),
     [
         ([NPM], [f"task b1 started  npm run {SHOWN} …"]),
-        ([QUEUED, TaskStarted("b1", "x")], ["task b1 waits for its turn  x", "task b1 began: its turn has come  x"]),
-        ([TaskStarted("b2", "x", promoted="timeout")], ["task b2 passed its time and goes on in the background  x"]),
+        (
+            [QUEUED, TaskStarted("b1", "x")],
+            ["task b1 waits for its turn  x", "task b1 began: its turn has come  x"],
+        ),
+        (
+            [TaskStarted("b2", "x", promoted="timeout")],
+            ["task b2 passed its time and goes on in the background  x"],
+        ),
         (
             [NPM, TaskEnded("b1", "done", 0, elapsed_ms=12_000, size_bytes=3_400, tail="ok\n")],
-            [f"task b1 started  npm run {SHOWN} …", f"task b1 done  12 s, 3.4 kB  npm run {SHOWN} …"],
+            [
+                f"task b1 started  npm run {SHOWN} …",
+                f"task b1 done  12 s, 3.4 kB  npm run {SHOWN} …",
+            ],
         ),
-        ([TaskEnded("b1", "failed", 1, tail=f"1\n2 {EVIL}\n")], ["task b1 failed  exit code 1", f"  2 {SHOWN}"]),
+        (
+            [TaskEnded("b1", "failed", 1, tail=f"1\n2 {EVIL}\n")],
+            ["task b1 failed  exit code 1", f"  2 {SHOWN}"],
+        ),
         ([TaskEnded("b1", "killed", cause="SIGKILL")], ["task b1 killed  SIGKILL"]),
         ([TaskEnded("b1", "lost", cause="it is gone")], ["task b1 lost  it is gone"]),
         (
@@ -96,14 +116,17 @@ USED = Usage(12_000, 0, 0, 345)
             [ChildEnded("one", "failed", message=EVIL, worktree="branch wt/a7 is kept")],
             ["subagent failed", f"  {SHOWN}", "  branch wt/a7 is kept"],
         ),
-        ([GoalChanged(Goal(3, f"tests {EVIL}", "completed", (1,)))], [f"goal [x] #3 tests {SHOWN}  (after #1)"]),
+        (
+            [GoalChanged(Goal(3, f"tests {EVIL}", "completed", (1,)))],
+            [f"goal [x] #3 tests {SHOWN}  (after #1)"],
+        ),
     ],
 )
 def test_a_beginning_or_an_end_in_words(events: list[AnyEvent], expected: list[str]) -> None:
     assert apply(ViewModel(), *events) == expected
 
 
-# --- Live ------------------------------------------------------------------------------------------------------------
+# --- Live -----------------------------------------------------------------------------------------
 
 
 def agent_view(n: int, state: str = "running", **now: Any) -> SubagentView:
@@ -111,7 +134,9 @@ def agent_view(n: int, state: str = "running", **now: Any) -> SubagentView:
 
 
 def test_a_subagent_is_one_line_with_its_state_before_what_it_does() -> None:
-    busy = agent_view(7, elapsed_s=75.2, steps=3, tokens=12_345, cost_usd=0.5, last="Read a.py", depth=2)
+    busy = agent_view(
+        7, elapsed_s=75.2, steps=3, tokens=12_345, cost_usd=0.5, last="Read a.py", depth=2
+    )
     full = "  ○ a7 explore running 1 m  job 7 · Read a.py · 3 steps, 12.3k tokens, $0.50"
     assert texts([task_rows.agent_line(busy)]) == [full]
     assert texts([crop(task_rows.agent_line(busy), 30)]) == [full[:29] + "…"]
@@ -143,7 +168,9 @@ def test_all_tasks_are_one_line() -> None:
     assert texts(task_rows.live_tasks(tasks, 185_000_000, 160)) == [
         f"3 tasks  b1 npm run {SHOWN} … 3 m · b2 {'y' * 36}… 15 s · b3 z queued"
     ]
-    assert texts(task_rows.live_tasks(tasks, 185_000_000, 60))[0].endswith("b2 yyyyyyy… 15 s · b3 z queued")
+    assert texts(task_rows.live_tasks(tasks, 185_000_000, 60))[0].endswith(
+        "b2 yyyyyyy… 15 s · b3 z queued"
+    )
     assert task_rows.live_tasks({}, 0, 80) == []
     assert task_rows.counts(2, 1) == "2 tasks, 1 agent"
 
@@ -164,7 +191,9 @@ def test_a_command_that_goes_on_in_the_background_began_when_it_began(of_child: 
 def test_what_was_cut_does_not_run_while_nothing_goes_on() -> None:
     view = ViewModel()
     call = ToolCall("c1.0", "Agent", {"description": "look"})
-    apply(view, UserSpoke((Text("go"),)), Replied(1, (call,), "calls"), ToolStarted("c1.0", "Agent"))
+    apply(
+        view, UserSpoke((Text("go"),)), Replied(1, (call,), "calls"), ToolStarted("c1.0", "Agent")
+    )
     now = live_area.DrawContext(1.0, 0, 80, 24)
     assert any("Agent running" in row for row in texts(live_area.live_rows(view, (), now)))
     view.go_live(busy=False, now_s=0.0)
@@ -172,9 +201,12 @@ def test_what_was_cut_does_not_run_while_nothing_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("views", "ages_s", "every_s"), [([], [], 0), ([agent_view(1)], [], 1), ([], [600, 3], 1), ([], [600, 61], 15)]
+    ("views", "ages_s", "every_s"),
+    [([], [], 0), ([agent_view(1)], [], 1), ([], [600, 3], 1), ([], [600, 61], 15)],
 )
-def test_an_idle_screen_is_seldom_drawn(views: list[SubagentView], ages_s: list[float], every_s: float) -> None:
+def test_an_idle_screen_is_seldom_drawn(
+    views: list[SubagentView], ages_s: list[float], every_s: float
+) -> None:
     view = ViewModel()
     for n, age_s in enumerate(ages_s):
         view.apply(Entry(n + 1, int(1e9 - age_s * 1e6), TaskStarted(f"b{n}", "x")), 0.0)
@@ -192,7 +224,7 @@ def test_live_rows_fit_any_terminal(width: int, rows: int) -> None:
     assert len(drawn) <= max(rows // 4, 1) + 3
 
 
-# --- Lists -----------------------------------------------------------------------------------------------------------
+# --- Lists ----------------------------------------------------------------------------------------
 
 
 def test_the_list_of_tasks() -> None:
@@ -252,21 +284,31 @@ def test_how_long_a_task_runs_is_told_by_the_clock_that_nobody_sets() -> None:
 
 
 def test_the_end_of_a_task_is_shown_once_when_it_is_heard() -> None:
-    view, ended = ViewModel(), TaskEnded("b1", "killed", cause="stopped by the user", elapsed_ms=12_000, tail="up")
+    view, ended = (
+        ViewModel(),
+        TaskEnded("b1", "killed", cause="stopped by the user", elapsed_ms=12_000, tail="up"),
+    )
     rows = apply(view, TaskStarted("b1", "server"), TaskOver(ended))
     assert rows[1:] == ["task b1 killed  stopped by the user, 12 s  server", "  up"]
     assert not view.activity.tasks, "nor does the footer count it"
     assert apply(view, ended) == []
-    apply(view, TaskStarted("b2", "make"), FromSubagent("child", "a3", "explore", TaskOver(TaskEnded("b2", "done"))))
+    apply(
+        view,
+        TaskStarted("b2", "make"),
+        FromSubagent("child", "a3", "explore", TaskOver(TaskEnded("b2", "done"))),
+    )
     assert not view.activity.tasks
-    assert apply(view, TaskOver(TaskEnded("b9", "done"))) == [], "of one that was not heard of its entry tells"
+    assert apply(view, TaskOver(TaskEnded("b9", "done"))) == [], (
+        "of one that was not heard of its entry tells"
+    )
     assert apply(view, TaskEnded("b9", "done")) == ["task b9 done"]
 
 
 def test_the_question_at_the_end_names_what_runs() -> None:
     running = [RunningTask(TaskStarted(f"b{n}", f"cmd {n} {'x' * 60}"), 0) for n in range(5)]
     assert (
-        command_actions.exit_question(running[:1]) == f"1 task still runs (b0 cmd 0 {'x' * 33}…): what becomes of it?"
+        command_actions.exit_question(running[:1])
+        == f"1 task still runs (b0 cmd 0 {'x' * 33}…): what becomes of it?"
     )
     assert command_actions.exit_question(running).endswith("…, …): what becomes of them?")
     labels = [[choice.label for choice in command_actions.exit_choices(count)] for count in (1, 2)]
@@ -276,11 +318,13 @@ def test_the_question_at_the_end_names_what_runs() -> None:
     ]
 
 
-# --- The fold --------------------------------------------------------------------------------------------------------
+# --- The fold -------------------------------------------------------------------------------------
 
 
 def of(heard: Any, child: str = "one", label: str = "a3") -> FromSubagent:
-    return FromSubagent(child, label, "explore", heard if not isinstance(heard, tuple) else Entry(*heard))
+    return FromSubagent(
+        child, label, "explore", heard if not isinstance(heard, tuple) else Entry(*heard)
+    )
 
 
 def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -> None:
@@ -291,8 +335,14 @@ def test_a_childs_question_comes_with_its_arguments_and_goes_with_its_answer() -
     assert activity.apply_subagent(of(ReplyDelta(4, [TextDelta("never painted")]))) == []
     activity.apply_subagent(of((6, 0, PermissionAsked("c4.0", "Edit", "…", "why"))))
     [question] = activity.questions.values()
-    assert (question.title, question.session, question.arguments) == ("a3 explore asks: Edit", "one", edit.arguments)
-    rows = activity.apply_subagent(of((7, 0, PermissionAnswered("c4.0", "allow", "user", "session", "Edit(a)"))))
+    assert (question.title, question.session, question.arguments) == (
+        "a3 explore asks: Edit",
+        "one",
+        edit.arguments,
+    )
+    rows = activity.apply_subagent(
+        of((7, 0, PermissionAnswered("c4.0", "allow", "user", "session", "Edit(a)")))
+    )
     assert texts(rows) == ["a3 explore: allowed for this session  Edit(a)"]
     assert not activity.questions
     activity.apply_subagent(of(RetryPause(4, "overload", 529, 1, 10, 4.0, f"Overloaded {EVIL}")))

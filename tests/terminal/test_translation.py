@@ -1,4 +1,6 @@
-"""Texts of the terminal in other languages: the catalogue, and a session in Chinese on a pseudo-terminal."""
+"""Texts of the terminal in other languages: the catalogue, and a session in Chinese on a
+pseudo-terminal.
+"""
 
 import ast
 import re
@@ -17,9 +19,15 @@ from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import ASKED, home
 
 SOURCE = Path(__file__).parents[2] / "src/longrein"
-FILES = [*SOURCE.glob("frontends/**/*.py"), SOURCE / "permissions/verdict.py", SOURCE / "commands/interactive.py"]
+FILES = [
+    *SOURCE.glob("frontends/**/*.py"),
+    SOURCE / "permissions/verdict.py",
+    SOURCE / "commands/interactive.py",
+]
 LETTERS_MIN = 2
-"""Letters that a text of the code must have of its own, so that it counts as the source of a key."""
+"""Letters that a text of the code must have of its own, so that it counts as the source of a
+key.
+"""
 
 
 @pytest.fixture
@@ -40,7 +48,10 @@ def sources() -> tuple[frozenset[str], tuple["re.Pattern[str]", ...]]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 constants.add(node.value.strip())
             elif isinstance(node, ast.JoinedStr):
-                parts = [str(part.value) if isinstance(part, ast.Constant) else "" for part in node.values]
+                parts = [
+                    str(part.value) if isinstance(part, ast.Constant) else ""
+                    for part in node.values
+                ]
                 if sum(map(str.isalpha, "".join(parts))) >= LETTERS_MIN:
                     parts[0], parts[-1] = parts[0].lstrip(), parts[-1].rstrip()
                     patterns.add("".join(re.escape(part) or ".*?" for part in parts))
@@ -53,7 +64,9 @@ def is_used(key: str) -> bool:
 
 
 def test_every_text_of_the_catalogue_is_used_by_the_code() -> None:
-    assert [key for key in TEXTS if not is_used(key)] == [], "remove these from texts_zh.py, or mend their wording"
+    assert [key for key in TEXTS if not is_used(key)] == [], (
+        "remove these from texts_zh.py, or mend their wording"
+    )
     assert not is_used("a text that no code has")
 
 
@@ -61,7 +74,9 @@ def test_every_translation_has_the_placeholders_of_its_text() -> None:
     wrong = {
         key: shown
         for key, shown in TEXTS.items()
-        if sorted(PLACEHOLDER.findall(key)) != sorted(PLACEHOLDER.findall(shown)) or key != key.strip() or not shown
+        if sorted(PLACEHOLDER.findall(key)) != sorted(PLACEHOLDER.findall(shown))
+        or key != key.strip()
+        or not shown
     }
     assert not wrong
 
@@ -90,7 +105,9 @@ def test_commands_keys_and_states_are_all_translated() -> None:
         ("  ", "  "),
     ],
 )
-def test_a_text_is_found_with_what_stands_in_its_places(chinese: None, text: str, shown: str) -> None:
+def test_a_text_is_found_with_what_stands_in_its_places(
+    chinese: None, text: str, shown: str
+) -> None:
     assert translate(text) == shown
 
 
@@ -123,9 +140,19 @@ def test_a_session_in_chinese(tmp_path: Path, by: str) -> None:
 
     with PseudoTerminal("", project, LONGREIN_SANDBOX_MODE="off", **environ) as tty:
         tty.until(lambda: shows("说点什么")).until(lambda: shows("空闲")).send("go\r")
-        tty.until(lambda: shows("y是，仅此一次")).until(lambda: shows("Bash(makeit)")).until(lambda: shows("等待"))
-        tty.until(lambda: any(tty.screen.buffer[y][1].bold for y in range(24) if tty.lines()[y].startswith(" y ")))
+        tty.until(lambda: shows("y是，仅此一次")).until(lambda: shows("Bash(makeit)")).until(
+            lambda: shows("等待")
+        )
+        tty.until(
+            lambda: any(
+                tty.screen.buffer[y][1].bold for y in range(24) if tty.lines()[y].startswith(" y ")
+            )
+        )
         tty.send("n").until(lambda: shows("已拒绝")).until(lambda: shows("空闲"))
-        assert any(row.strip() == "waiting" for row in tty.everything()), "what the model says is not translated"
-        tty.send("/help\r").until(lambda: shows("更换模型")).send("/nope\r").until(lambda: shows("没有命令/nope"))
+        assert any(row.strip() == "waiting" for row in tty.everything()), (
+            "what the model says is not translated"
+        )
+        tty.send("/help\r").until(lambda: shows("更换模型")).send("/nope\r").until(
+            lambda: shows("没有命令/nope")
+        )
         tty.send("\x04").exits(0)

@@ -1,4 +1,6 @@
-"""Window title, notifications, progress and themes: with a real session on a pseudo-terminal, and by themselves."""
+"""Window title, notifications, progress and themes: with a real session on a pseudo-terminal,
+and by themselves.
+"""
 
 from pathlib import Path
 
@@ -13,23 +15,38 @@ from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_jobs import shell
 from tests.terminal.test_real import ASKED, home
 
-SIGNALS = (b"\x1b]2;", b"\x1b[22;0t", b"\x1b[?1004h", b"\x1b]9;", b"\x1b]777;", b"\x1b]11;", b"\x07")
+SIGNALS = (
+    b"\x1b]2;",
+    b"\x1b[22;0t",
+    b"\x1b[?1004h",
+    b"\x1b]9;",
+    b"\x1b]777;",
+    b"\x1b]11;",
+    b"\x07",
+)
 
 
 def open_it(project: Path, lines: str = "", arguments: str = "", **environ: str) -> PseudoTerminal:
     config = project.parent / "home/.config/longrein/config.toml"
     config.write_text(f"{config.read_text()}\n[terminal]\n{lines}\n")
-    places = {"HOME": str(project.parent / "home"), "LONGREIN_STATE_DIR": str(project.parent / "state")}
-    return PseudoTerminal("", project, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments, **environ)
+    places = {
+        "HOME": str(project.parent / "home"),
+        "LONGREIN_STATE_DIR": str(project.parent / "state"),
+    }
+    return PseudoTerminal(
+        "", project, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments, **environ
+    )
 
 
-# --- On a terminal ---------------------------------------------------------------------------------------------------
+# --- On a terminal --------------------------------------------------------------------------------
 
 
 def test_the_title_and_the_progress_follow_the_session_and_are_undone(tmp_path: Path) -> None:
     with open_it(home(tmp_path, {**ASKED, "delay_s": 0.5}), TERM_PROGRAM="ghostty") as tty:
         tty.ask("mend the parser").until("yes, once")
-        tty.until(lambda: b"\x1b]2;waiting \xc2\xb7 mend the parser \xc2\xb7 longrein\x1b\\" in tty.raw)
+        tty.until(
+            lambda: b"\x1b]2;waiting \xc2\xb7 mend the parser \xc2\xb7 longrein\x1b\\" in tty.raw
+        )
         assert b"\x1b]2;working" in tty.raw
         assert tty.raw.index(b"\x1b[22;0t") < tty.raw.index(b"\x1b]2;")
         assert tty.raw.index(b"\x1b]9;4;3;0\x1b\\") < tty.raw.index(b"\x1b]9;4;4;100\x1b\\")
@@ -43,7 +60,11 @@ def test_the_title_and_the_progress_follow_the_session_and_are_undone(tmp_path: 
 
 @pytest.mark.parametrize(
     ("notify", "sent"),
-    [("all", b"\x1b]777;notify;longrein;waiting for you: Bash\x1b\\\x07"), ("bell", b"\x07"), ("off", b"")],
+    [
+        ("all", b"\x1b]777;notify;longrein;waiting for you: Bash\x1b\\\x07"),
+        ("bell", b"\x07"),
+        ("off", b""),
+    ],
 )
 def test_a_question_calls_who_looks_elsewhere(tmp_path: Path, notify: str, sent: bytes) -> None:
     with open_it(home(tmp_path, ASKED), f'notify = "{notify}"') as tty:
@@ -55,30 +76,39 @@ def test_a_question_calls_who_looks_elsewhere(tmp_path: Path, notify: str, sent:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environ"), [("", {"NO_COLOR": "1"}), ("", {"TERM": "dumb"}), ("--plain", {"TERM": "xterm-256color"})]
+    ("arguments", "environ"),
+    [("", {"NO_COLOR": "1"}), ("", {"TERM": "dumb"}), ("--plain", {"TERM": "xterm-256color"})],
 )
 def test_nothing_of_it_is_sent_without_colours_or_screen(
     tmp_path: Path, arguments: str, environ: dict[str, str]
 ) -> None:
     with open_it(home(tmp_path, {"text": "All done.\n"}), arguments=arguments, **environ) as tty:
-        tty.until("say something" if "NO_COLOR" in environ else "/help").send("\x1b[Ogo\r" if not arguments else "go\r")
+        tty.until("say something" if "NO_COLOR" in environ else "/help").send(
+            "\x1b[Ogo\r" if not arguments else "go\r"
+        )
         tty.until("All done.").send("\x04").exits(0)
         assert not [sign for sign in SIGNALS if sign in tty.raw]
 
 
 def test_the_theme_follows_the_background_and_the_answer_is_not_typed(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"}, {"text": "Third.\n"})) as tty:
+    with open_it(
+        home(tmp_path, {"text": "First.\n"}, {"text": "Second.\n"}, {"text": "Third.\n"})
+    ) as tty:
         tty.until("say something")
         assert b"\x1b]11;?\x1b\\" in tty.raw
         assert b"38;5;25m" not in tty.raw
-        tty.send("\x1b]11;rgb:ffff/ff").send("ff/eeee\x1b\\").send("go\r").until("First.").until("idle")
+        tty.send("\x1b]11;rgb:ffff/ff").send("ff/eeee\x1b\\").send("go\r").until("First.").until(
+            "idle"
+        )
         assert b"\x1b[1;38;5;25m" in tty.raw, "the light theme's colour of the user's words"
         assert "rgb" not in tty.text()
         tty.send("/theme\r").until("which theme?").until("for a light background").send("\x1b")
         tty.send("/theme colour-blind\r").until("! theme colour-blind; [terminal] theme = ")
         tty.send("more\r").until("Second.").until(lambda: b"\x1b[1;38;5;32m" in tty.raw)
         before = len(tty.until("idle").raw)
-        tty.send("/clear\r").until(lambda: tty.text().count("longrein 0.1.0") == 2).until("say something")
+        tty.send("/clear\r").until(lambda: tty.text().count("longrein 0.1.0") == 2).until(
+            "say something"
+        )
         tty.send("third\r").until(lambda: b"\x1b[1;38;5;32m" in tty.raw[before:])
 
 
@@ -91,8 +121,12 @@ def test_COLORFGBG_is_taken_without_a_question(tmp_path: Path) -> None:
 
 def test_while_it_is_stopped_the_shell_has_its_own_window(tmp_path: Path) -> None:
     with shell(home(tmp_path, {"text": "All done.\n"})) as tty:
-        tty.ask("go").until("All done.").until("idle").until(lambda: b"]2;go \xc2\xb7 longrein" in tty.raw)
-        tty.send("\x1a").until("Stopped").until(lambda: tty.lines()[tty.screen.cursor.y] == "shell>")
+        tty.ask("go").until("All done.").until("idle").until(
+            lambda: b"]2;go \xc2\xb7 longrein" in tty.raw
+        )
+        tty.send("\x1a").until("Stopped").until(
+            lambda: tty.lines()[tty.screen.cursor.y] == "shell>"
+        )
         assert tty.raw.rfind(b"\x1b[?1004l") > tty.raw.rfind(b"\x1b[?1004h")
         assert tty.raw.rfind(b"\x1b[23;0t") > tty.raw.rfind(b"]2;go")
         before = len(tty.raw)
@@ -101,7 +135,7 @@ def test_while_it_is_stopped_the_shell_has_its_own_window(tmp_path: Path) -> Non
         tty.send("\x04").until("is kept").until("shell>").send("exit\r")
 
 
-# --- By themselves ---------------------------------------------------------------------------------------------------
+# --- By themselves --------------------------------------------------------------------------------
 
 
 class Clock:
@@ -113,9 +147,17 @@ class Clock:
 
 @pytest.mark.parametrize(
     ("focus", "quiet_s", "turn_s", "called"),
-    [("O", 0, 30, True), ("O", 0, 5, False), ("I", 60, 60, False), ("", 60, 60, True), ("", 3, 60, False)],
+    [
+        ("O", 0, 30, True),
+        ("O", 0, 5, False),
+        ("I", 60, 60, False),
+        ("", 60, 60, True),
+        ("", 3, 60, False),
+    ],
 )
-def test_the_end_of_a_long_turn_calls_who_is_away(focus: str, quiet_s: float, turn_s: float, called: bool) -> None:
+def test_the_end_of_a_long_turn_calls_who_is_away(
+    focus: str, quiet_s: float, turn_s: float, called: bool
+) -> None:
     sent: list[str] = []
     clock = Clock()
     window = TerminalWindow(sent.append, TerminalOptions(), {"TERM": "linux"}, clock, enabled=True)
@@ -133,7 +175,9 @@ def test_the_end_of_a_long_turn_calls_who_is_away(focus: str, quiet_s: float, tu
 
 def test_a_title_from_outside_cannot_end_its_sequence() -> None:
     sent: list[str] = []
-    window = TerminalWindow(sent.append, TerminalOptions(), {"TERM": "linux"}, Clock(), enabled=True)
+    window = TerminalWindow(
+        sent.append, TerminalOptions(), {"TERM": "linux"}, Clock(), enabled=True
+    )
     window.enter()
     window.update(Activity("a\x07\x1b\\\x1b]52;c;aGk=\x9cb\nnext " + "x" * 500, ""))
     assert sent[-1].startswith("\x1b]2;a\\x07")
@@ -163,7 +207,11 @@ def test_progress_is_sent_to_terminals_that_know_it(environ: dict[str, str], sho
 def test_in_tmux_a_notification_is_passed_through() -> None:
     sent: list[str] = []
     window = TerminalWindow(
-        sent.append, TerminalOptions(notify="message"), {"TMUX": "x", "KITTY_WINDOW_ID": "1"}, Clock(), enabled=True
+        sent.append,
+        TerminalOptions(notify="message"),
+        {"TMUX": "x", "KITTY_WINDOW_ID": "1"},
+        Clock(),
+        enabled=True,
     )
     window.enter()
     window.heard("O")
@@ -182,7 +230,9 @@ def test_an_answer_in_two_parts_is_still_no_key(cut: int) -> None:
     assert heard == ["rgb:1e1e/2e2e/3e3e", "I"]
 
 
-@pytest.mark.parametrize("keys", ["\x1b", "\x1b[A", "\x1b]x", "\x1b[200~\x1b[31m\x1b[201~", "\x1b]12;x", "\x1bO"])
+@pytest.mark.parametrize(
+    "keys", ["\x1b", "\x1b[A", "\x1b]x", "\x1b[200~\x1b[31m\x1b[201~", "\x1b]12;x", "\x1bO"]
+)
 def test_keys_pass(keys: str) -> None:
     filtered = AnswerFilter(pytest.fail)
     assert filtered.feed(keys) + filtered.flush() == keys
@@ -196,7 +246,9 @@ def contrast(one: str, other: str) -> float:
 
 def luminance(colour: str) -> float:
     parts = [part / 255 for part in themes.rgb(colour)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
@@ -208,8 +260,15 @@ def luminance(colour: str) -> float:
         (themes.COLOUR_BLIND, ("#000000", "#ffffff"), 3.0),
     ],
 )
-def test_every_colour_of_a_theme_can_be_read(colours: dict[str, str], grounds: tuple[str, ...], least: float) -> None:
-    low = {word: ground for word, colour in colours.items() for ground in grounds if contrast(colour, ground) < least}
+def test_every_colour_of_a_theme_can_be_read(
+    colours: dict[str, str], grounds: tuple[str, ...], least: float
+) -> None:
+    low = {
+        word: ground
+        for word, colour in colours.items()
+        for ground in grounds
+        if contrast(colour, ground) < least
+    }
     assert not low
 
 

@@ -30,11 +30,19 @@ async def ask(server: LoopbackProvider, *said: str, wire: str = "anthropic") -> 
     end = (await answer_of(model, request(*talk(*(said or ("fix it",))), wire=wire)))[-1]
     await model.aclose()
     assert isinstance(end, Reply | Failure)
-    return end.message if isinstance(end, Failure) else "".join(p.text for p in end.parts if isinstance(p, Text))
+    return (
+        end.message
+        if isinstance(end, Failure)
+        else "".join(p.text for p in end.parts if isinstance(p, Text))
+    )
 
 
 async def test_the_pieces_of_a_text_can_be_chosen() -> None:
-    turns = [Turn(text="abcdef", deltas=3), Turn(deltas=("a", "bcd", "你")), Turn(text="xy", repeat=500, deltas=1_000)]
+    turns = [
+        Turn(text="abcdef", deltas=3),
+        Turn(deltas=("a", "bcd", "你")),
+        Turn(text="xy", repeat=500, deltas=1_000),
+    ]
     async with LoopbackProvider(turns) as server:
         model = open_wire_model("anthropic", server.url)
         answers = [await answer_of(model, request(*talk("go"))) for _ in turns]
@@ -54,14 +62,20 @@ async def test_turns_are_played_once_each_to_whom_they_fit() -> None:
     ]
     begun = ("fix it", "I look.", "a result")
     async with LoopbackProvider(script) as server:
-        said = [await ask(server, *one) for one in (("fix it",), ("count them",), begun, (*begun, "x", "y"))]
+        said = [
+            await ask(server, *one)
+            for one in (("fix it",), ("count them",), begun, (*begun, "x", "y"))
+        ]
         assert said == ["First.", "Of the other conversation.", "A result.", "By a function."]
         assert [received.turn for received in server.requests] == [2, 1, 0, 3]
         assert server.unused() == []
 
 
 async def test_a_turn_with_a_fault_comes_again_until_a_request_holds_its_reply() -> None:
-    script = [Turn(text="First.", fault=Fault(kind="garbage", body=": hm\n\n", times=9)), Turn(text="Second.")]
+    script = [
+        Turn(text="First.", fault=Fault(kind="garbage", body=": hm\n\n", times=9)),
+        Turn(text="Second."),
+    ]
     async with LoopbackProvider(script) as server:
         assert server.unused() == ["turn 0: 'First.'", "turn 1: 'Second.'"]
         said = [await ask(server, *one) for one in (("a",), ("a",), ("a", "First.", "b"))]
@@ -77,7 +91,12 @@ async def test_a_turn_with_a_fault_comes_again_until_a_request_holds_its_reply()
 async def test_summaries_are_matched_first_and_the_last_one_repeats() -> None:
     several = [Turn(match="SUM", text=text) for text in ("one", "two")]
     async with LoopbackProvider([Turn(text="Turn.")], summaries=several) as server:
-        assert [await ask(server, said) for said in ("SUM", "go", "SUM", "SUM")] == ["one", "Turn.", "two", "two"]
+        assert [await ask(server, said) for said in ("SUM", "go", "SUM", "SUM")] == [
+            "one",
+            "Turn.",
+            "two",
+            "two",
+        ]
         assert server.unused() == []
 
 
@@ -87,7 +106,10 @@ async def test_a_function_may_answer_one_request_or_all() -> None:
         return Turn(text=f"You said {received.said!r}.")
 
     async with LoopbackProvider([slow, lambda received: Turn(text=received.model)]) as server:
-        assert [await ask(server, wire="openai-chat"), await ask(server)] == ["You said 'fix it'.", "test-model"]
+        assert [await ask(server, wire="openai-chat"), await ask(server)] == [
+            "You said 'fix it'.",
+            "test-model",
+        ]
     async with LoopbackProvider(lambda received: Turn(text=str(received.number))) as server:
         assert [await ask(server) for _ in range(3)] == ["1", "2", "3"]
 
@@ -97,7 +119,10 @@ async def test_by_position_the_same_request_gets_the_same_turn() -> None:
     play = Play(turns=(Turn(text="First."), Turn(text="Second.")), order="position")
     async with LoopbackProvider(play) as server:
         for _ in range(2):
-            assert [await ask(server, "a"), await ask(server, "a", "First.", "b")] == ["First.", "Second."]
+            assert [await ask(server, "a"), await ask(server, "a", "First.", "b")] == [
+                "First.",
+                "Second.",
+            ]
         assert server.unused() == []
 
 
@@ -105,18 +130,31 @@ async def test_what_is_left_over_and_what_goes_beyond_is_said() -> None:
     script = [Turn(text="First."), Turn(match="never said", text="Second.", calls=(Call("Read"),))]
     async with LoopbackProvider(script, summaries=[Turn(match="SUM", text="Sum.")]) as server:
         await ask(server)
-        told = "the loopback script has no turn for request 2; said since the last reply: 'what now?'"
+        told = (
+            "the loopback script has no turn for request 2; said since the last reply: 'what now?'"
+        )
         assert told in await ask(server, "what now?")
-        assert server.unused() == ["turn 1: 'Second.' (waits for 'never said')", "summary 0: 'Sum.' (waits for 'SUM')"]
+        assert server.unused() == [
+            "turn 1: 'Second.' (waits for 'never said')",
+            "summary 0: 'Sum.' (waits for 'SUM')",
+        ]
         assert server.refused == ["request 2: 500 beyond the script"]
 
 
 async def test_each_request_is_kept_byte_for_byte(tmp_path: Path) -> None:
-    body = b'{ "model":"m","max_tokens" : 9, "messages":[{"role":"user","content":"h\\u00e9 \xe4\xbd\xa0"}]}'
+    body = (
+        b'{ "model":"m","max_tokens" : 9, "messages":[{"role":"user","content":"h\\u00e9 '
+        b'\xe4\xbd\xa0"}]}'
+    )
     async with LoopbackProvider(lambda _: Turn(text="ok"), folder=tmp_path, keep=2) as server:
         await post(server, PATHS["anthropic"], body, {"x-api-key": "k-1"})
         first = server.requests[0]
-        assert (first.body, first.path, first.wire, first.status) == (body, "/v1/messages", "anthropic", 200)
+        assert (first.body, first.path, first.wire, first.status) == (
+            body,
+            "/v1/messages",
+            "anthropic",
+            200,
+        )
         assert first.headers["x-api-key"] == "k-1"
         assert (first.said, first.opening, first.size_bytes) == ("hé 你", "hé 你", len(body))
         for _ in range(2):
@@ -144,8 +182,14 @@ async def test_who_hangs_up_while_the_answer_is_late_is_noticed() -> None:
             r"this is no script .*: Object contains unknown field `txt` - at `\$.turns\[0\]`",
         ),
         ('{"turns": [', "this is no script for the loopback provider: Input data was truncated"),
-        ('{"turns": [{"fault": {"kind": "explode"}}]}', "unknown kind 'explode'; kinds are status, cut, "),
-        ('{"turns": [{"stop": "done"}]}', "stops with 'done'; words are end, calls, length, refusal"),
+        (
+            '{"turns": [{"fault": {"kind": "explode"}}]}',
+            "unknown kind 'explode'; kinds are status, cut, ",
+        ),
+        (
+            '{"turns": [{"stop": "done"}]}',
+            "stops with 'done'; words are end, calls, length, refusal",
+        ),
     ],
 )
 async def test_a_script_that_is_none_says_where(script: str, said: str) -> None:
@@ -155,7 +199,9 @@ async def test_a_script_that_is_none_says_where(script: str, said: str) -> None:
 
 async def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
-    script.write_text('{"turns": [{"text": "Hello."}, {"text": "Left over."}], "note": "two turns"}')
+    script.write_text(
+        '{"turns": [{"text": "Hello."}, {"text": "Left over."}], "note": "two turns"}'
+    )
     pipe = asyncio.subprocess.PIPE
     command = [*COMMAND, str(script), "--until-eof", "--check"]
     process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
@@ -164,9 +210,15 @@ async def test_it_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     server.url = json.loads(await process.stdout.readline())["url"]
     assert await ask(server, wire="gemini") == "Hello."
     report = json.loads((await process.communicate(b""))[0])
-    assert (report["requests"], report["unused"], process.returncode) == (1, ["turn 1: 'Left over.'"], 1)
+    assert (report["requests"], report["unused"], process.returncode) == (
+        1,
+        ["turn 1: 'Left over.'"],
+        1,
+    )
 
 
 def test_a_script_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    process = subprocess.run([*COMMAND, str(tmp_path / "none.json")], capture_output=True, text=True, check=False)
+    process = subprocess.run(
+        [*COMMAND, str(tmp_path / "none.json")], capture_output=True, text=True, check=False
+    )
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)

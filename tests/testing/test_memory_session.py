@@ -9,13 +9,26 @@ from longrein.agent import Answer, OpenSession, UserMessage
 from longrein.events import PermissionAsked, Text, ToolEnded
 from longrein.permissions import Rules
 from longrein.testing.clock import run_virtual
-from longrein.testing.harness import Answers, Approver, memory_dependencies, open_test_session, results, story
+from longrein.testing.harness import (
+    Answers,
+    Approver,
+    memory_dependencies,
+    open_test_session,
+    results,
+    story,
+)
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemorySpawner, MemoryWorkspace
 from longrein.workspace import PlainSpawner, Workspace, open_workspace
 
-FILES = {"a.py": "a = 1\n", "src/b.py": "b\n", "src/c.log": "log\n", ".gitignore": "*.log\nbuild/\n", "build/x.py": ""}
+FILES = {
+    "a.py": "a = 1\n",
+    "src/b.py": "b\n",
+    "src/c.log": "log\n",
+    ".gitignore": "*.log\nbuild/\n",
+    "build/x.py": "",
+}
 LINKS = {"link.py": "a.py", "out": "/var", "loop": "loop", "in": "src"}
 
 
@@ -31,7 +44,9 @@ def plain(folder: Path) -> Workspace:
 def memory(root: str) -> Workspace:
     files = {f"{root}/{name}": text for name, text in FILES.items()}
     return MemoryWorkspace(
-        {**files, "/var/tmp/x": ""}, roots=(root,), links={f"{root}/{n}": t for n, t in LINKS.items()}
+        {**files, "/var/tmp/x": ""},
+        roots=(root,),
+        links={f"{root}/{n}": t for n, t in LINKS.items()},
     )
 
 
@@ -54,7 +69,9 @@ LOOKED = [
 def looked(space: Workspace, root: str) -> list[tuple[object, ...]]:
     places = [space.resolve(path, root) for path in LOOKED]
     return [
-        (p.given, p.path, p.inside, p.kind) + ((p.real, p.size_bytes) if "loop" not in p.given else ()) for p in places
+        (p.given, p.path, p.inside, p.kind)
+        + ((p.real, p.size_bytes) if "loop" not in p.given else ())
+        for p in places
     ]
 
 
@@ -104,12 +121,15 @@ def test_files_in_memory_are_as_files_on_disk(tmp_path: Path) -> None:
     assert looked(double, root) == looked(real, root)
     assert walked(double, root) == walked(real, root)
     for act, name, more in ACTS:
-        outcome = attempt(double, act, f"{root}/{name}", **more), attempt(real, act, f"{root}/{name}", **more)
+        outcome = (
+            attempt(double, act, f"{root}/{name}", **more),
+            attempt(real, act, f"{root}/{name}", **more),
+        )
         assert outcome[0] == outcome[1], (act, name)
     assert walked(double, root) == walked(real, root)
 
 
-# --- whole sessions ----------------------------------------------------------------------------------------------
+# --- whole sessions -------------------------------------------------------------------------------
 
 
 async def play(session: OpenSession, *prompts: str) -> None:
@@ -152,11 +172,16 @@ ANSWERED: list[tuple[Answers | None, list[str]]] = [
 
 
 @pytest.mark.parametrize(("answers", "statuses"), ANSWERED)
-def test_the_approver_answers_by_its_table_and_remembers(answers: Answers | None, statuses: list[str]) -> None:
+def test_the_approver_answers_by_its_table_and_remembers(
+    answers: Answers | None, statuses: list[str]
+) -> None:
     disk = MemoryDisk()
     model = ScriptedModel(says(call("Bash", command="make")), says("ok"))
     deps = memory_dependencies(
-        model, disk, workspace=MemoryWorkspace(spawner=MemorySpawner({"make": "made\n"})), rules=Rules()
+        model,
+        disk,
+        workspace=MemoryWorkspace(spawner=MemorySpawner({"make": "made\n"})),
+        rules=Rules(),
     )
     approver = Approver(answers)
 

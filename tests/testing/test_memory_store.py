@@ -13,7 +13,7 @@ from longrein.store import Log, open_log
 from longrein.testing.clock import Deadlock, VirtualClock, run_virtual
 from longrein.testing.store import SESSION, MemoryDisk
 
-# --- time --------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 def test_a_day_passes_in_no_time() -> None:
@@ -58,7 +58,7 @@ def test_the_order_of_ready_tasks_is_drawn_from_the_seed() -> None:
     assert len(set(orders)) > 4
 
 
-# --- the log: one story on both -----------------------------------------------------------------------------------
+# --- the log: one story on both -------------------------------------------------------------------
 
 
 CHILD = "00000000-0000-4000-8000-00000000c41d"
@@ -68,7 +68,9 @@ FORK = "00000000-0000-4000-8000-00000000f04c"
 def entry(seq: int, opens: str = "") -> Entry:
     event = Opened(SCHEMA_VERSION, SESSION, "n0nce", ("/w",), "/w") if seq == 1 else TodoSet(())
     if opens:
-        event = Opened(SCHEMA_VERSION, opens, "n0nce", ("/w",), "/w", parent=Parent(SESSION, seq - 1, "c1.0"))
+        event = Opened(
+            SCHEMA_VERSION, opens, "n0nce", ("/w",), "/w", parent=Parent(SESSION, seq - 1, "c1.0")
+        )
     return Entry(seq, seq, event)
 
 
@@ -90,11 +92,15 @@ async def story(log: Log) -> list[object]:
     child, forked = log.child(CHILD), log.child(FORK, 2)
     found += [[e.seq for e in child.entries], [e.seq for e in forked.entries]]
     with pytest.raises(SessionError):
-        await asyncio.wrap_future(log.append([entry(4)], flush=True, beside=[(child, [entry(2)], ())]))
+        await asyncio.wrap_future(
+            log.append([entry(4)], flush=True, beside=[(child, [entry(2)], ())])
+        )
     begun = [(child, [entry(1, CHILD)], [second]), (forked, [entry(3, FORK)], ())]
     await asyncio.wrap_future(log.append([entry(4)], flush=True, beside=begun))
     third, _ = forked.put(b'"for the fork"')
-    await asyncio.wrap_future(forked.append([entry(4)], flush=False, beside=[(log, [entry(5)], ())]))
+    await asyncio.wrap_future(
+        forked.append([entry(4)], flush=False, beside=[(log, [entry(5)], ())])
+    )
     found += [number, second, third, await log.collect(), await child.collect()]
     found += [list(log.history(2, 3)), list(forked.history(1, 4)), list(child.history(1, 0))]
     await child.close()
@@ -107,7 +113,10 @@ def seen(log: Log) -> list[object]:
     below = [log.child(CHILD), log.child(FORK)]
     return [
         log.read_blob(log.put_blob(b"small")),
-        *([[e.seq for e in one.entries], [(m.id, m.body) for m in one.inbox]] for one in (log, *below)),
+        *(
+            [[e.seq for e in one.entries], [(m.id, m.body) for m in one.inbox]]
+            for one in (log, *below)
+        ),
     ]
 
 
@@ -116,7 +125,10 @@ async def test_the_log_in_memory_does_as_the_log_on_disk_does(tmp_path: Path) ->
     disk = MemoryDisk()
     real = await open_log(str(tmp_path), SESSION, create=True, wall_us=VirtualClock().wall_us)
     assert await story(disk.open()) == await story(real)
-    again, real = disk.open(), await open_log(str(tmp_path), SESSION, create=False, wall_us=VirtualClock().wall_us)
+    again, real = (
+        disk.open(),
+        await open_log(str(tmp_path), SESSION, create=False, wall_us=VirtualClock().wall_us),
+    )
     assert (
         seen(again)
         == seen(real)
@@ -151,7 +163,13 @@ async def test_a_kill_leaves_whole_transactions() -> None:
     log.put(b"more")
     await asyncio.wrap_future(log.append([entry(4)], flush=True))
     assert disk.flushed == disk.committed == 5
-    assert [cut(n) for n in range(5)] == ["[] []", "[1] [1]", "[1] [1]", "[1, 2, 3] [2]", "[1, 2, 3, 4] [2]"]
+    assert [cut(n) for n in range(5)] == [
+        "[] []",
+        "[1] [1]",
+        "[1] [1]",
+        "[1, 2, 3] [2]",
+        "[1, 2, 3, 4] [2]",
+    ]
     assert cut(2, whole=False) == "[1, 2] []"
 
 
@@ -186,7 +204,9 @@ class Pair:
         return found
 
 
-step = st.tuples(st.sampled_from(["append", "put", "take", "reopen"]), st.integers(0, 3), st.integers(0, 3))
+step = st.tuples(
+    st.sampled_from(["append", "put", "take", "reopen"]), st.integers(0, 3), st.integers(0, 3)
+)
 
 
 @pytest.mark.anyio
@@ -195,10 +215,14 @@ step = st.tuples(st.sampled_from(["append", "put", "take", "reopen"]), st.intege
 async def test_any_walk_of_a_tree_is_the_same_in_memory_and_on_disk(
     steps: list[tuple[tuple[str, int, int], int]],
 ) -> None:
-    """Joint writes of two sessions, their inboxes and reopenings: a root, an empty subagent, a fork, a fork of it."""
+    """Joint writes of two sessions, their inboxes and reopenings: a root, an empty subagent, a
+    fork, a fork of it.
+    """
     with tempfile.TemporaryDirectory() as state:
         disk, clock = MemoryDisk(), VirtualClock().wall_us
-        root = Pair(SESSION, [disk.open(), await open_log(state, SESSION, create=True, wall_us=clock)])
+        root = Pair(
+            SESSION, [disk.open(), await open_log(state, SESSION, create=True, wall_us=clock)]
+        )
         pairs = [root, Pair(CHILD, [], root), Pair(FORK, [], root)]
         pairs.append(Pair("00000000-0000-4000-8000-00000000f0f0", [], pairs[2]))
         for (kind, one, other), count in [(("append", 0, 0), 2), *steps, (("reopen", 0, 0), 0)]:
@@ -210,14 +234,18 @@ async def test_any_walk_of_a_tree_is_the_same_in_memory_and_on_disk(
                     pair.begin(forked=pair.name != CHILD)
             if kind == "reopen":
                 await asyncio.gather(*(log.close() for log in root.logs))
-                root.logs = [disk.open(), await open_log(state, SESSION, create=False, wall_us=clock)]
+                root.logs = [
+                    disk.open(),
+                    await open_log(state, SESSION, create=False, wall_us=clock),
+                ]
                 for pair in pairs:
                     if pair.last > pair.shares:
                         pair.open()
                     elif pair.above is not None:
                         pair.logs = []
                 memory, real = (
-                    [(list(p.logs[n].entries), list(p.logs[n].inbox)) for p in pairs if p.logs] for n in (0, 1)
+                    [(list(p.logs[n].entries), list(p.logs[n].inbox)) for p in pairs if p.logs]
+                    for n in (0, 1)
                 )
                 assert memory == real
             elif kind == "put":
@@ -226,10 +254,17 @@ async def test_any_walk_of_a_tree_is_the_same_in_memory_and_on_disk(
                 here.waiting.append(number)
             else:
                 taken, here.waiting = here.waiting[:count], here.waiting[count:]
-                new, more = here.grow(count), beside.grow(kind == "append") if beside is not here else []
+                new, more = (
+                    here.grow(count),
+                    beside.grow(kind == "append") if beside is not here else [],
+                )
                 for at, log in enumerate(here.logs):
-                    written = log.append(new, flush=False, take=taken, beside=[(beside.logs[at], more, ())])
+                    written = log.append(
+                        new, flush=False, take=taken, beside=[(beside.logs[at], more, ())]
+                    )
                     await asyncio.wrap_future(written)
-            memory, real = ([list(p.logs[n].history(1, 99)) for p in pairs if p.logs] for n in (0, 1))
+            memory, real = (
+                [list(p.logs[n].history(1, 99)) for p in pairs if p.logs] for n in (0, 1)
+            )
             assert memory == real
         await asyncio.gather(*(log.close() for log in root.logs))

@@ -1,4 +1,6 @@
-"""Simulated prompt cache: marks, lookback, minimum and lifetime on one wire, steps of 128 on the others."""
+"""Simulated prompt cache: marks, lookback, minimum and lifetime on one wire, steps of 128 on the
+others.
+"""
 
 import json
 from typing import Any
@@ -23,18 +25,28 @@ def block(name: str, tokens: int, mark: dict[str, Any] | None = None) -> dict[st
 
 
 def body(*blocks: Any, model: str = "claude-sonnet-4-5") -> dict[str, Any]:
-    return {"model": model, "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": list(blocks)}]}
+    return {
+        "model": model,
+        "max_tokens": 9,
+        "stream": True,
+        "messages": [{"role": "user", "content": list(blocks)}],
+    }
 
 
 async def counts(*bodies: Any, **given: Any) -> list[tuple[int, int, int]]:
-    """Return (input, read, written) of each request; a number between requests advances the clock in seconds."""
+    """Return (input, read, written) of each request; a number between requests advances the
+    clock in seconds.
+    """
     async with LoopbackProvider(lambda _: Turn(text="ok"), **given) as server:
         for one in bodies:
             if isinstance(one, int):
                 server.advance(one)
             else:
                 await post(server, PATHS["anthropic"], one)
-        return [(r.usage["input"], r.usage["cache_read"], r.usage["cache_write"]) for r in server.requests]
+        return [
+            (r.usage["input"], r.usage["cache_read"], r.usage["cache_write"])
+            for r in server.requests
+        ]
 
 
 A, B = block("a", 2_000, MARK), block("b", 30)
@@ -50,28 +62,55 @@ COUNTS: list[tuple[str, list[Any], list[tuple[int, int, int]]]] = [
         [body(A, B), body(A, B, block("c", 500, MARK), B)],
         [(30, 0, 2_000), (30, 2_000, 530)],
     ),
-    ("marks may move", [LONGER, body(block("a", 2_000), B, block("c", 100, MARK))], [(0, 0, 2_030), (0, 2_030, 100)]),
+    (
+        "marks may move",
+        [LONGER, body(block("a", 2_000), B, block("c", 100, MARK))],
+        [(0, 0, 2_030), (0, 2_030, 100)],
+    ),
     ("one byte earlier breaks it", [body(A), body(block("b", 2_000, MARK))], [WROTE, WROTE]),
     ("nothing without marks", [body(block("a", 2_000))] * 2, [(2_000, 0, 0)] * 2),
     ("nothing short", [body(block("a", 1_000, MARK))] * 2, [(1_000, 0, 0)] * 2),
-    ("twenty blocks back", [body(A), body(block("a", 2_000), *NEAR, END)], [WROTE, (0, 2_000, 190)]),
-    ("no further", [body(A), body(block("a", 2_000), *NEAR, block("n18", 10), END)], [WROTE, (0, 0, 2_200)]),
-    ("each use renews it", [body(A), 299, body(A), 299, body(A), 301, body(A)], [WROTE, READ, READ, WROTE]),
+    (
+        "twenty blocks back",
+        [body(A), body(block("a", 2_000), *NEAR, END)],
+        [WROTE, (0, 2_000, 190)],
+    ),
+    (
+        "no further",
+        [body(A), body(block("a", 2_000), *NEAR, block("n18", 10), END)],
+        [WROTE, (0, 0, 2_200)],
+    ),
+    (
+        "each use renews it",
+        [body(A), 299, body(A), 299, body(A), 301, body(A)],
+        [WROTE, READ, READ, WROTE],
+    ),
     ("it lives less than its time", [body(A), 300, body(A)], [WROTE, WROTE]),
-    ("found from further on, it is renewed", [body(A), 200, LONGER, 200, LONGEST], [WROTE, *[(0, 2_000, 30)] * 2]),
+    (
+        "found from further on, it is renewed",
+        [body(A), 200, LONGER, 200, LONGEST],
+        [WROTE, *[(0, 2_000, 30)] * 2],
+    ),
     ("an hour", [HOUR_A, 3_599, HOUR_A, 3_601, HOUR_A], [WROTE, READ, WROTE]),
     ("each model has its own", [body(A), body(A, model="claude-opus-4-5")], [WROTE, WROTE]),
 ]
 
 
-@pytest.mark.parametrize(("bodies", "expected"), [row[1:] for row in COUNTS], ids=[row[0] for row in COUNTS])
-async def test_what_a_marked_prefix_costs(bodies: list[Any], expected: list[tuple[int, int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("bodies", "expected"), [row[1:] for row in COUNTS], ids=[row[0] for row in COUNTS]
+)
+async def test_what_a_marked_prefix_costs(
+    bodies: list[Any], expected: list[tuple[int, int, int]]
+) -> None:
     assert await counts(*bodies) == expected
 
 
 async def test_the_smallest_prefix_is_a_limit() -> None:
     short = body(block("a", 1_000, MARK))
-    assert await counts(short, short, limits=Limits(cache_min_tokens=500)) == [(0, 0, 1_000), (0, 1_000, 0)]
+    assert await counts(short, short, limits=Limits(cache_min_tokens=500)) == [
+        (0, 0, 1_000),
+        (0, 1_000, 0),
+    ]
 
 
 async def test_tools_and_system_stand_before_the_conversation() -> None:
@@ -85,7 +124,11 @@ async def test_tools_and_system_stand_before_the_conversation() -> None:
 def of_text(wire: str, text: str) -> dict[str, Any]:
     messages = [{"role": "user", "content": text}]
     return {
-        "openai-chat": {"model": "m", "stream_options": {"include_usage": True}, "messages": messages},
+        "openai-chat": {
+            "model": "m",
+            "stream_options": {"include_usage": True},
+            "messages": messages,
+        },
         "openai-responses": {"model": "m", "input": text},
         "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
     }[wire]
@@ -98,7 +141,14 @@ async def test_the_others_cache_by_themselves_in_steps_of_128_from_1024_on(wire:
             await post(server, PATHS[wire], of_text(wire, text))
         server.advance(301)
         await post(server, PATHS[wire], of_text(wire, "x" * 8_000))
-        assert [received.usage["cache_read"] for received in server.requests] == [0, 0, 0, 1_920, 0, 0]
+        assert [received.usage["cache_read"] for received in server.requests] == [
+            0,
+            0,
+            0,
+            1_920,
+            0,
+            0,
+        ]
 
 
 async def test_a_script_may_say_what_was_used() -> None:
@@ -120,7 +170,9 @@ async def test_a_script_may_say_what_was_used() -> None:
 async def test_what_two_requests_have_in_common_is_counted_in_blocks() -> None:
     async with LoopbackProvider(lambda _: Turn(text="ok")) as server:
         await post(server, PATHS["anthropic"], body(block("a", 9, MARK), block("b", 9)))
-        await post(server, PATHS["anthropic"], body(block("a", 9), block("b", 9, MARK), block("c", 9)))
+        await post(
+            server, PATHS["anthropic"], body(block("a", 9), block("b", 9, MARK), block("c", 9))
+        )
         await post(server, PATHS["anthropic"], body(block("a", 9), block("B", 9)))
         one, two, three = server.requests
         assert (common_blocks(one, two), common_blocks(two, three)) == (2, 1)
@@ -134,7 +186,11 @@ async def test_a_mark_is_taken_off_wherever_it_stands_and_nothing_else_is() -> N
     plain = {"type": "text", "text": "a"}
     use = {"type": "tool_use", "id": "c1", "name": "Read", "input": {"x": 1, **MARK}}
     async with LoopbackProvider(lambda _: Turn(text="ok"), rules=Rules(lenient=True)) as server:
-        for blocks in ((plain, use), ({**plain, **MARK}, {**use, **MARK}), ({**MARK, **plain}, use)):
+        for blocks in (
+            (plain, use),
+            ({**plain, **MARK}, {**use, **MARK}),
+            ({**MARK, **plain}, use),
+        ):
             await post(server, PATHS["anthropic"], compact(*blocks))
         first, *others = server.requests
         assert b"cache_control" in first.blocks[1], "an argument of that name is no mark"

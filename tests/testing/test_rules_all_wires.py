@@ -1,4 +1,6 @@
-"""What the four wires of the loopback provider check alike: text, depth, size, window, tokens, paths."""
+"""What the four wires of the loopback provider check alike: text, depth, size, window, tokens,
+paths.
+"""
 
 import json
 from typing import Any
@@ -28,10 +30,16 @@ def with_words(wire: str, raw: bytes) -> bytes:
 @pytest.mark.parametrize("wire", BODIES)
 async def test_what_is_no_request_is_refused_by_all(wire: str) -> None:
     for body, said in (
-        (with_words(wire, b"a\xffb"), INVALID + "'utf-8' codec can't decode byte 0xff in position …"),
+        (
+            with_words(wire, b"a\xffb"),
+            INVALID + "'utf-8' codec can't decode byte 0xff in position …",
+        ),
         (with_words(wire, b"a\\ud83dz"), INVALID + "JSON is malformed: …"),
         (with_words(wire, b"a\\udc00"), INVALID + "JSON is malformed: …"),
-        (with_words(wire, b"a\\u0000b"), "The request body is not valid: \\u0000 cannot be converted to text"),
+        (
+            with_words(wire, b"a\\u0000b"),
+            "The request body is not valid: \\u0000 cannot be converted to text",
+        ),
         (with_words(wire, b"a\\\\u0000b \\ud83d\\ude00"), ""),
         (b"", INVALID + "Input data was truncated"),
         (b"[]", INVALID + "Expected `object`, got `array`"),
@@ -49,7 +57,9 @@ async def used(wire: str, body: dict[str, Any]) -> int:
     """Return the input tokens that the provider counts."""
     async with LoopbackProvider(lambda _: Turn(text="fine")) as server:
         await post(server, PATHS[wire], body)
-        return sum(server.requests[0].usage[kind] for kind in ("input", "cache_read", "cache_write"))
+        return sum(
+            server.requests[0].usage[kind] for kind in ("input", "cache_read", "cache_write")
+        )
 
 
 @pytest.mark.parametrize("wire", BODIES)
@@ -64,7 +74,13 @@ async def test_limits_are_exact(wire: str) -> None:
     ):
         await check(wire, body, "", limits=fits, rules=rules)
         await check(wire, body, "…", limits=refused, rules=rules)
-    await check(wire, body, "Request exceeds the maximum size", limits=Limits(request_bytes_max=100), status=413)
+    await check(
+        wire,
+        body,
+        "Request exceeds the maximum size",
+        limits=Limits(request_bytes_max=100),
+        status=413,
+    )
 
 
 @pytest.mark.parametrize("wire", BODIES)
@@ -72,7 +88,9 @@ async def test_a_picture_counts_the_same_whatever_its_bytes(wire: str) -> None:
     add: dict[str, Any] = {
         "anthropic": lambda b, data: b["messages"][0]["content"].append(picture(data)),
         "openai-chat": lambda b, data: b["messages"].append(chat_user([shown(DATA + data)])),
-        "openai-responses": lambda b, data: b["input"].append({"role": "user", "content": [image(data)]}),
+        "openai-responses": lambda b, data: b["input"].append(
+            {"role": "user", "content": [image(data)]}
+        ),
         "gemini": lambda b, data: b["contents"][0]["parts"].append(inline(data)),
     }
     small, large = BODIES[wire](), BODIES[wire]()
@@ -86,7 +104,12 @@ async def test_a_picture_counts_the_same_whatever_its_bytes(wire: str) -> None:
 async def test_what_an_answer_counts(wire: str) -> None:
     """Four bytes a token; a call costs 8 beside its arguments; thinking is a part of the output."""
     call = Call("Read", {"path": "abcdefghi"})
-    turns = [Turn(text="x" * 41), Turn(text="你好"), Turn(thinking="y" * 40, text="x" * 40), Turn(calls=(call,))]
+    turns = [
+        Turn(text="x" * 41),
+        Turn(text="你好"),
+        Turn(thinking="y" * 40, text="x" * 40),
+        Turn(calls=(call,)),
+    ]
     async with LoopbackProvider(turns) as server:
         for _ in turns:
             await post(server, PATHS[wire], BODIES[wire]())

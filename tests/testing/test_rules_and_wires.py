@@ -16,7 +16,9 @@ WIRES = tuple(PATHS)
 
 
 def conversation(random: Random) -> list[Item]:
-    """Draw a conversation: user text, then steps of one to four calls with results, sometimes user text between."""
+    """Draw a conversation: user text, then steps of one to four calls with results, sometimes
+    user text between.
+    """
     items = [item(1, Text("go"), "user")]
     seq = 2
     for _ in range(random.randint(1, 5)):
@@ -24,8 +26,14 @@ def conversation(random: Random) -> list[Item]:
             items.append(item(seq, Text("I look."), "text"))
         count = random.randint(1, 4)
         names = [random.choice(("Read", "Bash", "Gone")) for _ in range(count)]
-        items += [item(seq, ToolCall(f"c{seq}.{n}", names[n], {"path": "a"}), n=n + 1) for n in range(count)]
-        items += [item(seq + 1 + n, ToolResult(f"c{seq}.{n}", names[n], "ok", (Text("x"),))) for n in range(count)]
+        items += [
+            item(seq, ToolCall(f"c{seq}.{n}", names[n], {"path": "a"}), n=n + 1)
+            for n in range(count)
+        ]
+        items += [
+            item(seq + 1 + n, ToolResult(f"c{seq}.{n}", names[n], "ok", (Text("x"),)))
+            for n in range(count)
+        ]
         seq += count + 1
         if random.random() < 0.4:
             items.append(item(seq, Text("hurry"), "user"))

@@ -31,7 +31,9 @@ def gemini() -> dict[str, Any]:
     return {
         "systemInstruction": {"parts": [text("You are careful.")]},
         "generationConfig": {"maxOutputTokens": 1000},
-        "tools": [{"functionDeclarations": [{"name": "Read", "parametersJsonSchema": {"type": "object"}}]}],
+        "tools": [
+            {"functionDeclarations": [{"name": "Read", "parametersJsonSchema": {"type": "object"}}]}
+        ],
         "contents": [
             turn("user", text("fix it")),
             turn("model", text("I look."), call(), call("Gone", "c3_1")),
@@ -52,26 +54,80 @@ ASKED = turn("user", text("a"))
 GEMINI: list[tuple[Change, str]] = [
     (lambda body: None, ""),
     (talk(), "* GenerateContentRequest.contents: contents is not specified"),
-    (lambda b: b.update(model="x"), 'Invalid JSON payload received. Unknown name "model": Cannot find field.'),
+    (
+        lambda b: b.update(model="x"),
+        'Invalid JSON payload received. Unknown name "model": Cannot find field.',
+    ),
     (talk(turn("assistant", text("x"))), "Please use a valid role: user, model."),
-    (talk(turn("user")), "* GenerateContentRequest.contents[0].parts: contents.parts must not be empty."),
+    (
+        talk(turn("user")),
+        "* GenerateContentRequest.contents[0].parts: contents.parts must not be empty.",
+    ),
     (talk(turn("user", "x")), "Invalid value at 'contents[0].parts[0]' (part): expected an object"),
-    (lambda b: b["tools"][0]["functionDeclarations"][0].update(name="9a"), "* GenerateContentRequest.…an underscore."),
-    (talk(turn("user", text("x" * 20_971_520))), "Request payload size exceeds the limit: 20971520 bytes."),
-    (talk(turn("user", *[picture(png(9, 9))] * 3_601)), "Please use fewer images: at most 3600 are …in one request."),
-    (talk(turn("user", {})), "* GenerateContentRequest.contents[0].parts[0].data: …must have one initialized field"),
-    (talk(ASKED, turn("user", text("b"))), "Please ensure that multiturn requests alternate between user and model."),
-    (talk(turn("model", text("a")), turn("user", text("b"))), "Please ensure that multiturn …with a user turn."),
-    (talk(ASKED, turn("model", text("b"))), "Please ensure that multiturn requests end with …or a function response."),
-    (lambda b: b["contents"][2]["parts"].pop(1), "Please ensure that the number of function …the function call turn."),
-    (talk(ASKED, turn("model", call()), turn("user", response(), response())), "Please ensure that the …call turn."),
-    (talk(turn("user", response())), "Please ensure that function response turn comes …after a function call turn."),
-    (talk(ASKED, turn("model", call()), turn("user", response("Write"))), "Please ensure that …by name and id."),
-    (talk(ASKED, turn("model", call()), turn("user", text("b"), response())), "Please ensure that …their turn."),
-    (talk(turn("user", call())), "Please ensure that function call turn comes …after a function response turn."),
-    (talk(ASKED, turn("model", call(), call()), turn("user", response(), response())), "Duplicate …contents[1]."),
-    (talk(ASKED, turn("model", call(""))), "* GenerateContentRequest.contents[1].parts[0].…Name cannot be empty."),
-    (talk(ASKED, turn("model", call("9a"))), "* GenerateContentRequest.contents[1].parts[0].…a maximum length of 64."),
+    (
+        lambda b: b["tools"][0]["functionDeclarations"][0].update(name="9a"),
+        "* GenerateContentRequest.…an underscore.",
+    ),
+    (
+        talk(turn("user", text("x" * 20_971_520))),
+        "Request payload size exceeds the limit: 20971520 bytes.",
+    ),
+    (
+        talk(turn("user", *[picture(png(9, 9))] * 3_601)),
+        "Please use fewer images: at most 3600 are …in one request.",
+    ),
+    (
+        talk(turn("user", {})),
+        "* GenerateContentRequest.contents[0].parts[0].data: …must have one initialized field",
+    ),
+    (
+        talk(ASKED, turn("user", text("b"))),
+        "Please ensure that multiturn requests alternate between user and model.",
+    ),
+    (
+        talk(turn("model", text("a")), turn("user", text("b"))),
+        "Please ensure that multiturn …with a user turn.",
+    ),
+    (
+        talk(ASKED, turn("model", text("b"))),
+        "Please ensure that multiturn requests end with …or a function response.",
+    ),
+    (
+        lambda b: b["contents"][2]["parts"].pop(1),
+        "Please ensure that the number of function …the function call turn.",
+    ),
+    (
+        talk(ASKED, turn("model", call()), turn("user", response(), response())),
+        "Please ensure that the …call turn.",
+    ),
+    (
+        talk(turn("user", response())),
+        "Please ensure that function response turn comes …after a function call turn.",
+    ),
+    (
+        talk(ASKED, turn("model", call()), turn("user", response("Write"))),
+        "Please ensure that …by name and id.",
+    ),
+    (
+        talk(ASKED, turn("model", call()), turn("user", text("b"), response())),
+        "Please ensure that …their turn.",
+    ),
+    (
+        talk(turn("user", call())),
+        "Please ensure that function call turn comes …after a function response turn.",
+    ),
+    (
+        talk(ASKED, turn("model", call(), call()), turn("user", response(), response())),
+        "Duplicate …contents[1].",
+    ),
+    (
+        talk(ASKED, turn("model", call(""))),
+        "* GenerateContentRequest.contents[1].parts[0].…Name cannot be empty.",
+    ),
+    (
+        talk(ASKED, turn("model", call("9a"))),
+        "* GenerateContentRequest.contents[1].parts[0].…a maximum length of 64.",
+    ),
     (lambda b: b["tools"].append(b["tools"][0]), "Duplicate function declaration found: Read"),
     # R027
     (talk(turn("user", text("a") | {"thoughtSignature": "x"})), "Corrupted thought signature."),
@@ -88,7 +144,9 @@ async def test_a_rule_of_the_wire(change: Change, said: str) -> None:
 
 KEYS = Rules(keys=("k-1",))
 WINDOW = "The input token count (133) exceeds the maximum number of tokens allowed (100)."
-OUTPUT = "Unable to submit request because it has a maxOutputTokens value of 1000 …to 901 (exclusive). …"
+OUTPUT = (
+    "Unable to submit request because it has a maxOutputTokens value of 1000 …to 901 (exclusive). …"
+)
 KEY = "API key not valid. Please pass a valid API key."
 SWITCHES: list[tuple[str, dict[str, Any]]] = [
     (WINDOW, {"limits": Limits(window_tokens=100)}),
@@ -105,7 +163,10 @@ async def test_a_switch_or_a_limit(said: str, given: dict[str, Any]) -> None:
 
 async def test_gemini_3_wants_the_signatures_of_the_calls_of_this_turn() -> None:
     path = PATHS["gemini"].replace("gemini-2.5-pro", "gemini-3-pro")
-    missing = "Function call is missing a thought_signature in functionCall parts. …`default_api:Read` , position 2."
+    missing = (
+        "Function call is missing a thought_signature in functionCall parts. "
+        "…`default_api:Read` , position 2."
+    )
     answered = turn("user", response(), response("Gone", "c3_1"))
     now = [*gemini()["contents"][:2], answered]
     await check("gemini", gemini() | {"contents": now}, missing, path=path)
@@ -120,7 +181,10 @@ async def test_R027_gemini_3_signs_the_first_call_and_knows_its_hand() -> None:
     path = PATHS["gemini"].replace("gemini-2.5-pro", "gemini-3-pro")
     made = (Call("Read", {"file_path": "a.py"}), Call("Read", {"file_path": "b.py"}))
     async with LoopbackProvider([Turn(calls=made)] * 2) as server:
-        parts = [e["candidates"][0]["content"]["parts"][0] for e in (await post(server, path, gemini() | START)).events]
+        parts = [
+            e["candidates"][0]["content"]["parts"][0]
+            for e in (await post(server, path, gemini() | START)).events
+        ]
         plain = (await post(server, PATHS["gemini"], gemini() | START)).body
     first, second = parts[:2]
     assert ("thoughtSignature" in first, "thoughtSignature" in second) == (True, False)

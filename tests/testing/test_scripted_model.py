@@ -35,17 +35,25 @@ BROKEN = [
     ((USER, CALL_0), "calls without a result: ['c4.0']"),
     ((USER, CALL_0, USER, END_0), "block 2: a user stands where the result of c4.0 is due"),
     ((USER, CALL_0, CALL_1, END_1, END_0), "block 3: a result of c4.1 where ['c4.0'] is due"),
-    ((USER, CALL_0, CALL_1, END_0, USER, END_1), "block 4: a user stands where the result of c4.1 is due"),
+    (
+        (USER, CALL_0, CALL_1, END_0, USER, END_1),
+        "block 4: a user stands where the result of c4.1 is due",
+    ),
     ((USER, CALL_0, END_0, END_0), "block 3: a result of c4.0 where none is due"),
     ((USER, CALL_0, END_0, CALL_0, END_0), "block 3: call id 'c4.0' is empty or stands twice"),
     ((USER, CALL_0, CALL_1, END_0, SLOT_1), "block 4: the empty slot of c4.1 was sent"),
     ((USER, item(4, "user", Text(""))), "block 1: an empty user"),
-    ((USER, item(4, "thinking", Thinking("")), USER), "block 1: thinking without text or the provider's bytes"),
+    (
+        (USER, item(4, "thinking", Thinking("")), USER),
+        "block 1: thinking without text or the provider's bytes",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("items", "problem"), BROKEN)
-def test_a_request_that_a_provider_would_refuse_is_our_own_mistake(items: tuple[Item, ...], problem: str) -> None:
+def test_a_request_that_a_provider_would_refuse_is_our_own_mistake(
+    items: tuple[Item, ...], problem: str
+) -> None:
     with pytest.raises(RuleBroken) as raised:
         check_rules(request(*items))
     assert str(raised.value).splitlines()[0] == problem
@@ -72,7 +80,9 @@ async def stream(model: ScriptedModel, sent: Request) -> list[Delta]:
 
 
 async def test_a_reply_streams_in_pieces_and_ends_with_itself() -> None:
-    model = ScriptedModel(says(Thinking("hm"), "a text longer than one piece is", call("Read", file_path="a.py")))
+    model = ScriptedModel(
+        says(Thinking("hm"), "a text longer than one piece is", call("Read", file_path="a.py"))
+    )
     deltas = await stream(model, request(USER))
     assert deltas[:-1] == [
         ThinkingDelta("hm"),

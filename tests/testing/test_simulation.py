@@ -21,7 +21,12 @@ def test_the_same_seed_gives_the_same_run() -> None:
 def visited(played: list[Simulation]) -> None:
     """Twenty sessions hold between them each kind of fact and each way to end a life."""
     kinds = {type(entry.event).__name__ for one in played for entry in one.disk.entries()}
-    wanted = "Asked Replied AskFailed PermissionAsked PermissionAnswered ToolStarted ToolEnded Summarized Interrupted"
-    assert not {*wanted.split(), "Rewound", "ModeSet", "PrefixSet", "FileChanged", "TodoSet"} - kinds
+    wanted = (
+        "Asked Replied AskFailed PermissionAsked PermissionAnswered ToolStarted ToolEnded "
+        "Summarized Interrupted"
+    )
+    assert (
+        not {*wanted.split(), "Rewound", "ModeSet", "PrefixSet", "FileChanged", "TodoSet"} - kinds
+    )
     lives = [kind for one in played for kind in one.lives]
     assert {"kill", "power", "close"} <= set(lives)

@@ -46,4 +46,9 @@ def test_the_trees_visit_what_the_laws_are_about() -> None:
     for seed in SEEDS:
         seen += played(seed).seen
     wanted = "subagent task fork kill power close full question"
-    assert not {*wanted.split(), "question of a subagent", "report by notice", "end by notice"} - set(seen), seen
+    assert not {
+        *wanted.split(),
+        "question of a subagent",
+        "report by notice",
+        "end by notice",
+    } - set(seen), seen

@@ -1,4 +1,6 @@
-"""Harness for tool tests with real files and commands: calls tools like the loop and folds their events."""
+"""Harness for tool tests with real files and commands: calls tools like the loop and folds their
+events.
+"""
 
 import asyncio
 import hashlib
@@ -11,7 +13,14 @@ import msgspec
 import pytest
 
 from longrein.events import CwdSet, Entry, FileChanged, FileSeen, TodoSet, ToolEnded, text_of
-from longrein.tools import FileVersion, Outcome, ToolContext, ToolOptions, builtin_tools, fit_arguments
+from longrein.tools import (
+    FileVersion,
+    Outcome,
+    ToolContext,
+    ToolOptions,
+    builtin_tools,
+    fit_arguments,
+)
 from longrein.workspace import PlainSpawner, open_workspace
 
 NONCE = "5e1f0c"  # of every test session
@@ -68,11 +77,15 @@ class Blobs:
 
 
 class ToolHarness:
-    """Calls tools by name with a model's arguments, and keeps the log, files and state of a session."""
+    """Calls tools by name with a model's arguments, and keeps the log, files and state of a
+    session.
+    """
 
     def __init__(self, root: Path, blobs: Path) -> None:
         self.root = root
-        self.workspace: Any = open_workspace([str(root)], spawner=PlainSpawner(), environment=os.environ)
+        self.workspace: Any = open_workspace(
+            [str(root)], spawner=PlainSpawner(), environment=os.environ
+        )
         self.blobs = Blobs(blobs)
         self.options = ToolOptions()
         self.cwd = str(root)
@@ -91,8 +104,10 @@ class ToolHarness:
 
     def context(self) -> ToolContext:
         return ToolContext(
-            self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions, self.todos, self.options,
-            self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us, page_bytes=self.page_bytes,
+            self.call_id, "s", NONCE, self.cwd, self.workspace, self.blobs, self.versions,
+            self.todos, self.options,
+            self.entries.get, self.note, archive=self.archive, now_us=lambda: self.now_us,
+            page_bytes=self.page_bytes,
             wrote=lambda path, digest: self.wrote.get((path, digest), ""),
         )  # fmt: skip
 

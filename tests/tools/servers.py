@@ -3,21 +3,27 @@
 from longrein.tools import Tool, make_tool
 
 SERVERS = {
-    "github": "create_issue list_issues close_issue create_pull_request merge_pull_request list_commits "
+    "github": "create_issue list_issues close_issue create_pull_request merge_pull_request "
+    "list_commits "
     "search_code get_file add_comment list_branches create_branch list_releases",
-    "crm": "find_customer create_customer update_customer list_orders get_order cancel_order refund_order "
+    "crm": "find_customer create_customer update_customer list_orders get_order cancel_order "
+    "refund_order "
     "list_invoices send_invoice add_note list_notes export_customers",
-    "calendar": "list_events create_event move_event delete_event find_free_slot invite_guest list_rooms "
+    "calendar": "list_events create_event move_event delete_event find_free_slot invite_guest "
+    "list_rooms "
     "book_room cancel_room set_reminder list_calendars share_calendar",
-    "wiki": "searchPages getPage createPage updatePage movePage listSpaces addLabel listLabels exportPage "
+    "wiki": "searchPages getPage createPage updatePage movePage listSpaces addLabel listLabels "
+    "exportPage "
     "restoreVersion listVersions commentPage",
     "db": "run_query list_tables describe_table explain_query list_indexes create_index drop_index "
     "vacuum_table list_locks kill_query list_users grant_role",
 }
 """Server -> its twelve tools."""
 LONG = (
-    "Works on the objects of this server only; what it returns is a page of at most the given number of rows, newest "
-    "first, as JSON with the fields id, title, state, author and the times of creation and last change."
+    "Works on the objects of this server only; what it returns is a page of at most the given "
+    "number of rows, newest "
+    "first, as JSON with the fields id, title, state, author and the times of creation and last "
+    "change."
 )
 
 
@@ -39,4 +45,6 @@ def server_tool(server: str, name: str) -> Tool:
 
 def server_tools() -> tuple[Tool, ...]:
     """Make all sixty tools."""
-    return tuple(server_tool(server, name) for server, names in SERVERS.items() for name in names.split())
+    return tuple(
+        server_tool(server, name) for server, names in SERVERS.items() for name in names.split()
+    )

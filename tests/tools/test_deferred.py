@@ -30,29 +30,39 @@ def cost(specs: object) -> int:
     return sum(map(spec_tokens, specs))  # type: ignore[call-overload, no-any-return]
 
 
-# --- what is offered ---------------------------------------------------------------------------------------------
+# --- what is offered ------------------------------------------------------------------------------
 
 
 def test_E5_sixty_foreign_tools_cost_at_most_two_thousand_tokens() -> None:
     assert cost(SPECS) > 9_000, "in full"
     told = offer_tools((*builtin_tools(), *FOREIGN), USABLE)
     assert cost(told.listed) - cost(OWN) <= 2_000
-    assert [spec.name for spec in told.listed] == [*(spec.name for spec in OWN), "ToolSearch", "CallTool"]
+    assert [spec.name for spec in told.listed] == [
+        *(spec.name for spec in OWN),
+        "ToolSearch",
+        "CallTool",
+    ]
     assert told.deferred == SPECS
 
 
 def test_E5_each_of_sixty_names_can_be_read_from_the_catalogue() -> None:
     lines = catalogue(SPECS).splitlines()
     assert lines[0] == "They are, by server (full name mcp__SERVER__TOOL):"
-    assert lines[1:] == [f"- {server}: {', '.join(names.split())}" for server, names in SERVERS.items()]
+    assert lines[1:] == [
+        f"- {server}: {', '.join(names.split())}" for server, names in SERVERS.items()
+    ]
 
 
 def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out() -> None:
-    many = tuple(server_tool(f"server{n % 20}", f"do_the_thing_number_{n}").spec for n in range(1_000))
+    many = tuple(
+        server_tool(f"server{n % 20}", f"do_the_thing_number_{n}").spec for n in range(1_000)
+    )
     text = catalogue(many)
     assert len(text) < 3_200
     assert ", and 4" in text
-    some = catalogue(tuple(server_tool(f"server_with_a_long_name_{n}", "run").spec for n in range(500)))
+    some = catalogue(
+        tuple(server_tool(f"server_with_a_long_name_{n}", "run").spec for n in range(500))
+    )
     assert len(some) < 3_200
     assert " more servers" in some.splitlines()[-1]
 
@@ -67,7 +77,14 @@ def test_E5_a_thousand_tools_still_fit_and_the_catalogue_says_what_it_leaves_out
         (FOREIGN, 60_000, DeferralPolicy(tokens_max=50_000), True),
         ((), USABLE, None, False),
     ],
-    ids=["many", "few", "few in a small window", "allowed", "allowed but too large a share", "none"],
+    ids=[
+        "many",
+        "few",
+        "few in a small window",
+        "allowed",
+        "allowed but too large a share",
+        "none",
+    ],
 )
 def test_E5_when_they_are_deferred(
     tools: tuple[Tool, ...], usable: int, options: DeferralPolicy, deferred: bool
@@ -85,7 +102,9 @@ def test_E5_a_tool_may_ask_to_be_deferred_whatever_its_name() -> None:
         return text
 
     told = offer_tools(
-        (*builtin_tools(), make_tool(Convert, access="none", deferred=True)), 4_000, DeferralPolicy(0, 0)
+        (*builtin_tools(), make_tool(Convert, access="none", deferred=True)),
+        4_000,
+        DeferralPolicy(0, 0),
     )
     assert [spec.name for spec in told.deferred] == ["Convert"]
     assert "- others (full names): Convert" in told.listed[-2].description
@@ -100,7 +119,7 @@ def test_E5_there_is_nothing_to_search_where_nothing_is_foreign() -> None:
     ]
 
 
-# --- what is found -----------------------------------------------------------------------------------------------
+# --- what is found --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,17 +182,29 @@ def test_E5_nothing_found_names_the_nearest_and_where_tools_come_from() -> None:
     assert search_answer("", SPECS, 5).startswith("None of 60 tools matches ''.")
 
 
-# --- what a call means -------------------------------------------------------------------------------------------
+# --- what a call means ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "name", "inner"),
     [
-        ({"name": "mcp__crm__add_note", "args": {"query": "x"}}, "mcp__crm__add_note", {"query": "x"}),
+        (
+            {"name": "mcp__crm__add_note", "args": {"query": "x"}},
+            "mcp__crm__add_note",
+            {"query": "x"},
+        ),
         ({"name": "mcp__crm__add_note"}, "mcp__crm__add_note", {}),
         ({"name": "mcp__crm__add_note", "args": None}, "mcp__crm__add_note", {}),
-        ({"name": "mcp__crm__add_note", "args": '{"query": "x"}'}, "mcp__crm__add_note", {"query": "x"}),
-        ({"name": "CallTool", "args": {"name": "Read", "args": {"file_path": "a"}}}, "Read", {"file_path": "a"}),
+        (
+            {"name": "mcp__crm__add_note", "args": '{"query": "x"}'},
+            "mcp__crm__add_note",
+            {"query": "x"},
+        ),
+        (
+            {"name": "CallTool", "args": {"name": "Read", "args": {"file_path": "a"}}},
+            "Read",
+            {"file_path": "a"},
+        ),
         ({"name": "mcp__crm__add_note", "query": "x"}, "CallTool", None),
         ({"name": "mcp__crm__add_note", "args": [1]}, "CallTool", None),
         ({"name": "mcp__crm__add_note", "args": "{"}, "CallTool", None),
@@ -184,7 +215,9 @@ def test_E5_nothing_found_names_the_nearest_and_where_tools_come_from() -> None:
         (None, "CallTool", None),
     ],
 )
-def test_E5_a_call_is_unwrapped_or_stays_what_it_is(arguments: object, name: str, inner: object) -> None:
+def test_E5_a_call_is_unwrapped_or_stays_what_it_is(
+    arguments: object, name: str, inner: object
+) -> None:
     call = ToolCall("c1.0", "CallTool", arguments)  # type: ignore[arg-type]
     meant = unwrapped(call)
     assert (meant.id, meant.name) == ("c1.0", name)
@@ -200,35 +233,57 @@ def test_E5_an_unknown_name_is_answered_with_the_nearest_one() -> None:
     names = list(tools_by_name((*builtin_tools(), *FOREIGN)))
     text = unknown_call_message("mcp__crm__find_custmer", names, SPECS)
     assert text.startswith(
-        '[unknown-tool] There is no tool "mcp__crm__find_custmer". Did you mean mcp__crm__find_customer?'
+        '[unknown-tool] There is no tool "mcp__crm__find_custmer". Did you mean '
+        "mcp__crm__find_customer?"
     )
     assert "Tools: Read, Write, " in text
     assert "mcp__db__" not in text
     assert text.endswith("github (12), crm (12), calendar (12), wiki (12), db (12).")
-    assert unknown_call_message("find_customer", names, SPECS).count("Did you mean mcp__crm__find_customer?") == 1
+    assert (
+        unknown_call_message("find_customer", names, SPECS).count(
+            "Did you mean mcp__crm__find_customer?"
+        )
+        == 1
+    )
 
 
 def test_E5_arguments_that_do_not_fit_are_refused_with_the_schema() -> None:
     told = bad_arguments_message(FOREIGN[0], "[bad-arguments] …", SPECS)
     schema = msgspec.json.encode(FOREIGN[0].spec.schema).decode()
     assert told == f"[bad-arguments] …\nThe arguments of mcp__github__create_issue: {schema}"
-    assert bad_arguments_message(builtin_tools()[0], "[bad-arguments] …", SPECS) == "[bad-arguments] …"
+    assert (
+        bad_arguments_message(builtin_tools()[0], "[bad-arguments] …", SPECS) == "[bad-arguments] …"
+    )
 
 
-# --- what is said of it ------------------------------------------------------------------------------------------
+# --- what is said of it ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("tools", "window", "told"),
     [
-        (FOREIGN, 20_000, "server github's schemas fill N of your N window; these are deferred now"),
-        (FOREIGN[:3], 4_000, "server github's schemas fill N of your N window; switch off what you do not need of it"),
+        (
+            FOREIGN,
+            20_000,
+            "server github's schemas fill N of your N window; these are deferred now",
+        ),
+        (
+            FOREIGN[:3],
+            4_000,
+            (
+                "server github's schemas fill N of your N window; switch off what you do not need "
+                "of "
+                "it"
+            ),
+        ),
         (FOREIGN, 200_000, ""),
         ((), 4_000, ""),
     ],
     ids=["deferred", "listed", "small share", "none"],
 )
-def test_E5_the_floor_diagnosis_names_the_server(tools: tuple[Tool, ...], window: int, told: str) -> None:
+def test_E5_the_floor_diagnosis_names_the_server(
+    tools: tuple[Tool, ...], window: int, told: str
+) -> None:
     options = DeferralPolicy() if len(tools) > 3 else DeferralPolicy(share_max=1.0)
     offered = offer_tools((*builtin_tools(), *tools), window, options)
     prefix = PrefixSet("start", "p", "m", "scripted", "", offered.listed, (), (), offered.deferred)

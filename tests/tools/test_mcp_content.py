@@ -12,7 +12,12 @@ from longrein.tools.mcp.content import outcome_of, resource_parts
 from longrein.tools.mcp.port import ListedTool
 from longrein.tools.mcp.tool_specs import DESCRIPTION_CHARS_MAX, tool_name, tool_spec, usable_schema
 
-PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (3).to_bytes(4, "big") + (2).to_bytes(4, "big") + b"\x08\x06\0\0\0"
+PNG = (
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+    + (3).to_bytes(4, "big")
+    + (2).to_bytes(4, "big")
+    + b"\x08\x06\0\0\0"
+)
 
 
 class Blobs:
@@ -38,7 +43,11 @@ CONTENT: tuple[tuple[dict[str, Any], str, tuple[Any, ...]], ...] = (
     ({"content": [text("a"), text("b")]}, "ok", (Text("a"), Text("b"))),
     ({"content": [text("no")], "isError": True}, "failed", (Text("no"),)),
     ({"content": []}, "ok", (Text("[no content]"),)),
-    ({"content": [], "isError": True}, "failed", (Text("[the server reported an error without a text]"),)),
+    (
+        {"content": [], "isError": True},
+        "failed",
+        (Text("[the server reported an error without a text]"),),
+    ),
     ({"content": [], "structuredContent": {"n": 1}}, "ok", (Text('{"n":1}'),)),
     ({"content": [text('{"n": 1}')], "structuredContent": {"n": 1}}, "ok", (Text('{"n": 1}'),)),
     ({"content": [text("\x1b[2Jx\x00\ud800")]}, "ok", (Text("x\ufffd"),)),
@@ -109,7 +118,10 @@ def test_the_name_of_a_tool(name: str, pattern: str) -> None:
 
 
 def test_descriptions_are_cut() -> None:
-    assert len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description) == DESCRIPTION_CHARS_MAX
+    assert (
+        len(tool_spec("s", ListedTool("a", "x" * 10_000, {}), "n").description)
+        == DESCRIPTION_CHARS_MAX
+    )
 
 
 DEEP: dict[str, Any] = {}
@@ -145,7 +157,14 @@ FITS: tuple[tuple[dict[str, Any], dict[str, Any], Any], ...] = (
     ({"a": {"type": "object", "properties": 5}}, {"a": {"b": 1}}, {"a": {"b": 1}}),
     ({"a": {"type": "object", "properties": {"b": {}}, "required": "b"}}, {"a": {}}, {"a": {}}),
     (
-        {"a": {"type": "object", "properties": {"b": {}}, "required": ["b"], "additionalProperties": False}},
+        {
+            "a": {
+                "type": "object",
+                "properties": {"b": {}},
+                "required": ["b"],
+                "additionalProperties": False,
+            }
+        },
         {"a": {}},
         None,
     ),
@@ -155,13 +174,17 @@ FITS: tuple[tuple[dict[str, Any], dict[str, Any], Any], ...] = (
 
 
 @pytest.mark.parametrize(("properties", "given", "fitted"), FITS)
-def test_arguments_for_a_foreign_schema(properties: dict[str, Any], given: dict[str, Any], fitted: Any) -> None:
+def test_arguments_for_a_foreign_schema(
+    properties: dict[str, Any], given: dict[str, Any], fitted: Any
+) -> None:
     async def run(*_: Any) -> Any: ...
 
     schema = usable_schema({"properties": properties})
     tool = Tool(ToolSpec("mcp__s__x", "", schema), "command", run, lambda _: False, lambda _: ())
     found, problem = fit_arguments(tool, given)
-    assert (found, problem is None) == ((fitted, True) if fitted is not None else ({}, False)), problem
+    assert (found, problem is None) == ((fitted, True) if fitted is not None else ({}, False)), (
+        problem
+    )
 
 
 def test_a_deep_schema_is_no_trouble() -> None:

@@ -22,12 +22,24 @@ def check(base: bytes, ours: bytes, theirs: bytes, expected: bytes | None) -> No
 @pytest.mark.parametrize(
     ("ours", "theirs", "expected"),
     [
-        (b"1\ntwo\nthree\nfour\nfive\n", b"one\ntwo\nthree\nfour\n5\n", b"1\ntwo\nthree\nfour\n5\n"),
-        (b"one\n2\nthree\nfour\nfive\n", b"one\ntwo\nthree\n4\nfive\n", b"one\n2\nthree\n4\nfive\n"),
+        (
+            b"1\ntwo\nthree\nfour\nfive\n",
+            b"one\ntwo\nthree\nfour\n5\n",
+            b"1\ntwo\nthree\nfour\n5\n",
+        ),
+        (
+            b"one\n2\nthree\nfour\nfive\n",
+            b"one\ntwo\nthree\n4\nfive\n",
+            b"one\n2\nthree\n4\nfive\n",
+        ),
         (b"zero\none\ntwo\nthree\nfour\nfive\n", BASE + b"six\n", b"zero\n" + BASE + b"six\n"),
         (b"two\nthree\nfour\nfive\n", b"one\ntwo\nthree\nfour\n", b"two\nthree\nfour\n"),
         (b"one\n2\nthree\nfour\nfive\n", b"one\n2\nthree\nfour\nV\n", b"one\n2\nthree\nfour\nV\n"),
-        (b"1\ntwo\nthree\nfour\nfive\n", b"one\ntwo\nthree\nfour\nfive", b"1\ntwo\nthree\nfour\nfive"),
+        (
+            b"1\ntwo\nthree\nfour\nfive\n",
+            b"one\ntwo\nthree\nfour\nfive",
+            b"1\ntwo\nthree\nfour\nfive",
+        ),
         (b"one\n2\nthree\nfour\nfive\n", b"one\nII\nthree\nfour\nfive\n", None),
         (b"one\n2\nthree\nfour\nfive\n", b"one\ntwo\n3\nfour\nfive\n", None),
         (BASE + b"six\n", BASE + b"sechs\n", None),
@@ -52,16 +64,18 @@ def test_lines(ours: bytes, theirs: bytes, expected: bytes | None) -> None:
         (b"a\nb\nc\n", BOM + b"a\nb\nc\n", b"a\nb\nC\n", BOM + b"a\nb\nC\n"),
         (BOM + b"a\nb\nc\n", BOM + b"A\nb\nc\n", b"a\nb\nc\n", b"A\nb\nc\n"),
         ("é\nb\nc\n".encode(), "É\nb\nc\n".encode(), "é\nb\nç\n".encode(), "É\nb\nç\n".encode()),
-        ("é\nb\nc\n".encode("latin-1"), "è\nb\nc\n".encode("latin-1"), "é\nb\nç\n".encode("latin-1"),
+        ("é\nb\nc\n".encode("latin-1"), "è\nb\nc\n".encode("latin-1"), "é\nb\nç\n".encode("latin-1"),  # noqa: E501
          "è\nb\nç\n".encode("latin-1")),
         (BROKEN, BROKEN.replace(b"a", b"A"), BROKEN.replace(b"e", b"E"),
          BROKEN.replace(b"a", b"A").replace(b"e", b"E")),
         ("\ufeffa\nb\nc\n".encode("utf-16-le"), "\ufeffA\nb\nc\n".encode("utf-16-le"),
          "\ufeffa\nb\nC\n".encode("utf-16-le"), "\ufeffA\nb\nC\n".encode("utf-16-le")),
-        ("\ufeffa\nb\nc\n".encode("utf-16-le"), "\ufeffA\nb\nc\n".encode("utf-16-le"), b"a\nb\nC\n", None),
+        ("\ufeffa\nb\nc\n".encode("utf-16-le"), "\ufeffA\nb\nc\n".encode("utf-16-le"), b"a\nb\nC\n", None),  # noqa: E501
     ],
 )  # fmt: skip
-def test_line_ends_marks_and_encodings(base: bytes, ours: bytes, theirs: bytes, expected: bytes | None) -> None:
+def test_line_ends_marks_and_encodings(
+    base: bytes, ours: bytes, theirs: bytes, expected: bytes | None
+) -> None:
     check(base, ours, theirs, expected)
 
 
@@ -94,7 +108,9 @@ def test_symmetric_and_made_of_what_was_written(
 
 @given(st.data(), EOLS)
 def test_changes_of_different_places_are_both_there(data: Any, eol: str) -> None:
-    """A base of different lines, changed at places with an unchanged line between: the merge has every change."""
+    """A base of different lines, changed at places with an unchanged line between: the merge has
+    every change.
+    """
     size = data.draw(st.integers(3, 20))
     places = data.draw(st.lists(st.integers(0, size - 1), unique=True, max_size=6).map(sorted))
     places = [place for n, place in enumerate(places) if n == 0 or place > places[n - 1] + 1]
@@ -108,7 +124,10 @@ def test_changes_of_different_places_are_both_there(data: Any, eol: str) -> None
             ours[place] = new
         if yours:
             theirs[place] = new
-    flat = [text([line for lines in side for line in lines], eol, end=True) for side in (ours, theirs, both)]
+    flat = [
+        text([line for lines in side for line in lines], eol, end=True)
+        for side in (ours, theirs, both)
+    ]
     check(text(base, eol, end=True), *flat)
 
 

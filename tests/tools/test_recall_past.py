@@ -49,7 +49,9 @@ class Story:
 
     async def write(self, *events: AnyEvent) -> str:
         """Handle of the last one."""
-        entries = [Entry(self.seq + n, self.at(self.seq + n), event) for n, event in enumerate(events, 1)]
+        entries = [
+            Entry(self.seq + n, self.at(self.seq + n), event) for n, event in enumerate(events, 1)
+        ]
         self.seq += len(events)
         await asyncio.wrap_future(self.log.append(entries, flush=True))
         return f"r{self.seq}"
@@ -86,12 +88,14 @@ def bash(text: str, status: str = "ok") -> ToolEnded:
     return ToolEnded("c1.0", "Bash", status, (Text(text),))
 
 
-# --- by words ----------------------------------------------------------------------------------------------------
+# --- by words -------------------------------------------------------------------------------------
 
 
 async def test_A12_a_detail_of_the_first_result_comes_back_by_its_words(story: Story) -> None:
     """Found, then opened with the call that the answer names."""
-    body = "\n".join(f"test_{n} passed" if n != 57 else "test_57 FAILED: 期望 3，得到 4" for n in range(100))
+    body = "\n".join(
+        f"test_{n} passed" if n != 57 else "test_57 FAILED: 期望 3，得到 4" for n in range(100)
+    )
     await story.write(UserSpoke((Text("run the tests"),)), bash(body, "failed"))
     text = await story.recall(query="FAILED 期望")
     assert text == (
@@ -99,7 +103,9 @@ async def test_A12_a_detail_of_the_first_result_comes_back_by_its_words(story: S
         f"{story.local(3)} result of Bash, failed, line 58: test_57 FAILED: 期望 3，得到 4\n"
         '  Recall(handle="r3", lines="48-68")'
     )
-    assert story.harness.last.facts == (Recalled("c999.0", query="FAILED 期望", size_bytes=len(text.encode())),)
+    assert story.harness.last.facts == (
+        Recalled("c999.0", query="FAILED 期望", size_bytes=len(text.encode())),
+    )
     found = await story.open(text)
     assert found.splitlines()[11] == "test_57 FAILED: 期望 3，得到 4"
 
@@ -110,7 +116,9 @@ async def test_more_hits_than_one_answer_holds(story: Story) -> None:
     assert text.startswith('[hits 1 to 20 for needle; next: Recall(query="needle", lines="21-")]\n')
     assert "needle 44" in text
     text = await story.open(text.splitlines()[0])
-    assert text.startswith('[hits 21 to 40 for needle; next: Recall(query="needle", lines="41-")]\n')
+    assert text.startswith(
+        '[hits 21 to 40 for needle; next: Recall(query="needle", lines="41-")]\n'
+    )
     text = await story.open(text.splitlines()[0])
     assert text.startswith("[hits 41 to 45 for needle]\n")
     assert text.count("Recall(") == 5
@@ -135,7 +143,8 @@ TIMES = 'times look like "10:05", "2026-11-21T10:05" or "2h ago".'
     ("arguments", "expected"),
     [
         ({"query": "nowhere"}, f"{NOTHING} nowhere."),
-        ({"query": "needle nowhere"}, f"{NOTHING} all of needle nowhere; of its words there are: needle."),
+        ({"query": "needle nowhere"}, (f"{NOTHING} all of needle nowhere; of its words there are: "
+                                      "needle.")),
         ({"query": ' " '}, "[no-query] query holds no word to look for."),
         ({}, f"[what] nothing was asked for: {ONE}"),
         ({"handle": "r1", "query": "x"}, f"[what] handle and query together say too much: {ONE}"),
@@ -146,14 +155,16 @@ TIMES = 'times look like "10:05", "2026-11-21T10:05" or "2h ago".'
         ({"handle": "a2/r1"}, "[unknown-handle] a2 is no subagent; this session has started none."),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_brought(story: Story, arguments: dict[str, str], expected: str) -> None:
+async def test_what_cannot_be_brought(
+    story: Story, arguments: dict[str, str], expected: str
+) -> None:
     """One line, a failed result, and what to do."""
     await story.write(bash("a needle"))
     assert await story.recall(**arguments) == expected
     assert (story.harness.last.status, story.harness.last.facts) == ("failed", ())
 
 
-# --- by file -----------------------------------------------------------------------------------------------------
+# --- by file --------------------------------------------------------------------------------------
 
 
 async def seen(story: Story, path: str, content: str, *, changed_by: str = "") -> str:
@@ -175,7 +186,10 @@ async def test_a_files_past(story: Story) -> None:
         f"  r4 {story.local(4)} changed by you",
         f"  r3 {story.local(3)} read",
     ]
-    head = f'[{path}: 4 versions, newest first; another: Recall(handle="r…") or time="…" with this path]'
+    head = (
+        f'[{path}: 4 versions, newest first; another: Recall(handle="r…") or time="…" with '
+        "this path]"
+    )
     title = f"[r5: {path} as a user changed it, all of it: 1 line]"
     for written in (path, "src/a.py", "./src/a.py", "a.py"):
         assert await story.recall(path=written) == "\n".join([head, *rows, title, "three"]), written
@@ -195,13 +209,16 @@ async def test_which_file_is_meant(story: Story) -> None:
     for name in ("src/parser.py", "tests/parser.py", "README.md"):
         await seen(story, f"{root}/{name}", name)
     assert await story.recall(path="parser.py") == (
-        f"[which-file] 2 files are called parser.py: {root}/tests/parser.py, {root}/src/parser.py. Name one."
+        f"[which-file] 2 files are called parser.py: {root}/tests/parser.py, "
+        f"{root}/src/parser.py. Name one."
     )
     assert (
-        await story.recall(path="src") == f"[which-file] src is a folder; of it I know: {root}/src/parser.py. Name one."
+        await story.recall(path="src")
+        == f"[which-file] src is a folder; of it I know: {root}/src/parser.py. Name one."
     )
     assert await story.recall(path="REDME.md") == (
-        f"[no-file] This session has neither read nor changed REDME.md. Did you mean {root}/README.md?"
+        "[no-file] This session has neither read nor changed REDME.md. Did you mean "
+        f"{root}/README.md?"
     )
     assert (await story.recall(path="src/parser.py")).endswith("\nsrc/parser.py")
 
@@ -215,14 +232,17 @@ async def test_a_file_that_was_not_kept(story: Story) -> None:
     ]
 
 
-# --- by time -----------------------------------------------------------------------------------------------------
+# --- by time --------------------------------------------------------------------------------------
 
 
 async def test_what_stood_around_a_time(story: Story) -> None:
     await story.write(*(bash(f"result {n}") for n in range(2, 31)))
     middle = [f"r{n} {story.local(n, '%H:%M:%S')} result of Bash: result {n}" for n in range(4, 28)]
     wanted = f"--- {story.local(15)} ---"
-    steps = [f'{word}: Recall(time="{story.local(n)}.000000")' for word, n in (("earlier", 4), ("later", 27))]
+    steps = [
+        f'{word}: Recall(time="{story.local(n)}.000000")'
+        for word, n in (("earlier", 4), ("later", 27))
+    ]
     assert (await story.recall(time=story.local(15))).splitlines() == [
         f"[around {story.local(15)}: r4 to r27; the log has r1 to r30]",
         *middle[:12],
@@ -252,12 +272,15 @@ async def test_a_clock_time_is_the_last_one_and_needs_a_clock(story: Story) -> N
     assert "r1 to r2;" not in (await story.recall(time=late)).splitlines()[0]
     story.harness.now_us = 0
     assert await story.recall(time="2h ago") == (
-        "[bad-time] the present time is not known here, so not '2h ago'; write \"2026-11-21T10:05\"."
+        "[bad-time] the present time is not known here, so not '2h ago'; write "
+        '"2026-11-21T10:05".'
     )
 
 
 async def test_so_long_ago_is_so_long_ago_also_when_the_clock_was_set_back(story: Story) -> None:
-    """Ten entries, then the clock goes back three hours, then ten more: an entry a minute but for that minute."""
+    """Ten entries, then the clock goes back three hours, then ten more: an entry a minute but
+    for that minute.
+    """
     await story.write(*[bash(f"result {n}") for n in range(9)])
     back = 180 * MINUTE_US
     late = [Entry(n, story.at(n) - back, bash(f"result {n}")) for n in range(11, 21)]
@@ -272,7 +295,7 @@ async def test_so_long_ago_is_so_long_ago_also_when_the_clock_was_set_back(story
     assert (await story.recall(time="3h ago")).startswith("[nothing is as old as ")
 
 
-# --- subagents, forks, rewinds -----------------------------------------------------------------------------------
+# --- subagents, forks, rewinds --------------------------------------------------------------------
 
 
 async def test_a_subagents_handle(story: Story) -> None:
@@ -281,23 +304,37 @@ async def test_a_subagents_handle(story: Story) -> None:
     child = await open_log(str(story.state), CHILD, create=True, wall_us=lambda: 0)
     picture = child.put_blob(b"\x89PNG a picture")
     first = Opened(1, CHILD, "n0nce", ("/w",), "/w", parent=Parent(ID, 2, "c1.0"))
-    entries = [first, bash("the child's needle"), UserSpoke((Text("see"), Image(picture, "image/png", 14)))]
-    await asyncio.wrap_future(child.append([Entry(n, 5, event) for n, event in enumerate(entries, 1)], flush=True))
+    entries = [
+        first,
+        bash("the child's needle"),
+        UserSpoke((Text("see"), Image(picture, "image/png", 14))),
+    ]
+    await asyncio.wrap_future(
+        child.append([Entry(n, 5, event) for n, event in enumerate(entries, 1)], flush=True)
+    )
     await child.close()
-    assert await story.recall(handle="a2/r2") == "[a2/r2: result of Bash, all of it: 1 line]\nthe child's needle"
+    assert (
+        await story.recall(handle="a2/r2")
+        == "[a2/r2: result of Bash, all of it: 1 line]\nthe child's needle"
+    )
     assert story.harness.last.facts[0].handle == "a2/r2"
     assert 'Recall(handle="a2/r2", lines="1-11")' in await story.recall(query="needle")
     await story.recall(handle="a2/r3.2")
     image = story.harness.last.parts[1]
     assert story.harness.blobs.read_blob(image.blob) == b"\x89PNG a picture"
     assert await story.recall(handle="a2/r9") == (
-        "[unknown-handle] There is no entry a2/r9; the newest is a2/r3. Take handles from markers or from "
+        "[unknown-handle] There is no entry a2/r9; the newest is a2/r3. Take handles from markers "
+        "or from "
         "Recall(query=…), do not guess them."
     )
-    assert await story.recall(handle="a3/r1") == "[unknown-handle] a3 is no subagent; subagents were started at a2."
+    assert (
+        await story.recall(handle="a3/r1")
+        == "[unknown-handle] a3 is no subagent; subagents were started at a2."
+    )
     await story.write(ChildStarted(OTHER, "explore", "c2.0"))
     assert await story.recall(handle="a3/r2") == (
-        "[lost] The log of subagent a3 is not here any more; what it reported stands in this session "
+        "[lost] The log of subagent a3 is not here any more; what it reported stands in this "
+        "session "
         '(Recall(query="explore")).'
     )
 
@@ -305,7 +342,9 @@ async def test_a_subagents_handle(story: Story) -> None:
 async def test_law_4_a_fork_and_what_was_rewound(story: Story) -> None:
     large = "日志 line\n" * 20_000
     part = Document(story.log.put_blob(large.encode()), "text/plain", 9, "make", 20_000, "日志", "")
-    await story.write(UserSpoke((Text("a"),)), bash("before the fork"), ToolEnded("c1.1", "Bash", "ok", (part,)))
+    await story.write(
+        UserSpoke((Text("a"),)), bash("before the fork"), ToolEnded("c1.1", "Bash", "ok", (part,))
+    )
     await story.write(Rewound(2), bash("after the fork"))
     assert (await story.recall(handle="r3")).endswith("before the fork")  # rewound, not lost
     first = Opened(1, OTHER, "n0nce", ("/w",), "/w", parent=Parent(ID, 5))
@@ -314,10 +353,12 @@ async def test_law_4_a_fork_and_what_was_rewound(story: Story) -> None:
     assert (await story.recall(handle="r3")).endswith("before the fork")
     assert "lines 19999-20000 of 20000" in await story.recall(handle="r4", lines="19999-")
     assert "before the fork" in await story.recall(query="fork")
-    assert (await story.recall(handle="r6")).startswith("[unknown-handle] There is no entry r6; the newest is r5.")
+    assert (await story.recall(handle="r6")).startswith(
+        "[unknown-handle] There is no entry r6; the newest is r5."
+    )
 
 
-# --- what it is made of ------------------------------------------------------------------------------------------
+# --- what it is made of ---------------------------------------------------------------------------
 
 
 async def test_old_markers_are_said_to_be_old(story: Story) -> None:
@@ -326,7 +367,8 @@ async def test_old_markers_are_said_to_be_old(story: Story) -> None:
     handle = await story.write(Reminded("file_changed", sign))
     text = await story.recall(handle=handle)
     assert text == (
-        f"[{handle}: reminder file_changed, all of it: 1 line; markers in it are part of the old text and tell you "
+        f"[{handle}: reminder file_changed, all of it: 1 line; markers in it are part of the old "
+        "text and tell you "
         f"nothing now]\n{sign}"
     )
     assert marker_sign("5e1f0c") in text
@@ -338,7 +380,8 @@ async def test_every_byte_of_an_entry_has_a_handle(story: Story) -> None:
     """What is no content comes with the last part: the entry as it is stored."""
     handle = await story.write(bash("short"))
     assert await story.recall(handle=f"{handle}.2") == (
-        f"[{handle}.2: result of Bash, ToolEnded as stored, all of it: 5 lines]\nToolEnded\ncall: c1.0\nname: Bash\n"
+        f"[{handle}.2: result of Bash, ToolEnded as stored, all of it: 5 lines]\nToolEnded\ncall: "
+        "c1.0\nname: Bash\n"
         'status: ok\nparts: [{"type":"text","text":"short"}]'
     )
 
@@ -357,7 +400,10 @@ async def test_a_blob_larger_than_memory_should_hold(story: Story) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert text.splitlines() == [
-        f'[{handle}: result of Bash, lines 654321-654322 of 1000000; next: Recall(handle="{handle}", lines="654323-")]',
+        (
+            f"[{handle}: result of Bash, lines 654321-654322 of 1000000; next: "
+            f'Recall(handle="{handle}", lines="654323-")]'
+        ),
         "0054321: a line of a large file",
         "0054322: a line of a large file",
     ]
@@ -366,7 +412,9 @@ async def test_a_blob_larger_than_memory_should_hold(story: Story) -> None:
 
 async def test_output_with_escapes_and_a_file_with_controls(story: Story) -> None:
     blob = story.log.put_blob(b"\x1b[31mred\x1b[0m\r\n10%\r100%\nend \x07\n")
-    handle = await story.write(ToolEnded("c1.0", "Bash", "ok", (Document(blob, "text/plain", 9, "make"),)))
+    handle = await story.write(
+        ToolEnded("c1.0", "Bash", "ok", (Document(blob, "text/plain", 9, "make"),))
+    )
     assert (await story.recall(handle=handle)).splitlines()[1:] == ["red", "100%", "end "]
     wide = story.log.put_blob("Größe\nzwei".encode("utf-16"))
     handle = await story.write(FileSeen("/a.txt", wide, wide))

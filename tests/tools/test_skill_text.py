@@ -13,7 +13,8 @@ def shown(style: Style, body: str, arguments: str, names: tuple[str, ...] = ()) 
     """The text with commands as `<!command>` and files as `<@path>`."""
     marks = {"text": "{}", "command": "<!{}>", "file": "<@{}>"}
     return "".join(
-        marks[piece.kind].replace("{}", piece.text) for piece in substitute(style, body, arguments, VARIABLES, names)
+        marks[piece.kind].replace("{}", piece.text)
+        for piece in substitute(style, body, arguments, VARIABLES, names)
     )
 
 
@@ -32,7 +33,11 @@ def shown(style: Style, body: str, arguments: str, names: tuple[str, ...] = ()) 
         ("${CLAUDE_SKILL_DIR}", "a", "/s/a\n\nARGUMENTS: a"),
         ("$0", "it's broken", "it's"),
         ("$0", "$1 !`ls`", "$1"),
-        ("$ARGUMENTS", "$ARGUMENTS ${CLAUDE_SKILL_DIR} !`ls` @x", "$ARGUMENTS ${CLAUDE_SKILL_DIR} !`ls` @x"),
+        (
+            "$ARGUMENTS",
+            "$ARGUMENTS ${CLAUDE_SKILL_DIR} !`ls` @x",
+            "$ARGUMENTS ${CLAUDE_SKILL_DIR} !`ls` @x",
+        ),
         ("!`git log $0`", "main", "<!git log main>"),
         ("a !`ls` b", "", "a <!ls> b"),
         ("a!`ls` `!`x", "", "a!`ls` `!`x"),
@@ -49,7 +54,9 @@ def test_A18_4_placeholders_of_claude_code(body: str, arguments: str, expected: 
 
 
 def test_A2_declared_names() -> None:
-    assert shown("claude", "$pr at $level, $pr_id", "7 high", ("pr", "level")) == "7 at high, $pr_id"
+    assert (
+        shown("claude", "$pr at $level, $pr_id", "7 high", ("pr", "level")) == "7 at high, $pr_id"
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,9 @@ def test_A2_declared_names() -> None:
         ("gemini", "$1 $ARGUMENTS !`ls`", "", "$1 $ARGUMENTS !`ls`"),
     ],
 )  # fmt: skip
-def test_A3_the_first_argument_is_decided_by_the_source(style: Style, body: str, arguments: str, expected: str) -> None:
+def test_A3_the_first_argument_is_decided_by_the_source(
+    style: Style, body: str, arguments: str, expected: str
+) -> None:
     assert shown(style, body, arguments) == expected
 
 
@@ -84,6 +93,8 @@ def test_any_text_is_read_without_an_error(style: Style, body: str, arguments: s
 
 
 def test_a_huge_text_of_braces_is_read_in_linear_time() -> None:
-    assert "".join(piece.text for piece in substitute("gemini", "!{" * 5_000, "", {})) == "!{" * 5_000
+    assert (
+        "".join(piece.text for piece in substitute("gemini", "!{" * 5_000, "", {})) == "!{" * 5_000
+    )
     assert substitute("claude", "```!\n" * 5_000, "", {})
     assert substitute("claude", "!`" * 50_000, "", {})

@@ -28,10 +28,25 @@ pytestmark = pytest.mark.anyio
         ("printf 'a\\0b\\377\\n'", "ab\ufffd", "ok"),  # R061
         ("printf 'h\\0i\\0 \\0y\\0o\\0u\\0\\n\\0'", "hi you", "ok"),
         ("printf '10%%\\r50%%\\r100%%\\ndone\\r\\n'", "100%\ndone", "ok"),
-        ("printf '\\033[31mred\\033[0m \\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'", "red link", "ok"),
+        (
+            (
+                "printf '\\033[31mred\\033[0m "
+                "\\033]0;title\\007\\033]8;;http://x\\033\\\\link\\007\\n'"
+            ),
+            "red link",
+            "ok",
+        ),
         ("  ", "[empty] The command is empty; nothing was run.", "failed"),
-        ("echo a\0b", "[bad-command] The command holds a NUL or an invalid character; nothing was run.", "failed"),
-        ("echo \ud800", "[bad-command] The command holds a NUL or an invalid character; nothing was run.", "failed"),
+        (
+            "echo a\0b",
+            "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
+            "failed",
+        ),
+        (
+            "echo \ud800",
+            "[bad-command] The command holds a NUL or an invalid character; nothing was run.",
+            "failed",
+        ),
         ("cat", "(no output)", "ok"),  # R057: no input
     ],
 )
@@ -160,7 +175,10 @@ async def test_cd_holds_inside_the_roots_only(harness: Any) -> None:
     assert harness.last.facts == (CwdSet(f"{harness.root}/sub"),)
     assert await harness.call("Bash", command="ls; echo $V") == "x"
     text = await harness.call("Bash", command="cd /; pwd")
-    assert text == f"/\n[/ is outside the session's folders: the current folder stays {harness.root}/sub]"
+    assert (
+        text
+        == f"/\n[/ is outside the session's folders: the current folder stays {harness.root}/sub]"
+    )
     assert harness.last.facts == ()
     assert await harness.call("Bash", command="(cd ..); false") == "[exit code 1]"
 

@@ -39,7 +39,7 @@ async def edited(harness: Any, content: bytes, old: str, new: str, **more: Any) 
     return path.read_bytes()
 
 
-# --- E22: nine checks, nine code words ---------------------------------------------------------------------------
+# --- E22: nine checks, nine code words ------------------------------------------------------------
 
 
 NO_MATCH = "[no-match] old_string is not in ROOT/"
@@ -48,25 +48,29 @@ NOT_UNIQUE = "nothing was changed. Take in more of the lines around it, or set r
 REFUSALS: list[tuple[str, str | bytes, str, str, str]] = [
     # file, content, old, new, refusal
     ("a.py", CODE, "x", "x", "[same] old_string and new_string are equal; nothing to do."),
-    ("a.py", CODE, "", "x", "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."),
+    ("a.py", CODE, "", "x",
+    "[exists] ROOT/a.py exists and is not empty; give the text to replace as old_string."),
     (".git/config", "[core]\n", "[core]", "[x]",
-     "[ignored-path] ROOT/.git/config lies in .git, which only version control may change; use git."),
+     "[ignored-path] ROOT/.git/config lies in .git, which only version control may change; use git."),  # noqa: E501
     ("a.ipynb", "{}", "{}", "[]",
      ("[notebook] ROOT/a.ipynb is a notebook: its cells are JSON, which text edits break. "
       "Change it with Bash and a few lines of Python (json), or Write the whole file.")),
-    ("a.py", CODE, "def ff():\n    return 1", "x", f"{NO_MATCH}a.py. The closest match is at line 1: `def f():`"),
+    ("a.py", CODE, "def ff():\n    return 1", "x",
+    f"{NO_MATCH}a.py. The closest match is at line 1: `def f():`"),
     ("a.py", CODE, "def f():\n\treturn 1", "x",
      f"{NO_MATCH}a.py. Lines 1-2 differ from it only in blanks or tabs. Line 1 is `def f():`"),
     ("a.py", CODE, "1\tdef f():\n2\t    return 1", "x",
-     f"{NO_MATCH}a.py. It is there without the line numbers of Read: leave out the numbers and tabs."),
-    ("a.py", CODE, "class Zebra(Animal): ...", "x", f"{NO_MATCH}a.py. No line is like it. Read the file again."),
+     f"{NO_MATCH}a.py. It is there without the line numbers of Read: leave out the numbers and tabs."),  # noqa: E501
+    ("a.py", CODE, "class Zebra(Animal): ...", "x",
+    f"{NO_MATCH}a.py. No line is like it. Read the file again."),
     ("empty", "", "E", "F", f"{NO_MATCH}empty. No line is like it. Read the file again."),
     ("a.txt", "a\r\nb\r\n", "a\n\nb", "x", f"{NO_MATCH}a.txt. The closest match is at line 1: `a`"),
     ("a.py", CODE, "return 1", "return 2",
      f"[not-unique] old_string stands 2 times, at lines 2, 6 of ROOT/a.py; {NOT_UNIQUE}"),
-    ("b.py", "aaa\n", "aa", "b", f"[not-unique] old_string overlaps itself at line 1 of ROOT/b.py; {NOT_UNIQUE}"),
+    ("b.py", "aaa\n", "aa", "b",
+    f"[not-unique] old_string overlaps itself at line 1 of ROOT/b.py; {NOT_UNIQUE}"),
     ("l1.txt", "caf\xe9 und \xfc\n".encode("latin-1"), "und", "\u4e2d",
-     ("[encoding] ROOT/l1.txt is Latin-1 or unknown 8-bit encoding, which has no '\\u4e2d'; nothing was written. "
+     ("[encoding] ROOT/l1.txt is Latin-1 or unknown 8-bit encoding, which has no '\\u4e2d'; nothing was written. "  # noqa: E501
       "Leave the character out, or convert the file with Bash (iconv) first.")),
 ]  # fmt: skip
 
@@ -82,7 +86,9 @@ async def test_E22_R085_refusals(
 
 async def test_E22_not_read(harness: Any) -> None:
     harness.file("a.py", CODE)
-    expected = "[not-read] ROOT/a.py exists and you have not read it. Read it first, then try again."
+    expected = (
+        "[not-read] ROOT/a.py exists and you have not read it. Read it first, then try again."
+    )
     await refused(harness, "a.py", "def f", "def h", expected)
 
 
@@ -111,12 +117,13 @@ async def test_E22_changed_since_read(harness: Any) -> None:
     diff = diff.replace(" 2\t    return 1", "-2\t    return 1\n+2\t    return 2")
     diff = diff.replace(" 6\t    return 1\n", "-6\t    return 1\n+6\t    return 2")
     expected = (
-        "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again first, or go by this, "
+        "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again "
+        "first, or go by this, "
         f"which is all that somebody else changed:\n{diff}"
     )
-    assert await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h") == expected.replace(
-        "ROOT", str(harness.root)
-    )
+    assert await harness.call(
+        "Edit", file_path="a.py", old_string="def f", new_string="def h"
+    ) == expected.replace("ROOT", str(harness.root))
     assert path.read_text() == CODE.replace("1", "2")
     digest = harness.workspace.hash(str(path))
     assert harness.last.facts == (FileSeen(str(path), digest, digest),)
@@ -130,7 +137,10 @@ async def test_E22_changed_from_what_is_not_known_any_more(harness: Any) -> None
     harness.limit(keep_bytes_max=3)
     await harness.call("Read", file_path="a.py")
     await harness.call("Bash", command="sed -i s/def.g/def_h/ a.py")
-    expected = "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it again first."
+    expected = (
+        "[changed] ROOT/a.py has changed since you read it; nothing was written. Read it "
+        "again first."
+    )
     await refused(harness, "a.py", "def f", "def h", expected)
     harness.wrote[str(path), harness.workspace.hash(str(path))] = "subagent a7"
     expected = expected.replace("nothing was", "subagent a7 wrote it; nothing was")
@@ -145,12 +155,17 @@ async def test_E22_changed_elsewhere_is_merged_and_told(harness: Any) -> None:
     harness.wrote[str(path), theirs] = "your command `sed -i …`"
     text = await harness.call("Edit", file_path="a.py", old_string="g():", new_string="h():")
     assert text == (
-        f"Edited {path}.\n …\n 3\t    return 1\n 4\t\n 5\t\n-6\tdef g():\n+6\tdef h():\n 7\t    return 1\n"
-        " 8\t# end\nSince you read it your command `sed -i …` changed it too, elsewhere; both changes stand. Theirs:\n"
-        "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n 5\t\n 6\tdef h():\n 7\t    return 1\n+8\t# end"
+        f"Edited {path}.\n …\n 3\t    return 1\n 4\t\n 5\t\n-6\tdef g():\n+6\tdef h():\n 7\t    "
+        "return 1\n"
+        " 8\t# end\nSince you read it your command `sed -i …` changed it too, elsewhere; both "
+        "changes stand. Theirs:\n"
+        "+1\timport os\n 2\tdef f():\n 3\t    return 1\n 4\t\n 5\t\n 6\tdef h():\n 7\t    return "
+        "1\n+8\t# end"
     )
     digest = harness.workspace.hash(str(path))
-    assert harness.last.facts == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
+    assert harness.last.facts == (
+        FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),
+    )
     assert path.read_text() == "import os\n" + CODE.replace("g():", "h():") + "# end\n"
 
 
@@ -160,8 +175,10 @@ async def test_E22_what_was_read_is_not_there_any_more(harness: Any) -> None:
     await harness.call("Read", file_path="a.py")
     await harness.call("Bash", command="echo x = 1 > a.py")
     text = await harness.call("Edit", file_path="a.py", old_string="def x", new_string="def y")
-    assert text.startswith(f"[changed] {harness.root}/a.py has changed since you read it; nothing was written.")
-    assert text.endswith("which is all that somebody else changed:\n" + "-1\tdef f():\n-2\t    return 1\n-3\t\n"
+    assert text.startswith(
+        f"[changed] {harness.root}/a.py has changed since you read it; nothing was written."
+    )
+    assert text.endswith("which is all that somebody else changed:\n" + "-1\tdef f():\n-2\t    return 1\n-3\t\n"  # noqa: E501
                          "-4\t\n-5\tdef g():\n-6\t    return 1\n+1\tx = 1")  # fmt: skip
 
 
@@ -174,7 +191,7 @@ async def test_E22_touched_but_equal_is_fine(harness: Any) -> None:
     assert harness.last.status == "ok"
 
 
-# --- the other refusals ------------------------------------------------------------------------------------------
+# --- the other refusals ---------------------------------------------------------------------------
 
 
 async def test_law_4_markers_are_refused(harness: Any) -> None:
@@ -189,8 +206,10 @@ async def test_law_4_markers_are_refused(harness: Any) -> None:
     ]:
         said = await harness.call(name, **arguments)
         assert said == (
-            "[marker] The text holds a longrein marker, which stands for content that was cut, cleared or secret. "
-            "Nothing was done. Get the real bytes with Recall (the handle is in or beside the marker) or Read, "
+            "[marker] The text holds a longrein marker, which stands for content that was cut, "
+            "cleared or secret. "
+            "Nothing was done. Get the real bytes with Recall (the handle is in or beside the "
+            "marker) or Read, "
             "and send the call again with them."
         )
     assert sorted(os.listdir(harness.root)) == ["a.py"]
@@ -201,17 +220,26 @@ async def test_law_4_markers_are_refused(harness: Any) -> None:
 
 async def test_refusals_of_places(harness: Any) -> None:
     harness.file("bin", b"\x7fELF\0\0")
-    harness.versions[f"{harness.root}/bin"] = FileVersion(harness.workspace.hash(f"{harness.root}/bin"), True)
+    harness.versions[f"{harness.root}/bin"] = FileVersion(
+        harness.workspace.hash(f"{harness.root}/bin"), True
+    )
     await refused(harness, "bin", "E", "F", "[binary] ROOT/bin is not text: ELF program.")
     await refused(harness, ".", "E", "F", "[not-a-file] ROOT is a folder.")
-    await refused(harness, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file.")
     await refused(
-        harness, "no/such", "E", "F", "[not-found] No such file: ROOT/no/such; its folder does not exist either."
+        harness, "a\0b", "E", "F", "[bad-path] ab is no usable path; give the path of a file."
+    )
+    await refused(
+        harness,
+        "no/such",
+        "E",
+        "F",
+        "[not-found] No such file: ROOT/no/such; its folder does not exist either.",
     )
 
 
 @pytest.mark.parametrize(
-    ("theirs", "merged"), [("theirs\n", ""), (CODE + "# end\n", CODE.replace("f()", "h()") + "# end\n")]
+    ("theirs", "merged"),
+    [("theirs\n", ""), (CODE + "# end\n", CODE.replace("f()", "h()") + "# end\n")],
 )
 async def test_changed_between_check_and_exchange(
     harness: Any, monkeypatch: pytest.MonkeyPatch, theirs: str, merged: str
@@ -229,12 +257,15 @@ async def test_changed_between_check_and_exchange(
     monkeypatch.setattr(replacing, "exchange", late)
     text = await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
     assert path.read_text() == (merged or theirs)
-    assert ("both changes stand" in text, text.startswith("[changed]")) == (bool(merged), not merged)
+    assert ("both changes stand" in text, text.startswith("[changed]")) == (
+        bool(merged),
+        not merged,
+    )
     (fact,) = harness.last.facts
     assert harness.blobs.read_blob(fact.over if merged else fact.blob) == theirs.encode()
 
 
-# --- bytes -------------------------------------------------------------------------------------------------------
+# --- bytes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -248,14 +279,17 @@ async def test_changed_between_check_and_exchange(
         (b"a\nb\n", "a\r\nb", "x\r\ny", b"x\ny\n"),
         (b"no end", "end", "stop", b"no stop"),
         (b"\xef\xbb\xbfa = 1\n", "a = 1", "b = 2", b"\xef\xbb\xbfb = 2\n"),
-        ("\ufeffa = 中\r\n".encode("utf-16-le"), "中", "文", "\ufeffa = 文\r\n".encode("utf-16-le")),
+        ("\ufeffa = 中\r\n".encode("utf-16-le"), "中", "文", "\ufeffa = 文\r\n".encode("utf-16-le")),  # noqa: E501
         ("a = b\n".encode("utf-16-be"), "b", "é", "a = é\n".encode("utf-16-be")),
-        ("né à côté, café\n".encode("latin-1"), "côté", "ombré", "né à ombré, café\n".encode("latin-1")),
-        ("中文 \xff 字\n".encode().replace(b"\xc3\xbf", b"\xff"), "字", "word", "中文 ".encode() + b"\xff word\n"),
+        ("né à côté, café\n".encode("latin-1"), "côté", "ombré", "né à ombré, café\n".encode("latin-1")),  # noqa: E501
+        ("中文 \xff 字\n".encode().replace(b"\xc3\xbf", b"\xff"), "字", "word", "中文 ".encode() + b"\xff "  # noqa: E501
+                                                                                             b"word\n"),
         (b"tab\tx\x0c\x1b[0m\n", "x", "y", b"tab\ty\x0c\x1b[0m\n"),
     ],
 )  # fmt: skip
-async def test_only_the_change_changes(harness: Any, before: bytes, old: str, new: str, after: bytes) -> None:
+async def test_only_the_change_changes(
+    harness: Any, before: bytes, old: str, new: str, after: bytes
+) -> None:
     assert await edited(harness, before, old, new) == after
 
 
@@ -264,16 +298,26 @@ async def test_several_edits_in_a_row_need_one_read(harness: Any) -> None:
     await harness.call("Read", file_path="a.py")
     await harness.call("Edit", file_path="a.py", old_string="def f", new_string="def h")
     before = harness.versions[str(path)].hash
-    await harness.call("Edit", file_path="a.py", old_string="return 1", new_string="return 3", replace_all=True)
+    await harness.call(
+        "Edit", file_path="a.py", old_string="return 1", new_string="return 3", replace_all=True
+    )
     fact = harness.last.facts[0]
-    assert fact == FileChanged(str(path), harness.workspace.hash(str(path)), "agent", fact.hash, before)
-    assert harness.blobs.read_blob(fact.blob).decode() == CODE.replace("def f", "def h").replace("1", "3")
+    assert fact == FileChanged(
+        str(path), harness.workspace.hash(str(path)), "agent", fact.hash, before
+    )
+    assert harness.blobs.read_blob(fact.blob).decode() == CODE.replace("def f", "def h").replace(
+        "1", "3"
+    )
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_replacing_equals_the_reference(data: Any) -> None:
-    """With line ends of one kind, replacing is what `str.replace` does with the same line ends; bytes round-trip."""
+    """With line ends of one kind, replacing is what `str.replace` does with the same line ends;
+    bytes round-trip.
+    """
     letters = st.text(alphabet="ab\n é中", max_size=30)
     eol = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
     text, new = data.draw(letters) + "\n", data.draw(letters)
@@ -297,7 +341,7 @@ def test_decoding_is_lossless(data: bytes) -> None:
         assert found.style.encode(found.text) == data
 
 
-# --- what the model is shown -------------------------------------------------------------------------------------
+# --- what the model is shown ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -307,7 +351,8 @@ def test_decoding_is_lossless(data: bytes) -> None:
         ("three\n", "", " 1\tone\n 2\ttwo\n-3\tthree\n 3\tfour\n 4\tfive"),
         ("three\n", "3\n3b\n", " 1\tone\n 2\ttwo\n-3\tthree\n+3\t3\n+4\t3b\n 5\tfour\n 6\tfive"),
         ("one\ntwo\nthree", "one\n2\nthree", " 1\tone\n-2\ttwo\n+2\t2\n 3\tthree\n 4\tfour"),
-        ("three\nfour", "three and four", " 1\tone\n 2\ttwo\n-3\tthree\n-4\tfour\n+3\tthree and four\n 4\tfive"),
+        ("three\nfour", "three and four", (" 1\tone\n 2\ttwo\n-3\tthree\n-4\tfour\n+3\tthree and "
+                                          "four\n 4\tfive")),
         ("three\nfour\n", "34", " 1\tone\n 2\ttwo\n-3\tthree\n-4\tfour\n-5\tfive\n+3\t34five"),
     ],
 )  # fmt: skip
@@ -316,15 +361,21 @@ async def test_a_confirmation_shows_the_lines(harness: Any, old: str, new: str, 
     await harness.call("Read", file_path="n.txt")
     text = await harness.call("Edit", file_path="n.txt", old_string=old, new_string=new)
     rows = [f"{row[0]}{row[1:]}" for row in shown.split("\n")]
-    expected = "\n".join(f"{row[1:].split(chr(9))[0]}{row[0]}\t{row.split(chr(9))[1]}" for row in rows)
+    expected = "\n".join(
+        f"{row[1:].split(chr(9))[0]}{row[0]}\t{row.split(chr(9))[1]}" for row in rows
+    )
     assert text == f"Edited {path}.\n{expected}"
 
 
 async def test_many_places(harness: Any) -> None:
     path = harness.file("n.txt", "x\na\nb\nc\nd\n" * 5)
     await harness.call("Read", file_path="n.txt")
-    text = await harness.call("Edit", file_path="n.txt", old_string="x\n", new_string="y\nz\n", replace_all=True)
-    assert text.startswith(f"Edited {path} in 5 places.\n1-\tx\n1+\ty\n2+\tz\n3 \ta\n4 \tb\n5 \tc\n6 \td\n7-\tx\n")
+    text = await harness.call(
+        "Edit", file_path="n.txt", old_string="x\n", new_string="y\nz\n", replace_all=True
+    )
+    assert text.startswith(
+        f"Edited {path} in 5 places.\n1-\tx\n1+\ty\n2+\tz\n3 \ta\n4 \tb\n5 \tc\n6 \td\n7-\tx\n"
+    )
     assert text.endswith("… and 2 more")
     assert path.read_text() == "y\nz\na\nb\nc\nd\n" * 5
 
@@ -343,6 +394,8 @@ async def test_places_beside_each_other_are_shown_as_they_are_now(
 ) -> None:
     path = harness.file("n.txt", content)
     await harness.call("Read", file_path="n.txt")
-    text = await harness.call("Edit", file_path="n.txt", old_string=old, new_string=new, replace_all=True)
+    text = await harness.call(
+        "Edit", file_path="n.txt", old_string=old, new_string=new, replace_all=True
+    )
     assert text.partition("\n")[2] == shown
     assert path.read_bytes().decode() == content.replace(old, new)

@@ -49,7 +49,8 @@ async def test_S033_a_path_that_leads_elsewhere_since_it_was_judged_is_refused(
     text = await harness.call(name, **arguments)
     assert text.startswith("[moved] sub")
     assert text.endswith(
-        " has changed between the check and the use: it leads to another place now. Nothing was done; look again."
+        " has changed between the check and the use: it leads to another place now. Nothing was "
+        "done; look again."
     )
     assert sorted(os.listdir(outside)) == ["a.txt"]
     assert (outside / "a.txt").read_text() == "text\nsecret\n"
@@ -77,7 +78,10 @@ async def test_the_swap_of_a_folder_in_the_last_moment_is_an_error_of_one_line(
         with monkeypatch.context() as patched:
             patched.setattr(harness.workspace, "resolve", late)
             text = await harness.call(name, **arguments)
-        assert text.startswith(("[moved]", "[not-found]")) or "between the check and the use; look again" in text, name
+        assert (
+            text.startswith(("[moved]", "[not-found]"))
+            or "between the check and the use; look again" in text
+        ), name
         assert "\n" not in text
         (harness.root / "sub").unlink()
         (harness.root / "kept").rename(harness.root / "sub")
@@ -96,10 +100,12 @@ def deep(harness: Any) -> Iterator[str]:
 
 
 async def test_files_below_two_thousand_folders(harness: Any, deep: str) -> None:
-    assert (await harness.call("Write", file_path=f"{deep}/a.txt", content="one\n")).startswith("Created ")
-    assert (await harness.call("Edit", file_path=f"{deep}/a.txt", old_string="one", new_string="two")).startswith(
-        "Edit"
+    assert (await harness.call("Write", file_path=f"{deep}/a.txt", content="one\n")).startswith(
+        "Created "
     )
+    assert (
+        await harness.call("Edit", file_path=f"{deep}/a.txt", old_string="one", new_string="two")
+    ).startswith("Edit")
     assert "two" in await harness.call("Read", file_path="d/" * 2000 + "a.txt")
     assert (await harness.call("Read", file_path=f"{deep}/b.txt")).startswith("[not-found]")
     await harness.call("Glob", pattern="**/*.txt")
@@ -110,8 +116,12 @@ async def test_files_below_two_thousand_folders(harness: Any, deep: str) -> None
 ODD = os.fsdecode(b"caf\xe9.txt")
 
 
-async def test_names_that_are_not_utf_8_are_listed_and_named_in_refusals(harness: Any, tmp_path: Path) -> None:
-    """JSON and the log hold no such name: the model sees a placeholder, and is told how to reach the file."""
+async def test_names_that_are_not_utf_8_are_listed_and_named_in_refusals(
+    harness: Any, tmp_path: Path
+) -> None:
+    """JSON and the log hold no such name: the model sees a placeholder, and is told how to reach
+    the file.
+    """
     for folder in (harness.root, harness.root / os.fsdecode(b"d\xff")):
         folder.mkdir(exist_ok=True)
         (folder / ODD).write_text("text\n")
@@ -127,12 +137,18 @@ async def test_names_that_are_not_utf_8_are_listed_and_named_in_refusals(harness
         text.encode()
     for name, arguments in CALLS[:5]:
         text = await harness.call(name, **{**arguments, "file_path": ODD})
-        assert text.startswith("[bad-path] caf\ufffd.txt has a name that is not UTF-8. Bytes that are")
+        assert text.startswith(
+            "[bad-path] caf\ufffd.txt has a name that is not UTF-8. Bytes that are"
+        )
     for name, arguments in (CALLS[0], CALLS[3]):
         text = await harness.call(name, **{**arguments, "file_path": "caf\ufffd.txt"})
         assert text.startswith("[not-found]")
-        assert text.endswith("Bytes that are not UTF-8 are shown as \ufffd; use Bash, with ? in place of each.")
+        assert text.endswith(
+            "Bytes that are not UTF-8 are shown as \ufffd; use Bash, with ? in place of each."
+        )
     assert (harness.root / ODD).read_text() == "text\n"
     seen: list[str] = []
-    assert walk_module.walk(str(harness.root), lambda path, _: bool(seen.append(path)) or True, 10, lambda: 0)
+    assert walk_module.walk(
+        str(harness.root), lambda path, _: bool(seen.append(path)) or True, 10, lambda: 0
+    )
     assert f"{harness.root}/{ODD}" in seen

@@ -36,8 +36,14 @@ async def shows(harness: Any, content: bytes | str, expected: str, **arguments: 
         (b"\xef\xbb\xbfa\n", "1\ta\n[byte order mark; Edit and Write keep them]"),
         ("\ufeffa\u4e2d\n".encode("utf-16-le"), "1\ta中\n[UTF-16; Edit and Write keep them]"),
         ("only ascii\n".encode("utf-16-be"), "1\tonly ascii\n[UTF-16; Edit and Write keep them]"),
-        ("café\n".encode("latin-1"), "1\tcafé\n[Latin-1 or unknown 8-bit encoding; Edit and Write keep them]"),
-        ("中文中文\n".encode() + b"\xff\n", "1\t中文中文\n2\t\ufffd\n[bytes that are not UTF-8 are shown as \ufffd]"),
+        (
+            "café\n".encode("latin-1"),
+            "1\tcafé\n[Latin-1 or unknown 8-bit encoding; Edit and Write keep them]",
+        ),
+        (
+            "中文中文\n".encode() + b"\xff\n",
+            "1\t中文中文\n2\t\ufffd\n[bytes that are not UTF-8 are shown as \ufffd]",
+        ),
         (b"\x1b[31mred\x1b[0m\n", "1\t\u241b[31mred\u241b[0m"),
     ],
 )
@@ -48,20 +54,39 @@ async def test_text(harness: Any, content: bytes | str, expected: str) -> None:
 
 async def test_ranges(harness: Any) -> None:
     text = "".join(f"line {n}\n" for n in range(1, 11))
-    await shows(harness, text, "4\tline 4\n5\tline 5\n[lines 4-5 of 10; read on with offset=6]", offset=4, limit=2)
-    await shows(harness, text, "9\tline 9\n10\tline 10\n[lines 9-10, the end of the file]", offset=9)
+    await shows(
+        harness,
+        text,
+        "4\tline 4\n5\tline 5\n[lines 4-5 of 10; read on with offset=6]",
+        offset=4,
+        limit=2,
+    )
+    await shows(
+        harness, text, "9\tline 9\n10\tline 10\n[lines 9-10, the end of the file]", offset=9
+    )
     await shows(harness, text, "[past-end] PATH has only 10 lines; offset 11 is past.", offset=11)
-    await shows(harness, text, "[bad-range] offset counts from 1 and limit must be at least 1.", limit=0)
+    await shows(
+        harness, text, "[bad-range] offset counts from 1 and limit must be at least 1.", limit=0
+    )
     harness.limit(read_lines_max=3)
-    await shows(harness, text, "1\tline 1\n2\tline 2\n3\tline 3\n[lines 1-3 of 10; read on with offset=4]")
+    await shows(
+        harness, text, "1\tline 1\n2\tline 2\n3\tline 3\n[lines 1-3 of 10; read on with offset=4]"
+    )
     harness.limit(read_lines_max=2000, read_bytes_max=40)
-    await shows(harness, text, "1\tline 1\n2\tline 2\n3\tline 3\n4\tline 4\n[lines 1-4 of 10; read on with offset=5]")
+    await shows(
+        harness,
+        text,
+        "1\tline 1\n2\tline 2\n3\tline 3\n4\tline 4\n[lines 1-4 of 10; read on with offset=5]",
+    )
 
 
 async def test_long_line(harness: Any) -> None:
     """1 MB on one line: cut by a marker that no tool writes into a file."""
     harness.limit(line_chars_max=10)
-    note = "[longrein:5e1f0c cut: line 2 has 1,000,000 characters; for more: sed -n 2p FILE | cut -c11-20]"
+    note = (
+        "[longrein:5e1f0c cut: line 2 has 1,000,000 characters; for more: sed -n 2p FILE | cut "
+        "-c11-20]"
+    )
     await shows(harness, "a\n" + "x" * 1_000_000, f"1\ta\n2\txxxxxxxxxx{note}")
     assert not harness.last.facts[0].whole
 
@@ -91,8 +116,10 @@ async def test_symlink_is_known_by_its_target(harness: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("bin", "[binary] ROOT/bin is not text: ELF program, 6 bytes. Look into it with Bash (file, xxd, unzip -l …)."),
-        ("x", "[binary] ROOT/x is not text: binary data, 2.0 kB. Look into it with Bash (file, xxd, unzip -l …)."),
+        ("bin", ("[binary] ROOT/bin is not text: ELF program, 6 bytes. Look into it with Bash "
+                "(file, xxd, unzip -l …).")),
+        ("x", ("[binary] ROOT/x is not text: binary data, 2.0 kB. Look into it with Bash (file, "
+              "xxd, unzip -l …).")),
         ("sub", "[folder] sub is a folder; use Glob, or Bash with ls, to see what is in it."),
         ("pipe", "[not-a-file] pipe is a device, pipe or socket, not a file."),
         ("reedme.txt", "[not-found] No such file: ROOT/reedme.txt. Did you mean ROOT/README.txt?"),
@@ -114,7 +141,9 @@ async def test_refused(harness: Any, path: str, expected: str) -> None:
     harness.file("sub/x", "x")
     os.symlink("gone", harness.root / "nowhere")
     os.mkfifo(harness.root / "pipe")
-    assert (await harness.call("Read", file_path=path)).replace(str(harness.root), "ROOT") == expected
+    assert (await harness.call("Read", file_path=path)).replace(
+        str(harness.root), "ROOT"
+    ) == expected
     assert harness.last.status == "failed"
 
 
@@ -128,7 +157,10 @@ async def test_vanished_and_unreadable(harness: Any) -> None:
     failure: OSError = FileNotFoundError()
     assert await harness.call("Read", file_path="f.txt") == f"[not-found] {path} has just vanished."
     failure = PermissionError(13, "Permission denied")
-    assert await harness.call("Read", file_path="f.txt") == f"[unreadable] {path} cannot be read: permission denied."
+    assert (
+        await harness.call("Read", file_path="f.txt")
+        == f"[unreadable] {path} cannot be read: permission denied."
+    )
 
 
 async def test_large_file_is_paged(harness: Any) -> None:
@@ -137,11 +169,15 @@ async def test_large_file_is_paged(harness: Any) -> None:
     path = harness.file("big.log", content)
     text = await harness.call("Read", file_path="big.log", limit=2)
     assert text.endswith("\n[lines 1-2 of a file of 190.9 kB; read on with offset=3, or use Grep]")
-    assert harness.last.facts == (FileSeen(str(path), hashlib.sha256(content.encode()).hexdigest(), "", whole=False),)
+    assert harness.last.facts == (
+        FileSeen(str(path), hashlib.sha256(content.encode()).hexdigest(), "", whole=False),
+    )
     text = await harness.call("Read", file_path="big.log", offset=1500, limit=1)
     assert text.startswith("1500\t1500 xxx")
     text = await harness.call("Read", file_path="big.log", offset=2001)
-    assert text.startswith(f"[too-large] {path} has 190.9 kB; line 2001 is too far in. Use Bash: sed -n '2001,2201p'")
+    assert text.startswith(
+        f"[too-large] {path} has 190.9 kB; line 2001 is too far in. Use Bash: sed -n '2001,2201p'"
+    )
 
 
 async def test_huge_file_is_only_looked_into(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,10 +194,14 @@ async def test_huge_file_is_only_looked_into(harness: Any, monkeypatch: pytest.M
     assert text == f"[too-large] {path} has 190.9 kB; change it with Bash (sed -i, split)."
 
 
-# --- images and documents ----------------------------------------------------------------------------------------
+# --- images and documents -------------------------------------------------------------------------
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + b"\x08\x02\0\0\0"
-JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0\xff\xc0\0\x11\x08" + struct.pack(">HH", 48, 64) + b"\3"
+JPEG = (
+    b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0\xff\xc0\0\x11\x08"
+    + struct.pack(">HH", 48, 64)
+    + b"\3"
+)
 WEBP = b"RIFF\0\0\0\0WEBPVP8X\n\0\0\0\0\0\0\0" + b"\x3f\0\0" + b"\x2f\0\0"
 LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", 63 | 47 << 14)
 
@@ -185,7 +225,10 @@ def test_pictures(data: bytes, media: str, size: tuple[int, int]) -> None:
 
 async def test_image(harness: Any) -> None:
     path = harness.file("a.txt", PNG)
-    assert await harness.call("Read", file_path="a.txt") == "[image a.txt, image/png, 640x480 pixels, 29 bytes]"
+    assert (
+        await harness.call("Read", file_path="a.txt")
+        == "[image a.txt, image/png, 640x480 pixels, 29 bytes]"
+    )
     blob = hashlib.sha256(PNG).hexdigest()
     assert harness.last.parts[1] == Image(blob, "image/png", 29, 640, 480)
     assert harness.last.facts == (FileSeen(str(path), blob, blob),)
@@ -203,6 +246,11 @@ async def test_image_too_large(harness: Any, monkeypatch: pytest.MonkeyPatch) ->
     harness.limit(keep_bytes_max=10)
     path = harness.file("a.png", PNG)
     await harness.call("Read", file_path="a.png")
-    assert harness.last.parts[1] == Image(hashlib.sha256(PNG).hexdigest(), "image/png", 29, 640, 480)
+    assert harness.last.parts[1] == Image(
+        hashlib.sha256(PNG).hexdigest(), "image/png", 29, 640, 480
+    )
     monkeypatch.setattr("longrein.tools.read.MEDIA_BYTES_MAX", 20)
-    assert await harness.call("Read", file_path="a.png") == f"[too-large] {path} has 29 bytes; make it smaller first."
+    assert (
+        await harness.call("Read", file_path="a.png")
+        == f"[too-large] {path} has 29 bytes; make it smaller first."
+    )

@@ -29,7 +29,10 @@ from longrein.events import (
 from longrein.store import Content
 from longrein.tools.recall_pages import parse_range, read_page
 
-LOOKS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
+LOOKS = (
+    "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the "
+    "subagent of r398)"
+)
 TAKE = "Take handles from markers or from Recall(query=…), do not guess them"
 LAST = "the last all of it as stored"
 pytestmark = pytest.mark.anyio
@@ -42,19 +45,31 @@ async def recalls(harness: Any, handle: str, expected: str, **arguments: Any) ->
 async def test_results_words_arguments_summaries(harness: Any) -> None:
     harness.add(UserSpoke((Text("Bitte 修复 it"),)))
     harness.add(ToolEnded("c1.0", "Bash", "failed", (Text("a\nb\n[exit code 1]"),)))
-    call = ToolCall("c1.0", "Write", {"file_path": "a.py", "content": "x = '中'\ny = 2\n", "n": [1]})
-    harness.add(Replied(1, (Text("I write."), call, ToolCall("c1.1", "Read", None, '{"file_path": '), call), "calls"))
+    call = ToolCall(
+        "c1.0", "Write", {"file_path": "a.py", "content": "x = '中'\ny = 2\n", "n": [1]}
+    )
+    harness.add(
+        Replied(
+            1,
+            (Text("I write."), call, ToolCall("c1.1", "Read", None, '{"file_path": '), call),
+            "calls",
+        )
+    )
     harness.add(Summarized(1, 2, "The user wants it fixed.", "watermark"))
     harness.add(Cleared((Form("r2", "placeholder", "[cleared]"),), "watermark"))
     harness.add(ModeSet("plan"))
     await recalls(harness, "r1", "[r1: the user's words, all of it: 1 line]\nBitte 修复 it")
-    await recalls(harness, "[r2]", "[r2: result of Bash, failed, all of it: 3 lines]\na\nb\n[exit code 1]")
+    await recalls(
+        harness, "[r2]", "[r2: result of Bash, failed, all of it: 3 lines]\na\nb\n[exit code 1]"
+    )
     written = "file_path: a.py\ncontent:\nx = '中'\ny = 2\n\nn: [1]"
     await recalls(harness, "r3.2", f"[r3.2: your reply, call Write, all of it: 6 lines]\n{written}")
-    await recalls(harness, "r3.3", '[r3.3: your reply, call Read, all of it: 1 line]\n{"file_path": ')
+    await recalls(
+        harness, "r3.3", '[r3.3: your reply, call Read, all of it: 1 line]\n{"file_path": '
+    )
     await recalls(
         harness, "r3",
-        f"[r3: your reply, all of it: 18 lines]\n--- text ---\nI write.\n--- call Write ---\n{written}\n"
+        f"[r3: your reply, all of it: 18 lines]\n--- text ---\nI write.\n--- call Write ---\n{written}\n"  # noqa: E501
         f'--- call Read ---\n{{"file_path": \n--- call Write ---\n{written}',
     )  # fmt: skip
     await recalls(harness, "r4", "[r4: summarized, all of it: 1 line]\nThe user wants it fixed.")
@@ -79,7 +94,10 @@ async def test_pages(harness: Any) -> None:
             break
         lines = following[1]
     assert text == "".join(f"{n}\n" for n in range(1, 20001)) + "中文\n"
-    assert seen[0] == '[r1: result of Bash, lines 1-2000 of 20001; next: Recall(handle="r1", lines="2001-")]'
+    assert (
+        seen[0]
+        == '[r1: result of Bash, lines 1-2000 of 20001; next: Recall(handle="r1", lines="2001-")]'
+    )
     assert seen[-1] == "[r1: result of Bash, lines 20001-20001 of 20001; this is the end]"
     assert harness.last.facts[0].handle == "r1"
 
@@ -87,19 +105,33 @@ async def test_pages(harness: Any) -> None:
 async def test_a_page_fits_the_window(harness: Any) -> None:
     """In a small window a page is small, so that it is not cut again at birth."""
     harness.page_bytes = 19
-    harness.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"line {n}\n" for n in range(1, 11))),)))
+    harness.add(
+        ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"line {n}\n" for n in range(1, 11))),))
+    )
     await recalls(
-        harness, "r1", '[r1: result of Bash, lines 1-2 of 10; next: Recall(handle="r1", lines="3-")]\nline 1\nline 2'
+        harness,
+        "r1",
+        '[r1: result of Bash, lines 1-2 of 10; next: Recall(handle="r1", lines="3-")]\nline '
+        "1\nline 2",
     )
 
 
 async def test_ranges(harness: Any) -> None:
     harness.add(ToolEnded("c1.0", "Bash", "ok", (Text("".join(f"{n}\n" for n in range(1, 11))),)))
     more = 'next: Recall(handle="r1", lines='
-    await recalls(harness, "r1", f'[r1: result of Bash, lines 3-4 of 10; {more}"5-")]\n3\n4', lines="3-4")
+    await recalls(
+        harness, "r1", f'[r1: result of Bash, lines 3-4 of 10; {more}"5-")]\n3\n4', lines="3-4"
+    )
     assert harness.last.facts == (Recalled("c1.0", "r1", lines="3-4", size_bytes=3),)
-    await recalls(harness, "r1", f'[r1: result of Bash, lines 3-3 of 10; {more}"4-")]\n3', lines="3")
-    await recalls(harness, "r1", "[r1: result of Bash, lines 9-10 of 10; this is the end]\n9\n10", lines="9-99")
+    await recalls(
+        harness, "r1", f'[r1: result of Bash, lines 3-3 of 10; {more}"4-")]\n3', lines="3"
+    )
+    await recalls(
+        harness,
+        "r1",
+        "[r1: result of Bash, lines 9-10 of 10; this is the end]\n9\n10",
+        lines="9-99",
+    )
     await recalls(harness, "r1", "[past-end] r1 has only 10 lines.", lines="11-")
     for bad in ("x", "1:", ":3", "1,2"):
         await recalls(
@@ -109,11 +141,14 @@ async def test_ranges(harness: Any) -> None:
             lines=bad,
         )
     for bad in ("4-3", "0-3", "0"):
-        await recalls(harness, "r1", "[bad-range] lines count from 1 and a range goes upwards.", lines=bad)
+        await recalls(
+            harness, "r1", "[bad-range] lines count from 1 and a range goes upwards.", lines=bad
+        )
 
 
 ONE_LINE = json.dumps(
-    {"stdout": "".join(f'line {n} of "it" \\ é\n' for n in range(1, 40)), "code": 0}, ensure_ascii=False
+    {"stdout": "".join(f'line {n} of "it" \\ é\n' for n in range(1, 40)), "code": 0},
+    ensure_ascii=False,
 )
 AS_STORED = 'split at the line ends that it escapes; as it is: lines="1:1-"'
 
@@ -121,19 +156,60 @@ AS_STORED = 'split at the line ends that it escapes; as it is: lines="1:1-"'
 @pytest.mark.parametrize(
     ("text", "page", "lines", "first", "last", "head"),
     [
-        pytest.param(ONE_LINE, 200, "", '{"stdout": "line 1 of "it" \\ é', "line 9 of", "lines 1-9 of 40", id="first"),
-        pytest.param(ONE_LINE, 200, "38-", 'line 38 of "it" \\ é', '", "code": 0}', "lines 38-40 of 40", id="last"),
-        pytest.param(ONE_LINE, 9_000, "2-3", 'line 2 of "it" \\ é', "line 3 of", "lines 2-3 of 40", id="a range"),
         pytest.param(
-            ONE_LINE + "\n[exit code 1]", 200, "41", "[exit code 1]", "[exit", "lines 41-41 of 41", id="a note"
+            ONE_LINE,
+            200,
+            "",
+            '{"stdout": "line 1 of "it" \\ é',
+            "line 9 of",
+            "lines 1-9 of 40",
+            id="first",
         ),
-        pytest.param("x" * 300 + "a\\nb\\nc\\nd", 99, "", "x" * 99, "x", "characters 1-99 of 301 of line 1", id="cut"),
+        pytest.param(
+            ONE_LINE,
+            200,
+            "38-",
+            'line 38 of "it" \\ é',
+            '", "code": 0}',
+            "lines 38-40 of 40",
+            id="last",
+        ),
+        pytest.param(
+            ONE_LINE,
+            9_000,
+            "2-3",
+            'line 2 of "it" \\ é',
+            "line 3 of",
+            "lines 2-3 of 40",
+            id="a range",
+        ),
+        pytest.param(
+            ONE_LINE + "\n[exit code 1]",
+            200,
+            "41",
+            "[exit code 1]",
+            "[exit",
+            "lines 41-41 of 41",
+            id="a note",
+        ),
+        pytest.param(
+            "x" * 300 + "a\\nb\\nc\\nd",
+            99,
+            "",
+            "x" * 99,
+            "x",
+            "characters 1-99 of 301 of line 1",
+            id="cut",
+        ),
     ],
 )
 async def test_one_line_of_json_comes_by_its_escaped_lines(
     harness: Any, text: str, page: int, lines: str, first: str, last: str, head: str
 ) -> None:
-    for content in (Text(text), Document(harness.blobs.put_blob(text.encode()), "text/plain", len(text.encode()))):
+    for content in (
+        Text(text),
+        Document(harness.blobs.put_blob(text.encode()), "text/plain", len(text.encode())),
+    ):
         harness.page_bytes = page
         harness.add(ToolEnded("c1.0", "mcp__logs__tail", "ok", (content,)))
         await harness.call("Recall", handle=f"r{len(harness.entries)}", lines=lines)
@@ -152,7 +228,9 @@ async def test_one_line_of_json_comes_by_its_escaped_lines(
         pytest.param('print("a\\n\\n\\n")\n' * 5, 9_000, "1-5", id="source code"),
     ],
 )
-async def test_what_is_no_line_of_json_comes_as_it_is(harness: Any, text: str, page: int, lines: str) -> None:
+async def test_what_is_no_line_of_json_comes_as_it_is(
+    harness: Any, text: str, page: int, lines: str
+) -> None:
     harness.page_bytes = page
     harness.add(ToolEnded("c1.0", "Bash", "ok", (Text(text),)))
     await harness.call("Recall", handle="r1", lines=lines)
@@ -160,7 +238,14 @@ async def test_what_is_no_line_of_json_comes_as_it_is(harness: Any, text: str, p
 
 
 async def test_a_hit_in_one_line_of_json_opens_there(harness: Any) -> None:
-    harness.add(ToolEnded("c1.0", "mcp__logs__tail", "ok", (Text(ONE_LINE.replace("line 30 of", "needle_here of")),)))
+    harness.add(
+        ToolEnded(
+            "c1.0",
+            "mcp__logs__tail",
+            "ok",
+            (Text(ONE_LINE.replace("line 30 of", "needle_here of")),),
+        )
+    )
     harness.call_id = "c9.0"
     assert 'Recall(handle="r1", lines="20-40")' in await harness.call("Recall", query="needle_here")
     assert "needle_here" in await harness.call("Recall", handle="r1", lines="20-40")
@@ -173,14 +258,20 @@ async def test_one_very_long_line(harness: Any) -> None:
     more = 'next: Recall(handle="r1", lines='
     text = await harness.call("Recall", handle="r1", lines="2-")
     assert text == (
-        f'[r1: result of Bash, characters 1-5333 of 10000 of line 2 (16.0 kB); {more}"2:5334-")]\n' + "中" * 5333
+        f'[r1: result of Bash, characters 1-5333 of 10000 of line 2 (16.0 kB); {more}"2:5334-")]\n'
+        + "中" * 5333
     )
     text = await harness.call("Recall", handle="r1", lines="2:9999-")
-    assert text == f'[r1: result of Bash, characters 9999-10000 of 10000 of line 2 (6 bytes); {more}"3-")]\n中中'
+    assert (
+        text == "[r1: result of Bash, characters 9999-10000 of 10000 of line 2 (6 bytes); "
+        f'{more}"3-")]\n中中'
+    )
     assert await harness.call("Recall", handle="r1", lines="2:10001-") == (
         "[past-end] line 2 of r1 has only 10,000 characters."
     )
-    assert await harness.call("Recall", handle="r1", lines="9:1-") == "[past-end] r1 has only 3 lines."
+    assert (
+        await harness.call("Recall", handle="r1", lines="9:1-") == "[past-end] r1 has only 3 lines."
+    )
 
 
 class Pieces:
@@ -193,7 +284,11 @@ class Pieces:
         return (self.data[at : at + self.size] for at in range(0, len(self.data), self.size))
 
 
-@given(st.text(alphabet=st.sampled_from("ab中é \n😀"), max_size=400), st.integers(4, 40), st.integers(1, 60))
+@given(
+    st.text(alphabet=st.sampled_from("ab中é \n😀"), max_size=400),
+    st.integers(4, 40),
+    st.integers(1, 60),
+)
 def test_pages_join_to_the_whole(text: str, size: int, piece: int) -> None:
     """Whatever the page's size and wherever the pieces are cut, inside a character too."""
     past: Any = Pieces(text.encode(), piece)
@@ -214,7 +309,9 @@ PDF = b"%PDF-1.4\nall of it"
 
 
 @pytest.mark.parametrize(("name", "data"), [("a.png", PNG), ("a.pdf", PDF)])
-async def test_a_picture_that_was_read_comes_back_by_its_path(harness: Any, name: str, data: bytes) -> None:
+async def test_a_picture_that_was_read_comes_back_by_its_path(
+    harness: Any, name: str, data: bytes
+) -> None:
     blob = harness.blobs.put_blob(data)
     path = str(harness.file(name, data))
     harness.add(FileSeen(path, blob, blob))
@@ -228,9 +325,15 @@ async def test_a_picture_that_was_read_comes_back_by_its_path(harness: Any, name
 async def test_images_come_back_as_images(harness: Any) -> None:
     image = Image("b" * 64, "image/png", 1200, 4, 3)
     harness.add(UserSpoke((Text("look"), image)))
-    assert await harness.call("Recall", handle="r1.2") == "[r1.2: the user's words, image/png, 1200 bytes]"
+    assert (
+        await harness.call("Recall", handle="r1.2")
+        == "[r1.2: the user's words, image/png, 1200 bytes]"
+    )
     assert harness.last.parts[1] == image
-    assert await harness.call("Recall", handle="r1") == "[r1: the user's words, all of it: 1 line]\nlook"
+    assert (
+        await harness.call("Recall", handle="r1")
+        == "[r1: the user's words, all of it: 1 line]\nlook"
+    )
     assert harness.last.parts[2] == image
 
 
@@ -238,12 +341,25 @@ async def test_images_come_back_as_images(harness: Any) -> None:
     ("handle", "expected"),
     [
         ("r99", f"[unknown-handle] There is no entry r99; the newest is r1. {TAKE}."),
-        ("r1.9", f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it holds."),
+        (
+            "r1.9",
+            (
+                f"[unknown-handle] There is no r1.9: r1 has 2 parts, {LAST}; Recall r1 for what it "
+                "holds."
+            ),
+        ),
         ("a3/r1", "[unknown-handle] a3 is no subagent; this session has started none."),
         ("1", f"[bad-handle] '1' is no handle; {LOOKS}. Did you mean r1?"),
         ("c1.0", f"[bad-handle] 'c1.0' is no handle; {LOOKS}. Did you mean r1?"),
         ("412", f"[bad-handle] '412' is no handle; {LOOKS}."),
-        ("the log", f"[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: Recall(query=\"the log\")."),
+        (
+            "the log",
+            (
+                f"[bad-handle] 'the log' is no handle; {LOOKS}. To look for words: "
+                'Recall(query="the '
+                'log").'
+            ),
+        ),
     ],
 )
 async def test_wrong_handles(harness: Any, handle: str, expected: str) -> None:
@@ -256,7 +372,9 @@ async def test_a_lost_blob_is_said(harness: Any) -> None:
     await harness.call("Bash", command="seq 1 20000")
     blob = harness.last.parts[0].blob
     del harness.blobs.paths[blob]
-    await recalls(harness, "r1", f"[lost] The blob {blob[:12]} is not in this session's folder any more.")
+    await recalls(
+        harness, "r1", f"[lost] The blob {blob[:12]} is not in this session's folder any more."
+    )
 
 
 async def test_todos(harness: Any) -> None:
@@ -266,15 +384,27 @@ async def test_todos(harness: Any) -> None:
         {"content": "Mend", "status": "in_progress", "activeForm": "Mending"},
         {"content": "Test", "status": "pending"},
     ]
-    assert await harness.call("TodoWrite", todos=todos) == "Todo list set: 1 done, 1 in progress, 1 to do."
+    assert (
+        await harness.call("TodoWrite", todos=todos)
+        == "Todo list set: 1 done, 1 in progress, 1 to do."
+    )
     assert harness.last.facts == (
         TodoSet((Todo("Look", "completed"), Todo("Mend", "in_progress", "Mending"), Todo("Test"))),
     )
     assert await harness.call("TodoWrite", todos=todos) == "The todo list is that already."
     for bad, expected in [
-        (todos[1:2] * 2, "[two-active] 2 todos are in_progress; at most one may be. The list is unchanged."),
-        (todos[:1] * 21, "[too-many] 21 todos; at most 20. Join small ones. The list is unchanged."),
-        ([{"content": " ", "status": "pending"}], "[empty] A todo has no content. The list is unchanged."),
+        (
+            todos[1:2] * 2,
+            "[two-active] 2 todos are in_progress; at most one may be. The list is unchanged.",
+        ),
+        (
+            todos[:1] * 21,
+            "[too-many] 21 todos; at most 20. Join small ones. The list is unchanged.",
+        ),
+        (
+            [{"content": " ", "status": "pending"}],
+            "[empty] A todo has no content. The list is unchanged.",
+        ),
     ]:
         assert await harness.call("TodoWrite", todos=bad) == expected
         assert (harness.last.status, harness.last.facts) == ("failed", ())

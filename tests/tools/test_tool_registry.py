@@ -71,7 +71,10 @@ def test_D2_signature_and_docstring_are_the_tool() -> None:
                     "type": "array",
                     "items": {
                         "type": "object",
-                        "properties": {"x": {"type": "integer", "description": "Across."}, "y": {"type": "integer"}},
+                        "properties": {
+                            "x": {"type": "integer", "description": "Across."},
+                            "y": {"type": "integer"},
+                        },
                         "required": [],
                         "additionalProperties": False,
                     },
@@ -144,13 +147,21 @@ def test_a_tool_with_a_path_states_its_paths() -> None:
 
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
-    bare = [one for one in tools if one is not ASK_USER]  # which only sessions with somebody to ask have
+    bare = [
+        one for one in tools if one is not ASK_USER
+    ]  # which only sessions with somebody to ask have
     every = offer_tools((*bare, agent_tool(builtin_kinds()), *goal_tools()), 100_000).listed
     size = len(msgspec.json.encode([msgspec.structs.replace(spec, traits=None) for spec in every]))
-    assert size <= 10_400, f"every request holds {size} bytes of tools: shorten a docstring, or defer the new tool"
+    assert size <= 10_400, (
+        f"every request holds {size} bytes of tools: shorten a docstring, or defer the new tool"
+    )
     assert [one.spec.name for one in tools] == NAMES
     for one in tools:
-        unsaid = {name for name, schema in one.spec.schema["properties"].items() if not schema.get("description")}
+        unsaid = {
+            name
+            for name, schema in one.spec.schema["properties"].items()
+            if not schema.get("description")
+        }
         assert unsaid <= set(SAID_BY_THEIR_NAMES.split()), one.spec.name
 
 
@@ -159,22 +170,39 @@ def test_the_model_is_told_only_what_says_something() -> None:
     whole = agent_tool(builtin_kinds()).spec.schema
     assert whole["additionalProperties"] is False
     assert "additionalProperties" not in str(agent.schema)
-    of_call, of_task = agent.schema["properties"], agent.schema["properties"]["tasks"]["items"]["properties"]
+    of_call, of_task = (
+        agent.schema["properties"],
+        agent.schema["properties"]["tasks"]["items"]["properties"],
+    )
     assert of_call["subagent_type"]["enum"] == ["general", "explore", "plan"]
     assert of_task["subagent_type"] == {"type": "string"}  # the same values are not said twice
     assert whole["properties"]["tasks"]["items"]["properties"]["subagent_type"][
         "enum"
     ]  # and are asked for all the same
     foreign = ToolSpec("mcp__a__b", "What its server says.", whole)
-    assert offer_tools([msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000).listed == (foreign,)
+    assert offer_tools(
+        [msgspec.structs.replace(builtin_tools()[0], spec=foreign)], 100_000
+    ).listed == (foreign,)
 
 
 SAID_BY_THEIR_NAMES = (
-    "file_path content old_string new_string replace_all command description pattern path output_mode -i -C multiline "
+    "file_path content old_string new_string replace_all command description pattern path "
+    "output_mode -i -C multiline "
     "todos task_id text plan url questions"
 )
 TAKES = "it takes file_path (required), word, how, spots"
-NAMES = ["Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "WebFetch", "Recall", "Compact"]
+NAMES = [
+    "Read",
+    "Write",
+    "Edit",
+    "Bash",
+    "Grep",
+    "Glob",
+    "TodoWrite",
+    "WebFetch",
+    "Recall",
+    "Compact",
+]
 NAMES += ["ExitPlanMode", "AskUserQuestion"]
 NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]
 
@@ -189,21 +217,30 @@ NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]
         ({"path": "a"}, f'unknown argument "path" (did you mean "file_path"?); {TAKES}'),
         ({"file_path": "a", "zzz": 1}, f'unknown argument "zzz"; {TAKES}'),
         ({"file_path": ["a"]}, '"file_path" must be a string, not ["a"]'),
-        ({"file_path": "a", "how": "slowly"}, '"how" must be "fast" or "slow", not "slowly" (did you mean "slow"?)'),
-        ({"file_path": "a", "spots": [{"x": "1"}, {"x": "one"}]}, '"spots[1].x" must be a whole number, not "one"'),
+        ({"file_path": "a", "how": "slowly"}, ('"how" must be "fast" or "slow", not "slowly" (did '
+                                              'you mean "slow"?)')),
+        ({"file_path": "a", "spots": [{"x": "1"}, {"x": "one"}]}, ('"spots[1].x" must be a whole '
+                                                                  'number, not "one"')),
         ({"file_path": "a", "spots": [{"z": 1}]}, 'unknown argument "spots[0].z"; it takes x, y'),
         ({"file_path": "a", "spots": "[{"}, '"spots" must be a list, not "[{"'),
-        ({"file_path": {"a": "x" * 99}}, '"file_path" must be a string, not {"a":"' + "x" * 54 + "…"),
+        ({"file_path": {"a": "x" * 99}}, '"file_path" must be a string, not {"a":"' + "x" * 54 + "…"),  # noqa: E501
         ({"file_path": ["\ud800"]}, "\"file_path\" must be a string, not ['\\ud800']"),
     ],
 )  # fmt: skip
 def test_D7_wrong_arguments_are_named(arguments: dict[str, Any], expected: str | None) -> None:
     end = ". Nothing was done; correct the call and send it again."
-    assert fit_arguments(COUNT, arguments)[1] == (expected and f"[bad-arguments] Count: {expected}{end}")
+    assert fit_arguments(COUNT, arguments)[1] == (
+        expected and f"[bad-arguments] Count: {expected}{end}"
+    )
 
 
 async def Kinds(
-    i: int = 0, f: float = 0, b: bool = False, s: str = "", o: dict[str, Any] | None = None, u: int | str = 0
+    i: int = 0,
+    f: float = 0,
+    b: bool = False,
+    s: str = "",
+    o: dict[str, Any] | None = None,
+    u: int | str = 0,
 ) -> str:
     """Kinds."""
     return ""
@@ -234,7 +271,17 @@ def test_plain_meanings_are_read(given: dict[str, Any], read: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     "given",
-    [{"i": True}, {"i": 3.5}, {"i": "x"}, {"i": 1e400}, {"b": 1}, {"s": False}, {"o": "[1]"}, {"o": []}, {"u": []}],
+    [
+        {"i": True},
+        {"i": 3.5},
+        {"i": "x"},
+        {"i": 1e400},
+        {"b": 1},
+        {"s": False},
+        {"o": "[1]"},
+        {"o": []},
+        {"u": []},
+    ],
 )
 def test_nothing_is_guessed(given: dict[str, Any]) -> None:
     assert fit_arguments(make_tool(Kinds, access="none"), given)[1]
@@ -256,7 +303,8 @@ def test_R014_malformed_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("read_file", " Did you mean Read?"), ("bash", " Did you mean Bash?"), ("Zzz", "")]
+    ("name", "hint"),
+    [("read_file", " Did you mean Read?"), ("bash", " Did you mean Bash?"), ("Zzz", "")],
 )
 def test_R017_unknown_tool(name: str, hint: str) -> None:
     told = f'[unknown-tool] There is no tool "{name}".{hint} Tools: Read, Edit, Bash.'
@@ -264,10 +312,24 @@ def test_R017_unknown_tool(name: str, hint: str) -> None:
 
 
 OLD_TOOLS = (
-    *("Read", "Write", "Edit", "Bash", "Grep", "Glob", "TodoWrite", "Recall", "Compact", "Agent", "ToolSearch"),
+    *(
+        "Read",
+        "Write",
+        "Edit",
+        "Bash",
+        "Grep",
+        "Glob",
+        "TodoWrite",
+        "Recall",
+        "Compact",
+        "Agent",
+        "ToolSearch",
+    ),
     *("TaskList", "TaskOutput", "TaskStop", "TaskInput", "GoalAdd", "GoalUpdate", "GoalList"),
 )
-"""Tools in logs without traits. A newer tool states its traits in every log, so this list does not grow."""
+"""Tools in logs without traits. A newer tool states its traits in every log, so this list does
+not grow.
+"""
 
 
 def test_the_traits_of_old_logs_are_those_that_the_tools_state_now() -> None:
@@ -276,13 +338,23 @@ def test_the_traits_of_old_logs_are_those_that_the_tools_state_now() -> None:
     assert len(old_tools) == len(OLD_TOOLS)
     for made in old_tools:
         old, now = UNSTATED.get(made.spec.name, ToolTraits()), made.traits
-        assert (old.quiet, old.polls, old.task_argument) == (now.quiet, now.polls, now.task_argument), made.spec.name
+        assert (old.quiet, old.polls, old.task_argument) == (
+            now.quiet,
+            now.polls,
+            now.task_argument,
+        ), made.spec.name
         assert kind_of_name(made.spec.name) == (now.kind or "other"), made.spec.name
 
 
 def test_a_custom_tool_states_the_same_traits_as_a_built_in_one() -> None:
     @tool(
-        access="read", kind="search", quiet=True, polls=True, key_argument="b", aliases=("enquire",), rule_name="Read"
+        access="read",
+        kind="search",
+        quiet=True,
+        polls=True,
+        key_argument="b",
+        aliases=("enquire",),
+        rule_name="Read",
     )
     async def Ask(a: str, b: str) -> str:
         """Ask."""

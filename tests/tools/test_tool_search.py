@@ -31,7 +31,10 @@ def tree(harness: Any) -> Any:
         ({"pattern": "^def f"}, "src/deep/b.py\nsrc/a.py"),
         ({"pattern": "^DEF", "-i": True}, "notes 中.md\nsrc/deep/b.py\nsrc/a.py"),
         ({"pattern": "^def", "glob": "*.md"}, "notes 中.md"),
-        ({"pattern": "def", "output_mode": "count", "path": "src"}, "src/a.py: 2\nsrc/deep/b.py: 1"),
+        (
+            {"pattern": "def", "output_mode": "count", "path": "src"},
+            "src/a.py: 2\nsrc/deep/b.py: 1",
+        ),
         (
             {"pattern": "return", "output_mode": "content", "path": "src", "-C": 1},
             "src/a.py\n3-def f():\n4:    return 1\n5-\n6-def g():\n7:    return 2",
@@ -52,7 +55,10 @@ def tree(harness: Any) -> Any:
         ({"pattern": "nowhere"}, "Nothing found."),
         ({"pattern": ""}, "[bad-pattern] The pattern is empty; to list files use Glob."),
         ({"pattern": "x", "head_limit": -1}, "[bad-range] -C and head_limit must not be negative."),
-        ({"pattern": "x", "path": "srcs"}, "[not-found] No such file: ROOT/srcs. Use Glob to find it."),
+        (
+            {"pattern": "x", "path": "srcs"},
+            "[not-found] No such file: ROOT/srcs. Use Glob to find it.",
+        ),
     ],
 )
 async def test_grep(tree: Any, arguments: dict[str, Any], expected: str) -> None:
@@ -85,7 +91,10 @@ async def test_long_lines_and_much_text(tree: Any) -> None:
         ({"pattern": "deep/*", "path": "src/"}, "src/deep/b.py"),
         ({"pattern": "*.{md,txt}"}, "notes 中.md"),
         ({"pattern": "*.zig"}, "Nothing found."),
-        ({"pattern": "*", "path": "src/a.py"}, "[not-a-folder] src/a.py is a file; path must be a folder."),
+        (
+            {"pattern": "*", "path": "src/a.py"},
+            "[not-a-folder] src/a.py is a file; path must be a folder.",
+        ),
         ({"pattern": ""}, "[bad-pattern] The pattern is empty; give one such as **/*.py."),
     ],
 )

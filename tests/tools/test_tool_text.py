@@ -80,11 +80,15 @@ def test_nearest() -> None:
 
 def test_docstrings() -> None:
     assert read_docstring(
-        "One.\n\n    Two\n    three.\n\n    a: First.\n    b: Second:\n        more.\n    ", ["a", "b"]
+        "One.\n\n    Two\n    three.\n\n    a: First.\n    b: Second:\n        more.\n    ",
+        ["a", "b"],
     ) == (
         "One.\n\nTwo three.",
         {"a": "First.", "b": "Second: more."},
     )
     assert read_docstring("a: is said.", ["a"]) == ("", {"a": "is said."})
     assert read_docstring("", []) == ("", {})
-    assert read_docstring("One.\n\nnote: this is no parameter.", ["a"]) == ("One.\n\nnote: this is no parameter.", {})
+    assert read_docstring("One.\n\nnote: this is no parameter.", ["a"]) == (
+        "One.\n\nnote: this is no parameter.",
+        {},
+    )

@@ -1,4 +1,6 @@
-"""`WebFetch` against real servers on loopback: pages, redirects, limits, and addresses that are refused."""
+"""`WebFetch` against real servers on loopback: pages, redirects, limits, and addresses that are
+refused.
+"""
 
 import gzip
 import socket
@@ -12,7 +14,10 @@ from tests.tools.conftest import ToolHarness
 
 from longrein.workspace.net import NetError, parse_url
 
-PAGE = "<html><head><title>Tea</title><script>steal()</script></head><body><h1>Green</h1><p>Steep <b>2</b> min"
+PAGE = (
+    "<html><head><title>Tea</title><script>steal()</script></head><body><h1>Green</h1><p>Steep "
+    "<b>2</b> min"
+)
 JSON = b'{"a": [1, 2]}'
 BOMB = gzip.compress(b"\0" * (200 << 20))
 pytestmark = pytest.mark.anyio
@@ -20,7 +25,11 @@ ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/": (200, {"Content-Type": "text/html; charset=utf-8"}, PAGE.encode()),
     "/latin": (200, {"Content-Type": "text/html; charset=latin-1"}, "<p>Grün".encode("latin-1")),
     "/json": (200, {"Content-Type": "application/json"}, JSON),
-    "/gzip": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, gzip.compress(b"packed")),
+    "/gzip": (
+        200,
+        {"Content-Type": "text/plain", "Content-Encoding": "gzip"},
+        gzip.compress(b"packed"),
+    ),
     "/bomb": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, BOMB),
     "/brotli": (200, {"Content-Type": "text/plain", "Content-Encoding": "br"}, b"\x0b\x02"),
     "/broken": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"not gzip"),
@@ -93,7 +102,10 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/here", '/json (200 application/json, 13 bytes)\n\n{"a": [1, 2]}'),
         (
             "/away",
-            "redirects to another host: http://169.254.169.254/latest/meta-data\nCall WebFetch with that address.",
+            (
+                "redirects to another host: http://169.254.169.254/latest/meta-data\nCall WebFetch "
+                "with that address."
+            ),
         ),
     ],
 )
@@ -123,7 +135,9 @@ async def refused(harness: ToolHarness, url: str) -> str:
         ("/file", "only http and https addresses can be fetched, not file"),
     ],
 )
-async def test_what_is_no_page_is_refused(harness: ToolHarness, site: Site, path: str, problem: str) -> None:
+async def test_what_is_no_page_is_refused(
+    harness: ToolHarness, site: Site, path: str, problem: str
+) -> None:
     harness.limit(web_private_hosts=(f"localhost:{site.port}",))
     assert problem in await refused(harness, site.url(path))
 
@@ -143,8 +157,26 @@ async def test_a_silent_server_is_given_up(harness: ToolHarness) -> None:
 
 
 PRIVATE = (
-    *("127.0.0.1", "[::1]", "0.0.0.0", "10.0.0.1", "100.64.0.1", "169.254.169.254", "[fd00::1]", "[::ffff:7f00:1]"),
-    *("2130706433", "0x7f.1", "localhost", "localhost.", "LOCALHOST", "127.1", "[::]", "metadata.google.internal"),
+    *(
+        "127.0.0.1",
+        "[::1]",
+        "0.0.0.0",
+        "10.0.0.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "[fd00::1]",
+        "[::ffff:7f00:1]",
+    ),
+    *(
+        "2130706433",
+        "0x7f.1",
+        "localhost",
+        "localhost.",
+        "LOCALHOST",
+        "127.1",
+        "[::]",
+        "metadata.google.internal",
+    ),
 )
 
 
@@ -156,9 +188,13 @@ async def test_S063_private_addresses_are_refused_without_a_connection(
     assert site.seen == []
 
 
-async def test_S063_a_listed_host_is_listed_with_its_port_only(harness: ToolHarness, site: Site) -> None:
+async def test_S063_a_listed_host_is_listed_with_its_port_only(
+    harness: ToolHarness, site: Site
+) -> None:
     harness.limit(web_private_hosts=("localhost:1", "*.localhost"))
-    assert "the setting `tools.web_private_hosts` allows such hosts" in await refused(harness, site.url("/"))
+    assert "the setting `tools.web_private_hosts` allows such hosts" in await refused(
+        harness, site.url("/")
+    )
     assert site.seen == []
 
 

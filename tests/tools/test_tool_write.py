@@ -23,12 +23,15 @@ async def test_new_file(harness: Any) -> None:
 async def test_existing_file_must_have_been_read(harness: Any) -> None:
     path = harness.file("a.txt", "theirs\n")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
-    assert text == f"[not-read] {path} exists and you have not read it. Read it first, then try again."
+    assert (
+        text == f"[not-read] {path} exists and you have not read it. Read it first, then try again."
+    )
     await harness.call("Read", file_path="a.txt")
     path.write_text("newer\n")
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
     assert text == (
-        f"[changed] {path} has changed since you read it; nothing was written. Read it again first, or go by this, "
+        f"[changed] {path} has changed since you read it; nothing was written. Read it again "
+        "first, or go by this, "
         "which is all that somebody else changed:\n-1\ttheirs\n+1\tnewer"
     )
     assert path.read_text() == "newer\n"
@@ -73,7 +76,11 @@ async def test_somebody_was_faster(harness: Any) -> None:
 
     harness.workspace.resolve = late
     text = await harness.call("Write", file_path="a.txt", content="mine\n")
-    assert text == f"[changed] {path} was created by somebody else just now; nothing was written. Read it again."
+    assert (
+        text
+        == f"[changed] {path} was created by somebody else just now; nothing was written. Read it "
+        "again."
+    )
     assert path.read_text() == "theirs\n"
 
 
@@ -81,8 +88,10 @@ async def test_somebody_was_faster(harness: Any) -> None:
     ("path", "expected"),
     [
         ("sub", "[not-a-file] ROOT/sub is a folder."),
-        (".git/x", "[ignored-path] ROOT/.git/x lies in .git, which only version control may change; use git."),
-        ("sub/x/y", "[unwritable] ROOT/sub/x/y cannot be written: not a directory. It is unchanged."),
+        (".git/x", ("[ignored-path] ROOT/.git/x lies in .git, which only version control may "
+                   "change; use git.")),
+        ("sub/x/y", ("[unwritable] ROOT/sub/x/y cannot be written: not a directory. It is "
+                    "unchanged.")),
     ],
 )  # fmt: skip
 async def test_refused(harness: Any, path: str, expected: str) -> None:
@@ -98,7 +107,10 @@ async def test_full_disk(harness: Any) -> None:
 
     harness.workspace.replace = full
     text = await harness.call("Write", file_path="a", content="y")
-    assert text == f"[unwritable] {harness.root}/a cannot be written: no space left on device. It is unchanged."
+    assert (
+        text == f"[unwritable] {harness.root}/a cannot be written: no space left on device. It is "
+        "unchanged."
+    )
 
 
 async def test_R083_mode_and_link_are_kept(harness: Any) -> None:
@@ -132,7 +144,9 @@ async def test_no_way_into_git_by_a_link(harness: Any) -> None:
     os.symlink(".git", harness.root / "g")
     text = await harness.call("Write", file_path="g/hooks", content="x")
     assert (
-        text == f"[ignored-path] {harness.root}/g/hooks lies in .git, which only version control may change; use git."
+        text
+        == f"[ignored-path] {harness.root}/g/hooks lies in .git, which only version control may "
+        "change; use git."
     )
     harness.file(".gitignore", "")
     await harness.call("Read", file_path=".gitignore")
@@ -140,7 +154,9 @@ async def test_no_way_into_git_by_a_link(harness: Any) -> None:
     assert harness.last.status == "ok"
 
 
-async def test_a_whole_content_is_merged_with_what_somebody_else_changed_elsewhere(harness: Any) -> None:
+async def test_a_whole_content_is_merged_with_what_somebody_else_changed_elsewhere(
+    harness: Any,
+) -> None:
     path = harness.file("a.txt", "one\ntwo\nthree\nfour\n")
     await harness.call("Read", file_path="a.txt")
     path.write_text("one\ntwo\nthree\nIV\n")
@@ -148,12 +164,15 @@ async def test_a_whole_content_is_merged_with_what_somebody_else_changed_elsewhe
     harness.wrote[str(path), theirs] = "subagent a3"
     text = await harness.call("Write", file_path="a.txt", content="1\ntwo\nthree\nfour\n")
     assert text == (
-        f"Replaced {path} (4 lines, 17 bytes). Since you read it subagent a3 changed it too, elsewhere; both changes "
+        f"Replaced {path} (4 lines, 17 bytes). Since you read it subagent a3 changed it too, "
+        "elsewhere; both changes "
         "stand. Theirs:\n 1\t1\n 2\ttwo\n 3\tthree\n-4\tfour\n+4\tIV"
     )
     assert path.read_text() == "1\ntwo\nthree\nIV\n"
     digest = harness.workspace.hash(str(path))
-    assert harness.last.facts == (FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),)
+    assert harness.last.facts == (
+        FileChanged(str(path), digest, "agent", digest, theirs, over=theirs),
+    )
     assert harness.blobs.read_blob(theirs) == b"one\ntwo\nthree\nIV\n"
 
 
@@ -169,7 +188,11 @@ async def test_content_that_somebody_else_has_written_already_is_known_then(harn
 
 async def test_folders_are_made_however_many(harness: Any) -> None:
     path = "d/" * 1200 + "a.txt"
-    assert (await harness.call("Write", file_path=path, content="x")).startswith(f"Created {harness.root}/d/d/")
+    assert (await harness.call("Write", file_path=path, content="x")).startswith(
+        f"Created {harness.root}/d/d/"
+    )
     assert (harness.root / path).read_text() == "x"
-    removal = await asyncio.create_subprocess_exec("rm", "-rf", str(harness.root / "d"))  # pytest cannot: too deep
+    removal = await asyncio.create_subprocess_exec(
+        "rm", "-rf", str(harness.root / "d")
+    )  # pytest cannot: too deep
     assert await removal.wait() == 0

@@ -15,11 +15,11 @@ from longrein.transcripts.read_file import find_format
 
 CLAUDE_ID = "0b8a6a0e-52a5-4a39-93f9-1d4f6a2b7c11"
 CODEX_ID = "019a2d7a-41c4-78b1-b7cc-a45d62a89cd5"
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # noqa: E501
 Line = dict[str, Any]
 
 
-# --- Claude Code -----------------------------------------------------------------------------------------------------
+# --- Claude Code ----------------------------------------------------------------------------------
 
 
 class ClaudeFile:
@@ -35,7 +35,9 @@ class ClaudeFile:
         line: Line = {
             "type": kind,
             "uuid": uuid,
-            "parentUuid": (self.lines[-1]["uuid"] if self.lines else None) if parent == "" else parent,
+            "parentUuid": (self.lines[-1]["uuid"] if self.lines else None)
+            if parent == ""
+            else parent,
             "sessionId": CLAUDE_ID,
             "cwd": "/home/me/shop",
             "version": "2.1.0",
@@ -54,7 +56,11 @@ class ClaudeFile:
 
     def reply(self, message: str, *blocks: Line, **more: Any) -> str:
         uuid = self.add("assistant", list(blocks), **more)
-        self.lines[-1]["message"] |= {"id": message, "model": "claude-sonnet-4-5", "usage": {"input_tokens": 9}}
+        self.lines[-1]["message"] |= {
+            "id": message,
+            "model": "claude-sonnet-4-5",
+            "usage": {"input_tokens": 9},
+        }
         return uuid
 
     def result(self, call: str, content: Any, *, parent: str | None = "", **more: Any) -> str:
@@ -74,7 +80,7 @@ def uses(call: str, name: str, **arguments: Any) -> Line:
     return {"type": "tool_use", "id": call, "name": name, "input": arguments}
 
 
-# --- Codex -----------------------------------------------------------------------------------------------------------
+# --- Codex ----------------------------------------------------------------------------------------
 
 
 def codex(kind: str, second: int = 0, **payload: Any) -> Line:
@@ -90,10 +96,12 @@ def message(role: str, words: str, second: int = 0) -> Line:
     return item("message", second, role=role, content=[{"type": kind, "text": words}])
 
 
-# --- Reading and resuming --------------------------------------------------------------------------------------------
+# --- Reading and resuming -------------------------------------------------------------------------
 
 
-def built(lines: Sequence[Line], secrets: Sequence[str] = ()) -> tuple[list[Entry], Transcript, dict[str, bytes]]:
+def built(
+    lines: Sequence[Line], secrets: Sequence[str] = ()
+) -> tuple[list[Entry], Transcript, dict[str, bytes]]:
     """Read lines; return the entries, what was taken, and the blobs."""
     blobs: dict[str, bytes] = {}
 
@@ -104,14 +112,21 @@ def built(lines: Sequence[Line], secrets: Sequence[str] = ()) -> tuple[list[Entr
 
     form = find_format(lines, "t.jsonl")
     found = Transcript(form.AGENT)
-    builder = LogBuilder(Opened(1, SESSION, "n0nce", ("/w",), "/w"), put_blob, redactor(secrets, "n0nce"), found.taken)
+    builder = LogBuilder(
+        Opened(1, SESSION, "n0nce", ("/w",), "/w"),
+        put_blob,
+        redactor(secrets, "n0nce"),
+        found.taken,
+    )
     form.read(lines, builder, found)
     builder.end_turn()
     return builder.entries, found, blobs
 
 
 async def resumed(entries: Iterable[Entry], words: str = "go on") -> ScriptedModel:
-    """Resume a session with these entries for one turn; the model refuses what a provider would refuse."""
+    """Resume a session with these entries for one turn; the model refuses what a provider would
+    refuse.
+    """
     disk, model = MemoryDisk(SESSION), ScriptedModel(says("I go on."))
     log = disk.open()
     await asyncio.wrap_future(log.append(list(entries), flush=True))
@@ -124,5 +139,9 @@ async def resumed(entries: Iterable[Entry], words: str = "go on") -> ScriptedMod
 
 
 def write(path: Path, lines: Iterable[Line | bytes]) -> Path:
-    path.write_bytes(b"".join((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in lines))
+    path.write_bytes(
+        b"".join(
+            (one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in lines
+        )
+    )
     return path

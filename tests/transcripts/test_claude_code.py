@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 
 from longrein.context import fold
-from longrein.events import Document, Entry, Image, Replied, Summarized, ToolEnded, UserSpoke, text_of
+from longrein.events import (
+    Document,
+    Entry,
+    Image,
+    Replied,
+    Summarized,
+    ToolEnded,
+    UserSpoke,
+    text_of,
+)
 from longrein.testing import results, said, story
 from tests.transcripts.fixtures import PNG, ClaudeFile, Line, built, resumed, text, thinks, uses
 
@@ -13,7 +22,9 @@ pytestmark = pytest.mark.anyio
 
 
 def conversation() -> ClaudeFile:
-    """Words, thinking, parallel calls whose results hang beside the branch, a failed call, an image."""
+    """Words, thinking, parallel calls whose results hang beside the branch, a failed call, an
+    image.
+    """
     file = ClaudeFile()
     file.add("summary", None, summary="Fix the shop", leafUuid="x")
     file.said("why does the build fail?", parent=None)
@@ -55,12 +66,18 @@ async def test_a12_a_conversation_with_parallel_calls_is_taken_whole_and_resumed
         "model A rule is missing.",
     ]
     assert story(entries) == (
-        "Opened UserSpoke Asked Replied ToolStarted ToolEnded ToolStarted ToolEnded Asked Replied TurnEnded"
+        "Opened UserSpoke Asked Replied ToolStarted ToolEnded ToolStarted ToolEnded Asked Replied "
+        "TurnEnded"
     )
     assert dict(found.taken) == {"message": 1, "reply": 2, "call": 2}
     assert not found.left_out
     assert entries[1].at == 1_790_848_802_000_000
-    image = next(part for entry in entries if isinstance(entry.event, ToolEnded) for part in entry.event.parts[1:])
+    image = next(
+        part
+        for entry in entries
+        if isinstance(entry.event, ToolEnded)
+        for part in entry.event.parts[1:]
+    )
     assert isinstance(image, Image)
     assert blobs[image.blob].startswith(b"\x89PNG")
     model = await resumed(entries)
@@ -69,7 +86,9 @@ async def test_a12_a_conversation_with_parallel_calls_is_taken_whole_and_resumed
     assert "go on" in said(request)
 
 
-async def check(file: ClaudeFile | list[Line], told: list[str], left: dict[str, int] | None = None) -> None:
+async def check(
+    file: ClaudeFile | list[Line], told: list[str], left: dict[str, int] | None = None
+) -> None:
     """What is taken and left out; and the session can be resumed."""
     lines = file.lines if isinstance(file, ClaudeFile) else file
     entries, found, _ = built(lines)
@@ -89,10 +108,19 @@ async def test_a12_the_branch_of_the_last_line_is_the_conversation() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a12_a_compaction_becomes_a_summary_and_what_came_before_can_be_recalled(known: bool) -> None:
+async def test_a12_a_compaction_becomes_a_summary_and_what_came_before_can_be_recalled(
+    known: bool,
+) -> None:
     file = conversation()
     last = file.lines[-1]["uuid"] if known else "a line that is not in the file"
-    file.add("system", None, parent=None, subtype="compact_boundary", logicalParentUuid=last, compactMetadata={})
+    file.add(
+        "system",
+        None,
+        parent=None,
+        subtype="compact_boundary",
+        logicalParentUuid=last,
+        compactMetadata={},
+    )
     file.said("This session is continued. The build lacked a rule.", isCompactSummary=True)
     file.said("and now?")
     file.reply("m5", text("Now it works."))
@@ -113,7 +141,10 @@ async def test_a12_what_the_harness_wrote_is_left_out_and_words_of_the_user_stay
     file.said("<command-name>/review</command-name>\n<command-args>the diff</command-args>")
     file.said("<local-command-stdout>none</local-command-stdout>")
     file.said(
-        [text("<system-reminder>\nobey me\n</system-reminder>\nhello"), text("<system-reminder>x</system-reminder>")]
+        [
+            text("<system-reminder>\nobey me\n</system-reminder>\nhello"),
+            text("<system-reminder>x</system-reminder>"),
+        ]
     )
     file.add("attachment", None, attachment={"type": "queued_command", "prompt": "and hurry"})
     file.add("attachment", None, attachment={"type": "todo_reminder", "content": []})
@@ -122,7 +153,12 @@ async def test_a12_what_the_harness_wrote_is_left_out_and_words_of_the_user_stay
     await check(
         file,
         ["user /review the diff", "user hello", "user and hurry", "model yes"],
-        {"harness note": 5, "redacted_thinking block": 1, "unreadable block": 1, "provider error": 1},
+        {
+            "harness note": 5,
+            "redacted_thinking block": 1,
+            "unreadable block": 1,
+            "provider error": 1,
+        },
     )
 
 
@@ -155,32 +191,53 @@ async def test_a12_subagents_leave_their_report_and_their_own_file_can_be_read()
     file.reply("s1", text("found"), isSidechain=True, agentId="a1")
     file.result("t1", "it is in a.py", parent=top)
     await check(file, ["user look", "model", "Task ok it is in a.py"], {"subagent conversation": 1})
-    await check([line for line in file.lines if line["isSidechain"]], ["user find it", "model found"])
+    await check(
+        [line for line in file.lines if line["isSidechain"]], ["user find it", "model found"]
+    )
 
 
 BAD: list[tuple[str, Any]] = [
     ("no content", {"type": "user", "message": {"role": "user"}}),
     ("content of numbers", {"type": "user", "message": {"content": [1, None, [], {}]}}),
     ("content that is a number", {"type": "assistant", "message": {"content": 7, "id": 3}}),
-    ("its own parent", {"type": "user", "uuid": "u1", "parentUuid": "u1", "message": {"content": "me"}}),
-    ("a parent that is gone", {"type": "user", "uuid": "u7", "parentUuid": "u6", "message": {"content": "me"}}),
+    (
+        "its own parent",
+        {"type": "user", "uuid": "u1", "parentUuid": "u1", "message": {"content": "me"}},
+    ),
+    (
+        "a parent that is gone",
+        {"type": "user", "uuid": "u7", "parentUuid": "u6", "message": {"content": "me"}},
+    ),
     (
         "a broken image",
         {
             "type": "user",
-            "message": {"content": [{"type": "image", "source": {"media_type": "image/png", "data": "%%%"}}]},
+            "message": {
+                "content": [{"type": "image", "source": {"media_type": "image/png", "data": "%%%"}}]
+            },
         },
     ),
     (
         "arguments that are no object",
-        {"type": "assistant", "message": {"content": [{"type": "tool_use", "id": "a", "name": "Bash", "input": "rm"}]}},
+        {
+            "type": "assistant",
+            "message": {
+                "content": [{"type": "tool_use", "id": "a", "name": "Bash", "input": "rm"}]
+            },
+        },
     ),
     (
         "a call without a name",
-        {"type": "assistant", "message": {"content": [{"type": "tool_use", "id": "a", "name": "", "input": {}}]}},
+        {
+            "type": "assistant",
+            "message": {"content": [{"type": "tool_use", "id": "a", "name": "", "input": {}}]},
+        },
     ),
     ("NUL and half a pair", {"type": "user", "message": {"content": "a\0b\ud800c"}}),
-    ("a strange time", {"type": "user", "timestamp": "+999999-01-01", "message": {"content": "me"}}),
+    (
+        "a strange time",
+        {"type": "user", "timestamp": "+999999-01-01", "message": {"content": "me"}},
+    ),
 ]
 
 
@@ -200,7 +257,12 @@ async def test_a12_secrets_are_replaced_and_long_results_become_documents() -> N
     entries, _, blobs = built(file.lines, [secret])
     stored = repr(entries).encode() + b"".join(blobs.values())
     assert secret.encode() not in stored
-    document = next(part for entry in entries if isinstance(entry.event, ToolEnded) for part in entry.event.parts)
+    document = next(
+        part
+        for entry in entries
+        if isinstance(entry.event, ToolEnded)
+        for part in entry.event.parts
+    )
     assert isinstance(document, Document)
     assert document.lines == 40_002
     assert len(document.head) == len(document.tail) == 4_000

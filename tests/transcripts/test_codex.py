@@ -22,7 +22,13 @@ def output(call: str, told: Any, kind: str = "function_call_output") -> Line:
 
 
 START = [
-    codex("session_meta", id=CODEX_ID, cwd="/home/me/shop", cli_version="0.65.0", originator="codex_cli_rs"),
+    codex(
+        "session_meta",
+        id=CODEX_ID,
+        cwd="/home/me/shop",
+        cli_version="0.65.0",
+        originator="codex_cli_rs",
+    ),
     message("developer", "<permissions instructions>be careful</permissions instructions>"),
     message("user", "# AGENTS.md instructions for /home/me/shop\n\n<INSTRUCTIONS>x</INSTRUCTIONS>"),
     message("user", "<environment_context>\n<cwd>/home/me/shop</cwd>\n</environment_context>"),
@@ -35,12 +41,19 @@ def conversation() -> list[Line]:
         *START,
         message("user", "why does the build fail?", 1),
         codex("event_msg", type="user_message", message="why does the build fail?"),
-        item("reasoning", summary=[{"type": "summary_text", "text": "**Look**"}], content=None, encrypted_content="x"),
+        item(
+            "reasoning",
+            summary=[{"type": "summary_text", "text": "**Look**"}],
+            content=None,
+            encrypted_content="x",
+        ),
         message("assistant", "I look.", 2),
         shell("call_1", "shell", command=["bash", "-lc", "make all"], workdir="/home/me/shop"),
         shell("call_2", "exec_command", cmd="cat a.py"),
         codex("event_msg", type="token_count", info=None),
-        output("call_1", '{"output":"no rule\\n","metadata":{"exit_code":2,"duration_seconds":0.1}}'),
+        output(
+            "call_1", '{"output":"no rule\\n","metadata":{"exit_code":2,"duration_seconds":0.1}}'
+        ),
         output("call_2", "Exit code: 0\nWall time: 0.1 seconds\nOutput:\nprint()"),
         message("assistant", "A rule is missing.", 9),
         codex("event_msg", type="agent_message", message="A rule is missing."),
@@ -71,7 +84,11 @@ async def test_a_rollout_is_taken_whole_and_resumed() -> None:
 CALLS: list[tuple[Line, str, Any]] = [
     (shell("c", "shell", command=["ls", "a b"]), "Bash", {"command": "ls 'a b'"}),
     (shell("c", "shell_command", command="ls"), "Bash", {"command": "ls"}),
-    (item("local_shell_call", call_id="c", action={"type": "exec", "command": ["ls"]}), "Bash", {"command": "ls"}),
+    (
+        item("local_shell_call", call_id="c", action={"type": "exec", "command": ["ls"]}),
+        "Bash",
+        {"command": "ls"},
+    ),
     (
         item("custom_tool_call", call_id="c", name="apply_patch", input="*** Begin"),
         "apply_patch",
@@ -90,9 +107,13 @@ CALLS: list[tuple[Line, str, Any]] = [
 
 
 @pytest.mark.parametrize(("line", "name", "arguments"), CALLS)
-async def test_calls_get_the_names_of_longreins_own_tools(line: Line, name: str, arguments: Any) -> None:
+async def test_calls_get_the_names_of_longreins_own_tools(
+    line: Line, name: str, arguments: Any
+) -> None:
     entries, _, _ = built([*START, message("user", "go"), line, output("c", "fine")])
-    (call,) = (part for entry in entries if isinstance(entry.event, Replied) for part in entry.event.parts)
+    (call,) = (
+        part for entry in entries if isinstance(entry.event, Replied) for part in entry.event.parts
+    )
     assert isinstance(call, ToolCall)
     assert (call.name, call.arguments) == (name, arguments)
     assert f"{name} ok fine" in texts(entries)
@@ -105,10 +126,16 @@ OUTPUTS: list[tuple[Any, str]] = [
     (None, "ok (no output)"),
     ({"content": "no", "success": False}, "failed no"),
     (
-        [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}],
+        [
+            {"type": "input_text", "text": "a"},
+            {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"},
+        ],
         "ok a",
     ),
-    ([{"type": "input_image", "image_url": "https://x.example/a.png"}], "ok [an image that is not in the transcript]"),
+    (
+        [{"type": "input_image", "image_url": "https://x.example/a.png"}],
+        "ok [an image that is not in the transcript]",
+    ),
     ("Process exited with code 3\nOutput:\nx", "failed Process exited with code 3\nOutput:\nx"),
     ("{not json", "ok {not json"),
 ]
@@ -117,7 +144,12 @@ OUTPUTS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("told", "expected"), OUTPUTS)
 async def test_results_of_every_form(told: Any, expected: str) -> None:
     for kind in ("function_call_output", "custom_tool_call_output"):
-        lines = [*START, message("user", "go"), shell("c", "shell", command="x"), output("c", told, kind)]
+        lines = [
+            *START,
+            message("user", "go"),
+            shell("c", "shell", command="x"),
+            output("c", told, kind),
+        ]
         entries, _, _ = built(lines)
         assert texts(entries)[-1] == f"Bash {expected}"
         await resumed(entries)
@@ -142,13 +174,20 @@ async def test_a_compaction_an_interrupt_and_a_rewind() -> None:
     request = (await resumed(entries)).requests[0]
     words = [word for word in said(request) if not word.startswith("#")]
     assert "The build lacked a rule." in words[0]
-    assert [word for word in words[1:] if word in ("second", "third", "wrong", "fourth", "right", "go on")] == [
+    assert [
+        word
+        for word in words[1:]
+        if word in ("second", "third", "wrong", "fourth", "right", "go on")
+    ] == [
         *("second", "fourth", "right", "go on"),
     ]
 
 
 async def test_rollouts_without_envelopes_are_read_too() -> None:
-    lines = [{"id": CODEX_ID, "timestamp": "2025-08-01T10:00:00Z", "instructions": None}, {"record_type": "state"}]
+    lines = [
+        {"id": CODEX_ID, "timestamp": "2025-08-01T10:00:00Z", "instructions": None},
+        {"record_type": "state"},
+    ]
     lines += [one["payload"] for one in conversation() if one["type"] == "response_item"]
     entries, _, _ = built(lines)
     assert texts(entries)[0] == "user why does the build fail?"
@@ -175,6 +214,10 @@ BAD: list[Line] = [
 
 @pytest.mark.parametrize("line", BAD)
 async def test_strange_lines_do_no_harm(line: Line) -> None:
-    for lines in ([line, *conversation()], [*conversation(), line], [*START, message("user", "hi"), line]):
+    for lines in (
+        [line, *conversation()],
+        [*conversation(), line],
+        [*START, message("user", "hi"), line],
+    ):
         entries, _, _ = built(lines)
         await resumed(entries)

@@ -1,4 +1,6 @@
-"""D1, A15, A18.16: exports to HTML, Markdown and ATIF; what a session contains stays text in each of them."""
+"""D1, A15, A18.16: exports to HTML, Markdown and ATIF; what a session contains stays text in
+each of them.
+"""
 
 import importlib.util
 import json
@@ -41,13 +43,24 @@ from tests.store.fixtures import CHILD, ID, OTHER, done, new_log, wall_us
 
 pytestmark = pytest.mark.anyio
 TOOL = ToolSpec("Agent", "start a subagent", {"type": "object", "properties": {}})
-PREFIX = PrefixSet("start", "anthropic", "claude-x", "anthropic", "You are an agent.", (TOOL,), ("Environment: here",))
+PREFIX = PrefixSet(
+    "start",
+    "anthropic",
+    "claude-x",
+    "anthropic",
+    "You are an agent.",
+    (TOOL,),
+    ("Environment: here",),
+)
 USAGE = Usage(100, 50, 10, 20, 5)
 
 
 def asked(seq: int, *parts: Any, purpose: str = "turn", stop: str = "end") -> list[AnyEvent]:
     """A request at entry `seq` and its reply."""
-    return [Asked(purpose, seq - 1, 2), Replied(seq, parts, stop, USAGE, cost_usd=0.5, model="claude-x-1")]
+    return [
+        Asked(purpose, seq - 1, 2),
+        Replied(seq, parts, stop, USAGE, cost_usd=0.5, model="claude-x-1"),
+    ]
 
 
 async def append(log: SessionLog, first: int, events: list[AnyEvent], *beside: Any) -> None:
@@ -57,30 +70,62 @@ async def append(log: SessionLog, first: int, events: list[AnyEvent], *beside: A
 
 def child_events(session: str, seq: int, shares: int) -> list[AnyEvent]:
     opened = Opened(
-        1, session, "n0nce", ("/w",), "/w", parent=Parent(ID, shares, f"c4.{seq}"), kind="explore", label="a8"
+        1,
+        session,
+        "n0nce",
+        ("/w",),
+        "/w",
+        parent=Parent(ID, shares, f"c4.{seq}"),
+        kind="explore",
+        label="a8",
     )
-    return [opened, UserSpoke((Text("find it"),)), *asked(shares + 3, Text("found")), TurnEnded("done")]
+    return [
+        opened,
+        UserSpoke((Text("find it"),)),
+        *asked(shares + 3, Text("found")),
+        TurnEnded("done"),
+    ]
 
 
 async def stored(state: Path) -> Conversation:
-    """A session with a compaction and two subagents, one of which shares the beginning of its parent."""
+    """A session with a compaction and two subagents, one of which shares the beginning of its
+    parent.
+    """
     async with new_log(state) as log:
-        calls = (ToolCall("c4.0", "Agent", {"prompt": "one"}), ToolCall("c4.1", "Agent", {"prompt": "two"}))
-        start: list[AnyEvent] = [Opened(1, ID, "n0nce", ("/w",), "/w"), PREFIX, UserSpoke((Text("look"),))]
-        await append(log, 1, [*start, *asked(4, Thinking("hm"), Text("I look."), *calls, stop="calls")])
+        calls = (
+            ToolCall("c4.0", "Agent", {"prompt": "one"}),
+            ToolCall("c4.1", "Agent", {"prompt": "two"}),
+        )
+        start: list[AnyEvent] = [
+            Opened(1, ID, "n0nce", ("/w",), "/w"),
+            PREFIX,
+            UserSpoke((Text("look"),)),
+        ]
+        await append(
+            log, 1, [*start, *asked(4, Thinking("hm"), Text("I look."), *calls, stop="calls")]
+        )
         for n, (session, shares) in enumerate(((CHILD, 0), (OTHER, 5))):
             seq = 6 + 2 * n
             child = log.child(session, shares)
             opening = child_events(session, n, shares)
             first = [Entry(shares + at, wall_us(), event) for at, event in enumerate(opening, 1)]
-            begun: list[AnyEvent] = [ToolStarted(f"c4.{n}", "Agent"), ChildStarted(session, "explore", f"c4.{n}")]
+            begun: list[AnyEvent] = [
+                ToolStarted(f"c4.{n}", "Agent"),
+                ChildStarted(session, "explore", f"c4.{n}"),
+            ]
             await append(log, seq, begun, (child, first, ()))
         ends: list[AnyEvent] = []
         for n, session in enumerate((CHILD, OTHER)):
-            ends += [ChildEnded(session, "done", "found"), ToolEnded(f"c4.{n}", "Agent", "ok", (Text("found"),), 12)]
+            ends += [
+                ChildEnded(session, "done", "found"),
+                ToolEnded(f"c4.{n}", "Agent", "ok", (Text("found"),), 12),
+            ]
         await append(log, 10, ends)
         await append(log, 14, asked(14, Text("They looked."), purpose="summary"))
-        more: list[AnyEvent] = [Summarized(3, 13, "Summary: they looked.", "watermark"), *asked(17, Text("Done."))]
+        more: list[AnyEvent] = [
+            Summarized(3, 13, "Summary: they looked.", "watermark"),
+            *asked(17, Text("Done.")),
+        ]
         await append(log, 16, [*more, TurnEnded("done")])
     reader = Reader(str(state), ID)
     told = read_conversation(reader)
@@ -88,9 +133,15 @@ async def stored(state: Path) -> Conversation:
     return told
 
 
-async def test_a18_16_an_atif_export_validates_and_its_totals_leave_out_copied_steps(tmp_path: Path) -> None:
+async def test_a18_16_an_atif_export_validates_and_its_totals_leave_out_copied_steps(
+    tmp_path: Path,
+) -> None:
     made = json.loads(as_atif(await stored(tmp_path)))
-    assert (made["schema_version"], made["session_id"], made["agent"]["name"]) == ("ATIF-v1.8", ID, "longrein")
+    assert (made["schema_version"], made["session_id"], made["agent"]["name"]) == (
+        "ATIF-v1.8",
+        ID,
+        "longrein",
+    )
     assert made["agent"]["tool_definitions"][0]["function"]["name"] == "Agent"
     assert [step["step_id"] for step in made["steps"]] == list(range(1, len(made["steps"]) + 1))
     assert [step["source"] for step in made["steps"]] == [
@@ -112,7 +163,9 @@ async def test_a18_16_an_atif_export_validates_and_its_totals_leave_out_copied_s
     assert made["final_metrics"]["extra"]["cost_usd_with_subagents"] == 2.5
 
 
-@pytest.mark.skipif(importlib.util.find_spec("atif") is None, reason="the package atif is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("atif") is None, reason="the package atif is not installed"
+)
 async def test_a15_the_models_of_the_atif_package_accept_every_export(tmp_path: Path) -> None:
     from atif import Trajectory
 
@@ -121,7 +174,7 @@ async def test_a15_the_models_of_the_atif_package_accept_every_export(tmp_path: 
         assert all(step.step_id == n for n, step in enumerate(read.steps, 1))
 
 
-# --- Hostile content -------------------------------------------------------------------------------------------------
+# --- Hostile content ------------------------------------------------------------------------------
 
 
 PAYLOADS = (
@@ -141,12 +194,17 @@ def hostile() -> Conversation:
     bad = "\n".join(PAYLOADS)
     call = ToolCall("c4.0<script>", bad, {bad: bad, "file_path": f"/tmp/{PAYLOADS[1]}"})
     prefix = PrefixSet("start", bad, bad, "anthropic", bad, (ToolSpec(bad, bad, {}),), (bad,))
-    images = (Image("0" * 64, "image/svg+xml", 9), Image("1" * 64, 'image/png" onerror="alert(1)', 9))
+    images = (
+        Image("0" * 64, "image/svg+xml", 9),
+        Image("1" * 64, 'image/png" onerror="alert(1)', 9),
+    )
     events: list[AnyEvent] = [
         Opened(1, ID, "n0nce", (bad,), bad, kind=bad),
         prefix,
         UserSpoke((Text(bad), *images, Image("2" * 64, "image/png", 9))),
-        *asked(4, Thinking(bad), Text(bad), call, ToolCall("c4.1", "Bash", None, bad), stop="calls"),
+        *asked(
+            4, Thinking(bad), Text(bad), call, ToolCall("c4.1", "Bash", None, bad), stop="calls"
+        ),
         ToolEnded(call.id, bad, bad, (Text(bad), *images)),
         Summarized(3, 6, bad, bad),
         TurnEnded("error", bad),
@@ -188,7 +246,9 @@ def test_nothing_in_a_session_becomes_an_element_of_the_html_page() -> None:
     }
     names = {name for name, _ in found.attributes}
     assert names <= {"lang", "charset", "http-equiv", "content", "name", "class", "alt", "src"}
-    assert {value for name, value in found.attributes if name == "src"} == {"data:image/png;base64,cG5n"}
+    assert {value for name, value in found.attributes if name == "src"} == {
+        "data:image/png;base64,cG5n"
+    }
     assert ("http-equiv", "Content-Security-Policy") in found.attributes
     text = "".join(found.text)
     for payload in PAYLOADS[:-1]:
@@ -208,7 +268,13 @@ def test_foreign_text_stays_in_its_fence_in_markdown() -> None:
             top.append(token)
     assert {token.type for token in top} <= {
         *("heading_open", "heading_close", "inline", "paragraph_open", "paragraph_close", "fence"),
-        *("bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close", "blockquote_close"),
+        *(
+            "bullet_list_open",
+            "bullet_list_close",
+            "list_item_open",
+            "list_item_close",
+            "blockquote_close",
+        ),
     }
     inner = {child.type for token in top for child in token.children or ()}
     assert inner <= {"text", "strong_open", "strong_close", "code_inline", "softbreak"}, inner
@@ -216,7 +282,9 @@ def test_foreign_text_stays_in_its_fence_in_markdown() -> None:
     assert [token.content for token in top if token.type == "fence"].count(bad + "\n") >= 4
 
 
-@pytest.mark.parametrize("text", ["", "`", "```", "a\n```python\nb\n```\n", "````````", "\n\n", "x\n   ````\ny"])
+@pytest.mark.parametrize(
+    "text", ["", "`", "```", "a\n```python\nb\n```\n", "````````", "\n\n", "x\n   ````\ny"]
+)
 def test_a_fence_ends_only_where_it_should(text: str) -> None:
     tokens = MarkdownIt("commonmark").parse(fenced(text) + "\n\nafter\n")
     assert [token.type for token in tokens][:2] == ["fence", "paragraph_open"]
@@ -229,4 +297,9 @@ async def test_pages_name_the_session_its_costs_and_its_subagents(tmp_path: Path
         assert ID in page
         assert "480 in, 60 out" in page
         assert page.count("Subagent a8") == 2
-        assert page.index("look") < page.index("I look.") < page.index("Summary: they looked.") < page.index("Done.")
+        assert (
+            page.index("look")
+            < page.index("I look.")
+            < page.index("Summary: they looked.")
+            < page.index("Done.")
+        )

@@ -1,4 +1,6 @@
-"""Fixtures: a real workspace in a temporary folder, real commands in it, and the processes that outlive them."""
+"""Fixtures: a real workspace in a temporary folder, real commands in it, and the processes that
+outlive them.
+"""
 
 import asyncio
 import os
@@ -10,7 +12,13 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import CommandExit, PlainSpawner, SupervisedSpawner, SupervisionOptions, open_workspace
+from longrein.workspace import (
+    CommandExit,
+    PlainSpawner,
+    SupervisedSpawner,
+    SupervisionOptions,
+    open_workspace,
+)
 from longrein.workspace.supervisor.process_tree import processes, processes_with, variable
 from tests.timeouts import HANG_S
 
@@ -50,8 +58,12 @@ class CommandHarness:
             os.environ["PATH"], [str(folder)], grace_s=grace_s
         )
         if kind == "supervised":
-            self.spawner = supervised(folder.parent / "session", self.environment, [str(folder)], grace_s=grace_s)
-        self.workspace = open_workspace([str(folder)], spawner=self.spawner, environment=self.environment)
+            self.spawner = supervised(
+                folder.parent / "session", self.environment, [str(folder)], grace_s=grace_s
+            )
+        self.workspace = open_workspace(
+            [str(folder)], spawner=self.spawner, environment=self.environment
+        )
         self.printed = bytearray()
         self._news = asyncio.Event()
         self.session = "session-of-" + tag
@@ -67,7 +79,12 @@ class CommandHarness:
             await self._news.wait()
 
     async def run(
-        self, command: str | Sequence[str], *, timeout_s: float = HANG_S, most: int = 1 << 20, cwd: str = ""
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout_s: float = HANG_S,
+        most: int = 1 << 20,
+        cwd: str = "",
     ) -> CommandExit:
         self.printed.clear()
         return await self.spawner.run(
@@ -87,7 +104,11 @@ class CommandHarness:
 def tagged(tag: str, *also: str) -> list[int]:
     """Pids of live processes that carry this tag and these variables."""
     alive, found = processes(), processes_with("LONGREIN_TEST_TAG")
-    own = [(pid, env) for pid, env in found if pid in alive and variable(env, "LONGREIN_TEST_TAG") == tag]
+    own = [
+        (pid, env)
+        for pid, env in found
+        if pid in alive and variable(env, "LONGREIN_TEST_TAG") == tag
+    ]
     return [pid for pid, env in own if all(variable(env, name) for name in also)]
 
 

@@ -1,4 +1,6 @@
-"""Commands: their exact outcome comes from the process, not from its pipe; the rest of the tree ends too."""
+"""Commands: their exact outcome comes from the process, not from its pipe; the rest of the tree
+ends too.
+"""
 
 import asyncio
 import os
@@ -51,10 +53,17 @@ async def test_R063_how_a_command_ends_is_told_exactly(
 ) -> None:
     (harness.folder / "plain").write_text("x")
     ended = await harness.run(command)
-    assert (ended.code, ended.signal, ended.cause, harness.printed.decode()) == (code, by, "exit", printed)
+    assert (ended.code, ended.signal, ended.cause, harness.printed.decode()) == (
+        code,
+        by,
+        "exit",
+        printed,
+    )
 
 
-async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_tell(harness: CommandHarness) -> None:
+async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_tell(
+    harness: CommandHarness,
+) -> None:
     assert (await harness.run("echo )")).code == 2
     assert b"syntax error near unexpected token `)'" in harness.printed
     script = harness.folder / "script"
@@ -72,9 +81,17 @@ async def test_R063_a_syntax_error_and_a_missing_interpreter_are_the_shells_to_t
         (
             "echo " + "x" * 200_000,
             126,
-            "the command is too long for the system (200,005 characters): write it to a file and run that",
+            (
+                "the command is too long for the system (200,005 characters): write it to a file "
+                "and "
+                "run that"
+            ),
         ),
-        ("echo a\0b", 126, "the command or its environment holds what cannot be started (embedded null byte)"),
+        (
+            "echo a\0b",
+            126,
+            "the command or its environment holds what cannot be started (embedded null byte)",
+        ),
         ([], 126, "the command or its environment holds what cannot be started (nothing)"),
     ],
 )
@@ -91,14 +108,18 @@ async def test_R086_a_folder_that_is_gone_is_told(harness: CommandHarness) -> No
     assert ended.message == f"the folder {harness.folder}/gone does not exist (any more)"
 
 
-async def test_R051_a_process_left_behind_holds_the_pipe_but_not_the_answer(harness: CommandHarness) -> None:
+async def test_R051_a_process_left_behind_holds_the_pipe_but_not_the_answer(
+    harness: CommandHarness,
+) -> None:
     ended = await harness.run("sleep 60 & echo done")
     assert (ended.code, bytes(harness.printed)) == (0, b"done\n")
     assert len(harness.survivors()) == 1, "it may go on until longrein ends"
 
 
 async def test_what_is_left_behind_can_go_on_printing(harness: CommandHarness) -> None:
-    await harness.run("(while :; do echo tick || exit; echo more >> ticks; sleep 0.005; done) & true")
+    await harness.run(
+        "(while :; do echo tick || exit; echo more >> ticks; sleep 0.005; done) & true"
+    )
     ticks = harness.folder / "ticks"
     async with asyncio.timeout(HANG_S):  # else its pipe was closed on it
         while not ticks.exists() or ticks.stat().st_size <= 10 * len("more\n"):  # noqa: ASYNC110
@@ -110,14 +131,20 @@ async def test_output_just_after_the_exit_is_kept(harness: CommandHarness) -> No
     assert bytes(harness.printed) == b"early\nlate\n"
 
 
-async def test_a_process_that_closes_its_output_is_still_waited_for(harness: CommandHarness) -> None:
+async def test_a_process_that_closes_its_output_is_still_waited_for(
+    harness: CommandHarness,
+) -> None:
     ended = await harness.run("exec >&- 2>&-; sleep 0.05; exit 4")
     assert ended.code == 4
     assert ended.elapsed_s >= 0.03  # the clock starts when the supervisor has told of the start
 
 
-@pytest.mark.parametrize("command", ["cat", "read x || echo none", f"{sys.executable} -S -c 'input()' || true"])
-async def test_R057_whoever_reads_gets_the_end_of_the_file_at_once(harness: CommandHarness, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["cat", "read x || echo none", f"{sys.executable} -S -c 'input()' || true"]
+)
+async def test_R057_whoever_reads_gets_the_end_of_the_file_at_once(
+    harness: CommandHarness, command: str
+) -> None:
     ended = await harness.run(command)
     assert (ended.cause, ended.code) == ("exit", 0)
 
@@ -147,7 +174,9 @@ async def test_R053_who_forks_away_is_found(harness: CommandHarness, escape: str
 
 @pytest.mark.parametrize("grace_s", [HANG_S])
 async def test_TERM_comes_once_and_leaves_time_to_tidy_up(harness: CommandHarness) -> None:
-    command = "trap 'echo told' TERM; exec 2>/dev/null; sleep 999 & wait; sleep 0.05; echo tidied; exit 7"
+    command = (
+        "trap 'echo told' TERM; exec 2>/dev/null; sleep 999 & wait; sleep 0.05; echo tidied; exit 7"
+    )
     ended = await harness.run(command, timeout_s=0.4)
     assert bytes(harness.printed) == b"told\ntidied\n"
     assert (ended.cause, ended.code) == ("timeout", 7)
@@ -160,13 +189,17 @@ async def test_one_commands_timeout_leaves_the_others_alone(harness: CommandHarn
 
 
 @pytest.mark.parametrize("grace_s", [1.0])
-async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(harness: CommandHarness) -> None:
+async def test_an_interrupt_is_at_once_and_the_kill_goes_on_behind_it(
+    harness: CommandHarness,
+) -> None:
     command = "trap '' TERM; echo ready; while :; do sleep 9; done"
     running = [asyncio.create_task(harness.run(command)) for _ in range(3)]
     await harness.until(b"ready\nready\nready\n")
     for one in running:
         one.cancel()
-    assert [type(end) for end in await asyncio.gather(*running, return_exceptions=True)] == [asyncio.CancelledError] * 3
+    assert [type(end) for end in await asyncio.gather(*running, return_exceptions=True)] == [
+        asyncio.CancelledError
+    ] * 3
     assert harness.survivors(), "they ignore TERM"
     async with asyncio.timeout(HANG_S):
         while harness.survivors():  # noqa: ASYNC110 - other processes end
@@ -199,7 +232,9 @@ class Pieces(list[int]):
 
 
 @pytest.mark.parametrize("most", [10, 70_000, 200_000, 1 << 30])
-async def test_much_output_in_small_pieces_is_taken_in_large_ones_up_to_the_limit(most: int) -> None:
+async def test_much_output_in_small_pieces_is_taken_in_large_ones_up_to_the_limit(
+    most: int,
+) -> None:
     """Each piece costs as much as 50 kB do."""
     theirs, ours = os.pipe()
     os.set_blocking(theirs, False)
@@ -237,7 +272,9 @@ async def test_much_output_in_small_pieces_is_taken_in_large_ones_up_to_the_limi
         ("cd sub; kill -9 $$", None),
     ],
 )
-async def test_the_shell_says_where_it_was_left(harness: CommandHarness, command: str, left_in: str | None) -> None:
+async def test_the_shell_says_where_it_was_left(
+    harness: CommandHarness, command: str, left_in: str | None
+) -> None:
     for name in ("sub", "a b\n"):
         (harness.folder / name).mkdir()
     (harness.folder / "go").write_text("cd sub\n")
@@ -252,12 +289,16 @@ async def test_a_cd_costs_the_command_nothing_it_can_see(harness: CommandHarness
     assert with_cd == bytes(harness.printed)
 
 
-async def test_children_hold_none_of_our_files_and_no_signal_is_ignored(harness: CommandHarness) -> None:
+async def test_children_hold_none_of_our_files_and_no_signal_is_ignored(
+    harness: CommandHarness,
+) -> None:
     with open(harness.folder / "open", "wb"):
         await harness.run("ls /proc/self/fd; grep SigIgn /proc/self/status")
     *files, _, ignored = harness.printed.decode().split()
     assert files == ["0", "1", "2", "3"], "3 is the folder ls reads"
-    assert int(ignored, 16) & 0x7FFFFFFF == 0, "of the signals 1 to 31; a C library may keep a real-time one for itself"
+    assert int(ignored, 16) & 0x7FFFFFFF == 0, (
+        "of the signals 1 to 31; a C library may keep a real-time one for itself"
+    )
 
 
 async def test_where_a_process_cannot_be_waited_for_as_a_file_it_is_asked(
@@ -303,7 +344,9 @@ def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, t
     async def main() -> None:
         harness = CommandHarness(tmp_path, tag, "plain")
         harness.spawner = PlainSpawner(grace_s=30)
-        running = asyncio.create_task(harness.run("trap '' TERM; echo ready; while :; do sleep 9; done", timeout_s=0.1))
+        running = asyncio.create_task(
+            harness.run("trap '' TERM; echo ready; while :; do sleep 9; done", timeout_s=0.1)
+        )
         await harness.until(b"ready")
         await asyncio.sleep(0.2)
         assert harness.survivors(), "it had its TERM and ignores it"

@@ -1,4 +1,6 @@
-"""Files with unsaved text in an editor: what is read, watched and written, against an editor that misbehaves."""
+"""Files with unsaved text in an editor: what is read, watched and written, against an editor
+that misbehaves.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +20,9 @@ class FakeEditor:
 
     can_read = can_write = True
 
-    def __init__(self, text: str | None = None, save: Callable[[str, str], bool] | None = None) -> None:
+    def __init__(
+        self, text: str | None = None, save: Callable[[str, str], bool] | None = None
+    ) -> None:
         self.text, self.save = text, save
         self.asked = 0
 
@@ -47,7 +51,9 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def use(folder: Path, editor: FakeEditor, work: Callable[[EditorWorkspace, str], Awaitable[Any]]) -> Any:
+def use(
+    folder: Path, editor: FakeEditor, work: Callable[[EditorWorkspace, str], Awaitable[Any]]
+) -> Any:
     async def run() -> Any:
         workspace = EditorWorkspace([str(folder)], PlainSpawner(), {}, (), editor)
         return await work(workspace, str(folder / "a.txt"))
@@ -94,7 +100,9 @@ def test_a_file_that_is_too_large_is_not_asked_for(tmp_path: Path) -> None:
     assert editor.asked == 0
 
 
-def test_unsaved_text_is_forgotten_when_the_disk_changes_or_the_editor_drops_it(tmp_path: Path) -> None:
+def test_unsaved_text_is_forgotten_when_the_disk_changes_or_the_editor_drops_it(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     editor = FakeEditor("two\n")
@@ -118,14 +126,23 @@ def test_unsaved_text_is_forgotten_when_the_disk_changes_or_the_editor_drops_it(
     [
         (None, to_disk, "new\n", "new\n"),
         ("unsaved\n", to_disk, "new\n", "new\n"),
-        (None, keeps, "new\n", "one\n"),  # the editor keeps it in the buffer: that is what is read from now on
+        (
+            None,
+            keeps,
+            "new\n",
+            "one\n",
+        ),  # the editor keeps it in the buffer: that is what is read from now on
         (None, formats, "NEW\n", "NEW\n"),
         (None, None, "new\n", "new\n"),  # the editor refuses: to the disk
         ("unsaved\n", None, "", "one\n"),  # … but not behind unsaved text
     ],
 )
 def test_what_a_write_leaves(
-    tmp_path: Path, buffer: str | None, save: Callable[[str, str], bool] | None, result: str, disk: str
+    tmp_path: Path,
+    buffer: str | None,
+    save: Callable[[str, str], bool] | None,
+    result: str,
+    disk: str,
 ) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one\n")
@@ -161,7 +178,11 @@ def test_a_change_in_the_buffer_is_merged_or_stays(tmp_path: Path, unsaved: str,
         base = b"one\ntwo\nthree\n"
         came = await workspace.run_in_thread(
             lambda: workspace.replace(
-                path, b"one\ntwo\n3\n", expect=sha256(base).hexdigest(), base=base, merge=merge_texts
+                path,
+                b"one\ntwo\n3\n",
+                expect=sha256(base).hexdigest(),
+                base=base,
+                merge=merge_texts,
             )
         )
         assert came.taken == (unsaved.encode(),)
@@ -177,7 +198,9 @@ def test_a_link_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
 
     async def work(workspace: EditorWorkspace, path: str) -> None:
         with pytest.raises(OSError, match="link"):
-            await workspace.run_in_thread(lambda: workspace.replace(path, b"x\n", expect=digest("one\n")))
+            await workspace.run_in_thread(
+                lambda: workspace.replace(path, b"x\n", expect=digest("one\n"))
+            )
 
     use(tmp_path, FakeEditor(None, to_disk), work)
     assert (tmp_path / "other").read_text() == "one\n"

@@ -38,13 +38,32 @@ PARENT = {
         ((), set()),
         (("MY_FLAG",), {"MY_FLAG"}),
         (("MY_*",), {"MY_FLAG"}),
-        (("*",), {"MY_FLAG", "PWD", "BASH_ENV", "LD_PRELOAD", "GIT_DIR", "DATABASE_URL", "LONGREIN_MODEL"}),
+        (
+            ("*",),
+            {
+                "MY_FLAG",
+                "PWD",
+                "BASH_ENV",
+                "LD_PRELOAD",
+                "GIT_DIR",
+                "DATABASE_URL",
+                "LONGREIN_MODEL",
+            },
+        ),
         (("MY_API_KEY",), {"MY_API_KEY"}),
         (("NOT_THERE",), set()),
     ],
 )
 def test_S069_only_what_is_listed_passes(keep: tuple[str, ...], more: set[str]) -> None:
-    passed = {"HOME", "LANG", "LC_TIME", "VIRTUAL_ENV", "HTTPS_PROXY", "LONGREIN_TEST_TAG", "LONGREIN_STATE_DIR"}
+    passed = {
+        "HOME",
+        "LANG",
+        "LC_TIME",
+        "VIRTUAL_ENV",
+        "HTTPS_PROXY",
+        "LONGREIN_TEST_TAG",
+        "LONGREIN_STATE_DIR",
+    }
     got = children_environment(PARENT, keep)
     always = set(children_environment({}, ()))
     assert set(got) - always == passed | more
@@ -68,7 +87,9 @@ def test_A17_nothing_waits_pages_or_paints() -> None:
         "EDITOR": "true",
     }
     assert {name: got[name] for name in expected} == expected
-    assert children_environment(PARENT, ("TERM",))["TERM"] == "xterm-256color", "settings have the last word"
+    assert children_environment(PARENT, ("TERM",))["TERM"] == "xterm-256color", (
+        "settings have the last word"
+    )
 
 
 @pytest.mark.anyio

@@ -1,4 +1,6 @@
-"""Atomic writes: a file is replaced completely or not at all, and keeps everything but its content."""
+"""Atomic writes: a file is replaced completely or not at all, and keeps everything but its
+content.
+"""
 
 import errno
 import hashlib
@@ -53,7 +55,11 @@ def test_R083_a_link_stays_and_its_target_changes(tmp_path: Path) -> None:
     target, link = tmp_path / "folder" / "target", tmp_path / "link"
     target.write_bytes(b"old")
     link.symlink_to("folder/target")
-    for opens in (write, lambda path, data: write(path, data, expect=sha(b"old")), lambda path, _: read(path)):
+    for opens in (
+        write,
+        lambda path, data: write(path, data, expect=sha(b"old")),
+        lambda path, _: read(path),
+    ):
         with pytest.raises(OSError, match="a symbolic link has come into its path"):
             opens(str(link), b"new")
     write(resolve_path("link", str(tmp_path), roots, "").real, b"new", expect=sha(b"old"))
@@ -83,7 +89,9 @@ def test_R083_extended_attributes_and_owner_are_kept(tmp_path: Path) -> None:
     assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == owner
 
 
-def test_set_id_bits_go_when_the_owner_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_id_bits_go_when_the_owner_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can make a file of somebody else")
     path = tmp_path / "file"
@@ -177,7 +185,9 @@ def test_P10_a_full_disk_leaves_the_old_file_and_nothing_else(
 
 def test_a_short_write_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
-    monkeypatch.setattr(files_module.os, "write", lambda descriptor, data: real(descriptor, data[:3]))
+    monkeypatch.setattr(
+        files_module.os, "write", lambda descriptor, data: real(descriptor, data[:3])
+    )
     write(str(tmp_path / "file"), b"0123456789")
     assert (tmp_path / "file").read_bytes() == b"0123456789"
 
@@ -212,7 +222,9 @@ def test_reading_gives_bytes_as_they_are(tmp_path: Path) -> None:
         read(str(tmp_path / "none"))
 
 
-def test_a_file_that_memory_cannot_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_memory_cannot_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files_module, "READ_BYTES_MAX", 1 << 20)
     path = tmp_path / "huge"
     with path.open("wb") as file:

@@ -90,7 +90,9 @@ def test_R079_somebody_was_there_before(path: Path, write: Callable[[Path, bytes
     assert path.read_bytes() == THEIRS
     assert put(path) == ReplaceResult(b"base ours theirs\n", (THEIRS,))
     assert path.read_bytes() == b"base ours theirs\n"
-    assert put(path) == ReplaceResult(b"base ours theirs\n", (b"base ours theirs\n",)), "it has all that we wanted"
+    assert put(path) == ReplaceResult(b"base ours theirs\n", (b"base ours theirs\n",)), (
+        "it has all that we wanted"
+    )
 
 
 @pytest.mark.parametrize("write", [in_place, by_rename, appended])
@@ -99,7 +101,8 @@ def test_R079_somebody_writes_in_the_very_moment(
 ) -> None:
     WriteBeforeExchange(monkeypatch, lambda: write(path, THEIRS))
     if write is by_rename and way != "exchange":
-        return  # what is renamed there between the last look and our rename is not seen without an exchange
+        # what is renamed there between the last look and our rename is not seen without an exchange
+        return
     replaced = put(path)
     assert replaced.data == path.read_bytes() == b"base ours theirs\n"
     assert [taken.split()[-1] for taken in replaced.taken] == [b"theirs"]
@@ -123,15 +126,21 @@ def test_one_writer_after_the_other(path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_writers_without_end_have_their_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    WriteBeforeExchange(monkeypatch, *(lambda n=n: in_place(path, b"w%d\n" % n) for n in range(100)))  # type: ignore[misc]
+    WriteBeforeExchange(
+        monkeypatch, *(lambda n=n: in_place(path, b"w%d\n" % n) for n in range(100))
+    )  # type: ignore[misc]
     replaced = put(path)
     assert replaced.data is None
     assert replaced.taken[-1] == path.read_bytes()
     assert len(replaced.taken) >= atomic_write.ROUNDS_MAX
 
 
-def test_who_writes_while_theirs_is_put_back_stands(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    WriteBeforeExchange(monkeypatch, lambda: in_place(path, THEIRS), lambda: in_place(path, b"newer\n"))
+def test_who_writes_while_theirs_is_put_back_stands(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    WriteBeforeExchange(
+        monkeypatch, lambda: in_place(path, THEIRS), lambda: in_place(path, b"newer\n")
+    )
     replaced = put(path, refusing)
     assert replaced == ReplaceResult(None, (THEIRS, b"newer\n"))
     assert path.read_bytes() == b"newer\n"
@@ -160,7 +169,9 @@ def test_a_program_that_opened_the_file_before_and_writes_after_is_waited_for(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_program_that_keeps_the_file_open_keeps_it(path: Path, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_keeps_the_file_open_keeps_it(
+    path: Path, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(temp_files, "WRITER_WAIT_S", 0.01)
     with contextlib.ExitStack() as stack:
         opened = []
@@ -172,7 +183,9 @@ def test_a_program_that_keeps_the_file_open_keeps_it(path: Path, late: bool, mon
     assert path.read_bytes() == OLD + b"more\n"
 
 
-def test_what_is_no_file_any_more_is_left_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_file_any_more_is_left_alone(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def becomes_a_link() -> None:
         path.unlink()
         path.symlink_to("elsewhere")
@@ -209,11 +222,13 @@ def test_a_file_system_that_can_neither_exchange_nor_link_still_writes(
     assert put(path, refusing) == ReplaceResult(None, (THEIRS,))
 
 
-# --- killed ------------------------------------------------------------------------------------------------------
+# --- killed ---------------------------------------------------------------------------------------
 
 
 def killed_at(step: int, act: Callable[[], object]) -> bool:
-    """Run `act` in a process that is gone before its `step`-th change of the folder; whether it got that far."""
+    """Run `act` in a process that is gone before its `step`-th change of the folder; whether it
+    got that far.
+    """
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
@@ -265,7 +280,9 @@ def test_P10_killed_at_any_instant_the_file_is_the_old_one_or_the_new_one_and_no
 
 
 @pytest.mark.parametrize("merge", [joined, refusing])
-def test_killed_at_any_instant_somebodys_text_that_was_taken_out_comes_back(tmp_path: Path, merge: object) -> None:
+def test_killed_at_any_instant_somebodys_text_that_was_taken_out_comes_back(
+    tmp_path: Path, merge: object
+) -> None:
     """Somebody writes right before the exchange; the kill comes anywhere after."""
 
     def act(path: Path) -> None:
@@ -294,7 +311,9 @@ def test_killed_at_any_instant_somebodys_text_that_was_taken_out_comes_back(tmp_
     assert found[-1] == (THEIRS if merge is refusing else b"base ours theirs\n")
 
 
-def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(tmp_path: Path) -> None:
+def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"somebody else again\n")
     pid = os.fork()
@@ -311,26 +330,35 @@ def test_what_was_taken_out_and_whose_place_was_written_since_is_kept_beside(tmp
     os.waitpid(pid, 0)
     (said,) = recover_temp_files([str(tmp_path)])
     assert said == (
-        f"{path}.theirs holds a change of {path} by another program, which a crash had cut: compare the two"
+        f"{path}.theirs holds a change of {path} by another program, which a crash had cut: "
+        "compare the two"
     )
     assert sorted(os.listdir(tmp_path)) == ["file", "file.theirs"]
     assert (tmp_path / "file.theirs").read_bytes() == THEIRS
 
 
 def test_what_a_living_process_makes_is_left_alone(tmp_path: Path) -> None:
-    for name in (f".longrein-{os.getpid()}-7.tmp", f".longrein-{os.getpid()}.0-8.tmp", ".longrein-x.tmp"):
+    for name in (
+        f".longrein-{os.getpid()}-7.tmp",
+        f".longrein-{os.getpid()}.0-8.tmp",
+        ".longrein-x.tmp",
+    ):
         (tmp_path / name).write_bytes(b"")
-    (tmp_path / f".longrein-{os.getpid()}.12-9.tmp").write_bytes(b"of an earlier process with this number")
+    (tmp_path / f".longrein-{os.getpid()}.12-9.tmp").write_bytes(
+        b"of an earlier process with this number"
+    )
     assert recover_temp_files([str(tmp_path), "/none"]) == []
     assert len(os.listdir(tmp_path)) == 3
 
 
-# --- what an exchange cannot see ---------------------------------------------------------------------------------
+# --- what an exchange cannot see ------------------------------------------------------------------
 
 
 def lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """A merge by lines, as the tools have it, for texts whose lines all differ."""
-    if not set(base.split()) <= set(ours.split()) & set(theirs.split()) and set(ours.split()) & set(theirs.split()):
+    if not set(base.split()) <= set(ours.split()) & set(theirs.split()) and set(ours.split()) & set(
+        theirs.split()
+    ):
         gone = set(base.split()) - (set(ours.split()) & set(theirs.split()))
         return b"\n".join(sorted((set(ours.split()) | set(theirs.split())) - gone)) + b"\n"
     return b"\n".join(sorted(set(ours.split()) | set(theirs.split()))) + b"\n"
@@ -339,8 +367,14 @@ def lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
 def test_theirs_may_have_been_made_from_what_stood_there_before_ours(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An editor that read the file before our first exchange writes after it: ours is not taken for removed."""
-    WriteBeforeExchange(monkeypatch, lambda: in_place(path, b"base\nt1\n"), lambda: in_place(path, b"base\nt1\nt2\n"))
+    """An editor that read the file before our first exchange writes after it: ours is not taken
+    for removed.
+    """
+    WriteBeforeExchange(
+        monkeypatch,
+        lambda: in_place(path, b"base\nt1\n"),
+        lambda: in_place(path, b"base\nt1\nt2\n"),
+    )
     replaced = replace(str(path), b"base\nours\n", expect=sha(OLD), base=OLD, merge=lines)
     assert replaced.data == path.read_bytes() == b"base\nours\nt1\nt2\n"
 
@@ -348,7 +382,9 @@ def test_theirs_may_have_been_made_from_what_stood_there_before_ours(
 def test_who_opened_the_file_too_late_to_be_seen_is_found_afterwards(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held up between finding the name and opening it, a program writes to a file that has no name any more."""
+    """Held up between finding the name and opening it, a program writes to a file that has no
+    name any more.
+    """
     kept: list[int] = []
     watch = atomic_write.watch_replaced
 
@@ -368,10 +404,14 @@ def test_who_opened_the_file_too_late_to_be_seen_is_found_afterwards(
         file.write(b"later\n")
     replace(str(path) + "3", OURS, expect="")
     assert path.read_bytes() == b"base late ours\n"
-    assert path.with_name("file.theirs").read_bytes() == b"base ours\nlater\n", "without a merge it lies beside"
+    assert path.with_name("file.theirs").read_bytes() == b"base ours\nlater\n", (
+        "without a merge it lies beside"
+    )
 
 
-def test_replaced_files_are_let_go_after_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_files_are_let_go_after_a_while(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(temp_files, "WATCH_S", -1.0)
     monkeypatch.setattr(temp_files, "_watched", [])
     before = len(os.listdir("/proc/self/fd"))
@@ -387,7 +427,9 @@ def test_replaced_files_are_let_go_after_a_while(path: Path, monkeypatch: pytest
     assert len(os.listdir("/proc/self/fd")) == before + 3
 
 
-def test_two_longreins_write_in_a_folder_one_after_the_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_longreins_write_in_a_folder_one_after_the_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[str] = []
 
     def other() -> None:
@@ -406,4 +448,6 @@ def test_two_longreins_write_in_a_folder_one_after_the_other(path: Path, monkeyp
     assert done == ["other begins", "other ends", "ours"]
     monkeypatch.setattr(temp_files, "LOCK_WAIT_S", 0.01)
     with open_folder(str(path.parent)) as folder, temp_files.folder_lock(folder):
-        assert replace(str(path), b"x\n", expect=sha(OURS)) == ReplaceResult(b"x\n"), "it does not wait for ever"
+        assert replace(str(path), b"x\n", expect=sha(OURS)) == ReplaceResult(b"x\n"), (
+            "it does not wait for ever"
+        )

@@ -13,12 +13,16 @@ pytestmark = pytest.mark.anyio
 
 
 def git(folder: Path, *args: str) -> None:
-    subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=a@b", *args], cwd=folder, check=True)
+    subprocess.run(
+        ["git", "-c", "user.name=n", "-c", "user.email=a@b", *args], cwd=folder, check=True
+    )
 
 
 def remove_object(folder: Path, name: str) -> None:
     """Remove the object of that name, as it is missing in a partial clone."""
-    found = subprocess.run(["git", "rev-parse", name], cwd=folder, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["git", "rev-parse", name], cwd=folder, capture_output=True, text=True, check=True
+    )
     blob = found.stdout.strip()
     (folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
@@ -27,7 +31,7 @@ COMMANDS = """
     core.fsmonitor core.pager core.editor core.sshCommand core.askPass diff.external diff.x.textconv
     diff.x.command filter.f.clean filter.f.smudge filter.f.process gpg.program credential.helper pager.log
     pager.status alias.status alias.log core.alternateRefsCommand uploadpack.packObjectsHook
-"""
+"""  # noqa: E501
 """Settings that name a command."""
 
 
@@ -47,7 +51,13 @@ def hostile(harness: CommandHarness) -> Path:
         git(folder, "config", key, f"!{trip}" if key.startswith("alias") else str(trip))
     git(folder, "config", "filter.f.required", "true")
     git(folder, "config", "log.showSignature", "true")
-    for hook in ("post-index-change", "pre-commit", "post-checkout", "reference-transaction", "fsmonitor-watchman"):
+    for hook in (
+        "post-index-change",
+        "pre-commit",
+        "post-checkout",
+        "reference-transaction",
+        "fsmonitor-watchman",
+    ):
         (folder / ".git" / "hooks" / hook).write_bytes(trip.read_bytes())
         (folder / ".git" / "hooks" / hook).chmod(0o755)
     (folder / ".gitattributes").write_text("* diff=x filter=f\n")
@@ -84,7 +94,9 @@ async def test_S049_the_trap_is_armed(harness: CommandHarness, hostile: Path) ->
 async def test_S049_a_missing_object_is_not_fetched_by_a_program_of_the_repository(
     harness: CommandHarness, hostile: Path
 ) -> None:
-    """Git fetches what a partial clone lacks, also in `git diff`, with the programs that its configuration names."""
+    """Git fetches what a partial clone lacks, also in `git diff`, with the programs that its
+    configuration names.
+    """
     trip = f"{hostile}/.git/trip"
     settings = {
         "core.repositoryFormatVersion": "1",
@@ -107,7 +119,9 @@ async def test_S049_a_missing_object_is_not_fetched_by_a_program_of_the_reposito
     assert (hostile / "tripped").exists(), "the trap is armed"
 
 
-async def test_a_repository_cannot_point_its_work_tree_elsewhere(harness: CommandHarness, hostile: Path) -> None:
+async def test_a_repository_cannot_point_its_work_tree_elsewhere(
+    harness: CommandHarness, hostile: Path
+) -> None:
     outside = hostile.parent / "outside"
     outside.mkdir()
     (outside / "private").write_text("x")
@@ -120,13 +134,22 @@ async def test_a_repository_cannot_point_its_work_tree_elsewhere(harness: Comman
     assert not (hostile / "tripped").exists()
 
 
-async def test_a_configuration_that_never_ends_is_cut_off(harness: CommandHarness, hostile: Path) -> None:
+async def test_a_configuration_that_never_ends_is_cut_off(
+    harness: CommandHarness, hostile: Path
+) -> None:
     os.mkfifo(hostile / ".git/pipe")
-    (hostile / ".git/config").write_text((hostile / ".git/config").read_text() + "[include]\n\tpath = pipe\n")
-    assert await run_git(harness.workspace, ["status"], str(hostile), timeout_s=0.2) == (GIT_CUT, b"")
+    (hostile / ".git/config").write_text(
+        (hostile / ".git/config").read_text() + "[include]\n\tpath = pipe\n"
+    )
+    assert await run_git(harness.workspace, ["status"], str(hostile), timeout_s=0.2) == (
+        GIT_CUT,
+        b"",
+    )
 
 
-async def test_a_filter_that_cannot_be_switched_off_by_name_is_refused(harness: CommandHarness, hostile: Path) -> None:
+async def test_a_filter_that_cannot_be_switched_off_by_name_is_refused(
+    harness: CommandHarness, hostile: Path
+) -> None:
     git(hostile, "config", "filter.a=b.clean", "true")
     assert (await run_git(harness.workspace, ["status"], str(hostile)))[0] == 128
     assert (await run_git(harness.workspace, ["rev-parse", "HEAD"], str(hostile)))[0] == 0
@@ -136,10 +159,15 @@ async def test_R086_outside_a_repository_it_is_an_error_code(harness: CommandHar
     code, output = await run_git(harness.workspace, ["status"], str(harness.folder))
     assert code == 128
     assert output.startswith(b"fatal: not a git repository")
-    assert (await run_git(harness.workspace, ["status"], str(harness.folder / "gone")))[0] in (126, 127)
+    assert (await run_git(harness.workspace, ["status"], str(harness.folder / "gone")))[0] in (
+        126,
+        127,
+    )
 
 
-async def test_the_environment_cannot_point_git_elsewhere(harness: CommandHarness, hostile: Path) -> None:
+async def test_the_environment_cannot_point_git_elsewhere(
+    harness: CommandHarness, hostile: Path
+) -> None:
     harness.workspace._environment["GIT_DIR"] = "/nowhere"
     assert (await run_git(harness.workspace, ["rev-parse", "--show-toplevel"], str(hostile)))[
         1

@@ -1,4 +1,6 @@
-"""Orphans of a crash are found by their mark and ended at the next start; held sessions are not touched."""
+"""Orphans of a crash are found by their mark and ended at the next start; held sessions are not
+touched.
+"""
 
 import os
 import signal
@@ -12,7 +14,14 @@ import pytest
 
 from longrein.workspace import end_orphans
 from longrein.workspace.orphans import find_orphans
-from longrein.workspace.supervisor.process_tree import Process, owner_mark, process, processes_with, send, variable
+from longrein.workspace.supervisor.process_tree import (
+    Process,
+    owner_mark,
+    process,
+    processes_with,
+    send,
+    variable,
+)
 from tests.timeouts import HANG_S
 from tests.work_counters import files_opened
 
@@ -26,17 +35,27 @@ class CrashedSession:
 
     def start_orphan(self, script: str = "exec sleep 999", **marks: str) -> int:
         """Start a process in a session of its own whose parent has exited; returns its pid."""
-        environment = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": self.tag, "LONGREIN_SESSION": self.session}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "LONGREIN_TEST_TAG": self.tag,
+            "LONGREIN_SESSION": self.session,
+        }
         words = ["sh", "-c", 'setsid sh -c "$1" >/dev/null 2>&1 & echo $!', "sh", script]
-        done = subprocess.run(words, env=environment | marks, stdout=subprocess.PIPE, check=False, timeout=HANG_S)
+        done = subprocess.run(
+            words, env=environment | marks, stdout=subprocess.PIPE, check=False, timeout=HANG_S
+        )
         pid = int(done.stdout)
-        if script.startswith("exec "):  # between two execs a process has no environment to be found by
+        if script.startswith(
+            "exec "
+        ):  # between two execs a process has no environment to be found by
             wait_until(lambda: Path(f"/proc/{pid}/comm").read_text().strip() == script.split()[1])
         return pid
 
     def alive(self) -> list[int]:
         found = [
-            pid for pid, env in processes_with("LONGREIN_TEST_TAG") if variable(env, "LONGREIN_TEST_TAG") == self.tag
+            pid
+            for pid, env in processes_with("LONGREIN_TEST_TAG")
+            if variable(env, "LONGREIN_TEST_TAG") == self.tag
         ]
         return [pid for pid in found if process(pid) is not None]
 
@@ -77,7 +96,10 @@ def test_R055_who_ignores_TERM_is_killed_and_children_without_a_mark_go_along(
     crashed: CrashedSession, tmp_path: Path
 ) -> None:
     ready = tmp_path / "ready"
-    crashed.start_orphan(f"trap '' TERM; env -u LONGREIN_SESSION sleep 999 & touch {ready}; while :; do sleep 9; done")
+    crashed.start_orphan(
+        f"trap '' TERM; env -u LONGREIN_SESSION sleep 999 & touch {ready}; while :; do sleep 9; "
+        "done"
+    )
     wait_for(ready)
     end_orphans(crashed.held)
     assert crashed.alive() == []
@@ -100,7 +122,7 @@ async def main():
         for n in range(5)])
 
 asyncio.run(main())
-"""
+"""  # noqa: E501
 
 
 def test_R055_a_harness_killed_while_five_commands_run(crashed: CrashedSession) -> None:
@@ -126,13 +148,19 @@ def test_a_session_that_is_held_keeps_its_processes(crashed: CrashedSession) -> 
     assert not gone(pid)
 
 
-def test_a_process_whose_longrein_lives_is_spared_whatever_the_lock_says(crashed: CrashedSession) -> None:
+def test_a_process_whose_longrein_lives_is_spared_whatever_the_lock_says(
+    crashed: CrashedSession,
+) -> None:
     pid = crashed.start_orphan(LONGREIN_COMMAND=f"{owner_mark()}.1.1/")
     assert [one for one in find_orphans(crashed.held) if one.process.pid == pid] == []
 
 
-@pytest.mark.parametrize("command", ["/{dead}.5.1.1/", "/1.1.1.1/", "/x.y/", "", "//", "/{alive}//{dead}.7.1.1/"])
-def test_a_mark_whose_longrein_is_dead_protects_nobody(crashed: CrashedSession, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["/{dead}.5.1.1/", "/1.1.1.1/", "/x.y/", "", "//", "/{alive}//{dead}.7.1.1/"]
+)
+def test_a_mark_whose_longrein_is_dead_protects_nobody(
+    crashed: CrashedSession, command: str
+) -> None:
     died = subprocess.Popen(["true"])
     died.wait()
     mark = command.format(dead=died.pid, alive=owner_mark().strip("/") + ".1.1")

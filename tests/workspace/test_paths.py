@@ -1,4 +1,6 @@
-"""Path resolution: inside means that the written and the real path both lie in a root, by component."""
+"""Path resolution: inside means that the written and the real path both lie in a root, by
+component.
+"""
 
 import os
 from pathlib import Path
@@ -31,7 +33,9 @@ def world(tmp_path: Path) -> Path:
 
 
 def looked(world: Path, path: str, root: str = "repo") -> ResolvedPath:
-    return resolve_path(path, str(world / "repo"), spellings([str(world / root)]), str(world.parent / "home"))
+    return resolve_path(
+        path, str(world / "repo"), spellings([str(world / root)]), str(world.parent / "home")
+    )
 
 
 @pytest.mark.parametrize(

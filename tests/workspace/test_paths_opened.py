@@ -1,4 +1,6 @@
-"""Files are opened by their judged path: what was put in its way since is refused, and nothing outside is touched."""
+"""Files are opened by their judged path: what was put in its way since is refused, and nothing
+outside is touched.
+"""
 
 import os
 import re
@@ -71,7 +73,9 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("x/" * 3000, "No such file"),
     ],
 )
-def test_S032_S033_what_opens_beneath_a_folder(world: Path, way: str, path: str, error: str) -> None:
+def test_S032_S033_what_opens_beneath_a_folder(
+    world: Path, way: str, path: str, error: str
+) -> None:
     with open_folder(str(world / "root")) as root:
         if error:
             with pytest.raises(OSError, match=error):
@@ -83,7 +87,9 @@ def test_S032_S033_what_opens_beneath_a_folder(world: Path, way: str, path: str,
             os.close(descriptor)
 
 
-def test_S033_a_link_itself_is_no_way_to_open_a_folder_or_to_look_at_a_file(world: Path, way: str) -> None:
+def test_S033_a_link_itself_is_no_way_to_open_a_folder_or_to_look_at_a_file(
+    world: Path, way: str
+) -> None:
     for path in ("link", "out", "leak"):
         for flags in (openat.IS_FOLDER, os.O_PATH):
             with pytest.raises(OSError, match=CHANGED):
@@ -96,9 +102,15 @@ USES: list[tuple[str, Callable[[str], object]]] = [
     ("read", read),
     ("write", lambda path: write(path, b"ours\n")),
     ("write expected", lambda path: write(path, b"ours\n", expect=sha256(b"root\n").hexdigest())),
-    ("write what stands outside", lambda path: write(path, b"ours\n", expect=sha256(b"outside\n").hexdigest())),
+    (
+        "write what stands outside",
+        lambda path: write(path, b"ours\n", expect=sha256(b"outside\n").hexdigest()),
+    ),
     ("create", lambda path: write(path + ".new", b"ours\n", expect="")),
-    ("create below", lambda path: write(os.path.dirname(path) + "/new/er/file", b"ours\n", expect="")),
+    (
+        "create below",
+        lambda path: write(os.path.dirname(path) + "/new/er/file", b"ours\n", expect=""),
+    ),
     ("replace", lambda path: replace(path, b"ours\n", expect=sha256(b"outside\n").hexdigest())),
     ("remove", remove),
 ]
@@ -124,7 +136,9 @@ def test_what_was_swapped_after_the_check_is_refused(
     assert content_hash(judged.real) == ""
     assert stamp(judged.real).hash == ""
     assert list(entries(judged.real, lambda _: True)) == []
-    assert resolve_path("sub/deep/a.txt", str(root), [str(root)], "").inside is (use == "remove" and ".txt" in swapped)
+    assert resolve_path("sub/deep/a.txt", str(root), [str(root)], "").inside is (
+        use == "remove" and ".txt" in swapped
+    )
 
 
 @pytest.mark.parametrize("step", ["exchange", "prepare_temp_file", "read_closed"])
@@ -154,7 +168,9 @@ def test_a_late_write_is_not_merged_into_what_a_link_stands_for_by_now(
     root, path = world / "root", world / "root" / "sub" / "a.txt"
     kept: list[int] = []
     watch = atomic_write.watch_replaced
-    monkeypatch.setattr(atomic_write, "watch_replaced", lambda *args: (kept.append(args[0]), watch(*args)))
+    monkeypatch.setattr(
+        atomic_write, "watch_replaced", lambda *args: (kept.append(args[0]), watch(*args))
+    )
     replace(str(path), b"ours\n", expect=sha256(b"root\n").hexdigest())
     with open(f"/proc/self/fd/{kept[0]}", "ab") as file:
         file.write(b"late\n")
@@ -177,12 +193,14 @@ def test_a_root_that_is_removed_and_made_again_stays_the_root(world: Path) -> No
     (world / "root" / "new" / "file").unlink()
 
 
-# --- A program that swaps without end --------------------------------------------------------------------------------
+# --- A program that swaps without end -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", seeds(1))
 def test_racer_between_look_and_use(world: Path, way: str, seed: int) -> None:
-    """What is inside when it is looked at is inside when it is used, at any instant of the swaps."""
+    """What is inside when it is looked at is inside when it is used, at any instant of the
+    swaps.
+    """
     root, before = world / "root", contents(world / "outside")
     (root / ".sub").symlink_to(world / "outside" / "sub")
     over = threading.Event()
@@ -216,11 +234,13 @@ def test_racer_between_look_and_use(world: Path, way: str, seed: int) -> None:
     assert contents(world / "outside") == before
 
 
-# --- Other names of a file, and what is no file ----------------------------------------------------------------------
+# --- Other names of a file, and what is no file ---------------------------------------------------
 
 
 @pytest.mark.parametrize("expect", [None, sha256(b"outside\n").hexdigest()])
-def test_a_hard_link_to_a_file_outside_is_broken_by_a_write(world: Path, expect: str | None) -> None:
+def test_a_hard_link_to_a_file_outside_is_broken_by_a_write(
+    world: Path, expect: str | None
+) -> None:
     outside, before = world / "outside" / "a.txt", contents(world / "outside")
     inside = world / "root" / "hard.txt"
     os.link(outside, inside)
@@ -237,7 +257,9 @@ def test_pipes_and_devices_are_told_by_their_status_and_not_opened(world: Path) 
     try:
         assert resolve_path("pipe", str(world / "root"), [str(world / "root")], "").kind == "other"
         assert stamp(str(pipe)).hash == ""
-        assert [path for path, _ in entries(str(world / "root"), lambda _: True) if path == str(pipe)]
+        assert [
+            path for path, _ in entries(str(world / "root"), lambda _: True) if path == str(pipe)
+        ]
         with pytest.raises(OSError, match="is a device, pipe or socket"):
             write(str(pipe), b"x")
         assert not woken.exists(), "whoever waits to write still waits"
@@ -251,11 +273,14 @@ def test_pipes_and_devices_are_told_by_their_status_and_not_opened(world: Path) 
 def test_a_link_named_gitignore_is_not_read(world: Path) -> None:
     (world / "outside" / "rules").write_text("a.txt\n")
     (world / "root" / "sub" / ".gitignore").symlink_to(world / "outside" / "rules")
-    found = {os.path.relpath(path, world / "root") for path, _ in entries(str(world / "root"), lambda _: True)}
+    found = {
+        os.path.relpath(path, world / "root")
+        for path, _ in entries(str(world / "root"), lambda _: True)
+    }
     assert "sub/a.txt" in found
 
 
-# --- Long paths and odd names ----------------------------------------------------------------------------------------
+# --- Long paths and odd names ---------------------------------------------------------------------
 
 DEPTH = 2000
 
@@ -274,14 +299,23 @@ def test_a_file_below_two_thousand_folders_is_used_like_any_other(world: Path, d
     root = str(world / "root")
     write(f"{deep}/file", b"one\n", expect="")
     place = resolve_path("d/" * DEPTH + "file", root, [root], "")
-    assert (place.real, place.inside, place.kind, place.size_bytes) == (f"{deep}/file", True, "file", 4)
+    assert (place.real, place.inside, place.kind, place.size_bytes) == (
+        f"{deep}/file",
+        True,
+        "file",
+        4,
+    )
     assert read(place.real) == b"one\n"
     then = stamp(place.real)
     assert then.hash == content_hash(place.real) == sha256(b"one\n").hexdigest()
     replaced = replace(place.real, b"two\n", expect=then.hash)
     assert replaced.data == read(place.real) == b"two\n"
     assert stamp(place.real, None).hash != then.hash
-    assert [path for path, is_folder in entries(root, lambda _: True) if not is_folder and path == place.real]
+    assert [
+        path
+        for path, is_folder in entries(root, lambda _: True)
+        if not is_folder and path == place.real
+    ]
     remove(place.real)
     assert resolve_path(place.real, root, [root], "").kind == ""
 
@@ -296,7 +330,12 @@ def test_a_long_path_is_resolved_like_a_short_one(world: Path, deep: str) -> Non
         (f"{deep}/out", f"{world}/outside/a.txt", False, "file"),
         (f"{deep}/in", deep, True, "folder"),
         (f"{deep}/in/in/../d/out", f"{world}/outside/a.txt", False, "file"),
-        (f"{deep}/" + "../" * (DEPTH + 1) + "outside/a.txt", f"{world}/outside/a.txt", False, "file"),
+        (
+            f"{deep}/" + "../" * (DEPTH + 1) + "outside/a.txt",
+            f"{world}/outside/a.txt",
+            False,
+            "file",
+        ),
         (f"{deep}/" + "../" * DEPTH + "a.txt", f"{root}/a.txt", True, "file"),
         (f"{deep}/loop", "", False, ""),
         (f"{deep}/none/x", f"{deep}/none/x", False, ""),

@@ -1,4 +1,6 @@
-"""No command of the same user reads the environment of longrein or its supervisor in /proc (S069)."""
+"""No command of the same user reads the environment of longrein or its supervisor in /proc
+(S069).
+"""
 
 import os
 import signal
@@ -22,7 +24,7 @@ read = "for name in environ mem maps; do cat /proc/$PPID/$name; done; ls -l /pro
 print(subprocess.run(["sh", "-c", read], capture_output=True, text=True).stdout)
 print("own:", len(os.listdir("/proc/self/fd")) > 2, "VmRSS" in open("/proc/self/status").read())
 print("child:", subprocess.run(["sh", "-c", "cat /proc/$$/environ"], capture_output=True).returncode)
-"""
+"""  # noqa: E501
 SUPERVISOR = """
 import sys, time
 from longrein.workspace.supervisor.process_tree import environment_of, process, processes_with, SPOOL_MARK
@@ -38,19 +40,32 @@ print("mark:", f"{SPOOL_MARK}={sys.argv[1]}".encode() in environment_of(popen.pi
 print("listed:", popen.pid in [pid for pid, _ in processes_with(SPOOL_MARK)], process(popen.pid) is not None)
 popen.kill()
 print("killed:", popen.wait())
-"""
+"""  # noqa: E501
 
 
 def as_ordinary_user(program: str, *words: str, env: dict[str, str] | None = None) -> str:
     """Output of a Python program run by a user who is not root."""
-    python = sys.executable if os.getuid() else "/usr/bin/python3"  # that of a virtual environment may lie in /root
+    python = (
+        sys.executable if os.getuid() else "/usr/bin/python3"
+    )  # that of a virtual environment may lie in /root
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if not LINUX or not Path(python).exists() or version not in subprocess.getoutput(f"{python} --version"):
-        pytest.skip(f"needs Linux and, for root, a {python} of version {version} that every user can run")
+    if (
+        not LINUX
+        or not Path(python).exists()
+        or version not in subprocess.getoutput(f"{python} --version")
+    ):
+        pytest.skip(
+            f"needs Linux and, for root, a {python} of version {version} that every user can run"
+        )
     paths = [str(Path(longrein.__file__).parents[1]), sysconfig.get_path("purelib")]
     ran = subprocess.run(
         [python, "-c", program, *words],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(paths), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": ":".join(paths),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **(env or {}),
+        },
         cwd="/",
         capture_output=True,
         text=True,

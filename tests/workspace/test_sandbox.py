@@ -23,7 +23,9 @@ from tests.workspace.conftest import supervised
 pytestmark = pytest.mark.anyio
 
 RUNG = find_rung(os.environ, ())
-needs_bubblewrap = pytest.mark.skipif(RUNG.name != "bubblewrap", reason=f"bubblewrap: {RUNG.reason}")
+needs_bubblewrap = pytest.mark.skipif(
+    RUNG.name != "bubblewrap", reason=f"bubblewrap: {RUNG.reason}"
+)
 
 
 class Confined:
@@ -44,17 +46,32 @@ class Confined:
             environ=os.environ,
             roots=[str(self.root)],
         )
-        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(os.environ["PATH"], [str(self.root)])
+        self.spawner: PlainSpawner | SupervisedSpawner = PlainSpawner(
+            os.environ["PATH"], [str(self.root)]
+        )
 
     def git(self, *words: str) -> str:
-        who = {f"GIT_{who}_{what}": "t@t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        who = {
+            f"GIT_{who}_{what}": "t@t"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
         told = subprocess.run(
-            ["git", *words], cwd=self.root, check=True, env={"PATH": os.environ["PATH"], **who}, capture_output=True
+            ["git", *words],
+            cwd=self.root,
+            check=True,
+            env={"PATH": os.environ["PATH"], **who},
+            capture_output=True,
         )
         return told.stdout.decode()
 
     async def run(
-        self, line: str, *, hidden: tuple[str, ...] = (), locked: tuple[str, ...] = (), root: Path | None = None
+        self,
+        line: str,
+        *,
+        hidden: tuple[str, ...] = (),
+        locked: tuple[str, ...] = (),
+        root: Path | None = None,
     ) -> tuple[CommandExit, str]:
         cwd = str(root or self.root)
         sink = CollectingSink()
@@ -78,7 +95,7 @@ def confined(tmp_path: Path) -> Confined:
     return Confined(tmp_path)
 
 
-# --- What is stopped -------------------------------------------------------------------------------------------------
+# --- What is stopped ------------------------------------------------------------------------------
 
 
 @needs_bubblewrap
@@ -88,7 +105,9 @@ async def test_attempts_past_the_proxy(tmp_path: Path, name: str) -> None:
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("name", dict.fromkeys((*list(escapes.ATTEMPTS)[::5], "write: kernel", "system calls: all")))
+@pytest.mark.parametrize(
+    "name", dict.fromkeys((*list(escapes.ATTEMPTS)[::5], "write: kernel", "system calls: all"))
+)
 async def test_no_attempt_leaves_the_sandbox(tmp_path: Path, name: str) -> None:
     assert await escapes.run_all(tmp_path, [name]) == {}
 
@@ -96,19 +115,30 @@ async def test_no_attempt_leaves_the_sandbox(tmp_path: Path, name: str) -> None:
 @needs_bubblewrap
 async def test_S093_the_project_is_writable_and_nothing_else(confined: Confined) -> None:
     stopped = ("touch /outside", "touch .git/hooks/x", "echo >> .git/config", "touch /usr/x")
-    works = ("touch made", "touch .git/objects/x", "echo x > /tmp/x && cat /tmp/x", "git add . && git status")
+    works = (
+        "touch made",
+        "touch .git/objects/x",
+        "echo x > /tmp/x && cat /tmp/x",
+        "git add . && git status",
+    )
     assert {line: await confined.runs(line) for line in stopped} == dict.fromkeys(stopped, False)
     assert {line: await confined.runs(line) for line in works} == dict.fromkeys(works, True)
-    await confined.run(f"touch ~/.bashrc; touch {confined.base}/x")  # in a home and a /tmp of their own
+    await confined.run(
+        f"touch ~/.bashrc; touch {confined.base}/x"
+    )  # in a home and a /tmp of their own
     assert not (confined.home / ".bashrc").exists()
     assert not (confined.base / "x").exists()
 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("network", [(), ("*",)])
-async def test_S099_an_empty_list_of_domains_is_no_network(tmp_path: Path, network: tuple[str, ...]) -> None:
+async def test_S099_an_empty_list_of_domains_is_no_network(
+    tmp_path: Path, network: tuple[str, ...]
+) -> None:
     confined = Confined(tmp_path, SandboxOptions(network=network))
-    async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(
+        lambda _reader, writer: writer.close(), "127.0.0.1", 0
+    ) as server:
         port = server.sockets[0].getsockname()[1]
         assert await confined.runs(f"exec 3<>/dev/tcp/127.0.0.1/{port}") == bool(network)
 
@@ -117,7 +147,9 @@ async def test_S099_an_empty_list_of_domains_is_no_network(tmp_path: Path, netwo
 async def test_new_settings_are_moved_away_and_leave_nothing(confined: Confined) -> None:
     root, missing = str(confined.root), confined.sandbox.missing
     missing.begin(confined.sandbox.guarded_paths([root]), others_run=False)
-    await confined.run("echo x > .mcp.json; mkdir -p .vscode; echo ../e > .git/commondir; echo fine > notes")
+    await confined.run(
+        "echo x > .mcp.json; mkdir -p .vscode; echo ../e > .git/commondir; echo fine > notes"
+    )
     moved = dict(missing.end())
     assert sorted(moved) == [f"{root}/.git/commondir", f"{root}/.mcp.json", f"{root}/.vscode"]
     assert Path(moved[f"{root}/.mcp.json"]).read_text() == "x\n"
@@ -128,7 +160,10 @@ async def test_new_settings_are_moved_away_and_leave_nothing(confined: Confined)
 async def test_installed_programs_may_be_made_and_changed(confined: Confined) -> None:
     missing = confined.sandbox.missing
     missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
-    await confined.run("mkdir -p .venv/bin node_modules/.bin && echo x | tee .venv/bin/tool > node_modules/.bin/tool")
+    await confined.run(
+        "mkdir -p .venv/bin node_modules/.bin && echo x | tee .venv/bin/tool > "
+        "node_modules/.bin/tool"
+    )
     assert missing.end() == []
     assert await confined.runs("echo y > .venv/bin/tool && echo y > node_modules/.bin/tool")
 
@@ -142,7 +177,7 @@ async def test_what_longrein_itself_made_is_not_moved(tmp_path: Path) -> None:
     assert missing.end() == []
 
 
-# --- What works ------------------------------------------------------------------------------------------------------
+# --- What works -----------------------------------------------------------------------------------
 
 
 @needs_bubblewrap
@@ -151,7 +186,10 @@ async def test_ends_of_confined_commands_are_those_of_others(confined: Confined,
     if kind == "supervised":
         confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
     (confined.root / "sub").mkdir()
-    ends = {line: (await confined.run(line))[0] for line in ("exit 3", "kill -9 $$", "cd sub", "nope", "true")}
+    ends = {
+        line: (await confined.run(line))[0]
+        for line in ("exit 3", "kill -9 $$", "cd sub", "nope", "true")
+    }
     assert {line: (end.code, end.signal) for line, end in ends.items()} == {
         "exit 3": (3, ""),
         "kill -9 $$": (None, "SIGKILL"),
@@ -167,10 +205,14 @@ async def test_ends_of_confined_commands_are_those_of_others(confined: Confined,
 
 @needs_bubblewrap
 @pytest.mark.parametrize("kind", ["plain", "supervised"])
-async def test_what_a_confined_command_leaves_running_goes_on_until_the_end(confined: Confined, kind: str) -> None:
+async def test_what_a_confined_command_leaves_running_goes_on_until_the_end(
+    confined: Confined, kind: str
+) -> None:
     if kind == "supervised":
         confined.spawner = supervised(confined.session, confined.env, [str(confined.root)])
-    ended, _ = await confined.run("(while :; do echo x >> beats; sleep 0.02; done) > /dev/null 2>&1 &")
+    ended, _ = await confined.run(
+        "(while :; do echo x >> beats; sleep 0.02; done) > /dev/null 2>&1 &"
+    )
     assert ended.code == 0
     beats = confined.root / "beats"
     until = time.monotonic() + HANG_S
@@ -197,7 +239,11 @@ async def test_a_timeout_ends_the_tree_in_the_sandbox(confined: Confined) -> Non
     )
     assert ended.cause == "timeout"
     await confined.spawner.drain()
-    assert not [one for one in processes() if b"SANDBOX=" in environment_of(one) and b"71.5" in environment_of(one)]
+    assert not [
+        one
+        for one in processes()
+        if b"SANDBOX=" in environment_of(one) and b"71.5" in environment_of(one)
+    ]
 
 
 @needs_bubblewrap
@@ -246,26 +292,44 @@ def test_a_worktree_cannot_name_a_folder_that_is_no_repository(confined: Confine
 
 
 @needs_bubblewrap
-async def test_files_that_protected_links_and_settings_lead_to_are_protected(confined: Confined) -> None:
+async def test_files_that_protected_links_and_settings_lead_to_are_protected(
+    confined: Confined,
+) -> None:
     outside = confined.base / "outside"
-    for folder in (confined.root / "hooks", confined.root / "shared", confined.root / ".claude", outside):
+    for folder in (
+        confined.root / "hooks",
+        confined.root / "shared",
+        confined.root / ".claude",
+        outside,
+    ):
         folder.mkdir()
     confined.git("config", "core.hooksPath", "hooks")
     (confined.root / ".codex").symlink_to("shared")
     (confined.root / ".claude" / "skills").symlink_to(outside)
     await confined.run("touch hooks/pre-commit shared/config.toml .claude/skills/x; touch fine")
-    assert sorted(os.listdir(confined.root)) == [".claude", ".codex", ".git", "fine", "hooks", "shared"]
-    assert [os.listdir(one) for one in (confined.root / "hooks", confined.root / "shared", outside)] == [[], [], []]
+    assert sorted(os.listdir(confined.root)) == [
+        ".claude",
+        ".codex",
+        ".git",
+        "fine",
+        "hooks",
+        "shared",
+    ]
+    assert [
+        os.listdir(one) for one in (confined.root / "hooks", confined.root / "shared", outside)
+    ] == [[], [], []]
 
 
-# --- Files that rules hide -------------------------------------------------------------------------------------------
+# --- Files that rules hide ------------------------------------------------------------------------
 
 
 def test_masks_follow_new_files(tmp_path: Path) -> None:
     index = MaskIndex()
 
     def find() -> list[str]:
-        masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), lambda *_: False, "rule", HANG_S)
+        masks = index.find(
+            [str(tmp_path)], lambda path, _: path.endswith(".env"), lambda *_: False, "rule", HANG_S
+        )
         assert masks.problem == ""
         return sorted(path.removeprefix(f"{tmp_path}/") for path in masks.hidden)
 
@@ -278,7 +342,9 @@ def test_masks_follow_new_files(tmp_path: Path) -> None:
     assert find() == ["deep/er/.env", "deep/er/file"]
     os.link(tmp_path / "deep/er/.env", tmp_path / "other")
     os.utime(tmp_path / "deep/er", (1, 1))
-    masks = index.find([str(tmp_path)], lambda path, _: path.endswith(".env"), lambda *_: False, "rule", HANG_S)
+    masks = index.find(
+        [str(tmp_path)], lambda path, _: path.endswith(".env"), lambda *_: False, "rule", HANG_S
+    )
     assert "hard link" in masks.problem
 
 
@@ -299,7 +365,9 @@ def env_files(path: str, _real: str) -> bool:
         "cp -r conf new; ln -s conf link; ln conf/.env new/name",
     ],
 )
-async def test_what_a_command_moves_stays_hidden_from_the_next_one(confined: Confined, line: str) -> None:
+async def test_what_a_command_moves_stays_hidden_from_the_next_one(
+    confined: Confined, line: str
+) -> None:
     for folder in ("conf", "sub"):
         (confined.root / folder).mkdir()
         (confined.root / folder / ".env").write_text("canary")
@@ -312,7 +380,9 @@ async def test_what_a_command_moves_stays_hidden_from_the_next_one(confined: Con
         assert len(hidden()) == 2
         await asyncio.sleep(0.06)
     await confined.run(line, hidden=hidden())
-    _, printed = await confined.run("cat .env */.env */*/.env */*/*/.env; grep -r canary .", hidden=hidden())
+    _, printed = await confined.run(
+        "cat .env */.env */*/.env */*/*/.env; grep -r canary .", hidden=hidden()
+    )
     assert "canary" not in printed
 
 
@@ -321,7 +391,9 @@ async def test_a_lock_shows_nothing_that_the_sandbox_hides(confined: Confined) -
     (confined.home / "secret").write_text("canary")
     (confined.root / "a.lock").write_text("text")
     await confined.run(f"ln -s {confined.home}/secret b.lock")
-    found = MaskIndex().find([str(confined.root)], env_files, lambda path, _: path.endswith(".lock"), "rule", HANG_S)
+    found = MaskIndex().find(
+        [str(confined.root)], env_files, lambda path, _: path.endswith(".lock"), "rule", HANG_S
+    )
     assert sorted(found.locked) == [str(confined.home / "secret"), str(confined.root / "a.lock")]
     _, printed = await confined.run("cat ~/secret; echo x > a.lock", locked=found.locked)
     assert "canary" not in printed
@@ -345,21 +417,30 @@ async def test_new_settings_are_found_whatever_time_their_folder_has(tmp_path: P
     assert missing.end() == []
 
 
-# --- The rung --------------------------------------------------------------------------------------------------------
+# --- The rung -------------------------------------------------------------------------------------
 
 
-def test_S094_a_program_that_does_not_work_is_no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_S094_a_program_that_does_not_work_is_no_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(landlock, "available", lambda: "no Landlock either")
     fake = tmp_path / "bin" / "bwrap"
     fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    fake.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
+    )
     fake.chmod(0o755)
     environ = {"PATH": f"{fake.parent}:{os.environ['PATH']}"}
     rung = find_rung(environ, ())
     assert (rung.name, rung.reason) == (
         "none",
-        "bubblewrap does not work here: No permissions to create a new namespace; no Landlock either",
+        (
+            "bubblewrap does not work here: No permissions to create a new namespace; no Landlock "
+            "either"
+        ),
     )
-    assert find_rung(environ, (str(tmp_path),)).reason != rung.reason, "a program of the project is not used"
+    assert find_rung(environ, (str(tmp_path),)).reason != rung.reason, (
+        "a program of the project is not used"
+    )
     monkeypatch.setattr(landlock, "available", lambda: "")
     assert find_rung(environ, ()).name == "landlock"

@@ -1,4 +1,6 @@
-"""Landlock and seccomp: no attempt to leave succeeds, as root and as another user; ordinary work goes on."""
+"""Landlock and seccomp: no attempt to leave succeeds, as root and as another user; ordinary work
+goes on.
+"""
 
 import asyncio
 import json
@@ -26,7 +28,9 @@ NOBODY = 65534
 PYTHON = "/usr/bin/python3"
 BASH = shutil.which("bash") or "/bin/bash"
 
-pytestmark = pytest.mark.skipif(bool(landlock.available()), reason=landlock.available() or "available")
+pytestmark = pytest.mark.skipif(
+    bool(landlock.available()), reason=landlock.available() or "available"
+)
 
 
 def as_user(uid: int, words: list[str], cwd: Path, plan: bytes) -> tuple[str, int]:
@@ -65,7 +69,12 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 
 def policy_for(outside: Outside, **more: object) -> SandboxPolicy:
     hidden = (str(outside.project / ".env"), str(outside.project / "private"), str(outside.store))
-    options = {"roots": (str(outside.project),), "home": str(outside.home), "hidden": hidden, **more}
+    options = {
+        "roots": (str(outside.project),),
+        "home": str(outside.home),
+        "hidden": hidden,
+        **more,
+    }
     return SandboxPolicy(**options)  # type: ignore[arg-type]
 
 
@@ -117,11 +126,16 @@ def test_ordinary_work_goes_on(command: str, printed: str, outside: Outside) -> 
     policy = policy_for(outside, private_tmp=str(private))
     assert landlock.environment(policy) == dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(private))
     command = f"export TMPDIR={private}; {command}"
-    assert as_user(-1, [BASH, "-c", command], outside.project, landlock.plan_of(policy)) == (printed, 0)
+    assert as_user(-1, [BASH, "-c", command], outside.project, landlock.plan_of(policy)) == (
+        printed,
+        0,
+    )
 
 
 @pytest.mark.parametrize("moving", ["mv .env moved", "mv private/secret moved", "mv private moved"])
-def test_a_renamed_hidden_file_stays_hidden_for_the_next_command(moving: str, outside: Outside) -> None:
+def test_a_renamed_hidden_file_stays_hidden_for_the_next_command(
+    moving: str, outside: Outside
+) -> None:
     assert run(outside, moving) == ("", 0)
     printed, status = run(outside, "cat moved moved/*", hidden=())
     assert outside.secret not in printed
@@ -129,8 +143,12 @@ def test_a_renamed_hidden_file_stays_hidden_for_the_next_command(moving: str, ou
     assert run(outside, "echo text > new; cat escape_calls.py | wc -l", hidden=())[1] == 0
 
 
-def test_s099_without_network_no_socket_is_made_with_it_only_internet_sockets(outside: Outside) -> None:
-    script = "import socket\nfor f in 1, 2, 10:\n try: socket.socket(f); print(f)\n except OSError: pass"
+def test_s099_without_network_no_socket_is_made_with_it_only_internet_sockets(
+    outside: Outside,
+) -> None:
+    script = (
+        "import socket\nfor f in 1, 2, 10:\n try: socket.socket(f); print(f)\n except OSError: pass"
+    )
     for network, families in ((False, ""), (True, "2\n10\n")):
         plan = landlock.plan_of(policy_for(outside, network=network))
         assert as_user(-1, [PYTHON, "-I", "-c", script], outside.project, plan) == (families, 0)
@@ -138,9 +156,15 @@ def test_s099_without_network_no_socket_is_made_with_it_only_internet_sockets(ou
 
 def test_a_command_that_cannot_start_is_an_error_of_the_start(outside: Outside) -> None:
     plan, nothing = landlock.plan_of(policy_for(outside)), os.open(os.devnull, os.O_RDWR)
-    for path, cwd in (("/no/such/program", "/"), (BASH, "/no/such/folder"), (str(outside.home / "secret"), "/")):
+    for path, cwd in (
+        ("/no/such/program", "/"),
+        (BASH, "/no/such/folder"),
+        (str(outside.home / "secret"), "/"),
+    ):
         with pytest.raises(OSError, match=r"No such file|Permission denied"):
-            landlock_process.landlock_start(plan, path, ["x"], cwd, {}, stdin=nothing, output=nothing)
+            landlock_process.landlock_start(
+                plan, path, ["x"], cwd, {}, stdin=nothing, output=nothing
+            )
     os.close(nothing)
 
 
@@ -148,11 +172,20 @@ def test_the_helper_confines_as_the_fork_does(outside: Outside) -> None:
     plan = outside.home.parent / "plan"
     plan.write_bytes(landlock.plan_of(policy_for(outside)))
     with plan.open("rb") as file:
-        words = [*landlock_process.helper_words(sys.executable, str(file.fileno())), BASH, "-c", "echo ok; cat .env"]
-        done = subprocess.run(words, cwd=outside.project, pass_fds=[file.fileno()], capture_output=True, check=False)
+        words = [
+            *landlock_process.helper_words(sys.executable, str(file.fileno())),
+            BASH,
+            "-c",
+            "echo ok; cat .env",
+        ]
+        done = subprocess.run(
+            words, cwd=outside.project, pass_fds=[file.fileno()], capture_output=True, check=False
+        )
     assert (done.stdout, done.returncode) == (b"ok\n", 1)
     broken = subprocess.run(
-        [*landlock_process.helper_words(sys.executable, "99"), BASH, "-c", "echo ran"], capture_output=True, check=False
+        [*landlock_process.helper_words(sys.executable, "99"), BASH, "-c", "echo ran"],
+        capture_output=True,
+        check=False,
     )
     assert (broken.stdout, broken.returncode) == (b"", 126)
 
@@ -164,11 +197,16 @@ def test_the_home_folder_is_a_private_one_with_links(outside: Outside) -> None:
     private.mkdir()
     for name in (".gitconfig", ".hidden"):
         (outside.home / name).write_text("[user]\n name = Ada\n")
-    policy = policy_for(outside, home_visible=(str(outside.home / ".gitconfig"),), private_home=str(private))
+    policy = policy_for(
+        outside, home_visible=(str(outside.home / ".gitconfig"),), private_home=str(private)
+    )
     landlock.link_visible(policy)
     assert landlock.environment(policy) == {"HOME": str(private)}
     (outside.project / "sub").mkdir()
-    command = f"export HOME={private}; cd sub && git init -q . && git config user.name; ls -A ~; echo x > ~/new"
+    command = (
+        f"export HOME={private}; cd sub && git init -q . && git config user.name; ls -A ~; "
+        "echo x > ~/new"
+    )
     printed = as_user(-1, [BASH, "-c", command], outside.project, landlock.plan_of(policy))
     assert printed == ("Ada\n.gitconfig\n", 0)
 
@@ -195,7 +233,9 @@ def test_what_stays_open_is_said(outside: Outside) -> None:
         ((), "/dev", 0),
     ],
 )
-def test_rules_of_a_policy(hidden: tuple[str, ...], path: str, rights: int, outside: Outside) -> None:
+def test_rules_of_a_policy(
+    hidden: tuple[str, ...], path: str, rights: int, outside: Outside
+) -> None:
     names = {"project": str(outside.project), "home": str(outside.home)}
     policy = policy_for(outside, hidden=tuple(one.format(**names) for one in hidden))
     landlock._hidden_files.clear()
@@ -236,7 +276,12 @@ def test_s093_what_git_executes_is_put_back(command: str, tmp_path: Path) -> Non
     paths = [str(root / ".git" / name) for name in ("hooks", "config")]
 
     def picture() -> dict[str, tuple[bytes, int]]:
-        files = [one for path in paths for one in (Path(path), *Path(path).rglob("*")) if not one.is_dir()]
+        files = [
+            one
+            for path in paths
+            for one in (Path(path), *Path(path).rglob("*"))
+            if not one.is_dir()
+        ]
         return {str(one): (one.read_bytes(), one.lstat().st_mode) for one in files}
 
     before, guarded = picture(), RestoredPaths(str(tmp_path / "moved"))
@@ -269,7 +314,10 @@ def test_nothing_is_put_back_through_a_symbolic_link(tmp_path: Path) -> None:
 async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
     around = escapes.Surroundings(tmp_path / "all")
     around.home.joinpath(".gitconfig").write_text("[user]\n name = Ada\n")
-    sandbox, environment = escapes.open_sandbox(around, rung="landlock"), {"PATH": os.environ["PATH"]}
+    sandbox, environment = (
+        escapes.open_sandbox(around, rung="landlock"),
+        {"PATH": os.environ["PATH"]},
+    )
     spawner = (
         supervised(around.session, environment, [str(around.root)])
         if kind == "supervised"
@@ -291,7 +339,9 @@ async def test_a_session_runs_commands_in_it(kind: str, tmp_path: Path) -> None:
         return sink.data.decode(), ended
 
     try:
-        printed, ended = await run("cat .env; echo text > $TMPDIR/x; cat $TMPDIR/x; cd sub 2>/dev/null; exit 137")
+        printed, ended = await run(
+            "cat .env; echo text > $TMPDIR/x; cat $TMPDIR/x; cd sub 2>/dev/null; exit 137"
+        )
         assert "canary" not in printed
         assert printed.endswith("text\n")
         assert (ended.code, ended.signal) == (137, "")

@@ -1,4 +1,6 @@
-"""Proxy of sandboxed commands: allowed domains only, public addresses only, over real sockets on loopback."""
+"""Proxy of sandboxed commands: allowed domains only, public addresses only, over real sockets on
+loopback.
+"""
 
 import asyncio
 import os
@@ -15,7 +17,13 @@ from typing import Any
 import pytest
 
 from longrein.permissions import Rules
-from longrein.permissions.network_hosts import Target, canonical_host, is_public, judge_host, matches_entry
+from longrein.permissions.network_hosts import (
+    Target,
+    canonical_host,
+    is_public,
+    judge_host,
+    matches_entry,
+)
 from longrein.workspace.sandbox import proxy as proxy_module
 from longrein.workspace.sandbox.proxy import Connection, Proxy, proxy_environment
 from longrein.workspace.sandbox.proxy_forwarder import forwarder_words
@@ -79,7 +87,9 @@ async def opened(
 
     server = await asyncio.start_server(world.serve, "127.0.0.1", 0)
     world.port = server.sockets[0].getsockname()[1]
-    proxy = Proxy(entries, decide, **{"resolve": world.resolve, "connect": world.connect, **options})
+    proxy = Proxy(
+        entries, decide, **{"resolve": world.resolve, "connect": world.connect, **options}
+    )
     try:
         yield world, proxy, await proxy.listen_loopback()
     finally:
@@ -102,7 +112,7 @@ def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer else 0
 
 
-# --- Names and addresses ---------------------------------------------------------------------------------------------
+# --- Names and addresses --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -138,8 +148,26 @@ async def test_hosts_have_one_form(written: str, host: str) -> None:
             "a/b",
             "a@b",
         ),
-        *("2130706433", "0x7f.1", "127.1", "0177.0.0.1", "0x7f000001", "1.2.3", "256.1.1.1", "1.2.3.4.5", "a.1"),
-        *("::1", "[::1", "[fe80::1%eth0]", "[example.com]", "bücher.example", "a" * 64 + ".example", "a." * 130 + "b"),
+        *(
+            "2130706433",
+            "0x7f.1",
+            "127.1",
+            "0177.0.0.1",
+            "0x7f000001",
+            "1.2.3",
+            "256.1.1.1",
+            "1.2.3.4.5",
+            "a.1",
+        ),
+        *(
+            "::1",
+            "[::1",
+            "[fe80::1%eth0]",
+            "[example.com]",
+            "bücher.example",
+            "a" * 64 + ".example",
+            "a." * 130 + "b",
+        ),
         *("%31.example", "localhost\\", "*", "*.example.com", "\u2488example"),
     ],
 )
@@ -151,11 +179,51 @@ async def test_odd_hosts_are_refused(written: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        *("127.0.0.1", "127.255.255.254", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1"),
-        *("100.127.255.255", "169.254.169.254", "169.254.1.1", "192.0.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1"),
-        *("240.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fe80::1%eth0", "fec0::1", "fc00::1", "fd00::1"),
-        *("fd00:ec2::254", "ff02::1", "2001:db8::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254"),
-        *("::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::", "2002:a00:1::"),
+        *(
+            "127.0.0.1",
+            "127.255.255.254",
+            "0.0.0.0",
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+        ),
+        *(
+            "100.127.255.255",
+            "169.254.169.254",
+            "169.254.1.1",
+            "192.0.0.1",
+            "192.0.2.1",
+            "198.18.0.1",
+            "224.0.0.1",
+        ),
+        *(
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "fe80::1%eth0",
+            "fec0::1",
+            "fc00::1",
+            "fd00::1",
+        ),
+        *(
+            "fd00:ec2::254",
+            "ff02::1",
+            "2001:db8::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+        ),
+        *(
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2002:a00:1::",
+        ),
         *("2001:0:4136:e378:8000:63bf:3fff:fdd2", "not an address", ""),
     ],
 )
@@ -164,7 +232,10 @@ async def test_s063_addresses_that_are_not_public(address: str) -> None:
 
 
 async def test_public_addresses() -> None:
-    assert all(is_public(one) for one in (PUBLIC, "1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"))
+    assert all(
+        is_public(one)
+        for one in (PUBLIC, "1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101")
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,7 +272,7 @@ async def test_entries_of_the_allow_list(pattern: str, host: str, port: int, cov
     assert matches_entry(pattern, Target(host, port)) is covered
 
 
-# --- Requests --------------------------------------------------------------------------------------------------------
+# --- Requests -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,7 +314,9 @@ async def test_entries_of_the_allow_list(pattern: str, host: str, port: int, cov
         (["127.0.0.1:3000"], "CONNECT 127.1:3000 HTTP/1.1", 400),
     ],
 )
-async def test_requests_are_answered_by_the_allow_list(allowed: list[str], request_line: str, code: int) -> None:
+async def test_requests_are_answered_by_the_allow_list(
+    allowed: list[str], request_line: str, code: int
+) -> None:
     async with opened(allowed) as (world, _, port):
         answer = await exchange(port, f"{request_line}\r\nHost: good.example\r\n\r\n".encode())
         assert status(answer) == code
@@ -255,7 +328,16 @@ async def test_requests_are_answered_by_the_allow_list(allowed: list[str], reque
 @pytest.mark.parametrize(
     "host",
     [
-        *("127.0.0.1", "[::1]", "0.0.0.0", "10.1.2.3", "100.64.0.1", "169.254.169.254", "[fd00::1]", "[::ffff:7f00:1]"),
+        *(
+            "127.0.0.1",
+            "[::1]",
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "169.254.169.254",
+            "[fd00::1]",
+            "[::ffff:7f00:1]",
+        ),
         *("2130706433", "0x7f.1", "localhost.", "metadata.google.internal"),
     ],
 )
@@ -276,12 +358,16 @@ async def test_refusals_name_the_host_the_address_and_the_setting() -> None:
     told: list[str] = []
     async with opened(["good.example", "inside.example"], refused=told.append) as (_, _proxy, port):
         for host in ("other.example", "inside.example"):
-            answer = await exchange(port, f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            answer = await exchange(
+                port, f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+            )
             assert host.encode() in answer
             assert b"sandbox.network" in answer
     assert told[0].startswith("other.example is not allowed, and the mode dontAsk asks for no host")
     assert told[0].endswith('add "other.example" to sandbox.network to allow it')
-    assert told[1].startswith("inside.example leads to 10.0.0.1, ::1, 169.254.169.254, which is not public")
+    assert told[1].startswith(
+        "inside.example leads to 10.0.0.1, ::1, 169.254.169.254, which is not public"
+    )
 
 
 async def test_what_is_meant_for_the_proxy_is_not_forwarded() -> None:
@@ -311,7 +397,9 @@ async def test_what_is_meant_for_the_proxy_is_not_forwarded() -> None:
 )
 async def test_the_loopback_port_needs_its_token(header: str, code: int) -> None:
     async with opened(["good.example"], token="secret") as (world, _, port):
-        answer = await exchange(port, f"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+        answer = await exchange(
+            port, f"CONNECT good.example:443 HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode()
+        )
         assert status(answer) == code
         assert bool(world.connected) is (code == 200)
 
@@ -348,10 +436,15 @@ async def test_headers_that_can_be_read_in_two_ways_are_refused(headers: str) ->
         request = f"POST http://good.example/ HTTP/1.1\r\nHost: good.example\r\n{headers}\r\n{body}"
         assert status(await exchange(port, request.encode())) in {0, 400}
         assert b"other.example" not in world.received
-        assert not (b"content-length" in world.received.lower() and b"transfer-encoding" in world.received.lower())
+        assert not (
+            b"content-length" in world.received.lower()
+            and b"transfer-encoding" in world.received.lower()
+        )
 
 
-async def test_a_slow_client_is_dropped_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_client_is_dropped_and_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(proxy_module, "HEADER_S", 0.3)
     async with opened(["good.example"]) as (_, _proxy, port):
         slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
@@ -364,11 +457,16 @@ async def test_a_slow_client_is_dropped_and_holds_up_nobody(monkeypatch: pytest.
             writer.close()
 
 
-async def test_more_connections_than_the_limit_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_connections_than_the_limit_are_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(proxy_module, "CONNECTIONS_MAX", 2)
     async with opened(["good.example"]) as (_, _proxy, port):
         waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert status(await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")) == 503
+        assert (
+            status(await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n"))
+            == 503
+        )
         for _, writer in waiting:
             writer.close()
 
@@ -393,7 +491,7 @@ async def test_sockets_have_paths_of_any_length(tmp_path: Path) -> None:
         assert os.stat(folder / "s").st_mode & 0o777 == 0o600
 
 
-# --- Real clients ----------------------------------------------------------------------------------------------------
+# --- Real clients ---------------------------------------------------------------------------------
 
 
 async def test_urllib_and_curl_use_the_proxy() -> None:
@@ -410,7 +508,9 @@ async def test_urllib_and_curl_use_the_proxy() -> None:
             await asyncio.to_thread(fetch, "http://other.example/")
         if shutil.which("curl"):
             words = ["curl", "-s", "-p", "http://good.example:80/"]
-            done = await asyncio.to_thread(subprocess.run, words, env=environment, capture_output=True, check=False)
+            done = await asyncio.to_thread(
+                subprocess.run, words, env=environment, capture_output=True, check=False
+            )
             assert done.stdout == b"hello"
 
 
@@ -421,16 +521,40 @@ async def test_a_namespace_without_network_reaches_the_proxy_by_its_socket(tmp_p
         path = str(tmp_path / "proxy.sock")
         proxy.listen_unix(path)
         assert os.stat(path).st_mode & 0o777 == 0o600
-        bare = ["bwrap", "--unshare-user", "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
+        bare = [
+            "bwrap",
+            "--unshare-user",
+            "--unshare-net",
+            "--unshare-pid",
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+        ]
         script = (
             "import urllib.request as r, urllib.error as e\n"
             "print(r.urlopen('http://good.example/').read())\n"
             "try: r.urlopen('http://other.example/')\n"
             "except e.HTTPError as error: print(error.code)\n"
         )
-        words = [*bare, "--proc", "/proc", *forwarder_words(sys.executable, path), sys.executable, "-I", "-c", script]
+        words = [
+            *bare,
+            "--proc",
+            "/proc",
+            *forwarder_words(sys.executable, path),
+            sys.executable,
+            "-I",
+            "-c",
+            script,
+        ]
         done = await asyncio.create_subprocess_exec(
-            *words, env=proxy_environment(3128), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *words,
+            env=proxy_environment(3128),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
-        printed, _ = await asyncio.wait_for(done.communicate(), HANG_S)  # ends: the forwarder holds no output
+        printed, _ = await asyncio.wait_for(
+            done.communicate(), HANG_S
+        )  # ends: the forwarder holds no output
         assert (printed, done.returncode) == (b"b'hello'\n403\n", 0)

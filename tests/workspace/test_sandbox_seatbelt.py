@@ -101,7 +101,9 @@ def test_profile_of_a_policy() -> None:
         ),
     ],
 )
-def test_network_is_off_or_leads_to_the_proxy(policy: SandboxPolicy, port: int, lines: list[str]) -> None:
+def test_network_is_off_or_leads_to_the_proxy(
+    policy: SandboxPolicy, port: int, lines: list[str]
+) -> None:
     assert last_lines(seatbelt_profile(policy, port)) == lines
 
 
@@ -130,14 +132,23 @@ def test_a_path_with_a_nul_is_refused() -> None:
 def test_no_rule_without_a_filter_is_written() -> None:
     lines = seatbelt_profile(SandboxPolicy(())).splitlines()
     assert not [
-        line for line in lines if line.startswith(("(allow file-write*", "(deny file-write", "(deny file-read*"))
+        line
+        for line in lines
+        if line.startswith(("(allow file-write*", "(deny file-write", "(deny file-read*"))
     ]
 
 
-@pytest.mark.skipif(sys.platform != "darwin" or not shutil.which(PROGRAM), reason="Seatbelt exists on macOS only")
+@pytest.mark.skipif(
+    sys.platform != "darwin" or not shutil.which(PROGRAM), reason="Seatbelt exists on macOS only"
+)
 def test_seatbelt_takes_the_profile(tmp_path: Path) -> None:
     root = tmp_path.resolve()
-    words = [*seatbelt_words(SandboxPolicy((str(root),))), "/bin/sh", "-c", f"echo x > {root}/in; echo x > {root}.out"]
+    words = [
+        *seatbelt_words(SandboxPolicy((str(root),))),
+        "/bin/sh",
+        "-c",
+        f"echo x > {root}/in; echo x > {root}.out",
+    ]
     subprocess.run(words, check=False, capture_output=True)
     assert (root / "in").exists()
     assert not Path(f"{root}.out").exists()

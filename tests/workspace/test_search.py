@@ -1,4 +1,6 @@
-"""Search by content and by name: `rg` and Python give the same, and neither can hang the session."""
+"""Search by content and by name: `rg` and Python give the same, and neither can hang the
+session.
+"""
 
 import os
 import subprocess
@@ -61,8 +63,13 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def told(found: SearchResult, folder: Path) -> list[str]:
     """What was found, one text each, relative to the folder."""
     start = len(str(folder)) + 1
-    paths = [path[start:] for path in found.paths] + [f"{path[start:]}={number}" for path, number in found.counts]
-    return paths + [f"{one.path[start:]}:{one.number}{':' if one.match else '-'}{one.text}" for one in found.lines]
+    paths = [path[start:] for path in found.paths] + [
+        f"{path[start:]}={number}" for path, number in found.counts
+    ]
+    return paths + [
+        f"{one.path[start:]}:{one.number}{':' if one.match else '-'}{one.text}"
+        for one in found.lines
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,16 @@ def told(found: SearchResult, folder: Path) -> list[str]:
     [
         (
             {"pattern": r"\bone\b"},
-            ["a.py", "b.txt", "keep.log", ".hidden/c.py", "sub/top.txt", "sub/lost.log", "sub/deep/d.ts", "last"],
+            [
+                "a.py",
+                "b.txt",
+                "keep.log",
+                ".hidden/c.py",
+                "sub/top.txt",
+                "sub/lost.log",
+                "sub/deep/d.ts",
+                "last",
+            ],
         ),
         ({"pattern": "one", "glob": "*.py"}, ["a.py", ".hidden/c.py"]),
         ({"pattern": "one", "glob": "*.{ts,txt}"}, ["b.txt", "sub/top.txt", "sub/deep/d.ts"]),
@@ -139,13 +155,17 @@ async def test_a_limit_is_kept_and_told(harness: CommandHarness, tree: Path, eng
     assert (await glob(harness.workspace, "**/*", str(tree), 3)).more
 
 
-async def test_a_pattern_that_is_none_is_told(harness: CommandHarness, tree: Path, engine: str) -> None:
+async def test_a_pattern_that_is_none_is_told(
+    harness: CommandHarness, tree: Path, engine: str
+) -> None:
     found = await grep(harness.workspace, Query(str(tree), "(unclosed"))
     assert "unclosed" in found.error or "unterminated" in found.error
     assert found.paths == ()
 
 
-async def test_one_file_is_searched_even_if_ignored(harness: CommandHarness, tree: Path, engine: str) -> None:
+async def test_one_file_is_searched_even_if_ignored(
+    harness: CommandHarness, tree: Path, engine: str
+) -> None:
     found = await grep(harness.workspace, Query(str(tree / "lost.log"), "one", mode="content"))
     assert told(found, tree) == ["lost.log:1:one ignored"]
 
@@ -155,13 +175,19 @@ async def test_names_and_lines_that_are_no_utf8(harness: CommandHarness, engine:
     with open(name, "wb") as file:
         file.write(b"caf\xe9 one\n")
     found = await grep(harness.workspace, Query(str(harness.folder), "one", mode="content"))
-    assert [(os.fsencode(one.path), os.fsencode(one.text)) for one in found.lines] == [(name, b"caf\xe9 one")]
-    assert [os.fsencode(path) for path in (await grep(harness.workspace, Query(str(harness.folder), "one"))).paths] == [
-        name
+    assert [(os.fsencode(one.path), os.fsencode(one.text)) for one in found.lines] == [
+        (name, b"caf\xe9 one")
     ]
+    assert [
+        os.fsencode(path)
+        for path in (await grep(harness.workspace, Query(str(harness.folder), "one"))).paths
+    ] == [name]
     counted = await grep(harness.workspace, Query(str(harness.folder), "one", mode="count"))
     assert [(os.fsencode(path), number) for path, number in counted.counts] == [(name, 1)]
-    assert [os.fsencode(path) for path in (await glob(harness.workspace, "*", str(harness.folder))).paths] == [name]
+    assert [
+        os.fsencode(path)
+        for path in (await glob(harness.workspace, "*", str(harness.folder))).paths
+    ] == [name]
 
 
 async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(
@@ -171,14 +197,20 @@ async def test_R088_a_hopeless_pattern_costs_its_time_and_no_more(
     (harness.folder / "b.txt").write_text("a" * 60 + "b\n")
     monkeypatch.setattr(search_module, "_rg", lambda workspace: "")
     monkeypatch.setattr(search_module, "SEARCH_S", 0.4)
-    found = await grep(harness.workspace, Query(str(harness.folder), "early|(a+)+$", mode="content"))
+    found = await grep(
+        harness.workspace, Query(str(harness.folder), "early|(a+)+$", mode="content")
+    )
     assert found.partial == "time"
 
 
-async def test_R088_too_much_is_partial(harness: CommandHarness, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_R088_too_much_is_partial(
+    harness: CommandHarness, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (harness.folder / "a.txt").write_text("one line\n" * 20_000)
     monkeypatch.setattr(search_module, "CONTENT_BYTES_MAX", 100_000)
-    found = await grep(harness.workspace, Query(str(harness.folder), "one", mode="content", limit=10**6))
+    found = await grep(
+        harness.workspace, Query(str(harness.folder), "one", mode="content", limit=10**6)
+    )
     assert found.partial == "size"
     assert 100 < len(found.lines) < 20_000
 
@@ -259,7 +291,9 @@ def test_a_globs_plain_beginning_is_a_folder(pattern: str, parts: tuple[str, str
     assert split_glob(pattern) == parts
 
 
-def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(harness: CommandHarness, tree: Path) -> None:
+def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(
+    harness: CommandHarness, tree: Path
+) -> None:
     seen: list[str] = []
 
     def visit(path: str, is_folder: bool) -> bool:
@@ -287,10 +321,14 @@ def test_walking_goes_in_order_past_what_is_ignored_and_along_no_link(harness: C
     ]
 
 
-def test_the_ignores_of_folders_above_count_up_to_the_repository(harness: CommandHarness, tree: Path) -> None:
+def test_the_ignores_of_folders_above_count_up_to_the_repository(
+    harness: CommandHarness, tree: Path
+) -> None:
     (tree.parent / ".gitignore").write_text("*\n")
     seen: list[str] = []
-    harness.workspace.walk(str(tree / "sub"), lambda path, _: bool(seen.append(os.path.basename(path))))
+    harness.workspace.walk(
+        str(tree / "sub"), lambda path, _: bool(seen.append(os.path.basename(path)))
+    )
     assert seen == [".gitignore", "deep", "lost.log", "top.txt", "up"]
 
 
@@ -299,7 +337,9 @@ def test_R088_a_walk_ends_when_its_time_is_up(harness: CommandHarness, tree: Pat
     assert harness.workspace.walk(str(tree / "nowhere"), lambda *_: True) is True
 
 
-def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(harness: CommandHarness, tmp_path: Path) -> None:
+def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(
+    harness: CommandHarness, tmp_path: Path
+) -> None:
     folder = harness.folder
     (folder / ".gitignore").write_bytes(b"\xff\xfe[\n!!!\n***\n\\\nx.txt\n")
     (folder / "x.txt").write_text("")
@@ -307,11 +347,13 @@ def test_an_unreadable_folder_and_an_odd_gitignore_are_passed_over(harness: Comm
     (folder / "sub").mkdir()
     os.mkfifo(folder / "sub" / ".gitignore")
     seen: list[str] = []
-    assert harness.workspace.walk(str(folder), lambda path, _: seen.append(os.path.basename(path)) or True)  # type: ignore[func-returns-value]
+    assert harness.workspace.walk(
+        str(folder), lambda path, _: seen.append(os.path.basename(path)) or True
+    )  # type: ignore[func-returns-value]
     assert {"pipe", "sub"} <= set(seen)
 
 
-# --- A file that is swapped while rg runs ----------------------------------------------------------------------------
+# --- A file that is swapped while rg runs ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -332,7 +374,10 @@ async def test_lines_are_looked_at_again_in_every_encoding(
     (harness.folder / "file").write_bytes(content)
     for path in (harness.folder, harness.folder / "file"):
         found = await grep(harness.workspace, Query(str(path), "one", mode="content"))
-        assert ([one.text.lstrip("\ufeff").split()[0] for one in found.lines], found.partial) == (["one"], "")
+        assert ([one.text.lstrip("\ufeff").split()[0] for one in found.lines], found.partial) == (
+            ["one"],
+            "",
+        )
 
 
 @pytest.mark.parametrize("mode", ["content", "files", "count", "names"])
@@ -340,7 +385,9 @@ async def test_lines_are_looked_at_again_in_every_encoding(
 async def test_S033_what_rg_found_behind_a_link_is_left_out(
     harness: CommandHarness, tree: Path, mode: str, swapped: str
 ) -> None:
-    """The output of `rg` from the moment in which a link stood there; it is read when the folder is back."""
+    """The output of `rg` from the moment in which a link stood there; it is read when the folder
+    is back.
+    """
     words = search_module.find_program("rg", os.environ["PATH"], ())
     if not words:
         pytest.skip("no rg on this machine")

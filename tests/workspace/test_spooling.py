@@ -1,4 +1,6 @@
-"""Task output, cut anywhere: no secret gets through, the quota holds, and readers see what is missing."""
+"""Task output, cut anywhere: no secret gets through, the quota holds, and readers see what is
+missing.
+"""
 
 import base64
 import os
@@ -33,9 +35,9 @@ TOKENS = (
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\ndefg\n-----END RSA PRIVATE KEY-----",
 )
 words = st.text(string.ascii_letters + string.digits + " .-_\n\t[]:é", max_size=30)
-streams = st.lists(st.one_of(words, st.sampled_from(KNOWN + TOKENS), st.just("\n")), max_size=12).map(
-    lambda parts: " ".join(parts).encode()
-)
+streams = st.lists(
+    st.one_of(words, st.sampled_from(KNOWN + TOKENS), st.just("\n")), max_size=12
+).map(lambda parts: " ".join(parts).encode())
 REDACT = redactor(KNOWN, "0badcafe")
 
 
@@ -76,7 +78,9 @@ def test_a_prompt_is_seen_at_once_and_half_a_secret_is_not(printed: bytes, shown
 
 def test_what_is_held_has_a_limit() -> None:
     one = held()
-    given_out = one.take(b"-----BEGIN RSA PRIVATE KEY-----\n") + one.take(b"x" * (HOLD_CHARS_MAX + 5))
+    given_out = one.take(b"-----BEGIN RSA PRIVATE KEY-----\n") + one.take(
+        b"x" * (HOLD_CHARS_MAX + 5)
+    )
     assert len(one.held) <= HOLD_CHARS_MAX
     assert b"secret: " in given_out
 
@@ -138,7 +142,10 @@ def test_a_full_disk_leaves_a_gap_and_what_comes_after_it_is_kept(tmp_path: Path
     output.write(b"after ")
     output.close()
     assert (output.lost, output.lost_bytes, output.elided_bytes) == ("the disk was full", 5, 5)
-    assert Path(make_whole(str(tmp_path), "b1", "[{} bytes]")).read_bytes() == b"before [5 bytes]after "
+    assert (
+        Path(make_whole(str(tmp_path), "b1", "[{} bytes]")).read_bytes()
+        == b"before [5 bytes]after "
+    )
 
 
 def test_a_disk_that_stays_full_costs_no_file_a_write(tmp_path: Path) -> None:
@@ -152,10 +159,25 @@ def test_a_disk_that_stays_full_costs_no_file_a_write(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_in_the_spool_is_swept_and_what_is_in_use_is_not(tmp_path: Path) -> None:
-    for name in ("b1.json", "b1.out", "b2.out", "b2.end", "b3.whole", "early-999999999-1.out", "v1.json", "v1.sock"):
+    for name in (
+        "b1.json",
+        "b1.out",
+        "b2.out",
+        "b2.end",
+        "b3.whole",
+        "early-999999999-1.out",
+        "v1.json",
+        "v1.sock",
+    ):
         (tmp_path / name).write_text("{}")
     (tmp_path / f"early-{os.getpid()}-7.out").write_text("mine")
     (tmp_path / "b4.more").mkdir()
     (tmp_path / "b4.more" / "512").write_text("x")
     sweep_spool(str(tmp_path))
-    assert sorted(os.listdir(tmp_path)) == ["b1.json", "b1.out", f"early-{os.getpid()}-7.out", "v1.json", "v1.sock"]
+    assert sorted(os.listdir(tmp_path)) == [
+        "b1.json",
+        "b1.out",
+        f"early-{os.getpid()}-7.out",
+        "v1.json",
+        "v1.sock",
+    ]

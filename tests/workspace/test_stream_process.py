@@ -1,4 +1,6 @@
-"""Programs that longrein talks with over their standard input and output, with a supervisor and without."""
+"""Programs that longrein talks with over their standard input and output, with a supervisor and
+without.
+"""
 
 import asyncio
 import os
@@ -15,7 +17,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["supervisor", "none"])
-async def spawner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SupervisedSpawner]:
+async def spawner(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[SupervisedSpawner]:
     made = SupervisedSpawner(
         str(tmp_path / "tasks"),
         SupervisionOptions("n"),
@@ -35,7 +39,9 @@ async def started(spawner: SupervisedSpawner, line: str) -> StreamProcess:
     return found
 
 
-async def test_input_and_output_are_streams_and_errors_are_apart(spawner: SupervisedSpawner) -> None:
+async def test_input_and_output_are_streams_and_errors_are_apart(
+    spawner: SupervisedSpawner,
+) -> None:
     process = await started(spawner, "echo wrong >&2; read x; echo got $x; exit 3")
     process.writer.write(b"yes\n")
     assert await process.reader.read() == b"got yes\n"
@@ -47,10 +53,15 @@ async def test_input_and_output_are_streams_and_errors_are_apart(spawner: Superv
 async def test_a_program_that_cannot_start_has_a_reason(spawner: SupervisedSpawner) -> None:
     found = await spawner.start_streams(["not-installed"], cwd="/", env=dict(os.environ))
     assert isinstance(found, CommandExit)
-    assert (found.cause, found.message) == ("not_started", "not-installed: no such file or directory")
+    assert (found.cause, found.message) == (
+        "not_started",
+        "not-installed: no such file or directory",
+    )
 
 
-async def test_close_ends_a_program_that_ignores_its_input_with_its_children(spawner: SupervisedSpawner) -> None:
+async def test_close_ends_a_program_that_ignores_its_input_with_its_children(
+    spawner: SupervisedSpawner,
+) -> None:
     process = await started(spawner, "sleep 1000 & echo $!; wait")
     child = int(await process.reader.readline())
     await process.close()
@@ -61,7 +72,9 @@ async def test_close_ends_a_program_that_ignores_its_input_with_its_children(spa
 
 
 async def test_only_the_end_of_the_errors_is_kept(spawner: SupervisedSpawner) -> None:
-    process = await started(spawner, "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo end >&2; echo done")
+    process = await started(
+        spawner, "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo end >&2; echo done"
+    )
     assert await process.reader.read() == b"done\n"
     await process.ended()
     assert len(process.errors.text) == TAIL_BYTES

@@ -81,7 +81,9 @@ class SupervisorHarness:
 
     @property
     def env(self) -> dict[str, str]:
-        return open_workspace([str(self.folder)], spawner=self.spawner, environment=self.environ).environment("s")
+        return open_workspace(
+            [str(self.folder)], spawner=self.spawner, environment=self.environ
+        ).environment("s")
 
     async def start(self, command: str, *, stdin: bool = False):  # type: ignore[no-untyped-def]
         self.buffer = OutputBuffer(self.printed)
@@ -89,7 +91,12 @@ class SupervisorHarness:
 
     async def _started(self, command: str, sink: OutputBuffer | None, *, stdin: bool):  # type: ignore[no-untyped-def]
         started = await self.spawner.start(
-            command, cwd=str(self.folder), env=self.env, sink=sink, output_bytes_max=1 << 28, stdin=stdin
+            command,
+            cwd=str(self.folder),
+            env=self.env,
+            sink=sink,
+            output_bytes_max=1 << 28,
+            stdin=stdin,
         )
         assert not isinstance(started, CommandExit), started
         return started
@@ -97,10 +104,17 @@ class SupervisorHarness:
     async def run(self, command: str, timeout_s: float = 5) -> CommandExit:
         sink = OutputBuffer(self.printed)
         return await self.spawner.run(
-            command, cwd=str(self.folder), env=self.env, sink=sink, timeout_s=timeout_s, output_bytes_max=99
+            command,
+            cwd=str(self.folder),
+            env=self.env,
+            sink=sink,
+            timeout_s=timeout_s,
+            output_bytes_max=99,
         )
 
-    async def keep(self, task: str, command: str, *, stdin: bool = False, **limits: object) -> SpooledTask:
+    async def keep(
+        self, task: str, command: str, *, stdin: bool = False, **limits: object
+    ) -> SpooledTask:
         started = await self._started(command, None, stdin=stdin)
         return await started.keep(BackgroundOptions(task, command, **limits))  # type: ignore[arg-type]
 
@@ -150,11 +164,21 @@ async def harness(tmp_path: Path, tag: str, anyio_backend: str) -> AsyncIterator
     ],
 )
 async def test_B1_B7_a_kept_command_ends_as_it_ended(
-    harness: SupervisorHarness, command: str, state: str, code: int | None, cause: str, printed: bytes
+    harness: SupervisorHarness,
+    command: str,
+    state: str,
+    code: int | None,
+    cause: str,
+    printed: bytes,
 ) -> None:
     await harness.keep("b1", command)
     ended = await harness.over("b1")
-    assert (ended.state, ended.code, ended.cause, harness.output("b1")) == (state, code, cause, printed)
+    assert (ended.state, ended.code, ended.cause, harness.output("b1")) == (
+        state,
+        code,
+        cause,
+        printed,
+    )
     assert ended.size_bytes == len(printed)
     assert harness.news == ["b1"]
     whole = harness.spawner.whole("b1")
@@ -164,7 +188,9 @@ async def test_B1_B7_a_kept_command_ends_as_it_ended(
     assert harness.files() == [f"v{VERSION}.{kind}" for kind in ("json", "log", "sock")]
 
 
-async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(harness: SupervisorHarness) -> None:
+async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_byte(
+    harness: SupervisorHarness,
+) -> None:
     started = await harness.start("seq 300000; read x; echo last", stdin=True)
     await harness.until(lambda: harness.printed.endswith(b"300000\n"))
     running = await started.keep(BackgroundOptions("b1", "seq"))
@@ -176,7 +202,9 @@ async def test_B1_what_was_printed_before_it_was_kept_is_there_from_the_first_by
     assert ended.elided_bytes == 0
 
 
-async def test_B4_what_could_not_be_kept_of_it_before_is_counted(harness: SupervisorHarness) -> None:
+async def test_B4_what_could_not_be_kept_of_it_before_is_counted(
+    harness: SupervisorHarness,
+) -> None:
     started = await harness.start("seq 2000; read x; echo last", stdin=True)
     await harness.until(lambda: harness.printed.endswith(b"2000\n"))
     harness.buffer.full = True
@@ -193,7 +221,9 @@ async def test_B4_what_could_not_be_kept_of_it_before_is_counted(harness: Superv
     assert harness.spawner.read("b1", 1000, 99) == (size - 5, b"last\n")
 
 
-async def test_B1_one_that_ended_before_it_is_kept_is_told_all_the_same(harness: SupervisorHarness) -> None:
+async def test_B1_one_that_ended_before_it_is_kept_is_told_all_the_same(
+    harness: SupervisorHarness,
+) -> None:
     started = await harness.start("echo quick; exit 4")
     await harness.until(lambda: not Path(f"/proc/{started.pid}").exists())
     await started.keep(BackgroundOptions("b1", "quick"))
@@ -211,8 +241,12 @@ async def test_ended_never_returns_for_a_kept_command(harness: SupervisorHarness
     waiting.cancel()
 
 
-async def test_an_interrupted_command_is_not_heard_any_more_and_is_let_go(harness: SupervisorHarness) -> None:
-    started = await harness.start("trap 'echo late; exit 9' TERM; echo early; while :; do sleep 0.01; done")
+async def test_an_interrupted_command_is_not_heard_any_more_and_is_let_go(
+    harness: SupervisorHarness,
+) -> None:
+    started = await harness.start(
+        "trap 'echo late; exit 9' TERM; echo early; while :; do sleep 0.01; done"
+    )
     await harness.until(lambda: harness.printed)
     started.end("interrupt")
     ended = await started.ended()
@@ -229,7 +263,10 @@ async def test_B3_a_time_limit_ends_the_whole_tree(harness: SupervisorHarness) -
 
 
 async def test_B2_a_memory_limit_and_a_cpu_limit(harness: SupervisorHarness) -> None:
-    hog = f"{sys.executable} -S -c 'x = bytes(1 << 26); y = [*range(9)] * (1 << 22); import time; time.sleep(9)'"
+    hog = (
+        f"{sys.executable} -S -c 'x = bytes(1 << 26); y = [*range(9)] * (1 << 22); import time; "
+        "time.sleep(9)'"
+    )
     await harness.keep("b1", hog + "; true", memory_bytes=30 << 20)
     await harness.keep("b2", "while :; do :; done", cpu_s=0.1)
     assert (await harness.over("b1")).cause == "it used more than 30 MiB of memory"
@@ -237,7 +274,9 @@ async def test_B2_a_memory_limit_and_a_cpu_limit(harness: SupervisorHarness) -> 
     assert (ended.state, ended.cause) == ("killed", "it used more than 0.1 s of CPU")
 
 
-async def test_B4_output_beyond_the_quota_keeps_its_first_and_its_newest_half(harness: SupervisorHarness) -> None:
+async def test_B4_output_beyond_the_quota_keeps_its_first_and_its_newest_half(
+    harness: SupervisorHarness,
+) -> None:
     quota = 4096
     await harness.keep("b1", "seq 50000", quota_bytes=quota)
     ended = await harness.over("b1")
@@ -249,19 +288,24 @@ async def test_B4_output_beyond_the_quota_keeps_its_first_and_its_newest_half(ha
     told, _, tail = tail.partition(b" bytes of the output were not kept]\n")
     assert printed.endswith(tail)
     assert quota // 2 >= len(tail) >= quota * 3 // 8
-    assert int(told.replace(b",", b"")) == ended.elided_bytes == len(printed) - len(head) - len(tail)
+    assert (
+        int(told.replace(b",", b"")) == ended.elided_bytes == len(printed) - len(head) - len(tail)
+    )
     at, data = harness.spawner.read("b1", quota // 2, 10)
     assert (at, data) == (len(printed) - len(tail), tail[:10]), "what was not kept is skipped"
     assert harness.spawner.read("b1", len(printed), 10) == (len(printed), b"")
 
 
-async def test_a_secret_never_reaches_the_spool_however_it_is_cut(harness: SupervisorHarness) -> None:
+async def test_a_secret_never_reaches_the_spool_however_it_is_cut(
+    harness: SupervisorHarness,
+) -> None:
     half = len(SECRET) // 2
     token = "ghp_" + "a1B2" * 9
     await harness.keep(
         "b1",
         f"printf 'x {SECRET[:half]}'; sleep 0.05; printf '{SECRET[half:]} y\\n'; sleep 0.03;"
-        f"printf 'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep 0.05",
+        f"printf 'tok {token[:7]}'; sleep 0.05; printf '{token[7:]} z\\n'; printf 'name? '; sleep "
+        "0.05",
     )
     await harness.until(lambda: b"name? " in harness.output("b1"))
     await harness.over("b1")
@@ -269,25 +313,40 @@ async def test_a_secret_never_reaches_the_spool_however_it_is_cut(harness: Super
     assert printed.count("[longrein:0badcafe secret: ") == 2
     assert SECRET not in printed
     assert token not in printed
-    assert all(SECRET.encode() not in p.read_bytes() for p in (harness.folder / "tasks").iterdir() if p.is_file())
+    assert all(
+        SECRET.encode() not in p.read_bytes()
+        for p in (harness.folder / "tasks").iterdir()
+        if p.is_file()
+    )
 
 
-async def test_a_secret_in_the_command_itself_is_not_written_down(harness: SupervisorHarness) -> None:
+async def test_a_secret_in_the_command_itself_is_not_written_down(
+    harness: SupervisorHarness,
+) -> None:
     kept = await harness.keep("b1", f"sleep 0; : {SECRET}")
     assert kept.command.startswith("sleep 0; : [longrein:0badcafe secret: ")
     await harness.over("b1")
 
 
-async def test_after_its_supervisor_died_the_next_command_gets_a_new_one(harness: SupervisorHarness) -> None:
+async def test_after_its_supervisor_died_the_next_command_gets_a_new_one(
+    harness: SupervisorHarness,
+) -> None:
     running = await harness.keep("b1", "trap '' TERM; sleep 99; sleep 99")
     started = await harness.start("sleep 98")
     os.kill(parent_of(running.pid), signal.SIGKILL)
     ended = await started.ended()
     assert (ended.code, ended.signal, ended.cause) == (None, "", "lost")
-    assert ended.message == "the supervisor of processes ended, and what it had started was ended with it"
+    assert (
+        ended.message
+        == "the supervisor of processes ended, and what it had started was ended with it"
+    )
     assert (await (await harness.start("exit 6")).ended()).code == 6
     lost = await harness.over("", "b1")
-    assert (lost.state, lost.code, lost.cause) == ("lost", None, "its supervisor ended while it ran")
+    assert (lost.state, lost.code, lost.cause) == (
+        "lost",
+        None,
+        "its supervisor ended while it ran",
+    )
     assert harness.news == ["", "b1"]
     assert [one.state for one in await harness.spawner.adopt()] == ["lost"]
     assert tagged(harness.tag, "LONGREIN_SESSION") == []
@@ -324,7 +383,11 @@ async def test_B13_input_is_given_and_closed(harness: SupervisorHarness) -> None
 async def test_B13_input_that_nobody_takes(harness: SupervisorHarness) -> None:
     await harness.keep("b1", "exec sleep 9 <&-", stdin=True)
     await harness.keep("b2", "sleep 9")
-    await harness.until(lambda: "sleep" in Path(f"/proc/{spooled_tasks(str(harness.folder))[0].pid}/comm").read_text())
+    await harness.until(
+        lambda: (
+            "sleep" in Path(f"/proc/{spooled_tasks(str(harness.folder))[0].pid}/comm").read_text()
+        )
+    )
     with pytest.raises(BrokenPipeError, match="nobody reads its input"):
         await harness.spawner.give("b1", b"x", eof=False)
     with pytest.raises(BrokenPipeError, match="it takes no input"):
@@ -344,11 +407,14 @@ async def test_stop_ends_the_tree_and_names_who_wanted_it(harness: SupervisorHar
 
 
 THREADS = (
-    "import threading, time; [threading.Thread(target=time.sleep, args=(99,), daemon=True).start() for _ in '1' * 40]"
+    "import threading, time; [threading.Thread(target=time.sleep, args=(99,), "
+    "daemon=True).start() for _ in '1' * 40]"
 )
 
 
-async def test_one_whose_threads_outlive_its_leader_for_a_moment_has_its_time_too(harness: SupervisorHarness) -> None:
+async def test_one_whose_threads_outlive_its_leader_for_a_moment_has_its_time_too(
+    harness: SupervisorHarness,
+) -> None:
     for number in range(3):
         began = time.monotonic()
         memory = "held = b'x' * (64 << 20); print('up', flush=True); time.sleep(99)"
@@ -384,14 +450,18 @@ async def test_many_commands_leave_no_descriptor_open(harness: SupervisorHarness
     await harness.until(lambda: descriptors() <= before)
 
 
-async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended(harness: SupervisorHarness) -> None:
+async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended(
+    harness: SupervisorHarness,
+) -> None:
     await harness.keep("b1", "sleep 60 & echo done")
     ended = await harness.over("b1")
     assert (ended.state, harness.output("b1")) == ("done", b"done\n")
     assert len(tagged(harness.tag, "LONGREIN_COMMAND")) == 1, "it may go on until longrein ends"
 
 
-async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(harness: SupervisorHarness) -> None:
+async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(
+    harness: SupervisorHarness,
+) -> None:
     await harness.keep("a398.b1", "sleep 9")
     for task in ("../x", "", ".hidden", "a/b", "v1", "a398.b1"):
         started = await harness.start("sleep 9")
@@ -400,13 +470,18 @@ async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(harness: Su
         started.end("interrupt")
 
 
-async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(harness: SupervisorHarness) -> None:
+async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(
+    harness: SupervisorHarness,
+) -> None:
     await harness.keep("b1", "sleep 0.3; echo late; exit 6")
     await harness.keep("b2", "sleep 99", policy="stop")
     await harness.start("sleep 98")
     await harness.spawner.drain()
     await harness.until(
-        lambda: {t.task: t.state for t in spooled_tasks(str(harness.folder))} == {"b1": "running", "b2": "killed"}
+        lambda: (
+            {t.task: t.state for t in spooled_tasks(str(harness.folder))}
+            == {"b1": "running", "b2": "killed"}
+        )
     )
     assert is_supervised(str(harness.folder))
     adopted = await harness.reopen().adopt()
@@ -457,13 +532,21 @@ def test_one_look_that_finds_nobody_is_not_believed() -> None:
     """Who forks and exits while the table of processes is read is in none of it."""
     found: list[dict[int, Process]] = [{}, {7: Process(7, 1, 7, 7, 70)}, {}, {}]
     rest = RemainingProcesses("/1.1", 1, 0.0, lambda: (), float("inf"))
-    looks = [rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00"))) for table in found]
+    looks = [
+        rest.is_gone(rest.members(table, dict.fromkeys(table, b"\x00X=/1.1.5/\x00")))
+        for table in found
+    ]
     assert looks == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
     ("last", "environment", "member"),
-    [(5, b"/1.1.5/", True), (5, b"/9.9.7//1.1.4/", True), (5, b"/1.1.6/", False), (5, b"/2.1.5/", False)],
+    [
+        (5, b"/1.1.5/", True),
+        (5, b"/9.9.7//1.1.4/", True),
+        (5, b"/1.1.6/", False),
+        (5, b"/2.1.5/", False),
+    ],
 )
 def test_what_is_left_of_the_dead_is_told_by_the_numbers_of_its_commands(
     last: int, environment: bytes, member: bool
@@ -496,13 +579,17 @@ async def test_who_comes_back_in_time_stops_that_clock(tmp_path: Path, tag: str)
     await harness.spawner.drain()
 
 
-async def test_a_second_longrein_cannot_attach_while_one_is_attached(harness: SupervisorHarness) -> None:
+async def test_a_second_longrein_cannot_attach_while_one_is_attached(
+    harness: SupervisorHarness,
+) -> None:
     await harness.keep("b1", "sleep 9")
     told: list[str] = []
     other = supervised(harness.folder, harness.environ)
     other.notice = told.append
     assert [one.task for one in await other.adopt()] == ["b1"], "it may look"
-    started = await other.start("echo plain", cwd="/", env=harness.env, sink=None, output_bytes_max=99)
+    started = await other.start(
+        "echo plain", cwd="/", env=harness.env, sink=None, output_bytes_max=99
+    )
     assert not isinstance(started, CommandExit)
     assert (await started.ended()).code == 0, "and run commands of its own"
     with pytest.raises(OSError, match="there is no supervisor"):
@@ -523,13 +610,22 @@ async def test_longrein_tasks_of_another_process_stops_one(harness: SupervisorHa
 
 
 @pytest.fixture
-def frozen(harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def frozen(
+    harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], None]]:
     """Stops the supervisor, as a debugger does; nobody waits long for it."""
-    for name, limit_s in (("HELLO_S", 0.2), ("DRAIN_S", 0.2), ("START_S", 0.4), ("START_GRACE_S", 0.05)):
+    for name, limit_s in (
+        ("HELLO_S", 0.2),
+        ("DRAIN_S", 0.2),
+        ("START_S", 0.4),
+        ("START_GRACE_S", 0.05),
+    ):
         monkeypatch.setattr(f"longrein.workspace.supervised_command.{name}", limit_s)
     for name in ("HELLO_S", "END_S"):
         monkeypatch.setattr(f"longrein.workspace.background_tasks.{name}", 0.2)
-    monkeypatch.setattr(supervisor_client.SupervisorConnection.ask, "__kwdefaults__", {"limit_s": 0.2})
+    monkeypatch.setattr(
+        supervisor_client.SupervisorConnection.ask, "__kwdefaults__", {"limit_s": 0.2}
+    )
     stopped: list[int] = []
 
     def freeze() -> None:
@@ -608,7 +704,9 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
     assert tagged(harness.tag) == []
 
 
-@pytest.mark.parametrize("command", ["sleep 99; echo never", "trap '' TERM; setsid sleep 99 & sleep 99", "sleep 0.1"])
+@pytest.mark.parametrize(
+    "command", ["sleep 99; echo never", "trap '' TERM; setsid sleep 99 & sleep 99", "sleep 0.1"]
+)
 async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     harness: SupervisorHarness, frozen: Callable[[], None], command: str
 ) -> None:
@@ -618,8 +716,15 @@ async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     frozen()
     ended = await run
     assert (ended.cause, ended.code) == ("lost", None)
-    assert ended.message == "the supervisor of processes did not answer, so longrein ended it itself (timeout)"
-    others = [pid for pid, _ in processes_with("LONGREIN_SESSION") if pid in tagged(harness.tag, "LONGREIN_SESSION")]
+    assert (
+        ended.message
+        == "the supervisor of processes did not answer, so longrein ended it itself (timeout)"
+    )
+    others = [
+        pid
+        for pid, _ in processes_with("LONGREIN_SESSION")
+        if pid in tagged(harness.tag, "LONGREIN_SESSION")
+    ]
     kept = harness.spawner.spooled("b1")
     assert kept is not None
     assert others == [kept.pid], "what it was not about goes on"
@@ -650,7 +755,9 @@ async def test_what_a_stopped_supervisor_did_not_start_is_run_once_without_it(
     for _ in range(2):
         assert (await harness.run("echo ran >> runs")).code == 0
     assert len(told) == 1
-    assert told[0].startswith("the supervisor of processes does not answer: commands run without it, and cannot go on")
+    assert told[0].startswith(
+        "the supervisor of processes does not answer: commands run without it, and cannot go on"
+    )
     wake(harness)
     await harness.until(lambda: not harness.spawner._connection.unresponsive)  # type: ignore[union-attr]
     assert (await harness.keep("b1", "sleep 99")).state == "running"
@@ -664,7 +771,10 @@ async def test_a_task_of_a_stopped_supervisor_is_ended_and_told(
     frozen()
     await harness.spawner.stop("b1", "stopped by the user")
     over = await harness.over("b1")
-    assert (over.state, over.cause) == ("lost", "stopped by the user; its supervisor did not answer")
+    assert (over.state, over.cause) == (
+        "lost",
+        "stopped by the user; its supervisor did not answer",
+    )
     assert task.pid not in processes()
     wake(harness)
 
@@ -726,7 +836,9 @@ def test_a_task_whose_folder_was_deleted_does_not_go_on_for_ever(
         assert ended == [("its folder was deleted", "killed")] * gone
 
 
-async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(tmp_path: Path, tag: str) -> None:
+async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(
+    tmp_path: Path, tag: str
+) -> None:
     harness = SupervisorHarness(tmp_path, tag)
     (tmp_path / "tasks" / f"v{VERSION}.sock").mkdir(parents=True)
     await harness.keep("b1", "echo one; sleep 0.2; exit 4")
@@ -747,10 +859,14 @@ async def test_where_there_is_no_proc_psutil_tells_of_processes(
     last = "from longrein.workspace.supervisor.main"
     monkeypatch.setattr("longrein.workspace.supervisor.process_tree.LINUX", False)
     monkeypatch.setattr(supervisor_client, "PYTHON_FLAGS", ("-E", "-s"))
-    monkeypatch.setattr(supervisor_client, "BOOTSTRAP", supervisor_client.BOOTSTRAP.replace(last, elsewhere + last))
+    monkeypatch.setattr(
+        supervisor_client, "BOOTSTRAP", supervisor_client.BOOTSTRAP.replace(last, elsewhere + last)
+    )
     harness = SupervisorHarness(tmp_path, tag)
     await (await harness.start("ls /proc/self/fd")).ended()
-    assert len(harness.printed.split()) == 4, "no descriptor of another command: input, two outputs, the listed folder"
+    assert len(harness.printed.split()) == 4, (
+        "no descriptor of another command: input, two outputs, the listed folder"
+    )
     await harness.keep("b1", "(setsid sleep 99 &); sleep 99")
     await harness.spawner.stop("b1", "the user")
     assert (await harness.over("b1")).state == "killed"
@@ -758,7 +874,9 @@ async def test_where_there_is_no_proc_psutil_tells_of_processes(
     assert tagged(tag) == []
 
 
-async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_supervisor_can_be_had(
+    tmp_path: Path, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness = SupervisorHarness(tmp_path, tag)
     told: list[str] = []
     harness.spawner.notice = told.append
@@ -769,7 +887,13 @@ async def test_no_supervisor_can_be_had(tmp_path: Path, tag: str, monkeypatch: p
     with pytest.raises(OSError, match="there is no supervisor of processes"):
         await started.keep(BackgroundOptions("b1", "x"))
     assert (await harness.run("exit 3")).code == 3
-    assert told == ["commands cannot go on in the background: no supervisor of processes could be had (File exists)"]
+    assert told == [
+        (
+            "commands cannot go on in the background: no supervisor of processes could be had "
+            "(File "
+            "exists)"
+        )
+    ]
     await harness.spawner.drain()
 
 
@@ -779,14 +903,18 @@ async def test_one_that_fails_at_once_is_done_without(
     harness = SupervisorHarness(tmp_path, tag)
     told: list[str] = []
     harness.spawner.notice = told.append
-    monkeypatch.setattr("longrein.workspace.supervisor_client.BOOTSTRAP", "raise SystemExit('broken')")
+    monkeypatch.setattr(
+        "longrein.workspace.supervisor_client.BOOTSTRAP", "raise SystemExit('broken')"
+    )
     assert (await harness.run("exit 3")).code == 3, "nothing was started, so it is started here"
     assert len(told) == 1
     assert (tmp_path / "tasks" / f"v{VERSION}.log").read_text() == "broken\n"
     await harness.spawner.drain()
 
 
-async def test_warm_may_be_said_twice_and_the_first_command_runs(harness: SupervisorHarness) -> None:
+async def test_warm_may_be_said_twice_and_the_first_command_runs(
+    harness: SupervisorHarness,
+) -> None:
     harness.spawner.warm()
     harness.spawner.warm()
     assert (await (await harness.start("exit 1")).ended()).code == 1
@@ -799,7 +927,9 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
     await harness.keep("b1", "sleep 0.1; exit 4")
     await harness.spawner.drain()
     await harness.reopen().adopt()
-    await harness.until(lambda: (task := harness.spawner.spooled("b1")) is not None and task.state != "running")
+    await harness.until(
+        lambda: (task := harness.spawner.spooled("b1")) is not None and task.state != "running"
+    )
     task = harness.spawner.spooled("b1")
     assert task is not None
     assert task.code == 4

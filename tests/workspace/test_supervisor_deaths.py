@@ -1,7 +1,8 @@
-"""Deaths of longrein, its supervisor, or both while commands run: each takes along only its own processes.
+"""Deaths of longrein, its supervisor, or both while commands run: each takes along only its own
+processes.
 
-Each kind of command runs in the foreground and as a background task. `env -i` removes the mark; the supervisor still
-finds such a process, which becomes its child.
+Each kind of command runs in the foreground and as a background task. `env -i` removes the mark; the
+supervisor still finds such a process, which becomes its child.
 """
 
 import asyncio
@@ -75,7 +76,7 @@ async def main():
     await spawner.drain()
 
 asyncio.run(main())
-"""
+"""  # noqa: E501
 
 
 class CrashScenario:
@@ -107,7 +108,10 @@ class CrashScenario:
         found = []
         for name in os.listdir("/proc"):
             try:
-                if name.isdigit() and self.sleep.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                if (
+                    name.isdigit()
+                    and self.sleep.encode() in Path(f"/proc/{name}/cmdline").read_bytes()
+                ):
                     found.append(int(name))
             except OSError:
                 continue
@@ -138,7 +142,9 @@ def start_scenario(tmp_path: Path, tag: str) -> Iterator[Start]:
 
     def begin(*kinds: dict[str, str]) -> CrashScenario:
         scenarios.append(
-            CrashScenario(tmp_path, tag, {name: prefix for some in kinds for name, prefix in some.items()})
+            CrashScenario(
+                tmp_path, tag, {name: prefix for some in kinds for name, prefix in some.items()}
+            )
         )
         return scenarios[-1]
 
@@ -162,7 +168,9 @@ async def adopt(scenario: CrashScenario, news: list[str]) -> tuple[Any, list[Spo
     return spawner, list(await spawner.adopt())
 
 
-async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(start_scenario: Start) -> None:
+async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(
+    start_scenario: Start,
+) -> None:
     scenario = start_scenario(KINDS, UNMARKED)
     at_work = len(scenario.sleepers())
     scenario.kill(scenario.harness.pid)
@@ -179,7 +187,11 @@ async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(start
             await asyncio.sleep(0.01)
     for task in scenario.tasks:
         ended = spawner.spooled(task)
-        assert (ended.state, ended.code, spawner.read(task, 0, 99)[1]) == ("failed", 7, b"start\nend\n"), task
+        assert (ended.state, ended.code, spawner.read(task, 0, 99)[1]) == (
+            "failed",
+            7,
+            b"start\nend\n",
+        ), task
     await spawner.drain()
     assert scenario.sleepers() == []
     assert tagged(scenario.tag) == []
@@ -195,7 +207,9 @@ def lines(scenario: CrashScenario) -> list[bytes]:
     return found
 
 
-async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them_lost(start_scenario: Start) -> None:
+async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them_lost(
+    start_scenario: Start,
+) -> None:
     scenario = start_scenario(KINDS)
     scenario.kill(scenario.supervisor)
     said = await asyncio.get_running_loop().run_in_executor(None, scenario.hear)
@@ -204,7 +218,11 @@ async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them
     assert said["news"] == ["", *sorted(scenario.tasks)]
     assert scenario.sleepers() == []
     for task in spooled_tasks(str(scenario.folder)):
-        assert (task.state, task.code, task.cause) == ("lost", None, "its supervisor ended while it ran")
+        assert (task.state, task.code, task.cause) == (
+            "lost",
+            None,
+            "its supervisor ended while it ran",
+        )
     scenario.harness.wait(5)
     assert tagged(scenario.tag) == []
 
@@ -215,7 +233,9 @@ async def test_B14_R055_both_are_killed_and_the_next_start_of_any_longrein_ends_
     scenario = start_scenario(KINDS)
     scenario.kill(scenario.harness.pid, scenario.supervisor)
     assert scenario.sleepers()
-    assert set(scenario.states().values()) == {"lost"}, "told so before anybody has looked after them"
+    assert set(scenario.states().values()) == {"lost"}, (
+        "told so before anybody has looked after them"
+    )
     told = end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder))
     assert len(told) >= 10
     assert scenario.sleepers() == []
@@ -233,7 +253,9 @@ async def test_B14_R055_both_are_killed_and_the_next_start_of_any_longrein_ends_
     await spawner.drain()
 
 
-async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(start_scenario: Start) -> None:
+async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(
+    start_scenario: Start,
+) -> None:
     scenario = start_scenario(KINDS)
     scenario.kill(scenario.harness.pid, scenario.supervisor)
     news: list[str] = []
@@ -247,10 +269,15 @@ async def test_B14_both_are_killed_and_the_session_itself_is_opened_again(start_
     await spawner.drain()
 
 
-async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(start_scenario: Start) -> None:
+async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(
+    start_scenario: Start,
+) -> None:
     scenario = start_scenario({"plain": ""})
     scenario.kill(scenario.harness.pid)
-    assert end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder)) == []
+    assert (
+        end_orphans(lambda session: session != scenario.session, lambda _: str(scenario.folder))
+        == []
+    )
     assert scenario.states() == {"plain": "running"}
     (scenario.folder / "go").touch()
     until(lambda: scenario.states() == {"plain": "failed"})
@@ -259,7 +286,9 @@ async def test_R055_a_live_supervisor_spares_its_tasks_from_every_sweep(start_sc
     assert (left.state, left.code) == ("failed", 7), "its end is there when nobody was"
 
 
-async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(start_scenario: Start) -> None:
+async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(
+    start_scenario: Start,
+) -> None:
     scenario = start_scenario({"plain": ""})
     scenario.kill(scenario.harness.pid, scenario.supervisor)
     assert (scenario.folder / "tasks" / f"v{VERSION}.sock").exists()
@@ -267,7 +296,9 @@ async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(start
     spawner, found = await adopt(scenario, [])
     assert [one.state for one in found] == ["lost"]
     env = {**scenario.environ, "LONGREIN_SESSION": scenario.session}
-    ended = await spawner.run("exit 8", cwd="/", env=env, sink=Silent(), timeout_s=5, output_bytes_max=9)
+    ended = await spawner.run(
+        "exit 8", cwd="/", env=env, sink=Silent(), timeout_s=5, output_bytes_max=9
+    )
     assert ended.code == 8
     assert is_supervised(str(scenario.folder))
     await spawner.drain()

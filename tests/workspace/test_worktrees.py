@@ -1,4 +1,6 @@
-"""Worktrees: made outside the user's tree, removed when nothing changed, kept and merged with the conflicts named."""
+"""Worktrees: made outside the user's tree, removed when nothing changed, kept and merged with
+the conflicts named.
+"""
 
 import os
 import subprocess
@@ -28,7 +30,16 @@ BASE = "".join(f"line {n}\n" for n in range(1, 31))
 
 
 def git(folder: Path | str, *args: str) -> str:
-    words = ["git", "-c", "user.name=n", "-c", "user.email=a@b", "-c", "protocol.file.allow=always", *args]
+    words = [
+        "git",
+        "-c",
+        "user.name=n",
+        "-c",
+        "user.email=a@b",
+        "-c",
+        "protocol.file.allow=always",
+        *args,
+    ]
     return subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
@@ -83,16 +94,26 @@ def edit(folder: str | Path, name: str, line: int, text: str) -> None:
 
 def seen(repo: Path) -> tuple[str, str, str]:
     """What must not change without being asked: branch, status, branches."""
-    return git(repo, "rev-parse", "HEAD"), git(repo, "status", "--porcelain"), git(repo, "branch", "--list")
+    return (
+        git(repo, "rev-parse", "HEAD"),
+        git(repo, "status", "--porcelain"),
+        git(repo, "branch", "--list"),
+    )
 
 
-# --- making ------------------------------------------------------------------------------------------------------
+# --- making ---------------------------------------------------------------------------------------
 
 
-async def test_s18_a_worktree_lies_in_the_state_folder_on_a_branch_of_its_own(trees: Trees, repo: Path) -> None:
+async def test_s18_a_worktree_lies_in_the_state_folder_on_a_branch_of_its_own(
+    trees: Trees, repo: Path
+) -> None:
     before = seen(repo)
     tree = await trees.make(cwd=repo / "sub")
-    assert (tree.path, tree.branch, tree.root) == (f"{trees.state}/a398-1f3e", "longrein/a398-1f3e", str(repo))
+    assert (tree.path, tree.branch, tree.root) == (
+        f"{trees.state}/a398-1f3e",
+        "longrein/a398-1f3e",
+        str(repo),
+    )
     assert tree.cwd == f"{trees.state}/a398-1f3e/sub"
     assert tree.mapped(f"{repo}/sub/b.txt") == f"{trees.state}/a398-1f3e/sub/b.txt"
     assert tree.mapped("/etc/hosts") == "/etc/hosts"
@@ -101,10 +122,14 @@ async def test_s18_a_worktree_lies_in_the_state_folder_on_a_branch_of_its_own(tr
     assert os.stat(trees.state).st_mode & 0o777 == 0o700
     assert read_worktree(tree.path) == tree
     assert list_worktrees(trees.state) == [tree]
-    assert await trees.make() == tree, "one that is there is given again: after a crash, or asked again"
+    assert await trees.make() == tree, (
+        "one that is there is given again: after a crash, or asked again"
+    )
 
 
-async def test_s18_what_is_not_committed_is_not_in_it_and_that_is_said(trees: Trees, repo: Path) -> None:
+async def test_s18_what_is_not_committed_is_not_in_it_and_that_is_said(
+    trees: Trees, repo: Path
+) -> None:
     edit(repo, "a.txt", 1, "mine")
     (repo / "new file").write_text("x")
     tree = await trees.make()
@@ -181,7 +206,9 @@ async def test_R086_where_there_can_be_none_it_says_why(
     assert list_worktrees(trees.state) == []
 
 
-async def test_R086_no_worktree_inside_a_worktree_and_none_inside_the_users_tree(trees: Trees, repo: Path) -> None:
+async def test_R086_no_worktree_inside_a_worktree_and_none_inside_the_users_tree(
+    trees: Trees, repo: Path
+) -> None:
     tree = await trees.make()
     why = await trees.try_make(tree.path, "a398.a12")
     assert why == "this is a worktree of a subagent already: work in it, or divide the files"
@@ -189,17 +216,26 @@ async def test_R086_no_worktree_inside_a_worktree_and_none_inside_the_users_tree
     assert "the state folder lies inside" in str(inside)
 
 
-async def test_R086_the_users_own_worktrees_links_and_odd_names_work(trees: Trees, repo: Path) -> None:
+async def test_R086_the_users_own_worktrees_links_and_odd_names_work(
+    trees: Trees, repo: Path
+) -> None:
     git(repo, "worktree", "add", "-q", "-b", "other", str(repo.parent / "wörk\ntree here"))
     linked = await trees.make("a1", str(repo.parent / "wörk\ntree here"))
     assert linked.root == str(repo.parent / "wörk\ntree here")
     (repo.parent / "link").symlink_to(repo)
-    assert (await trees.make("a2", str(repo.parent / "link" / "sub"))).cwd == f"{trees.state}/a2/sub"
+    assert (
+        await trees.make("a2", str(repo.parent / "link" / "sub"))
+    ).cwd == f"{trees.state}/a2/sub"
 
 
 async def test_without_git_it_says_so(trees: Trees, repo: Path) -> None:
-    space = open_workspace([str(repo)], spawner=trees.harness.spawner, environment={"PATH": "/nonexistent"})
-    assert await make_worktree(space, str(repo), trees.state, "a1") == "git is not installed, so there are no worktrees"
+    space = open_workspace(
+        [str(repo)], spawner=trees.harness.spawner, environment={"PATH": "/nonexistent"}
+    )
+    assert (
+        await make_worktree(space, str(repo), trees.state, "a1")
+        == "git is not installed, so there are no worktrees"
+    )
 
 
 async def test_what_a_crash_left_half_made_is_made_anew(trees: Trees, repo: Path) -> None:
@@ -229,7 +265,7 @@ async def test_names_that_are_no_text_are_no_hindrance(trees: Trees, repo: Path)
     assert "is not valid text" in str(why)
 
 
-# --- the end of the work -----------------------------------------------------------------------------------------
+# --- the end of the work --------------------------------------------------------------------------
 
 
 async def test_s18_an_unchanged_one_is_removed_with_its_branch(trees: Trees, repo: Path) -> None:
@@ -255,8 +291,10 @@ async def test_s18_a_changed_one_is_kept_its_rest_committed_and_the_report_says_
     assert finished.kept
     assert finished.files == (f"{repo}/a.txt", f"{repo}/new.txt")
     assert finished.text == (
-        f"kept on branch longrein/a398-1f3e, folder {tree.path}: 2 files changed, 2 insertions(+), 1 deletion(-). "
-        "To see it: git diff HEAD...longrein/a398-1f3e; to take it over: git merge --squash longrein/a398-1f3e, "
+        f"kept on branch longrein/a398-1f3e, folder {tree.path}: 2 files changed, 2 "
+        "insertions(+), 1 deletion(-). "
+        "To see it: git diff HEAD...longrein/a398-1f3e; to take it over: git merge --squash "
+        "longrein/a398-1f3e, "
         "or, where uncommitted changes are in the way, longrein worktrees merge a398-1f3e"
     )
     assert seen(repo)[:2] == before
@@ -268,7 +306,13 @@ async def test_s18_a_changed_one_is_kept_its_rest_committed_and_the_report_says_
 
 
 async def test_S049_no_hook_of_the_repository_runs(trees: Trees, repo: Path) -> None:
-    for hook in ("pre-commit", "post-commit", "post-checkout", "commit-msg", "reference-transaction"):
+    for hook in (
+        "pre-commit",
+        "post-commit",
+        "post-checkout",
+        "commit-msg",
+        "reference-transaction",
+    ):
         path = repo / ".git" / "hooks" / hook
         path.write_text(f"#!/bin/sh\ntouch {repo.parent}/tripped\n")
         path.chmod(0o755)
@@ -325,10 +369,12 @@ async def test_a_branch_that_somebody_put_other_work_on_stays(trees: Trees, repo
     assert git(repo, "rev-parse", "longrein/a398-1f3e").strip() == other
 
 
-# --- merging -----------------------------------------------------------------------------------------------------
+# --- merging --------------------------------------------------------------------------------------
 
 
-async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(trees: Trees, repo: Path) -> None:
+async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(
+    trees: Trees, repo: Path
+) -> None:
     tree = await trees.make()
     edit(tree.path, "a.txt", 28, "theirs")
     Path(tree.path, "tool.sh").write_text("#!/bin/sh\n")
@@ -342,7 +388,11 @@ async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(tree
     assert merged.done, merged.text
     assert merged.files == (f"{repo}/a.txt", f"{repo}/sub/b.txt", f"{repo}/tool.sh")
     lines = (repo / "a.txt").read_text().splitlines()
-    assert (lines[1], lines[3], lines[27]) == ("ours, not committed", "ours, not even staged", "theirs")
+    assert (lines[1], lines[3], lines[27]) == (
+        "ours, not committed",
+        "ours, not even staged",
+        "theirs",
+    )
     assert os.access(repo / "tool.sh", os.X_OK)
     assert not (repo / "sub" / "b.txt").exists()
     assert (git(repo, "diff", "--cached"), git(repo, "rev-parse", "HEAD")) == (staged, head)
@@ -350,7 +400,9 @@ async def test_s18_a_merge_comes_into_a_dirty_folder_as_uncommitted_changes(tree
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_s18_a_conflict_is_named_and_nothing_is_touched(trees: Trees, repo: Path, committed: bool) -> None:
+async def test_s18_a_conflict_is_named_and_nothing_is_touched(
+    trees: Trees, repo: Path, committed: bool
+) -> None:
     tree = await trees.make()
     edit(tree.path, "a.txt", 3, "theirs")
     Path(tree.path, "new.txt").write_text("new\n")
@@ -364,7 +416,9 @@ async def test_s18_a_conflict_is_named_and_nothing_is_touched(trees: Trees, repo
     assert (seen(repo), (repo / "new.txt").exists()) == (before, False)
 
 
-async def test_s18_a_file_that_git_does_not_know_is_not_overwritten(trees: Trees, repo: Path) -> None:
+async def test_s18_a_file_that_git_does_not_know_is_not_overwritten(
+    trees: Trees, repo: Path
+) -> None:
     tree = await trees.make()
     Path(tree.path, "new.txt").write_text("theirs\n")
     edit(tree.path, "a.txt", 3, "theirs")
@@ -380,7 +434,9 @@ async def test_a_merge_of_nothing_removes_it(trees: Trees, repo: Path) -> None:
     assert (merged.done, merged.text) == (True, "longrein/a398-1f3e changed nothing")
 
 
-async def test_in_the_middle_of_the_users_own_merge_nothing_is_touched(trees: Trees, repo: Path) -> None:
+async def test_in_the_middle_of_the_users_own_merge_nothing_is_touched(
+    trees: Trees, repo: Path
+) -> None:
     tree = await trees.make()
     edit(tree.path, "a.txt", 3, "theirs")
     git(repo, "checkout", "-q", "-b", "side")
@@ -396,7 +452,9 @@ async def test_in_the_middle_of_the_users_own_merge_nothing_is_touched(trees: Tr
     assert "nothing was touched" in merged.text
 
 
-async def test_what_was_done_on_another_branch_in_it_is_merged_too(trees: Trees, repo: Path) -> None:
+async def test_what_was_done_on_another_branch_in_it_is_merged_too(
+    trees: Trees, repo: Path
+) -> None:
     tree = await trees.make()
     git(tree.path, "checkout", "-q", "-b", "elsewhere")
     edit(tree.path, "a.txt", 5, "theirs")

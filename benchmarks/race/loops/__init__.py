@@ -1,1 +1,3 @@
-"""Message loops of the race. Each module has `POLICIES`: name of a policy -> coroutine that plays a session."""
+"""Message loops of the race. Each module has `POLICIES`: name of a policy -> coroutine that
+plays a session.
+"""

@@ -1,4 +1,6 @@
-"""LangChain's agent (`create_agent`) over Chat Completions, with its own middleware and deepagents'."""
+"""LangChain's agent (`create_agent`) over Chat Completions, with its own middleware and
+deepagents'.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -52,17 +54,25 @@ def keep_all(_played: Played, _model: Any) -> list[Any]:
 
 
 def summarization(_played: Played, model: Any) -> list[Any]:
-    """Trigger and keep are the fractions of LangChain's documentation; the rest are its defaults."""
+    """Trigger and keep are the fractions of LangChain's documentation; the rest are its
+    defaults.
+    """
     return [SummarizationMiddleware(model, trigger=("fraction", 0.8), keep=("fraction", 0.3))]
 
 
 def context_editing(played: Played, _model: Any) -> list[Any]:
-    """Defaults (100,000 tokens, 3 results stay), but at most half of the window, so that it can act in small ones."""
-    return [ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=min(100_000, played.limit // 2))])]
+    """Defaults (100,000 tokens, 3 results stay), but at most half of the window, so that it can
+    act in small ones.
+    """
+    return [
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=min(100_000, played.limit // 2))])
+    ]
 
 
 def deepagents(played: Played, model: Any) -> list[Any]:
-    """Return the middleware of `create_deep_agent`: 85 % and 10 % of the window, all history for the summary."""
+    """Return the middleware of `create_deep_agent`: 85 % and 10 % of the window, all history for
+    the summary.
+    """
     backend = FilesystemBackend(root_dir=played.folder, virtual_mode=True)
     return [create_summarization_middleware(model, backend)]
 

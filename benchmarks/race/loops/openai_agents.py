@@ -63,11 +63,17 @@ async def play(policy: str, played: Played) -> None:
             model.prepare = filtered.again
         # `store=False`: the provider of the race keeps no conversations
         agent = Agent(
-            "engineer", instructions=SYSTEM, model=model, tools=tools, model_settings=ModelSettings(store=False)
+            "engineer",
+            instructions=SYSTEM,
+            model=model,
+            tools=tools,
+            model_settings=ModelSettings(store=False),
         )
         config = RunConfig(call_model_input_filter=filtered, tracing_disabled=True)
         for user in played.users:
-            await Runner.run(agent, user, session=session, max_turns=MAX_TURNS, hooks=hooks, run_config=config)
+            await Runner.run(
+                agent, user, session=session, max_turns=MAX_TURNS, hooks=hooks, run_config=config
+            )
 
 
 class _RememberingFilter:

@@ -29,7 +29,9 @@ class CutWhenRefused(AbstractCapability[Any]):
     def __init__(self, played: Played) -> None:
         self.played = played
 
-    async def on_model_request_error(self, _ctx: Any, *, request_context: Any, error: Exception) -> Any:
+    async def on_model_request_error(
+        self, _ctx: Any, *, request_context: Any, error: Exception
+    ) -> Any:
         """Repeat a refused request, cut."""
         if isinstance(error, ModelContextWindowExceededError) and request_context.attempt < 4:
             self.played.served.cut_next = True
@@ -43,7 +45,9 @@ def keep_all(_played: Played, _model: Any) -> list[Any]:
 
 
 def keep_recent(played: Played, _model: Any) -> list[Any]:
-    """The documentation's processor that keeps recent messages by the usage so far; calls stay with their results."""
+    """The documentation's processor that keeps recent messages by the usage so far; calls stay
+    with their results.
+    """
 
     def process(_ctx: RunContext[Any], chat: Chat) -> Chat:
         at = _cut(chat, played)
@@ -53,14 +57,21 @@ def keep_recent(played: Played, _model: Any) -> list[Any]:
 
 
 def summarise(played: Played, model: Any) -> list[Any]:
-    """The documentation's processor that summarises old messages by an agent; calls stay with their results."""
-    summarizer = Agent(model, instructions="Summarize this conversation, omitting small talk. Keep technical details.")
+    """The documentation's processor that summarises old messages by an agent; calls stay with
+    their results.
+    """
+    summarizer = Agent(
+        model,
+        instructions="Summarize this conversation, omitting small talk. Keep technical details.",
+    )
 
     async def process(_ctx: RunContext[Any], chat: Chat) -> Chat:
         at = _cut(chat, played)
         if not at:
             return chat
-        done = await summarizer.run("Summarize the conversation.", message_history=_completed(chat[:at]))
+        done = await summarizer.run(
+            "Summarize the conversation.", message_history=_completed(chat[:at])
+        )
         return [*done.new_messages(), *chat[at:]]
 
     return [ProcessHistory(process)]
@@ -72,7 +83,9 @@ def longrein(played: Played, _model: Any) -> list[Any]:
 
 
 def _cut(chat: Chat, played: Played) -> int:
-    """Return where the kept messages begin when the last request was beyond the trigger; 0 to keep all."""
+    """Return where the kept messages begin when the last request was beyond the trigger; 0 to
+    keep all.
+    """
     last = next((one for one in reversed(chat) if isinstance(one, ModelResponse)), None)
     if last is None or last.usage.input_tokens + last.usage.output_tokens < TRIGGER * played.limit:
         return 0
@@ -90,7 +103,9 @@ def _cut(chat: Chat, played: Played) -> int:
 
 
 def _has_results(one: ModelMessage) -> bool:
-    return isinstance(one, ModelRequest) and any(isinstance(part, ToolReturnPart) for part in one.parts)
+    return isinstance(one, ModelRequest) and any(
+        isinstance(part, ToolReturnPart) for part in one.parts
+    )
 
 
 def _completed(chat: Chat) -> Chat:
@@ -112,7 +127,9 @@ async def play(capabilities: Capabilities, played: Played) -> None:
         )
         history: Chat = []
         for user in played.users:
-            done = await agent.run(user, message_history=history, usage_limits=UsageLimits(request_limit=None))
+            done = await agent.run(
+                user, message_history=history, usage_limits=UsageLimits(request_limit=None)
+            )
             history = done.all_messages()
 
 

@@ -15,7 +15,10 @@ from longrein.integrations import did_not_fit
 
 Chat = list[dict[str, Any]]
 CLEARED = "[Old tool result content cleared]"
-SUMMARISE = "Summarise the conversation so far: goals, decisions, files, open work. Your summary replaces it."
+SUMMARISE = (
+    "Summarise the conversation so far: goals, decisions, files, open work. Your summary "
+    "replaces it."
+)
 
 
 class KeepAll:
@@ -43,7 +46,9 @@ class KeepAll:
 
 
 class BatchClearing(KeepAll):
-    """At 80 % of the window replace all results but the last ten by a fixed text; in one go, so rarely."""
+    """At 80 % of the window replace all results but the last ten by a fixed text; in one go, so
+    rarely.
+    """
 
     size = 0
 
@@ -60,7 +65,9 @@ class BatchClearing(KeepAll):
 
 
 class Summary(BatchClearing):
-    """At 85 % of the window replace all but the last 15 % by a summary, asked for with the cached list."""
+    """At 85 % of the window replace all but the last 15 % by a summary, asked for with the
+    cached list.
+    """
 
     async def view(self, chat: Chat, ask: Callable[[Chat], Awaitable[str]]) -> Chat:
         if self.size <= 0.85 * self.played.limit:
@@ -81,7 +88,9 @@ class Summary(BatchClearing):
 class Longrein(KeepAll):
     """longrein's engine, as docs/library.md shows it."""
 
-    def __init__(self, played: Played, *, recall: bool = True, summaries: bool = False, **options: Any) -> None:
+    def __init__(
+        self, played: Played, *, recall: bool = True, summaries: bool = False, **options: Any
+    ) -> None:
         super().__init__(played)
         summarise = self._summarise if summaries else None
         self.engine = longrein.engine(**played.engine_options, summarise=summarise, **options)
@@ -124,7 +133,11 @@ async def play(make: Callable[[Played], KeepAll], played: Played) -> None:
                 chat.append(_as_dict(message))
                 for call in message.tool_calls or ():
                     name, given = call.function.name, call.function.arguments
-                    text = policy.recall(json.loads(given)) if name == "Recall" else played.run_tool(name, given)
+                    text = (
+                        policy.recall(json.loads(given))
+                        if name == "Recall"
+                        else played.run_tool(name, given)
+                    )
                     chat.append({"role": "tool", "tool_call_id": call.id, "content": text})
                 if not message.tool_calls:
                     break
@@ -154,7 +167,11 @@ def _as_dict(message: Any) -> dict[str, Any]:
         }
         for call in message.tool_calls or ()
     ]
-    return {"role": "assistant", "content": message.content, **({"tool_calls": calls} if calls else {})}
+    return {
+        "role": "assistant",
+        "content": message.content,
+        **({"tool_calls": calls} if calls else {}),
+    }
 
 
 POLICIES: dict[str, Callable[[Played], Awaitable[None]]] = {
@@ -164,5 +181,7 @@ POLICIES: dict[str, Callable[[Played], Awaitable[None]]] = {
     "longrein": partial(play, Longrein),
     "longrein, no Recall": partial(play, partial(Longrein, recall=False)),
     "longrein, summaries": partial(play, partial(Longrein, summaries=True)),
-    "longrein, clears all kinds": partial(play, partial(Longrein, clears=("result", "call", "text"))),
+    "longrein, clears all kinds": partial(
+        play, partial(Longrein, clears=("result", "call", "text"))
+    ),
 }

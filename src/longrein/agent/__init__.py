@@ -1,4 +1,6 @@
-"""The agent: main loop, inbox, model requests, tool calls, compaction, background tasks and subagents."""
+"""The agent: main loop, inbox, model requests, tool calls, compaction, background tasks and
+subagents.
+"""
 
 from longrein.agent.inbox import encode_message
 from longrein.agent.loop import run
@@ -37,7 +39,14 @@ from longrein.agent.messages import (
     program_event,
 )
 from longrein.agent.moves import Judgement, Move, next_move
-from longrein.agent.open_session import BYPASS, RESTORED_MODES, OpenSession, bypass_warning, open_session, resumed_state
+from longrein.agent.open_session import (
+    BYPASS,
+    RESTORED_MODES,
+    OpenSession,
+    bypass_warning,
+    open_session,
+    resumed_state,
+)
 from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session

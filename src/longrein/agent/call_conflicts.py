@@ -1,7 +1,9 @@
-"""Conflicts between the calls of one reply: what each reads and writes, and which may run at the same time.
+"""Conflicts between the calls of one reply: what each reads and writes, and which may run at the
+same time.
 
-Commands are judged by the same reading as for permissions. An unknown program may read anything and writes nothing
-that is known: tests and builds run side by side, but not beside a command that is known to write.
+Commands are judged by the same reading as for permissions. An unknown program may read anything and
+writes nothing that is known: tests and builds run side by side, but not beside a command that is
+known to write.
 """
 
 import re
@@ -32,7 +34,9 @@ class Footprint(msgspec.Struct, frozen=True):
     writes: tuple[str, ...] = ()
     reads_anything: bool = False
     writes_anything: bool = False
-    """True for what changes unknown files, or takes a lock (git, package managers): it runs alone."""
+    """True for what changes unknown files, or takes a lock (git, package managers): it runs
+    alone.
+    """
     unknown: bool = False
     """True if it runs a program whose effects are not known."""
     moves: bool = False
@@ -57,7 +61,9 @@ def _disturbs(writer: Footprint, other: Footprint) -> bool:
     """Return True if one call writes what the other reads or writes."""
     if other.reads_anything and writer.writes:
         return True
-    return any(_overlap(path, one) for path in writer.writes for one in (*other.reads, *other.writes))
+    return any(
+        _overlap(path, one) for path in writer.writes for one in (*other.reads, *other.writes)
+    )
 
 
 def _overlap(path: str, other: str) -> bool:
@@ -66,7 +72,9 @@ def _overlap(path: str, other: str) -> bool:
 
 
 def paths_footprint(paths: Iterable[tuple[str, bool]], cwd: str, resolve: Resolve) -> Footprint:
-    """Return the footprint of a tool that names its paths: pairs of a path and True if the path is written."""
+    """Return the footprint of a tool that names its paths: pairs of a path and True if the path
+    is written.
+    """
     pairs = tuple(paths)
     real = [(resolve(path, cwd), writes) for path, writes in pairs]
     return Footprint(
@@ -81,7 +89,10 @@ def command_footprint(command: "Command", cwd: str, resolve: Resolve) -> Footpri
     parts = command.script.parts
     if not parts:
         return Footprint((), (), True, True, unknown=True, moves=True, placed=False)
-    found = [_part_footprint(part, effect, resolve) for part, effect in zip(parts, command.effects, strict=True)]
+    found = [
+        _part_footprint(part, effect, resolve)
+        for part, effect in zip(parts, command.effects, strict=True)
+    ]
     return Footprint(
         tuple(dict.fromkeys(path for one in found for path in one.reads)),
         tuple(dict.fromkeys(path for one in found for path in one.writes)),
@@ -99,16 +110,22 @@ def _part_footprint(part: "Part", effect: "Effect", resolve: Resolve) -> Footpri
     written, writes_known = _paths(part, (*part.writes, *effect.writes), resolve)
     if effect.problem:
         return Footprint((), written, True, bool(effect.lock) or not writes_known, unknown=True)
-    named = [word for word in part.words[1:] if not word.text.startswith("-")]  # `test -f x`, `which x`
+    named = [
+        word for word in part.words[1:] if not word.text.startswith("-")
+    ]  # `test -f x`, `which x`
     read, reads_known = _paths(part, (*part.reads, *effect.reads, *named), resolve)
     if not read and part.words:  # `ls`
         read, reads_known = _paths(part, (Word("."),), resolve)
-    anything = not reads_known or part.program.rpartition("/")[2] == "git"  # git reads the whole work tree
+    anything = (
+        not reads_known or part.program.rpartition("/")[2] == "git"
+    )  # git reads the whole work tree
     return Footprint(read, written, anything, bool(effect.lock) or not writes_known)
 
 
 def _paths(part: "Part", words: "Iterable[Word]", resolve: Resolve) -> tuple[tuple[str, ...], bool]:
-    """Return the real paths of `words` in each folder of a part, and False if some are not known."""
+    """Return the real paths of `words` in each folder of a part, and False if some are not
+    known.
+    """
     from longrein.permissions.command_rules import glob_base
 
     found: dict[str, None] = {}
@@ -125,13 +142,17 @@ def _paths(part: "Part", words: "Iterable[Word]", resolve: Resolve) -> tuple[tup
 
 def _may_leave_unread(command: "Command") -> bool:
     """Return True if a command that is not read completely may change the folder."""
-    return bool(command.script.problem) and not _LEAVES_FOLDER.isdisjoint(re.findall(r"[\w.]+", command.text))
+    return bool(command.script.problem) and not _LEAVES_FOLDER.isdisjoint(
+        re.findall(r"[\w.]+", command.text)
+    )
 
 
 def _may_leave_folder(part: "Part", cwd: str) -> bool:
     """Return True if the shell may be in another folder than `cwd` after a part."""
     target = _absolute_target(part)
-    return bool(part.words) and (not part.program or part.program in _LEAVES_FOLDER) and target != cwd
+    return (
+        bool(part.words) and (not part.program or part.program in _LEAVES_FOLDER) and target != cwd
+    )
 
 
 def _absolute_target(part: "Part") -> str:
@@ -139,12 +160,19 @@ def _absolute_target(part: "Part") -> str:
     from longrein.permissions.bash_parser import join_path
 
     words = part.words
-    is_cd = part.program == "cd" and len(words) == 2 and words[1].kind == "literal" and words[1].text.startswith("/")
+    is_cd = (
+        part.program == "cd"
+        and len(words) == 2
+        and words[1].kind == "literal"
+        and words[1].text.startswith("/")
+    )
     return join_path("/", words[1].text) if is_cd else ""
 
 
 def _starts_elsewhere(command: "Command", cwd: str) -> bool:
-    """Return True for `cd /absolute && …` where nothing runs in the folder that the command starts in."""
+    """Return True for `cd /absolute && …` where nothing runs in the folder that the command
+    starts in.
+    """
     first, *rest = command.script.parts
     target = _absolute_target(first)
     if not command.text.lstrip().startswith("cd ") or not target:

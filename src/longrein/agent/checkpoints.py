@@ -1,7 +1,7 @@
 """Checkpoints of a session: the work tree is kept before and after each call that may change files.
 
-The copies lie in the session's folder (`workspace.checkpoints`); `CheckpointTaken` in the log says which belongs to
-which call. `agent.rewind_plan` reads them.
+The copies lie in the session's folder (`workspace.checkpoints`); `CheckpointTaken` in the log says
+which belongs to which call. `agent.rewind_plan` reads them.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ SHRINK_EVERY = 50
 
 
 def needs_checkpoint(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    """Return True if a call may change files in a way that the log does not record: a command or a subagent."""
+    """Return True if a call may change files in a way that the log does not record: a command or
+    a subagent.
+    """
     if session.deps.checkpoints is None or session.deps.parent_policy is not None:
         return False
     return tool.traits.kind == "agent" or may_change(session, tool, arguments)
@@ -68,14 +70,17 @@ class SessionCheckpoints:
             return  # told when a call needs it
 
     async def keep(self, when: str, calls: Collection[str] = ()) -> dict[str, TreeRecord]:
-        """Keep the work tree and append `CheckpointTaken`; return the records by root, {} where it is impossible."""
+        """Keep the work tree and append `CheckpointTaken`; return the records by root, {} where
+        it is impossible.
+        """
         name, records, problem = await self.take()
         session = self._session
         session.append(CheckpointTaken(when, name, tuple(calls), problem))
         if problem and problem not in self._told:
             self._told.add(problem)
             session.notice(
-                f"a rewind cannot undo what commands change ({problem}); it restores what Edit and Write did"
+                f"a rewind cannot undo what commands change ({problem}); it restores what Edit "
+                "and Write did"
             )
         return records
 
@@ -97,7 +102,9 @@ class SessionCheckpoints:
         return name, records, ""
 
     async def run(self, work: Callable[[CheckpointStore], T]) -> T:
-        """Do `work` with the store in a thread. Raises what it raises; a cancelled caller does not wait."""
+        """Do `work` with the store in a thread. Raises what it raises; a cancelled caller does
+        not wait.
+        """
 
         def locked() -> T:
             with self._store.lock:

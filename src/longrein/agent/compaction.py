@@ -1,7 +1,8 @@
 """Compaction by a model: request a summary, put it in place, show important files again.
 
-A summary is requested in the background or while the user waits, and put in place at a step boundary. The request
-repeats what the provider has cached and adds one instruction; its reply is used as prose only.
+A summary is requested in the background or while the user waits, and put in place at a step
+boundary. The request repeats what the provider has cached and adds one instruction; its reply is
+used as prose only.
 """
 
 from collections.abc import Iterator
@@ -55,10 +56,10 @@ from longrein.events import (
 from longrein.models import Model
 from longrein.tools import clean
 
-# --- Files after a compaction ----------------------------------------------------------------------------------------
+# --- Files after a compaction ---------------------------------------------------------------------
 #
-# Important files are read again from disk, so that the agent need not. The content is compared by hash with what the
-# model knew. An unreadable file becomes a line, never an error.
+# Important files are read again from disk, so that the agent need not. The content is compared by
+# hash with what the model knew. An unreadable file becomes a line, never an error.
 
 
 FILES_MAX = 8
@@ -87,7 +88,9 @@ class RebuiltContext(msgspec.Struct, frozen=True):
     """Events for each path."""
 
     def facts_of(self, shown: tuple[str, ...]) -> tuple[AnyEvent, ...]:
-        """Return what changed and what the model has now seen, to append after a `Summarized` with these `files`."""
+        """Return what changed and what the model has now seen, to append after a `Summarized`
+        with these `files`.
+        """
         return tuple(
             fact
             for path, facts in self.facts.items()
@@ -118,7 +121,8 @@ def rebuild(session: Session, last: int) -> RebuiltContext:
 def texts_cleared_since(session: Session, span: tuple[int, int], asked: int) -> list[str]:
     """Return the texts of `span` if anything was cleared since the summary request at `asked`.
 
-    The audit of the summary must accept what the summariser saw, though the view no longer holds it.
+    The audit of the summary must accept what the summariser saw, though the view no longer holds
+    it.
     """
     if not any(seq > asked for seq in session.state.compactions):
         return []
@@ -145,8 +149,12 @@ def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
     return iter(sorted(uses, key=worth))
 
 
-def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[FileBlock | None, tuple[AnyEvent, ...]]:
-    """Read one file as it is now; return its block and events, None for a file not worth a block."""
+def _again(
+    session: Session, path: str, use: FileUse, tokens: int
+) -> tuple[FileBlock | None, tuple[AnyEvent, ...]]:
+    """Read one file as it is now; return its block and events, None for a file not worth a
+    block.
+    """
     known = session.state.files.get(path)
     before = use.hash if known is None else known.hash if known.disk is None else known.disk
     seen = before if known is None else known.hash
@@ -161,7 +169,9 @@ def _again(session: Session, path: str, use: FileUse, tokens: int) -> tuple[File
     try:
         data = session.deps.workspace.read(path)
     except OSError as error:
-        return FileBlock(path, note=f"it could not be read again: {(error.strerror or str(error)).lower()}"), ()
+        return FileBlock(
+            path, note=f"it could not be read again: {(error.strerror or str(error)).lower()}"
+        ), ()
     digest, text = sha256(data).hexdigest(), _text(data)
     if text is None:
         return None, ()
@@ -193,10 +203,18 @@ def _page(text: str, use: FileUse, tokens: int, state: State) -> tuple[str, bool
     if len(lines) <= room:
         return _numbered(lines, 1), True, ""
     first = min(max(1, use.lines[0]), len(lines) - room + 1)
-    while room > 1 and state.gauge.scale(estimate_text(_numbered(lines[first - 1 : first - 1 + room], first))) > tokens:
+    while (
+        room > 1
+        and state.gauge.scale(estimate_text(_numbered(lines[first - 1 : first - 1 + room], first)))
+        > tokens
+    ):
         room = room * 3 // 4
     last = first + room - 1
-    return _numbered(lines[first - 1 : last], first), False, f"lines {first} to {last} of {len(lines)}"
+    return (
+        _numbered(lines[first - 1 : last], first),
+        False,
+        f"lines {first} to {last} of {len(lines)}",
+    )
 
 
 def _numbered(lines: list[str], first: int) -> str:
@@ -204,7 +222,7 @@ def _numbered(lines: list[str], first: int) -> str:
     return "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, first))
 
 
-# --- Summaries -------------------------------------------------------------------------------------------------------
+# --- Summaries ------------------------------------------------------------------------------------
 
 
 REEXPANDED_SHARE_MAX = 0.05
@@ -212,17 +230,21 @@ REEXPANDED_SHARE_MAX = 0.05
 
 
 async def compact(session: Session, move: Summarise | Swap | Digest) -> None:
-    """Put a finished summary in place, or request one: wait for it, or with `beside` let it run in the background.
+    """Put a finished summary in place, or request one: wait for it, or with `beside` let it run in
+    the background.
 
-    The requests are rendered now, so they do not include anything that is said or done later. A digest, which needs no
-    model, is put in place even where a hook refuses it, unless the user has asked for it: the window is full.
+    The requests are rendered now, so they do not include anything that is said or done later. A
+    digest, which needs no model, is put in place even where a hook refuses it, unless the user has
+    asked for it: the window is full.
     """
     if isinstance(move, Digest):
         made = move.event
         if await refuse_compaction(session, made.reason, ""):
             if made.reason == "request":
                 return
-            session.notice("the window is full, so it is made smaller all the same, without a model")
+            session.notice(
+                "the window is full, so it is made smaller all the same, without a model"
+            )
         session.append(made)
         await after_compaction(session, made.reason, made.text)
         return
@@ -264,16 +286,24 @@ def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
 
 
 def _requests(session: Session, wish: Summarise, chosen: Model | None) -> list[Request]:
-    """Build one request for the whole view, or several for parts when the chosen model's window is smaller."""
+    """Build one request for the whole view, or several for parts when the chosen model's window
+    is smaller.
+    """
     state = session.state
     if state.profile.startswith("seed"):
         return [render_seed_summary(state)]
     live = render_summary(state, window_of(state, session.deps.model.budget), wish)
     if chosen is None:
         return [live]
-    prefix = msgspec.structs.replace(live.prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire)
+    prefix = msgspec.structs.replace(
+        live.prefix, provider=chosen.provider, model=chosen.model, wire=chosen.wire
+    )
     if fits_in_window(state, chosen.budget):
-        return [msgspec.structs.replace(live, prefix=prefix, max_output_tokens=chosen.budget.max_output_tokens)]
+        return [
+            msgspec.structs.replace(
+                live, prefix=prefix, max_output_tokens=chosen.budget.max_output_tokens
+            )
+        ]
     return chunk_requests(state, chosen.budget, _bare(prefix, chosen), wish.focus)
 
 
@@ -287,17 +317,29 @@ async def _attempt(
     session: Session, requests: list[Request], seq: int, reserved: float, chosen: Model | None
 ) -> Replied | AskFailed:
     """Return the reply to a single request, or one summary merged from several; closes `chosen`."""
-    state, focus = session.state, session.state.summarising.focus if session.state.summarising else ""
+    state, focus = (
+        session.state,
+        session.state.summarising.focus if session.state.summarising else "",
+    )
     usage, cost, texts = Usage(), 0.0, list[str]()
     try:
         while requests:
-            outcome = _checked(session, await stream_answer(session, requests.pop(0), seq, reserved, chosen))
+            outcome = _checked(
+                session, await stream_answer(session, requests.pop(0), seq, reserved, chosen)
+            )
             if isinstance(outcome, AskFailed):
                 return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
             usage, cost = usage + outcome.usage, cost + outcome.cost_usd
             texts.append(text_of(outcome.parts))
             if not requests and len(texts) > 1 and chosen is not None and state.prefix is not None:
-                requests, texts = [merge_request(state, chosen.budget, _bare(state.prefix, chosen), texts, focus)], []
+                requests, texts = (
+                    [
+                        merge_request(
+                            state, chosen.budget, _bare(state.prefix, chosen), texts, focus
+                        )
+                    ],
+                    [],
+                )
         return msgspec.structs.replace(outcome, usage=usage, cost_usd=cost)
     finally:
         if chosen is not None:
@@ -305,7 +347,9 @@ async def _attempt(
 
 
 def _checked(session: Session, outcome: Replied | AskFailed) -> Replied | AskFailed:
-    """Return the texts of a usable summary; a reply that is no summary counts as a failed attempt."""
+    """Return the texts of a usable summary; a reply that is no summary counts as a failed
+    attempt.
+    """
     if isinstance(outcome, AskFailed):
         return outcome
     texts = tuple(part for part in outcome.parts if isinstance(part, Text))
@@ -314,12 +358,16 @@ def _checked(session: Session, outcome: Replied | AskFailed) -> Replied | AskFai
     seed = session.state.profile.startswith("seed") and prose.strip()
     problem = "" if seed else prose_problem(session.state, budget, prose, outcome.stop, calls)
     if problem:
-        return AskFailed(outcome.asked, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd)
+        return AskFailed(
+            outcome.asked, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd
+        )
     return msgspec.structs.replace(outcome, parts=texts, blocks=())
 
 
 def _chosen(session: Session) -> Model | None:
-    """Open the model chosen for summaries; None for the session's own, also for a second attempt."""
+    """Open the model chosen for summaries; None for the session's own, also for a second
+    attempt.
+    """
     name = session.deps.compact_model
     if not name or name == session.deps.model.name or session.state.summary_attempts:
         return None
@@ -339,9 +387,15 @@ def _swap(session: Session, ready: Swap) -> None:
     span = (ready.first, ready.last)
     rebuilt = rebuild(session, ready.last)
     seen = claim_lookup(state, span, texts_cleared_since(session, span, ready.asked))
-    event = build_summary(state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks, seen)
-    used = context.reexpand_lines(state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX))
+    event = build_summary(
+        state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks, seen
+    )
+    used = context.reexpand_lines(
+        state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX)
+    )
     session.append(event, *rebuilt.facts_of(event.files))
     if used:
-        head = marker(state.nonce, "note", "lines of what was summarised that the steps since have named")
+        head = marker(
+            state.nonce, "note", "lines of what was summarised that the steps since have named"
+        )
         session.append(Reminded("reexpanded", f"{head}\n{used}", "compaction"))

@@ -1,4 +1,6 @@
-"""The sandbox of one session's commands: what its rules hide, what a command changed that it must not."""
+"""The sandbox of one session's commands: what its rules hide, what a command changed that it
+must not.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -14,11 +16,15 @@ if TYPE_CHECKING:
     from longrein.agent.session import Session
 
 LOOK_S = 0.5
-"""Limit of the search for forbidden files; a tree of 50,000 files takes about as long the first time."""
+"""Limit of the search for forbidden files; a tree of 50,000 files takes about as long the first
+time.
+"""
 
 
 def policy_views(session: "Session", path: str, real: str) -> Iterator[tuple[str, str, Rules, str]]:
-    """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree stands for."""
+    """Yield (path, real path, rules, current folder) of a file: here, and in folders a worktree
+    stands for.
+    """
     rules, cwd, above = session.rules, session.state.cwd, session.deps.parent_policy
     yield path, real, rules, cwd
     made = Call("Read", {}, "read", (Touched(path, path, real, True, False),))
@@ -34,7 +40,9 @@ def find_masks(session: "Session") -> Masks:
         return Masks()
     elsewhere = [base for rule in unreadable if (base := _base_outside(session, rule))]
     if "/" in elsewhere:
-        return Masks(problem=f"the rule {visible(unreadable[0])} forbids files anywhere on this machine")
+        return Masks(
+            problem=f"the rule {visible(unreadable[0])} forbids files anywhere on this machine"
+        )
     places = (*session.deps.workspace.roots, *_visible_places(session, elsewhere))
     tests = (_forbidden(session, "Read", unreadable), _forbidden(session, "Edit", unchangeable))
     return session.masks.find(places, *tests, (unreadable, unchangeable, session.state.cwd), LOOK_S)
@@ -43,21 +51,32 @@ def find_masks(session: "Session") -> Masks:
 def _deny_rules(session: "Session", tool: str) -> tuple[str, ...]:
     cwd = session.state.cwd
     views = policy_views(session, cwd, cwd)
-    return tuple(rule for _, _, rules, _ in views for rule in rules.deny if rule.lstrip().startswith(f"{tool}("))
+    return tuple(
+        rule
+        for _, _, rules, _ in views
+        for rule in rules.deny
+        if rule.lstrip().startswith(f"{tool}(")
+    )
 
 
 def _forbidden(session: "Session", tool: str, deny: Sequence[str]) -> Callable[[str, str], bool]:
-    """Return a test (path, real path) whether a rule forbids `tool`; `deny` are all rules for it."""
+    """Return a test (path, real path) whether a rule forbids `tool`; `deny` are all rules for
+    it.
+    """
     if not deny:
         return lambda _path, _real: False
     if session.deps.parent_policy is None:
         rules, cwd = msgspec.structs.replace(session.rules, deny=tuple(deny)), session.state.cwd
         return lambda path, real: bool(read_deny_rule(path, real, rules, cwd, tool))
-    return lambda path, real: any(read_deny_rule(*place, tool) for place in policy_views(session, path, real))
+    return lambda path, real: any(
+        read_deny_rule(*place, tool) for place in policy_views(session, path, real)
+    )
 
 
 def _base_outside(session: "Session", text: str) -> str:
-    """Return the existing folder or file outside the roots below which a rule forbids reading; '' for none."""
+    """Return the existing folder or file outside the roots below which a rule forbids reading;
+    '' for none.
+    """
     rule, look = parse_rule(text), session.deps.workspace.resolve
     spec = rule.spec.strip()
     if rule.problem or not spec.startswith(("//", "~/", "../")):
@@ -80,7 +99,9 @@ def _visible_places(session: "Session", places: Sequence[str]) -> list[str]:
 class SessionConfinement:
     """Implement `tools.SandboxPort` for a session in which a sandbox works."""
 
-    def __init__(self, session: "Session", shown: Sequence[str] = (), writable: Sequence[str] = ()) -> None:
+    def __init__(
+        self, session: "Session", shown: Sequence[str] = (), writable: Sequence[str] = ()
+    ) -> None:
         """`shown`, `writable`: further paths that the commands may read and change."""
         self._session, self._shown, self._writable = session, shown, writable
         self._refused_before = 0
@@ -132,10 +153,11 @@ def confine(
     *,
     sandbox: SessionSandbox | None = None,
 ) -> Confinement | None:
-    """Return how to confine a command; None without a sandbox. Raises OSError where it cannot be set up.
+    """Return how to confine a command; None without a sandbox. Raises OSError where it cannot be
+    set up.
 
-    `shown`, `writable`: further existing real paths that the command may read and change. `sandbox`: another one than
-    that of the session's commands.
+    `shown`, `writable`: further existing real paths that the command may read and change.
+    `sandbox`: another one than that of the session's commands.
     """
     sandbox = sandbox or session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
@@ -162,6 +184,8 @@ def unconfined_reason(session: "Session") -> str:
 
 
 def accept_present(session: "Session") -> None:
-    """Accept the protected files that exist now: longrein itself or an approved command has made them."""
+    """Accept the protected files that exist now: longrein itself or an approved command has made
+    them.
+    """
     if session.deps.sandbox is not None:
         session.deps.sandbox.missing.accept()

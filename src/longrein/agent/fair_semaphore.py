@@ -7,7 +7,8 @@ from collections import deque
 class FairSemaphore:
     """Semaphore with round-robin fairness between owners.
 
-    At most `most` inside. An owner that returns from waiting for its subagents goes first, so that its work can end.
+    At most `most` inside. An owner that returns from waiting for its subagents goes first, so that
+    its work can end.
     """
 
     def __init__(self, most: int) -> None:
@@ -46,7 +47,10 @@ class FairSemaphore:
         """Wait for a slot, or until `halt` is set: then return False and hold nothing."""
         if halt.is_set():
             return False
-        entering, halting = asyncio.ensure_future(self.enter(owner)), asyncio.ensure_future(halt.wait())
+        entering, halting = (
+            asyncio.ensure_future(self.enter(owner)),
+            asyncio.ensure_future(halt.wait()),
+        )
         try:
             await asyncio.wait((entering, halting), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:

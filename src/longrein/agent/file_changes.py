@@ -1,9 +1,9 @@
 """Detect and attribute changes of files that the model knows.
 
-Before each request and around each command the known files are compared with the disk, and each change becomes a
-`FileChanged`. `context.due` decides from the log what the model is told. A change is attributed to an agent of the
-tree or its command when that is known to have written the content; else to the command that ran meanwhile; else to
-background work; else to the user.
+Before each request and around each command the known files are compared with the disk, and each
+change becomes a `FileChanged`. `context.due` decides from the log what the model is told. A change
+is attributed to an agent of the tree or its command when that is known to have written the content;
+else to the command that ran meanwhile; else to background work; else to the user.
 """
 
 import posixpath
@@ -45,7 +45,9 @@ def may_change(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bo
 
 
 async def unattributed_changes(session: Session) -> list[FileChanged]:
-    """Return changes made while no command of this session ran; also asked before a command starts."""
+    """Return changes made while no command of this session ran; also asked before a command
+    starts.
+    """
     return await _changes(session, _presumed_author(session))
 
 
@@ -78,13 +80,17 @@ def describe_writer(session: Session, path: str, digest: str) -> str:
 
 
 async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileChanged]:
-    """Return the changes of known files; `otherwise` is (`by`, `who`) where no agent of the tree wrote them."""
+    """Return the changes of known files; `otherwise` is (`by`, `who`) where no agent of the tree
+    wrote them.
+    """
     deps, label = session.deps, session.state.label
 
     def whose(path: str, digest: str) -> tuple[str, str]:
         writer = deps.writers.of(path, digest)
         by, who = writer.seen_by(label) if writer is not None else otherwise
-        return ("user", "") if by == "agent" else (by, who)  # the agent's old content, restored by somebody else
+        return (
+            ("user", "") if by == "agent" else (by, who)
+        )  # the agent's old content, restored by somebody else
 
     return await session.file_watcher.changes(session.state, whose)
 
@@ -92,7 +98,9 @@ async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileCha
 def _presumed_author(session: Session) -> tuple[str, str]:
     """Return (`by`, `who`) of a change that happened while no command of this session ran."""
     tasks = [
-        name for name, task in session.state.tasks.items() if task.ended is None and task.started.state != "queued"
+        name
+        for name, task in session.state.tasks.items()
+        if task.ended is None and task.started.state != "queued"
     ]
     if tasks:
         return "command", tasks[0] if len(tasks) == 1 else "a command"
@@ -103,9 +111,10 @@ def _presumed_author(session: Session) -> tuple[str, str]:
     return "user", ""
 
 
-# --- Nested instruction files ----------------------------------------------------------------------------------------
+# --- Nested instruction files ---------------------------------------------------------------------
 #
-# Instruction files of a sub-folder are read when a tool first touches the folder, told once, and kept in the log.
+# Instruction files of a sub-folder are read when a tool first touches the folder, told once, and
+# kept in the log.
 
 
 def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> None:
@@ -114,8 +123,14 @@ def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> Non
         sources = session.state.prefix.sources if session.state.prefix else ()
         told = [*(source.path for source in sources), *session.state.told]
         for path, text in session.deps.nested(folder, told):
-            head = marker(session.state.nonce, "instructions", f"{path}, for the files of its folder and below")
-            session.append(Reminded("nested_memory", f"{head}\n{text}", folder, path), *_seen(session, path))
+            head = marker(
+                session.state.nonce,
+                "instructions",
+                f"{path}, for the files of its folder and below",
+            )
+            session.append(
+                Reminded("nested_memory", f"{head}\n{text}", folder, path), *_seen(session, path)
+            )
 
 
 def _seen(session: Session, path: str) -> tuple[FileSeen, ...]:
@@ -139,7 +154,9 @@ def touched_files(session: Session, calls: Sequence[ToolCall]) -> list[str]:
 
 
 def _folders(session: Session, calls: Sequence[ToolCall]) -> list[str]:
-    """Return folders inside the roots that are touched for the first time since the session was opened."""
+    """Return folders inside the roots that are touched for the first time since the session was
+    opened.
+    """
     found: dict[str, None] = {}
     for call in calls:
         tool = session.deps.tools.get(call.name)

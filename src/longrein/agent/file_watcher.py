@@ -1,8 +1,9 @@
 """Watch the files that the model knows, and the git branch.
 
-Before each request their stamps (size, times, inode) are compared, and their bytes only when the stamps differ. A file
-has changed when its content has: a touch, or a rewrite with the same bytes, is no change. The stamps only save
-reading; what was noticed is in the log. The branch is read from `.git/HEAD`, without running git.
+Before each request their stamps (size, times, inode) are compared, and their bytes only when the
+stamps differ. A file has changed when its content has: a touch, or a rewrite with the same bytes,
+is no change. The stamps only save reading; what was noticed is in the log. The branch is read from
+`.git/HEAD`, without running git.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +25,9 @@ QUICK_BYTES = 1024 * 1024
 WATCHED_MAX = 200
 """Watched files, the most recently used ones."""
 CHANGES_MAX = 4
-"""Changes by others after which a file is ignored until the model reads it again; bounds the log."""
+"""Changes by others after which a file is ignored until the model reads it again; bounds the
+log.
+"""
 LIVE = ("/proc/", "/sys/", "/dev/")
 """Folders whose contents the system generates."""
 BUSY = "it keeps changing, so that you will not be told again before you Read it"
@@ -34,19 +37,28 @@ class FileWatcher:
     """File stamps of one open session."""
 
     def __init__(
-        self, workspace: Workspace, blobs: Blobs, redact: Callable[[str], str], keep_bytes_max: int, since_us: int = 0
+        self,
+        workspace: Workspace,
+        blobs: Blobs,
+        redact: Callable[[str], str],
+        keep_bytes_max: int,
+        since_us: int = 0,
     ) -> None:
         self._workspace, self._blobs, self._redact = workspace, blobs, redact
         self._keep_bytes_max = keep_bytes_max
         """Largest content to store."""
         self.since_us = since_us
-        """Time of the last entry before the session was reopened; 0 for a new one and after the first look."""
+        """Time of the last entry before the session was reopened; 0 for a new one and after the
+        first look.
+        """
         self.looked: tuple[int, ...] = ()
         """Point in the log at which it looked last; it never looks twice at the same point."""
         self._stamps: dict[str, FileStamp] = {}
         self.branch = BranchWatcher(workspace)
 
-    async def changes(self, state: State, whose: Callable[[str, str], tuple[str, str]]) -> list[FileChanged]:
+    async def changes(
+        self, state: State, whose: Callable[[str, str], tuple[str, str]]
+    ) -> list[FileChanged]:
         """Return an event for each watched file that differs from what was last found.
 
         `whose(path, hash)` returns `by` and `who` of the event.
@@ -65,17 +77,23 @@ class FileWatcher:
             facts.append(msgspec.structs.replace(fact, by=by, who=who))
         return facts
 
-    async def _fact(self, path: str, known: KnownFile, expected: str, found: FileStamp) -> FileChanged:
+    async def _fact(
+        self, path: str, known: KnownFile, expected: str, found: FileStamp
+    ) -> FileChanged:
         from longrein.tools.diff import change_of
 
         if not found.hash:
             return FileChanged(path, "", "", "", expected)
         if found.size_bytes > self._keep_bytes_max:
-            return FileChanged(path, found.hash, "", "", expected, note=f"now {found.size_bytes} bytes")
+            return FileChanged(
+                path, found.hash, "", "", expected, note=f"now {found.size_bytes} bytes"
+            )
         try:
             data = await self._quickly(found.size_bytes, lambda: self._workspace.read(path))
         except OSError:
-            return FileChanged(path, found.hash, "", "", expected, note="it cannot be read just now")
+            return FileChanged(
+                path, found.hash, "", "", expected, note="it cannot be read just now"
+            )
         digest = await self._quickly(len(data), lambda: sha256(data).hexdigest())
         blob = self._blobs.put_blob(data)
         if digest == known.hash:
@@ -100,22 +118,32 @@ class FileWatcher:
 
 
 def watched(state: State) -> Mapping[str, KnownFile]:
-    """Return the known files to watch: the most recent, and the instruction files of the static context."""
+    """Return the known files to watch: the most recent, and the instruction files of the static
+    context.
+    """
     files: Iterable[tuple[str, KnownFile]] = state.files.items()
     if len(state.files) > WATCHED_MAX:
-        files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[:WATCHED_MAX]  # faster than `nlargest`
-    found = {path: seen for path, seen in files if seen.changes < CHANGES_MAX and not path.startswith(LIVE)}
+        files = sorted(files, key=lambda pair: pair[1].seq, reverse=True)[
+            :WATCHED_MAX
+        ]  # faster than `nlargest`
+    found = {
+        path: seen
+        for path, seen in files
+        if seen.changes < CHANGES_MAX and not path.startswith(LIVE)
+    }
     for source in state.prefix.sources if state.prefix else ():
         if source.path not in state.files:
             found[source.path] = KnownFile(source.hash, True, "", False, 0)
     return found
 
 
-# --- Git branch -------------------------------------------------------------------------------------------------------
+# --- Git branch -----------------------------------------------------------------------------------
 
 
 class BranchWatcher:
-    """Branch of the repository around the session's first folder. What was noticed is in the log."""
+    """Branch of the repository around the session's first folder. What was noticed is in the
+    log.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -130,7 +158,9 @@ class BranchWatcher:
         While calls are open the change counts as theirs: it is recorded, and not told.
         """
         if self._git_folder is None:
-            self._git_folder = find_git_folder(self._workspace, state.roots[0]) if state.roots else ""
+            self._git_folder = (
+                find_git_folder(self._workspace, state.roots[0]) if state.roots else ""
+            )
         now = current_branch(self._workspace, self._git_folder) if self._git_folder else ""
         self._first = self._first or state.branch or now
         known = state.branch or self._first

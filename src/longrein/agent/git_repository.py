@@ -1,4 +1,6 @@
-"""State of a repository from its files, without running git: the branch, and programs that it would make git run."""
+"""State of a repository from its files, without running git: the branch, and programs that it
+would make git run.
+"""
 
 import re
 
@@ -21,7 +23,9 @@ def current_branch(workspace: Workspace, git_folder: str) -> str:
     The name reaches the model, so a text that poses as a name is left out.
     """
     try:
-        head = workspace.read(f"{git_folder}/HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace").strip()
+        head = (
+            workspace.read(f"{git_folder}/HEAD", HEAD_BYTES_MAX).decode("utf-8", "replace").strip()
+        )
     except OSError:
         return ""
     if re.fullmatch(r"[0-9a-f]{40,64}", head):
@@ -43,7 +47,9 @@ def find_armed_setting(workspace: Workspace, folder: str, *, reads_only: bool) -
     try:
         common = _line(workspace, f"{git_folder}/commondir")
         common = workspace.resolve(common, git_folder).path if common else git_folder
-        for path in dict.fromkeys((f"{common}/config", f"{git_folder}/config.worktree", f"{common}/config.worktree")):
+        for path in dict.fromkeys(
+            (f"{common}/config", f"{git_folder}/config.worktree", f"{common}/config.worktree")
+        ):
             if key := find_risky_key(_text(workspace, path)):
                 return f"{key} in {path} may run a program"
     except (OSError, UnicodeDecodeError) as error:
@@ -69,7 +75,9 @@ def _submodule(workspace: Workspace, git_folder: str) -> str:
 
 
 def _find_repository(workspace: Workspace, folder: str) -> tuple[str, str] | None:
-    """Return (git folder, problem) of the repository that git would find above `folder`; None for none."""
+    """Return (git folder, problem) of the repository that git would find above `folder`; None
+    for none.
+    """
     at = workspace.resolve(folder or "/", "/").real
     while True:
         place = workspace.resolve(f"{at.rstrip('/')}/.git", "/")
@@ -83,7 +91,10 @@ def _find_repository(workspace: Workspace, folder: str) -> tuple[str, str] | Non
             if not pointer.startswith("gitdir: "):
                 return place.path, f"{place.path} is not a repository"
             return workspace.resolve(pointer.removeprefix("gitdir: "), at).path, ""
-        bare = (workspace.resolve(f"{at.rstrip('/')}/{name}", "/").kind for name in ("HEAD", "objects", "refs"))
+        bare = (
+            workspace.resolve(f"{at.rstrip('/')}/{name}", "/").kind
+            for name in ("HEAD", "objects", "refs")
+        )
         if all(bare):
             return at, f"{at} itself is a repository, whose configuration git would obey"
         if at in ("/", ""):

@@ -26,7 +26,7 @@ TEXT_CHARS_MAX = 1_000
 """Length of a description in what hooks are told."""
 
 
-# --- Start of a session --------------------------------------------------------------------------------------
+# --- Start of a session ---------------------------------------------------------------------------
 
 
 async def begin_hooks(session: Session) -> None:
@@ -52,11 +52,14 @@ async def _session_start(session: Session, source: str) -> None:
     session.append(*entries)
 
 
-# --- Prompts ---------------------------------------------------------------------------------------------------------
+# --- Prompts --------------------------------------------------------------------------------------
 
 
-async def refuse_prompt(session: Session, word: UserMessage) -> tuple[list[AnyEvent], list[AnyEvent]]:
-    """Ask the hooks about a prompt: (entries instead of it, entries after it). One of the lists is empty.
+async def refuse_prompt(
+    session: Session, word: UserMessage
+) -> tuple[list[AnyEvent], list[AnyEvent]]:
+    """Ask the hooks about a prompt: (entries instead of it, entries after it). One of the lists is
+    empty.
 
     An interrupt while they work withdraws the prompt.
     """
@@ -82,11 +85,13 @@ async def refuse_prompt(session: Session, word: UserMessage) -> tuple[list[AnyEv
     return [*silent, TurnEnded("blocked", message)], []
 
 
-# --- Calls -----------------------------------------------------------------------------------------------------------
+# --- Calls ----------------------------------------------------------------------------------------
 
 
 async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
-    """Run the hooks of a move. What they are told of is on disk before, as before any act on the world (law 7)."""
+    """Run the hooks of a move. What they are told of is on disk before, as before any act on the
+    world (law 7).
+    """
     await session.commit(flush=True)
     match event:
         case "PreToolUse":
@@ -100,7 +105,9 @@ async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> Non
 
 
 def _told_call(session: Session, event: str, call: ToolCall, **more: Any) -> dict[str, Any]:
-    return session.hooks.payload(event, tool_name=call.name, tool_input=call.arguments or {}, **more)
+    return session.hooks.payload(
+        event, tool_name=call.name, tool_input=call.arguments or {}, **more
+    )
 
 
 async def _before_call(session: Session, call_id: str) -> None:
@@ -131,9 +138,14 @@ async def _before_question(session: Session, call_id: str) -> None:
     question = judge_calls(session)[call_id].question
     if question is None:
         return
-    rules = [{"toolName": rule.partition("(")[0], "ruleContent": rule.partition("(")[2].removesuffix(")")}
+    rules = [{"toolName": rule.partition("(")[0],
+        "ruleContent": rule.partition("(")[2].removesuffix(")")}
              for rule in question.suggestion.splitlines()]  # fmt: skip
-    suggested = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}] if rules else []
+    suggested = (
+        [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}]
+        if rules
+        else []
+    )
     answer, entries = await hooks.ask(
         "PermissionRequest",
         _told_call(session, "PermissionRequest", call, permission_suggestions=suggested),
@@ -153,9 +165,14 @@ async def _before_question(session: Session, call_id: str) -> None:
 
 
 async def after_call(
-    session: Session, call: ToolCall, arguments: Mapping[str, Any], outcome: Outcome, elapsed_ms: int
+    session: Session,
+    call: ToolCall,
+    arguments: Mapping[str, Any],
+    outcome: Outcome,
+    elapsed_ms: int,
 ) -> tuple[Outcome, list[HookAnswered]]:
-    """Run the hooks of a call that has ended; return the outcome, perhaps with other output, and the entries.
+    """Run the hooks of a call that has ended; return the outcome, perhaps with other output, and
+    the entries.
 
     Interrupted, the hooks count as unanswered.
     """
@@ -166,7 +183,10 @@ async def after_call(
     if not session.hooks.concern(event, tool_names(tool)):
         return outcome, []
     text = text_of(outcome.parts)
-    told = {**_told_call(session, event, call, tool_use_id=call.id, duration_ms=elapsed_ms), "tool_input": arguments}
+    told = {
+        **_told_call(session, event, call, tool_use_id=call.id, duration_ms=elapsed_ms),
+        "tool_input": arguments,
+    }
     if event == "PostToolUse":
         told["tool_response"] = _response(tool, arguments, text)
     else:
@@ -184,7 +204,9 @@ async def after_call(
             raise
         return outcome, []
     if answer.updated_output is not None and event == "PostToolUse":
-        outcome = msgspec.structs.replace(outcome, parts=(Text(_output_text(answer.updated_output)),), raw=b"")
+        outcome = msgspec.structs.replace(
+            outcome, parts=(Text(_output_text(answer.updated_output)),), raw=b""
+        )
     return outcome, entries
 
 
@@ -219,7 +241,9 @@ async def _after_batch(session: Session) -> None:
         }
         for call, result in _last_batch(session.state)
     ]
-    _, entries = await session.hooks.ask("PostToolBatch", session.hooks.payload("PostToolBatch", tool_calls=calls))
+    _, entries = await session.hooks.ask(
+        "PostToolBatch", session.hooks.payload("PostToolBatch", tool_calls=calls)
+    )
     session.append(*(entries or [HookAnswered("", "PostToolBatch", "none")]))
 
 
@@ -237,7 +261,7 @@ def _last_batch(state: State) -> list[tuple[ToolCall, ToolResult]]:
     return found[::-1]
 
 
-# --- The end of a turn -----------------------------------------------------------------------------------------------
+# --- The end of a turn ----------------------------------------------------------------------------
 
 
 async def _before_end(session: Session) -> None:
@@ -258,7 +282,8 @@ async def _before_end(session: Session) -> None:
     session.append(*(entries or [HookAnswered("", event, "none")]))
     if session.state.stop_blocks == STOP_BLOCKS_MAX:
         session.notice(
-            f"a {event} hook has refused {STOP_BLOCKS_MAX} times in a row to end the turn; it is not asked again"
+            f"a {event} hook has refused {STOP_BLOCKS_MAX} times in a row to end the turn; it is "
+            "not asked again"
         )
 
 
@@ -299,7 +324,7 @@ def _tasks(state: State) -> list[dict[str, str]]:
     return [*shells, *agents]
 
 
-# --- Compaction ------------------------------------------------------------------------------------------------------
+# --- Compaction -----------------------------------------------------------------------------------
 
 
 async def refuse_compaction(session: Session, reason: str, focus: str) -> bool:

@@ -1,7 +1,7 @@
 """The conversation as JSON lines, as hooks of other agents read it at `transcript_path`.
 
-One line for each message, reply and result, appended when hooks are told of an event. The file is a copy: the log is
-the memory.
+One line for each message, reply and result, appended when hooks are told of an event. The file is a
+copy: the log is the memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +10,17 @@ from typing import Any
 
 import msgspec
 
-from longrein.events import AnyPart, Entry, Replied, Text, ToolCall, ToolEnded, UserSpoke, entry_uuid, text_of
+from longrein.events import (
+    AnyPart,
+    Entry,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+    entry_uuid,
+    text_of,
+)
 
 AppendTranscript = Callable[[str, bytes, bool], str]
 """(name, lines, True to begin anew) -> path of the file; '' where it cannot be written."""
@@ -48,7 +58,9 @@ class HookTranscript:
                 "uuid": uuid,
                 "parentUuid": self._parent,
                 "sessionId": session,
-                "timestamp": datetime.fromtimestamp(entry.at / 1e6, UTC).isoformat(timespec="milliseconds"),
+                "timestamp": datetime.fromtimestamp(entry.at / 1e6, UTC).isoformat(
+                    timespec="milliseconds"
+                ),
                 "cwd": cwd,
                 "isSidechain": bool(self._label),
                 "message": said,
@@ -66,7 +78,12 @@ def _message(entry: Entry) -> dict[str, Any] | None:
             content = [block for part in parts if (block := _block(part)) is not None]
             return {"role": "assistant", "model": model, "content": content} if content else None
         case ToolEnded(call=call, status=status, parts=parts):
-            result = {"type": "tool_result", "tool_use_id": call, "content": text_of(parts), "is_error": status != "ok"}
+            result = {
+                "type": "tool_result",
+                "tool_use_id": call,
+                "content": text_of(parts),
+                "is_error": status != "ok",
+            }
             return {"role": "user", "content": [result]}
         case _:
             return None
@@ -83,7 +100,9 @@ def _block(part: AnyPart) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without texts that UTF-8 cannot hold, such as names of files that are no UTF-8."""
+    """Return a value without texts that UTF-8 cannot hold, such as names of files that are no
+    UTF-8.
+    """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):

@@ -1,7 +1,8 @@
-"""Hooks of a session: run the handlers of an event in parallel, merge what they answer, record each answer.
+"""Hooks of a session: run the handlers of an event in parallel, merge what they answer, record each
+answer.
 
-A handler is a command, an address or a function of another program; `HookTable.add` takes any. What an event means for
-the loop is in `hook_events`.
+A handler is a command, an address or a function of another program; `HookTable.add` takes any. What
+an event means for the loop is in `hook_events`.
 """
 
 import asyncio
@@ -13,7 +14,14 @@ import msgspec
 from longrein.agent.hook_transcript import HookTranscript
 from longrein.events import HookAnswered, Usage, marker_sign
 from longrein.permissions import Call, Hook, HookAnswer, visible
-from longrein.permissions.hooks import ENV_EVENTS, SESSION_END_S, TIMEOUT_S, matches, merge_answers, read_answer
+from longrein.permissions.hooks import (
+    ENV_EVENTS,
+    SESSION_END_S,
+    TIMEOUT_S,
+    matches,
+    merge_answers,
+    read_answer,
+)
 from longrein.workspace import Confinement, PipedResult, run_with_input
 
 if TYPE_CHECKING:
@@ -33,14 +41,18 @@ READ_VARIABLES = 'set -a; . "$CLAUDE_ENV_FILE" >/dev/null 2>&1; env -0'
 """Command that prints the variables after what a hook has written into its file for variables."""
 SANDBOXED = (
     "it ran in the sandbox",
-    "it ran in the sandbox; hooks.outside_sandbox = true in your config.toml runs your own hooks outside",
+    (
+        "it ran in the sandbox; hooks.outside_sandbox = true in your config.toml runs your own "
+        "hooks "
+        "outside"
+    ),
 )
 """Note on a broken hook: of a project, of the user."""
 SHELL_VARIABLES = ("_", "SHLVL", "PWD", "OLDPWD", "CLAUDE_ENV_FILE")
 VARIABLES_BYTES_MAX = 64_000
 """Size of all variables that one hook sets."""
 
-# --- Handlers --------------------------------------------------------------------------------------------------------
+# --- Handlers -------------------------------------------------------------------------------------
 
 
 class HookPlace(msgspec.Struct, frozen=True):
@@ -94,7 +106,9 @@ class HookHandler(Protocol):
         """Its description."""
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
-        """Tell it of an event, as JSON, and return its answer. Cancelled, it ends what it has started."""
+        """Tell it of an event, as JSON, and return its answer. Cancelled, it ends what it has
+        started.
+        """
 
 
 class CommandHandler(msgspec.Struct, frozen=True):
@@ -112,9 +126,14 @@ class CommandHandler(msgspec.Struct, frozen=True):
             case "timeout":
                 return HookOutput(problem=f"no answer within {place.limit_s:g} s; it was ended")
             case "flood":
-                return HookOutput(problem=f"it printed more than {OUTPUT_BYTES_MAX:,} bytes and was ended")
+                return HookOutput(
+                    problem=f"it printed more than {OUTPUT_BYTES_MAX:,} bytes and was ended"
+                )
             case _:
-                return HookOutput(problem=ran.exit.message or f"it was ended by {ran.exit.signal or ran.exit.cause}")
+                return HookOutput(
+                    problem=ran.exit.message
+                    or f"it was ended by {ran.exit.signal or ran.exit.cause}"
+                )
 
 
 class HttpHandler(msgspec.Struct, frozen=True):
@@ -142,11 +161,13 @@ class HttpHandler(msgspec.Struct, frozen=True):
             return HookOutput(problem=str(error))
         if not 200 <= answer.status < 300 or answer.is_cut:
             much = f"with more than {OUTPUT_BYTES_MAX:,} bytes"
-            return HookOutput(problem=f"it answered {much if answer.is_cut else f'with status {answer.status}'}")
+            return HookOutput(
+                problem=f"it answered {much if answer.is_cut else f'with status {answer.status}'}"
+            )
         return HookOutput(stdout=answer.data.decode("utf-8", "replace"))
 
 
-# --- Table of hooks --------------------------------------------------------------------------------------------------
+# --- Table of hooks -------------------------------------------------------------------------------
 
 
 class HookTable:
@@ -164,9 +185,9 @@ class HookTable:
     ) -> None:
         """`env`: further variables of commands.
 
-        `may_allow`: whether the user's own hooks may answer a question. `outside_sandbox`: whether their commands run
-        outside it. `make` returns the handler of a hook of a skill or subagent type for an event, None for one that
-        may not run; without it none does.
+        `may_allow`: whether the user's own hooks may answer a question. `outside_sandbox`: whether
+        their commands run outside it. `make` returns the handler of a hook of a skill or subagent
+        type for an event, None for one that may not run; without it none does.
         """
         self.make = make
         self.handlers: list[HookHandler] = list(handlers)
@@ -185,17 +206,25 @@ class HookTable:
 NO_HOOKS = HookTable()
 
 
-def matching(handlers: Sequence[HookHandler], event: str, subjects: Sequence[str] = ()) -> list[HookHandler]:
+def matching(
+    handlers: Sequence[HookHandler], event: str, subjects: Sequence[str] = ()
+) -> list[HookHandler]:
     """Return the hooks of an event, each command or address once."""
     found: dict[tuple[str, ...], HookHandler] = {}
     for one in handlers:
         if matches(one.hook, event, subjects):
-            same = (one.hook.kind, one.hook.name, one.hook.condition, one.hook.model, str(one.hook.input))
+            same = (
+                one.hook.kind,
+                one.hook.name,
+                one.hook.condition,
+                one.hook.model,
+                str(one.hook.input),
+            )
             found.setdefault(same, one)
     return list(found.values())
 
 
-# --- Hooks of one session --------------------------------------------------------------------------------------------
+# --- Hooks of one session -------------------------------------------------------------------------
 
 
 Condition = Callable[[str], bool]
@@ -230,7 +259,9 @@ class SessionHooks:
         self._variables: dict[str, str] = {}
         """Variables that hooks of this run have set, secrets included."""
         self._files = session.deps.hook_files
-        self._transcript = HookTranscript(self._files.append if self._files else None, session.state.label)
+        self._transcript = HookTranscript(
+            self._files.append if self._files else None, session.state.label
+        )
 
     @property
     def transcript_path(self) -> str:
@@ -251,7 +282,9 @@ class SessionHooks:
         for key in [(name, skill.seq) for name, skill in skills.items()]:
             if key not in self._of_skills:
                 library = self._session.skills
-                self._of_skills[key] = self._made(library.hooks_of(key[0]), key[0]) if library is not None else []
+                self._of_skills[key] = (
+                    self._made(library.hooks_of(key[0]), key[0]) if library is not None else []
+                )
         loaded = [one for name, skill in skills.items() for one in self._of_skills[name, skill.seq]]
         return [*self.table.handlers, *self._of_type, *loaded]
 
@@ -260,7 +293,9 @@ class SessionHooks:
         self._of_type = self._made(hooks, self._session.state.kind)
 
     def _made(self, hooks: Sequence[Hook], owner: str) -> list[HookHandler]:
-        """Return the handlers of hooks in the head of a file. `Stop` in a subagent is its own end."""
+        """Return the handlers of hooks in the head of a file. `Stop` in a subagent is its own
+        end.
+        """
         is_subagent, make = self._session.deps.parent_policy is not None, self.table.make
         found: list[HookHandler] = []
         if make is None:
@@ -271,7 +306,9 @@ class SessionHooks:
             if handler is not None:
                 found.append(handler)
         if left := len(hooks) - len(found):
-            self._session.notice(f"{left} hooks of {visible(owner)} do not run: confirm them with `longrein trust`")
+            self._session.notice(
+                f"{left} hooks of {visible(owner)} do not run: confirm them with `longrein trust`"
+            )
         return found
 
     def concern(self, event: str, subjects: Sequence[str] = ()) -> bool:
@@ -286,7 +323,10 @@ class SessionHooks:
         return (
             self.concern("PreCompact", triggers)
             or self.concern("PostCompact", triggers)
-            or (self._session.deps.parent_policy is None and self.concern("SessionStart", ("compact",)))
+            or (
+                self._session.deps.parent_policy is None
+                and self.concern("SessionStart", ("compact",))
+            )
         )
 
     @property
@@ -305,7 +345,9 @@ class SessionHooks:
         """Build what hooks are told of an event."""
         session, transcript = self._session, ""
         if any(one.hook.event == event for one in self.handlers):
-            transcript = self._transcript.update(session.entries_from, session.process_session, session.state.cwd)
+            transcript = self._transcript.update(
+                session.entries_from, session.process_session, session.state.cwd
+            )
         told = {
             "session_id": session.process_session,
             "transcript_path": transcript,
@@ -344,11 +386,19 @@ class SessionHooks:
         for one in [one for one in chosen if one.hook.in_background]:
             chosen.remove(one)
             self._start(self._run_aside(one, event, data, call))
-        timed = await asyncio.gather(*(self._run(one, event, data, limit_s, call) for one in chosen))
+        timed = await asyncio.gather(
+            *(self._run(one, event, data, limit_s, call) for one in chosen)
+        )
         answers = [answer for answer, _ in timed]
         merged = merge_answers(answers)
-        if merged.decision == "stop" and event in ("Stop", "SubagentStop"):  # it beats those that want to go on
-            answers = [one if one.decision == "stop" else HookAnswer(message=one.message) for one in answers]
+        if merged.decision == "stop" and event in (
+            "Stop",
+            "SubagentStop",
+        ):  # it beats those that want to go on
+            answers = [
+                one if one.decision == "stop" else HookAnswer(message=one.message)
+                for one in answers
+            ]
         entries = [
             msgspec.structs.replace(entry, **_decided(answer))
             for answer, (_, entry) in zip(answers, timed, strict=True)
@@ -362,7 +412,9 @@ class SessionHooks:
         session, hook, output = self._session, handler.hook, HookOutput()
         began_s = session.deps.clock.mono_s()
         if changed := self._changed_script(hook):
-            reason = f"{visible(changed)} has changed since this hook was read, so the hook was not run"
+            reason = (
+                f"{visible(changed)} has changed since this hook was read, so the hook was not run"
+            )
             answer = HookAnswer("ask" if event == "PreToolUse" else "none", reason, problem=reason)
         elif rule := self._denying_rule(hook):
             answer = HookAnswer(problem=f"the rule {visible(rule)} forbids it, so nothing was sent")
@@ -375,38 +427,54 @@ class SessionHooks:
         answer = self._without_allowing(hook, answer)
         name = visible(hook.name)[:NAME_CHARS]
         if answer.problem and hook.kind == "command" and self._is_confined(hook):
-            answer = msgspec.structs.replace(answer, problem=f"{answer.problem} ({SANDBOXED[hook.is_own]})")
+            answer = msgspec.structs.replace(
+                answer, problem=f"{answer.problem} ({SANDBOXED[hook.is_own]})"
+            )
         if answer.problem:
             session.notice(f"{event} hook `{name}`: {answer.problem}")
         if answer.message:
             session.notice(f"{event} hook: {answer.message}")
         self._variables |= output.variables
         elapsed_ms = round((session.deps.clock.mono_s() - began_s) * 1000)
-        entry = HookAnswered(hook.name, event, "none", call, source=hook.source, elapsed_ms=elapsed_ms)
+        entry = HookAnswered(
+            hook.name, event, "none", call, source=hook.source, elapsed_ms=elapsed_ms
+        )
         spent = {"usage": output.usage, "cost_usd": output.cost_usd, "variables": output.variables}
         return answer, msgspec.structs.replace(entry, **spent, **_decided(answer))
 
-    async def _output(self, handler: HookHandler, event: str, data: bytes, limit_s: float) -> HookOutput:
+    async def _output(
+        self, handler: HookHandler, event: str, data: bytes, limit_s: float
+    ) -> HookOutput:
         session, hook = self._session, handler.hook
         env = {**session.deps.workspace.environment(session.process_session), **self.table.env}
         try:
             async with asyncio.timeout(limit_s + KILL_S):
                 if hook.kind != "command":
                     return await handler.run(data, HookPlace(session, env, limit_s))
-                return await self._output_of_command(handler, event, data, HookPlace(session, env, limit_s))
+                return await self._output_of_command(
+                    handler, event, data, HookPlace(session, env, limit_s)
+                )
         except TimeoutError:
             return HookOutput(problem=f"no answer within {limit_s:g} s")
         except Exception as error:
             return HookOutput(problem=f"it failed: {type(error).__name__}: {error}")
 
-    async def run_command(self, handler: HookHandler, event: str, data: bytes, limit_s: float) -> HookOutput:
-        """Run a command of the user that is no hook under the rules of hooks; its answer decides nothing."""
+    async def run_command(
+        self, handler: HookHandler, event: str, data: bytes, limit_s: float
+    ) -> HookOutput:
+        """Run a command of the user that is no hook under the rules of hooks; its answer decides
+        nothing.
+        """
         return await self._output(handler, event, data, limit_s)
 
-    # --- Commands ------------------------------------------------------------------------------------------------
+    # --- Commands ---------------------------------------------------------------------------------
 
-    async def _output_of_command(self, handler: HookHandler, event: str, data: bytes, place: HookPlace) -> HookOutput:
-        """Run a command, in the sandbox where there is one, with a file for variables where the event has one."""
+    async def _output_of_command(
+        self, handler: HookHandler, event: str, data: bytes, place: HookPlace
+    ) -> HookOutput:
+        """Run a command, in the sandbox where there is one, with a file for variables where the
+        event has one.
+        """
         files = self._files if event in ENV_EVENTS else None
         env_file = files.new_env_file() if files is not None else ""
         if env_file:
@@ -418,10 +486,16 @@ class SessionHooks:
                 return await self._with_variables(output, place, env_file)
             sandbox.begin()
             try:
-                confined = msgspec.structs.replace(place, confinement=sandbox.confine(self._session.state.cwd))
-                output = await self._with_variables(await handler.run(data, confined), confined, env_file)
+                confined = msgspec.structs.replace(
+                    place, confinement=sandbox.confine(self._session.state.cwd)
+                )
+                output = await self._with_variables(
+                    await handler.run(data, confined), confined, env_file
+                )
             except OSError as error:
-                output = HookOutput(problem=f"the sandbox could not be set up: {error.strerror or error}")
+                output = HookOutput(
+                    problem=f"the sandbox could not be set up: {error.strerror or error}"
+                )
             finally:
                 moved = sandbox.end()
         finally:
@@ -429,7 +503,9 @@ class SessionHooks:
                 files.remove(env_file)
         for path, to in moved:
             where = f"it was moved to {visible(to)}" if to else "it could not be moved away"
-            self._session.notice(f"a confined hook made {visible(path)}, which is run or obeyed later: {where}")
+            self._session.notice(
+                f"a confined hook made {visible(path)}, which is run or obeyed later: {where}"
+            )
         return output
 
     def _is_confined(self, hook: Hook) -> bool:
@@ -454,27 +530,39 @@ class SessionHooks:
 
         return SessionConfinement(session, found, writable)
 
-    async def _with_variables(self, output: HookOutput, place: HookPlace, env_file: str) -> HookOutput:
+    async def _with_variables(
+        self, output: HookOutput, place: HookPlace, env_file: str
+    ) -> HookOutput:
         """Add the variables that a hook has written into its file."""
         if not env_file or self._files is None or not self._files.has_content(env_file):
             return output
         ran = await place.run(READ_VARIABLES, b"")
         given = place.confinement.env if place.confinement is not None else {}
         known = {**place.env, **given}
-        pairs = (pair.partition("=") for pair in ran.stdout.decode("utf-8", "replace").split("\0") if "=" in pair)
+        pairs = (
+            pair.partition("=")
+            for pair in ran.stdout.decode("utf-8", "replace").split("\0")
+            if "=" in pair
+        )
         found = {
             name: value
             for name, _, value in pairs
-            if known.get(name) != value and name not in SHELL_VARIABLES and not name.startswith(("BASH", "LONGREIN_"))
+            if known.get(name) != value
+            and name not in SHELL_VARIABLES
+            and not name.startswith(("BASH", "LONGREIN_"))
         }
         if ran.exit.code != 0 or sum(map(len, (*found, *found.values()))) > VARIABLES_BYTES_MAX:
-            why = f"its CLAUDE_ENV_FILE cannot be read, or sets more than {VARIABLES_BYTES_MAX:,} bytes"
+            why = (
+                f"its CLAUDE_ENV_FILE cannot be read, or sets more than {VARIABLES_BYTES_MAX:,} "
+                "bytes"
+            )
             return msgspec.structs.replace(output, problem=output.problem or why)
         return msgspec.structs.replace(output, variables=found)
 
     @property
     def variables(self) -> dict[str, str]:
-        """Variables that hooks have set for commands: those of this run, and of earlier ones but for secrets.
+        """Variables that hooks have set for commands: those of this run, and of earlier ones but
+        for secrets.
 
         The log, which may come from elsewhere, counts only for hooks that the user still has.
         """
@@ -483,18 +571,31 @@ class SessionHooks:
             return {}
         sign = marker_sign(state.nonce)
         hooks = {redact(one.hook.name) for one in self.handlers if one.hook.event in ENV_EVENTS}
-        stored = {name: value for name, (value, hook) in state.variables.items() if hook in hooks and sign not in value}
+        stored = {
+            name: value
+            for name, (value, hook) in state.variables.items()
+            if hook in hooks and sign not in value
+        }
         return stored | self._variables
 
     def _changed_script(self, hook: Hook) -> str:
-        """Return the first script of a hook that is not what it was when the hook was read; '' for none."""
+        """Return the first script of a hook that is not what it was when the hook was read; ''
+        for none.
+        """
         workspace = self._session.deps.workspace
         return next(
-            (path for path, digest in hook.files if workspace.hash(workspace.resolve(path, "/").real) != digest), ""
+            (
+                path
+                for path, digest in hook.files
+                if workspace.hash(workspace.resolve(path, "/").real) != digest
+            ),
+            "",
         )
 
     def _denying_rule(self, hook: Hook) -> str:
-        """Return the deny rule that covers the address of a hook (as of `WebFetch`) or its MCP tool; '' for none."""
+        """Return the deny rule that covers the address of a hook (as of `WebFetch`) or its MCP
+        tool; '' for none.
+        """
         from longrein.permissions.verdict import judge
 
         rules = self._session.rules
@@ -515,14 +616,17 @@ class SessionHooks:
             self._told_once = True
             why = "hooks.may_allow = true in your config.toml lets your own hooks answer questions"
             self._session.notice(
-                f"the hook `{visible(hook.name)[:NAME_CHARS]}` allows calls; they are asked as usual: {why}"
+                f"the hook `{visible(hook.name)[:NAME_CHARS]}` allows calls; they are asked as "
+                f"usual: {why}"
             )
         return msgspec.structs.replace(answer, decision="none")
 
-    # --- Hooks that nothing waits for ----------------------------------------------------------------------------
+    # --- Hooks that nothing waits for -------------------------------------------------------------
 
     def inform(self, event: str, subject: str = "", **more: Any) -> None:
-        """Run the hooks of an event without waiting for them; their answers are recorded when they come."""
+        """Run the hooks of an event without waiting for them; their answers are recorded when
+        they come.
+        """
         if not self._session.closed and self.concern(event, (subject,)):
             told = self.payload(event, **more)
             self._start(self._inform(event, told, subject))
@@ -535,7 +639,9 @@ class SessionHooks:
         """Run one hook in the background: it can tell the model something, and decides nothing."""
         answer, entry = await self._run(handler, event, data, 0.0, call)
         reason = answer.reason if answer.decision in ("block", "deny") else ""
-        told = HookAnswer(context="\n".join(filter(None, (reason, answer.context))), message=answer.message)
+        told = HookAnswer(
+            context="\n".join(filter(None, (reason, answer.context))), message=answer.message
+        )
         self._record([msgspec.structs.replace(entry, **_decided(told))])
 
     def _record(self, entries: Sequence[HookAnswered]) -> None:
@@ -556,7 +662,11 @@ class SessionHooks:
         self.told_questions[call] = None
         above = self._session.deps.parent_policy
         child = above.parent.state.children.get(above.child) if above is not None else None
-        kind = "agent_needs_input" if child is not None and child.started.background else "permission_prompt"
+        kind = (
+            "agent_needs_input"
+            if child is not None and child.started.background
+            else "permission_prompt"
+        )
         self.notify(kind, f"longrein needs your permission to use {open_call.asked.name}")
 
     def notify(self, kind: str, message: str) -> None:
@@ -564,24 +674,38 @@ class SessionHooks:
         self.inform("Notification", kind, message=message, title="longrein", notification_type=kind)
 
     async def _notify_idle(self, turn: int) -> None:
-        """Tell hooks that nobody has written for a while since the end of the turn that began at `turn`."""
+        """Tell hooks that nobody has written for a while since the end of the turn that began at
+        `turn`.
+        """
         await self._session.deps.clock.sleep(IDLE_S)
         if self._session.state.began_at == turn and not self._session.state.turn_open:
             self.notify("idle_prompt", "longrein is waiting for your input")
 
     def tell_end(self, reason: str, message: str) -> None:
-        """Announce that a turn has ended by an error, and after a while that nobody has written since."""
+        """Announce that a turn has ended by an error, and after a while that nobody has written
+        since.
+        """
         if reason == "error":
             self.inform("StopFailure", "error", error=message, last_assistant_message="")
-        if self._session.deps.parent_policy is None and self.concern("Notification", ("idle_prompt",)):
+        if self._session.deps.parent_policy is None and self.concern(
+            "Notification", ("idle_prompt",)
+        ):
             self._start(self._notify_idle(self._session.state.began_at))
 
     async def end(self) -> None:
-        """Run the hooks of the session's end, for a moment only; end those that nothing waits for."""
+        """Run the hooks of the session's end, for a moment only; end those that nothing waits
+        for.
+        """
         reason = self.end_reason
-        if self.began and self._session.deps.parent_policy is None and self.concern("SessionEnd", (reason,)):
+        if (
+            self.began
+            and self._session.deps.parent_policy is None
+            and self.concern("SessionEnd", (reason,))
+        ):
             told = self.payload("SessionEnd", reason=reason)
-            _, entries = await self.ask("SessionEnd", told, subjects=(reason,), limit_s=SESSION_END_S)
+            _, entries = await self.ask(
+                "SessionEnd", told, subjects=(reason,), limit_s=SESSION_END_S
+            )
             self._session.append(*entries)
         for task in self._running:
             task.cancel()

@@ -1,8 +1,8 @@
 """The inbox of a session, and the schedule of turns that start without the user.
 
-Messages wait on disk until the loop takes them into the log, in one transaction with the entries they become. The
-current move decides which may be taken: steering messages at once, queued ones after the turn, answers while their
-call waits.
+Messages wait on disk until the loop takes them into the log, in one transaction with the entries
+they become. The current move decides which may be taken: steering messages at once, queued ones
+after the turn, answers while their call waits.
 """
 
 import asyncio
@@ -64,7 +64,9 @@ COLLECT_EVERY_S = 0.5
 """Interval in which an idle session looks for messages of other processes."""
 
 encode_message = msgspec.json.Encoder().encode
-"""Encode an `InboxMessage` as it is stored; another process leaves it with `store.leave_message`."""
+"""Encode an `InboxMessage` as it is stored; another process leaves it with
+`store.leave_message`.
+"""
 _decoder = msgspec.json.Decoder(InboxMessage)
 
 
@@ -86,7 +88,9 @@ class Inbox:
             self._words.append((number, Continue()))
 
     def put(self, word: InboxMessage) -> Awaitable[None]:
-        """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when the inbox is full."""
+        """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when
+        the inbox is full.
+        """
         if len(self._words) >= PENDING_MAX:
             raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
         number, written = self._log.put(encode_message(redacted(word, self._redact)), flush=True)
@@ -107,7 +111,9 @@ class Inbox:
             self._wake.set()
 
     def is_foreign(self, number: int) -> bool:
-        """Return True for a message of another process, which may neither answer questions nor set the mode."""
+        """Return True for a message of another process, which may neither answer questions nor
+        set the mode.
+        """
         return number in self._foreign
 
     @property
@@ -118,12 +124,18 @@ class Inbox:
     @property
     def pending(self) -> list[PendingMessage]:
         """Waiting user messages, for the screen."""
-        return [PendingMessage(n, w.how, text_of(typed(w))) for n, w in self._words if isinstance(w, UserMessage)]
+        return [
+            PendingMessage(n, w.how, text_of(typed(w)))
+            for n, w in self._words
+            if isinstance(w, UserMessage)
+        ]
 
     @property
     def mode_wanted(self) -> str:
         """The permission mode that waits to be set; '' for none."""
-        return next((word.mode for _, word in reversed(self._words) if isinstance(word, SetMode)), "")
+        return next(
+            (word.mode for _, word in reversed(self._words) if isinstance(word, SetMode)), ""
+        )
 
     def take_back(self, wanted: int = 0) -> tuple[int, UserMessage] | None:
         """Remove and return a waiting user message (the newest for 0); None when there is none."""
@@ -141,7 +153,9 @@ class Inbox:
         return taken
 
     async def wait(self, clock: Clock) -> None:
-        """Wait for a message, also from another process, or `poke`; return at once if one came since `look`."""
+        """Wait for a message, also from another process, or `poke`; return at once if one came
+        since `look`.
+        """
         while not self._wake.is_set():
             nap = asyncio.ensure_future(clock.sleep(COLLECT_EVERY_S))
             woken = asyncio.ensure_future(self._wake.wait())
@@ -181,14 +195,20 @@ def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> 
 
 
 def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: C901, PLR0911 - a line for each word
-    """Convert a message to log entries; none for a message such as `SetModel`, which the session acts on."""
+    """Convert a message to log entries; none for a message such as `SetModel`, which the session
+    acts on.
+    """
     match word:
         case UserMessage(parts, how, skill=skill):
             # in an open turn, also one that a crash cut, every message is a steering message
             return (UserSpoke(parts, "steer" if state.turn_open else how, skill),)
         case Answer(call, verdict, scope, rule, message, by):
             waits = call in state.calls and state.calls[call].answer is None
-            return (PermissionAnswered(call, verdict, by, scope, rule, message, word.arguments),) if waits else ()
+            return (
+                (PermissionAnswered(call, verdict, by, scope, rule, message, word.arguments),)
+                if waits
+                else ()
+            )
         case SetMode(mode):
             return (ModeSet(mode),) if mode != state.mode else ()
         case SetTitle(title):
@@ -197,12 +217,20 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
         case Compact(focus):
             return (Reminded("compact", "", "user", focus),)
         case Pin(text):
-            return _pinned(state, (*state.pins, text)) if text.strip() and text not in state.pins else ()
+            return (
+                _pinned(state, (*state.pins, text))
+                if text.strip() and text not in state.pins
+                else ()
+            )
         case Unpin(number):
             kept = tuple(pin for n, pin in enumerate(state.pins, 1) if n != number)
             return _pinned(state, kept) if kept != state.pins else ()
         case ExternalEvent(kind, source, text):
-            return tuple(event for event in external_event(kind, source, text) if not is_repeated(state, event))
+            return tuple(
+                event
+                for event in external_event(kind, source, text)
+                if not is_repeated(state, event)
+            )
         case CommandRun():
             return command_events(word, state.nonce, state.cwd)
         case Continue() if state.unanswered:
@@ -224,18 +252,28 @@ def pins_reminder(nonce: str, pins: tuple[str, ...]) -> Reminded:
     return Reminded("pins", text, "user")
 
 
-# --- Wake schedule ---------------------------------------------------------------------------------------------------
+# --- Wake schedule --------------------------------------------------------------------------------
 #
-# Background news wakes an agent that waits for its user. The user's own messages come first, and several ends are one
-# wake. What was told is folded from the log; only times are kept here.
+# Background news wakes an agent that waits for its user. The user's own messages come first, and
+# several ends are one wake. What was told is folded from the log; only times are kept here.
 
 
-WAKING = ("bg_done", "bg_lost", "bg_stalled", "subagent_done", "subagent_failed", "teammate_message", "cron_fired")
+WAKING = (
+    "bg_done",
+    "bg_lost",
+    "bg_stalled",
+    "subagent_done",
+    "subagent_failed",
+    "teammate_message",
+    "cron_fired",
+)
 """Kinds of notices that start a turn."""
 SCHEDULED = ("cron_fired",)
 """Kinds that do so even when the user wants no wakes, because the user scheduled them."""
 IN_A_ROW_MAX = 100
-"""Wakes without a user message in between; after that, news waits for the user, which limits the cost."""
+"""Wakes without a user message in between; after that, news waits for the user, which limits the
+cost.
+"""
 
 
 class WakeSchedule:
@@ -243,7 +281,9 @@ class WakeSchedule:
 
     def __init__(self, host: "Session") -> None:
         self.since = host.state.seq
-        """Notices up to this entry wake nobody: they were there at the open, or a rewind brought them back."""
+        """Notices up to this entry wake nobody: they were there at the open, or a rewind brought
+        them back.
+        """
         self._host, self._clock = host, host.deps.clock
         self.wanted = host.deps.task_options.wake
         """False when wakes are disabled."""
@@ -260,7 +300,7 @@ class WakeSchedule:
         """Only tasks started after this entry are waited for."""
         self._end: asyncio.Task[None] | None = None
 
-    # --- waking ----------------------------------------------------------------------------------------------
+    # --- waking -----------------------------------------------------------------------------------
 
     def due(self) -> Reminded | None:
         """Return the wake when its time has come; the first call after news starts the delay."""
@@ -283,7 +323,9 @@ class WakeSchedule:
         if state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
             return ""
         kinds = WAKING if self.wanted else SCHEDULED
-        found = [one for one in pending_notices(state) if one.seq > self.since and one.kind in kinds]
+        found = [
+            one for one in pending_notices(state) if one.seq > self.since and one.kind in kinds
+        ]
         return f"{found[-1].kind} r{found[-1].seq}" if found else ""
 
     @property
@@ -311,7 +353,7 @@ class WakeSchedule:
             if timer is not None:
                 timer.cancel()
 
-    # --- staying ---------------------------------------------------------------------------------------------
+    # --- staying ----------------------------------------------------------------------------------
 
     def stay(self, how: str, limit_s: float) -> None:
         """See `SessionPort.stay`."""
@@ -334,7 +376,11 @@ class WakeSchedule:
         if host.subagents is not None and host.subagents.running:
             return True
         tellable = self._may_ask or not self.wanted  # do not wait for an end that cannot be told
-        return tellable and host.own_background_tasks is not None and host.own_background_tasks.unfinished(self._after)
+        return (
+            tellable
+            and host.own_background_tasks is not None
+            and host.own_background_tasks.unfinished(self._after)
+        )
 
     @property
     def _may_ask(self) -> bool:
@@ -344,7 +390,9 @@ class WakeSchedule:
 
     @property
     def limits(self) -> Limits:
-        """Limits of the present turn; in a run that starts turns by itself, what is left of them."""
+        """Limits of the present turn; in a run that starts turns by itself, what is left of
+        them.
+        """
         limits, state = self._host.deps.limits, self._host.state
         before = max(0, state.asks - state.steps - self._asks)
         if self._until_s is None or not limits.turns_max or not before:

@@ -1,7 +1,7 @@
 """The main loop of longrein: choose the next move, make it, record its outcome, repeat.
 
-All branching is in `moves.next_move`, a pure function, and all facts go through `Session.append`. After a crash, a
-kill or an interrupt the loop continues from the log alone.
+All branching is in `moves.next_move`, a pure function, and all facts go through `Session.append`.
+After a crash, a kill or an interrupt the loop continues from the log alone.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,8 @@ from longrein.events import TurnEnded
 async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 - a case for each move
     """Run until the session is closed or, with `once`, until a turn has ended and nothing waits.
 
-    Cancelling it cuts the present move, which the next open records. Raises `StoreFull` and related errors only.
+    Cancelling it cuts the present move, which the next open records. Raises `StoreFull` and related
+    errors only.
     """
     await session.perform(begin_hooks(session))
     while not session.closed:
@@ -75,7 +76,9 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
 
 
 async def _judged_calls(session: Session) -> Mapping[str, Judgement]:
-    """Judge the open calls. The rules and the parser of commands are imported with the first call."""
+    """Judge the open calls. The rules and the parser of commands are imported with the first
+    call.
+    """
     if not (session.state.calls or session.judged_paths):
         return {}
     from longrein.agent.permission_check import judge_calls

@@ -1,4 +1,6 @@
-"""Steps of the main loop between moves: drain the inbox, wait, pause after a failure, switch models."""
+"""Steps of the main loop between moves: drain the inbox, wait, pause after a failure, switch
+models.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -43,25 +45,39 @@ async def drain_inbox(session: Session) -> None:
         session.subagents.collect()
     if session.own_background_tasks is not None and await session.own_background_tasks.collect():
         session.wake_schedule.since = session.state.seq
-    if session.deps.parent_policy is not None and session.mode != session.state.mode:  # follow the parent
+    if (
+        session.deps.parent_policy is not None and session.mode != session.state.mode
+    ):  # follow the parent
         session.append(ModeSet(session.mode))
     while session.inbox.waiting and not session.closed and not session.ignores_inbox:
-        taken = session.inbox.take(lambda one: can_take(session.state, one, paused=session.paused, quiet=session.quiet))
+        taken = session.inbox.take(
+            lambda one: can_take(session.state, one, paused=session.paused, quiet=session.quiet)
+        )
         if taken is None:
             return
         after: list[AnyEvent] = []
-        if isinstance(taken[1], UserMessage) and session.deps.parent_policy is None and _has_prompt_hooks(session):
+        if (
+            isinstance(taken[1], UserMessage)
+            and session.deps.parent_policy is None
+            and _has_prompt_hooks(session)
+        ):
             instead, after = await refuse_prompt(session, taken[1])
             if instead:
                 session.take(taken[0])
                 session.append(*instead)
                 continue
-        trees = await _restore_trees(session, taken[1]) if isinstance(taken[1], Rewind) and taken[1].files else None
+        trees = (
+            await _restore_trees(session, taken[1])
+            if isinstance(taken[1], Rewind) and taken[1].files
+            else None
+        )
         session.take(taken[0])
         if for_child(taken[1]) not in ("", session.id):  # left by another process
             session.tell(taken[1])
             continue
-        if session.inbox.is_foreign(taken[0]) and isinstance(taken[1], Answer | CommandRun | SetMode):
+        if session.inbox.is_foreign(taken[0]) and isinstance(
+            taken[1], Answer | CommandRun | SetMode
+        ):
             continue
         _take(session, taken[1], trees)
         session.append(*after)
@@ -112,11 +128,18 @@ def _take(session: Session, word: InboxMessage, trees: "RestoredTrees | None") -
 
 
 def _approve(session: Session, word: Answer) -> Answer:
-    """Bind an answer to what was shown, and grant its rules; return it without rules that were not proposed."""
+    """Bind an answer to what was shown, and grant its rules; return it without rules that were
+    not proposed.
+    """
     from longrein.agent.permission_check import approve_changed_call
 
     open_call = session.state.calls.get(word.call)
-    if open_call is None or open_call.asked is None or open_call.answer is not None or word.verdict != "allow":
+    if (
+        open_call is None
+        or open_call.asked is None
+        or open_call.answer is not None
+        or word.verdict != "allow"
+    ):
         return word
     if word.arguments is not None:
         approve_changed_call(session, open_call, word.arguments)
@@ -155,7 +178,9 @@ async def pause_before_retry(session: Session, delay_s: float, failure: AskFaile
 
 
 def switch_model(session: Session, model: str) -> None:
-    """Change the model from the next request on. A break; switching back gives the old bytes again."""
+    """Change the model from the next request on. A break; switching back gives the old bytes
+    again.
+    """
     try:
         opened = session.deps.open_model(model)
     except LongreinError as error:

@@ -1,4 +1,6 @@
-"""MCP servers in a session: their tools enter the prefix before the first request; later changes are told."""
+"""MCP servers in a session: their tools enter the prefix before the first request; later changes
+are told.
+"""
 
 import asyncio
 import re
@@ -22,7 +24,9 @@ _MENTION = r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:[^\s]+)"
 
 
 async def record_server_changes(session: "Session") -> None:
-    """Record what the servers offer, before the next move: as prefix before the first request, later as news."""
+    """Record what the servers offer, before the next move: as prefix before the first request,
+    later as news.
+    """
     servers = session.deps.mcp
     if servers is None or session.deps.parent_policy is not None or session.closed:
         return
@@ -41,13 +45,16 @@ async def _enter_prefix(session: "Session", servers: "McpToolset") -> None:
     """Wait for the servers, then put their tools and instructions into the prefix."""
     servers.want()
     if waiting := servers.connecting:
-        session.notice(f"waiting for MCP servers: {', '.join(waiting)} (at most {servers.options.wait_s:g} s)")
+        session.notice(
+            f"waiting for MCP servers: {', '.join(waiting)} (at most {servers.options.wait_s:g} s)"
+        )
         try:
             await asyncio.wait_for(servers.ready(), servers.options.wait_s)
         except TimeoutError:
             late = ", ".join(servers.late)
             session.notice(
-                f"MCP servers not connected yet: {late}; their tools are found with ToolSearch once they are"
+                f"MCP servers not connected yet: {late}; their tools are found with ToolSearch "
+                "once they are"
             )
     servers.pin()
     present, wanted = (
@@ -67,8 +74,17 @@ async def _read_mentions(session: "Session", servers: "McpToolset") -> None:
     first, servers.read_seq = servers.read_seq + 1, session.state.seq
     if first > session.state.seq:
         return
-    texts = [text_of(entry.event.parts) for entry in session.entries_from(first) if isinstance(entry.event, UserSpoke)]
-    found = [match.groups() for text in texts for match in re.finditer(_MENTION, text) if match[1] in servers.servers]
+    texts = [
+        text_of(entry.event.parts)
+        for entry in session.entries_from(first)
+        if isinstance(entry.event, UserSpoke)
+    ]
+    found = [
+        match.groups()
+        for text in texts
+        for match in re.finditer(_MENTION, text)
+        if match[1] in servers.servers
+    ]
     for server, uri in list(dict.fromkeys(found))[:MENTIONS_MAX]:
         told: list[Reminded] = []
 
@@ -80,8 +96,14 @@ async def _read_mentions(session: "Session", servers: "McpToolset") -> None:
 
 
 def ask_again(session: "Session", servers: "McpToolset") -> None:
-    """Ask about tools whose definition a server has changed: what allowed them allowed other tools."""
+    """Ask about tools whose definition a server has changed: what allowed them allowed other
+    tools.
+    """
     changed, servers.changed_tools = servers.changed_tools, []
     if changed:
-        session.approvals.changed_tools = tuple(dict.fromkeys((*session.approvals.changed_tools, *changed)))
-        session.notice(f"MCP servers have changed {', '.join(changed)[:200]}: calls are asked about again")
+        session.approvals.changed_tools = tuple(
+            dict.fromkeys((*session.approvals.changed_tools, *changed))
+        )
+        session.notice(
+            f"MCP servers have changed {', '.join(changed)[:200]}: calls are asked about again"
+        )

@@ -1,7 +1,8 @@
 """Reaction to a shortage of memory (E9): drop caches first, then compact the conversation harder.
 
-Memory is bounded by design: the log and large content are on disk, and the window bounds the view. This module handles
-limits lower than that. It checks between moves; the session continues, and the user is told once.
+Memory is bounded by design: the log and large content are on disk, and the window bounds the view.
+This module handles limits lower than that. It checks between moves; the session continues, and the
+user is told once.
 """
 
 from collections.abc import Callable
@@ -71,10 +72,16 @@ class MemoryPressure:
 
 
 def _line(before: MemoryUse, after: MemoryUse) -> str:
-    short = f"memory is short: {before.used_bytes // MIB} of {before.limit_bytes // MIB} MB ({before.limit})"
+    short = (
+        f"memory is short: {before.used_bytes // MIB} of {before.limit_bytes // MIB} MB "
+        f"({before.limit})"
+    )
     if after.share < PRESSED_SHARE:
         return f"{short}; caches were dropped, {after.used_bytes // MIB} MB now"
-    return f"{short}; caches were dropped and the conversation is compacted harder; raise the limit if you can"
+    return (
+        f"{short}; caches were dropped and the conversation is compacted harder; raise the "
+        "limit if you can"
+    )
 
 
 def spill_long_texts(parts: tuple[AnyPart, ...], name: str, blobs: Blobs) -> tuple[AnyPart, ...]:

@@ -1,8 +1,9 @@
 """Messages between a frontend and a session.
 
-A frontend puts an `InboxMessage` into the session's inbox and receives each `SessionUpdate`: committed entries, and
-provisional news between them. Inbox messages are stored on disk as JSON with the tag of their class, so a stored tag
-never changes (`Said`, `GoOn` and `Happened` are older names).
+A frontend puts an `InboxMessage` into the session's inbox and receives each `SessionUpdate`:
+committed entries, and provisional news between them. Inbox messages are stored on disk as JSON with
+the tag of their class, so a stored tag never changes (`Said`, `GoOn` and `Happened` are older
+names).
 """
 
 import re
@@ -23,7 +24,8 @@ How = Literal["prompt", "steer", "queued", "command"]
 class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     """A message of the user.
 
-    `prompt` starts a turn, `steer` goes with the next request, `queued` waits for the end of the turn.
+    `prompt` starts a turn, `steer` goes with the next request, `queued` waits for the end of the
+    turn.
     """
 
     parts: tuple[AnyPart, ...]
@@ -31,14 +33,16 @@ class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     to: str = ""
     """Session of the subagent that the message is for; '' for this session."""
     skill: str = ""
-    """Skill or command whose text is the second part. `Session.tell` sets it; a frontend for a prompt of its own."""
+    """Skill or command whose text is the second part. `Session.tell` sets it; a frontend for a
+    prompt of its own.
+    """
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
     """The user's answer to a permission question.
 
-    It allows exactly the bytes that were shown. `rule` holds the rules to grant, one per line; all of them must have
-    been proposed.
+    It allows exactly the bytes that were shown. `rule` holds the rules to grant, one per line; all
+    of them must have been proposed.
     """
 
     call: str
@@ -56,7 +60,9 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 def approval_digest(question: PermissionAsked) -> str:
-    """Return the hash of what an approval covers: the tool, the exact text shown, the places that were judged."""
+    """Return the hash of what an approval covers: the tool, the exact text shown, the places
+    that were judged.
+    """
     covered = "\0".join((question.name, question.shown, *question.places))
     return sha256(covered.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -126,7 +132,9 @@ class Rewind(msgspec.Struct, frozen=True, tag=True):
     to: int
     files: bool = False
     conversation: bool = True
-    """False to restore only the files: the conversation stays, and the model is told of changed files."""
+    """False to restore only the files: the conversation stays, and the model is told of changed
+    files.
+    """
     overwrite: bool = False
     """True to restore also files that somebody else has changed since."""
 
@@ -147,15 +155,21 @@ class ExternalEvent(msgspec.Struct, frozen=True, tag="Happened"):
     kind: str
     """An external kind of `context.KINDS`, such as `diagnostics`; any other is dropped."""
     source: str = ""
-    """Subject of the news: a file, a server, a sender. For a state, the latest for each source counts."""
+    """Subject of the news: a file, a server, a sender. For a state, the latest for each source
+    counts.
+    """
     text: str = ""
     """Text for the model; for a state, '' clears it."""
 
 
 def program_event(kind: str, text: str, source: str = "") -> ExternalEvent:
-    """Return the message with which a program reports an event. Raises `UsageError` for another kind."""
+    """Return the message with which a program reports an event. Raises `UsageError` for another
+    kind.
+    """
     if kind not in PROGRAM_KINDS:
-        raise UsageError(f"there is no kind of event {kind!r}; kinds are {', '.join(PROGRAM_KINDS)}")
+        raise UsageError(
+            f"there is no kind of event {kind!r}; kinds are {', '.join(PROGRAM_KINDS)}"
+        )
     return ExternalEvent(kind, source, text)
 
 
@@ -243,7 +257,9 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class RetryPause(msgspec.Struct, frozen=True):
-    """A pause before request `asked` is made again, or before the provider takes any request. Provisional."""
+    """A pause before request `asked` is made again, or before the provider takes any request.
+    Provisional.
+    """
 
     asked: int
     kind: str
@@ -305,7 +321,9 @@ class SubagentView(msgspec.Struct, frozen=True):
     kind: str
     description: str
     state: str
-    """`queued`, `running`, `asking` (waits for a permission answer), `done`, `failed`, `limit` or `interrupted`."""
+    """`queued`, `running`, `asking` (waits for a permission answer), `done`, `failed`, `limit`
+    or `interrupted`.
+    """
     elapsed_s: float = 0.0
     steps: int = 0
     tokens: int = 0
@@ -350,11 +368,14 @@ class SessionPort(Protocol):
     def tell(self, word: InboxMessage) -> Awaitable[None]:
         """Put a message into the inbox. `/name` of a skill or command is replaced by its text.
 
-        The awaitable is done when the message is on disk; it need not be awaited. It raises `UsageError` for a command
-        that cannot be used, such as one whose file runs what is not allowed.
+        The awaitable is done when the message is on disk; it need not be awaited. It raises
+        `UsageError` for a command that cannot be used, such as one whose file runs what is not
+        allowed.
         """
 
-    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
+    async def preview_rewind(
+        self, to: int, *, overwrite: bool = False, conversation: bool = True
+    ) -> RewindPreview:
         """Return what `Rewind(to, files=True)` would do to the files. Changes nothing."""
 
     def interrupt(self) -> None:
@@ -364,7 +385,9 @@ class SessionPort(Protocol):
         """Take a pending message (the newest for 0) back for editing; '' when there is none."""
 
     def agents(self) -> Sequence[SubagentView]:
-        """Return the subagents below this session, each followed by its own, finished ones included."""
+        """Return the subagents below this session, each followed by its own, finished ones
+        included.
+        """
 
     def tasks(self) -> Sequence[TaskView]:
         """Return the background tasks of this session and its subagents."""
@@ -373,17 +396,19 @@ class SessionPort(Protocol):
         """Send the command in the foreground to the background (Ctrl-B); False when none can be."""
 
     async def run_command(self, command: str, call: str) -> CommandRun:
-        """Run a command of the user at once, in the session's folder and sandbox, also while a turn is in progress.
+        """Run a command of the user at once, in the session's folder and sandbox, also while a turn
+        is in progress.
 
-        Its outcome enters the log, and the model reads it with its next request. `call` names it in `Output`.
-        Cancelling stops the command. Raises `UsageError` where none can run.
+        Its outcome enters the log, and the model reads it with its next request. `call` names it in
+        `Output`. Cancelling stops the command. Raises `UsageError` where none can run.
         """
 
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
-        """Yield entries after `seq`, then live ones as they are committed, with provisional updates.
+        """Yield entries after `seq`, then live ones as they are committed, with provisional
+        updates.
 
         Ends at `close`. Without `streaming`, no `ReplyDelta` and no `Output` is produced.
         """
@@ -391,22 +416,26 @@ class SessionPort(Protocol):
     def stay(self, how: str, limit_s: float = 0.0) -> None:
         """Set how `run(once=True)` ends while background tasks or subagents still work.
 
-        `exit`: it returns. `drain`: it waits for them and records their ends. `steer`: each end starts a turn; it
-        waits only for what is started from now on. Both wait at most `limit_s` seconds. A limit of turns counts all
-        requests from this call on.
+        `exit`: it returns. `drain`: it waits for them and records their ends. `steer`: each end
+        starts a turn; it waits only for what is started from now on. Both wait at most `limit_s`
+        seconds. A limit of turns counts all requests from this call on.
         """
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
         """Stop background tasks before `close`, while nothing runs; return those that continue.
 
-        `stop` ends every task, `keep` only those that cannot outlive longrein. Their ends are recorded.
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Their ends are
+        recorded.
         """
 
     async def run(self, *, once: bool) -> None:
-        """Run the main loop until `close`; with `once`, until the turn has ended and nothing is queued.
+        """Run the main loop until `close`; with `once`, until the turn has ended and nothing is
+        queued.
 
         Raises only longrein's own errors (`StoreFull` …).
         """
 
     async def close(self, reason: str = "other") -> None:
-        """Stop running tools, flush the log, release the lock. `reason`: for hooks of the session's end."""
+        """Stop running tools, flush the log, release the lock. `reason`: for hooks of the
+        session's end.
+        """

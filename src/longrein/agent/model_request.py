@@ -51,13 +51,21 @@ TOLD_WAIT_S = 1.0
 """A shorter wait for the provider is not announced."""
 
 
-async def request_turn(session: Session, usd_left: float | None, tokens_left: int | None = None) -> None:
+async def request_turn(
+    session: Session, usd_left: float | None, tokens_left: int | None = None
+) -> None:
     """Make the next request of purpose `turn`.
 
     When it is interrupted, what has come so far is kept (DESIGN: stopping in the middle).
     """
-    if session.mode != "plan":  # start the supervisor early where a command may run without a question
-        unasked = session.deps.tools if session.mode == "bypassPermissions" else map(rule_tool, session.rules.allow)
+    if (
+        session.mode != "plan"
+    ):  # start the supervisor early where a command may run without a question
+        unasked = (
+            session.deps.tools
+            if session.mode == "bypassPermissions"
+            else map(rule_tool, session.rules.allow)
+        )
         for name in unasked:
             session.expect(name)
     await _wait_for_turn(session)
@@ -75,7 +83,11 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
     )
     seq = session.append(asked)
     session.commit(flush=False)
-    request = msgspec.structs.replace(probe, items=render(session.state, budget).items) if forms else probe
+    request = (
+        msgspec.structs.replace(probe, items=render(session.state, budget).items)
+        if forms
+        else probe
+    )
     known, refused = session.state.gauge.ceiling, session.state.refused_raw
     meanwhile = asyncio.get_running_loop().call_later(
         SNAPSHOT_AFTER_S, lambda: session.keep_snapshot(due=SNAPSHOT_EVERY)
@@ -87,7 +99,8 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
     ceiling = session.state.gauge.ceiling
     if ceiling != known:
         session.notice(
-            f"the provider counts no more than {ceiling} tokens: it drops what is beyond, so that is the window"
+            f"the provider counts no more than {ceiling} tokens: it drops what is beyond, so that "
+            "is the window"
         )
     if session.state.refused_raw not in (0, refused):
         session.notice(
@@ -99,7 +112,9 @@ async def request_turn(session: Session, usd_left: float | None, tokens_left: in
 
 async def _wait_for_turn(session: Session) -> None:
     """Wait until the provider takes a request again; commit first, and announce a long wait."""
-    wait_s, refusal = session.deps.rate_limit.take_turn(session.deps.model.provider, session.deps.clock.mono_s())
+    wait_s, refusal = session.deps.rate_limit.take_turn(
+        session.deps.model.provider, session.deps.clock.mono_s()
+    )
     if wait_s <= 0:
         return
     await session.commit(flush=False)
@@ -110,16 +125,23 @@ async def _wait_for_turn(session: Session) -> None:
 
 def retry_pause(failure: AskFailed, attempt: int, delay_s: float) -> RetryPause:
     """Build the notice that no request is made for `delay_s` seconds after `attempt` failures."""
-    return RetryPause(failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message)
+    return RetryPause(
+        failure.asked, failure.kind, failure.status, attempt, ATTEMPTS_MAX, delay_s, failure.message
+    )
 
 
 async def stream_answer(
     session: Session, request: Request, seq: int, reserved_usd: float, model: Model | None = None
 ) -> Replied | AskFailed:
-    """Stream the answer to `Asked` `seq` from `model` (None: the session's); interrupted, return what has come."""
+    """Stream the answer to `Asked` `seq` from `model` (None: the session's); interrupted, return
+    what has come.
+    """
     heard: list[Delta] = []
     final: Delta | None = None
-    model, shown = model or session.deps.model, session.subscribers.streaming and session.delta_redactor()
+    model, shown = (
+        model or session.deps.model,
+        session.subscribers.streaming and session.delta_redactor(),
+    )
     try:
         async for batch in model.stream(request):
             final = batch[-1]
@@ -135,12 +157,22 @@ async def stream_answer(
     match final:
         case Reply():
             usage, estimated = _settled(session, model, request, final.usage, final.parts)
-            cost, parts = _cost(session, model, usage, reserved_usd), with_call_ids(final.parts, seq)
-            return Replied(seq, parts, final.stop, usage, final.blocks, cost, final.model, estimated)
+            cost, parts = (
+                _cost(session, model, usage, reserved_usd),
+                with_call_ids(final.parts, seq),
+            )
+            return Replied(
+                seq, parts, final.stop, usage, final.blocks, cost, final.model, estimated
+            )
         case Failure():
             return _failed(session, model, request, final, seq, reserved_usd)
         case _:
-            return AskFailed(seq, "truncated", "the model's stream ended without an end", assumed_usd=reserved_usd)
+            return AskFailed(
+                seq,
+                "truncated",
+                "the model's stream ended without an end",
+                assumed_usd=reserved_usd,
+            )
 
 
 def _settled(
@@ -151,7 +183,11 @@ def _settled(
     Hidden thinking is assumed to use the whole output limit.
     """
     hidden = any(isinstance(part, Thinking) and not part.text for part in parts)
-    output = request.max_output_tokens if hidden else session.state.gauge.scale(sum(map(estimate_part, parts)))
+    output = (
+        request.max_output_tokens
+        if hidden
+        else session.state.gauge.scale(sum(map(estimate_part, parts)))
+    )
     guess = Usage(request_tokens(session.state, request), output_tokens=output)
     return settled_usage(told, guess, model.budget.window_tokens, request.max_output_tokens)
 
@@ -175,19 +211,30 @@ def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
 
 
 def _bounded(call: ToolCall) -> ToolCall:
-    """Drop arguments that are nested too deep for the log; such a call never runs and the model is told."""
+    """Drop arguments that are nested too deep for the log; such a call never runs and the model
+    is told.
+    """
     if not is_too_deep(call.arguments):
         return call
     return ToolCall(call.id, call.name, None, call.received or f"({TOO_DEEP})")
 
 
 def _failed(
-    session: Session, model: Model, request: Request, failure: Failure, asked: int, reserved_usd: float
+    session: Session,
+    model: Model,
+    request: Request,
+    failure: Failure,
+    asked: int,
+    reserved_usd: float,
 ) -> AskFailed:
     assumed = reserved_usd if failure.partial or failure.kind in ("truncated", "stalled") else 0.0
     if failure.kind == "empty":  # the answer was complete, so it is paid for
-        assumed = _cost(session, model, _settled(session, model, request, failure.usage, ())[0], reserved_usd)
-    partial = session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
+        assumed = _cost(
+            session, model, _settled(session, model, request, failure.usage, ())[0], reserved_usd
+        )
+    partial = (
+        session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
+    )
     return AskFailed(
         asked,
         failure.kind,
@@ -201,8 +248,12 @@ def _failed(
     )
 
 
-def _until_now(session: Session, request: Request, heard: Sequence[Delta], reserved_usd: float) -> float:
-    """Return the highest cost of an interrupted request: its reserve minus the output that never came."""
+def _until_now(
+    session: Session, request: Request, heard: Sequence[Delta], reserved_usd: float
+) -> float:
+    """Return the highest cost of an interrupted request: its reserve minus the output that never
+    came.
+    """
     price = session.deps.model.budget.price
     came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
     left = max(0, request.max_output_tokens - came)
@@ -226,5 +277,9 @@ def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | A
     parts: list[AnyPart] = [Thinking(thinking)] if thinking else []
     parts += [Text(text)] if text else []
     if not parts and not calls:
-        return AskFailed(asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd)
-    return Replied(asked, with_call_ids([*parts, *calls], asked), "interrupted", Usage(), (), reserved_usd)
+        return AskFailed(
+            asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd
+        )
+    return Replied(
+        asked, with_call_ids([*parts, *calls], asked), "interrupted", Usage(), (), reserved_usd
+    )

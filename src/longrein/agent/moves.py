@@ -1,7 +1,8 @@
-"""The next move of a session, as a pure function of its state, the judgements and the `MoveContext`.
+"""The next move of a session, as a pure function of its state, the judgements and the
+`MoveContext`.
 
-`next_move` is called only when nothing runs. A call that has started and has no result was therefore cut by a crash,
-as was a request without an answer; resuming is the same loop.
+`next_move` is called only when nothing runs. A call that has started and has no result was
+therefore cut by a crash, as was a request without an answer; resuming is the same loop.
 """
 
 from collections.abc import Mapping
@@ -46,7 +47,7 @@ from longrein.events import (
 from longrein.models import pause_s
 from longrein.settings_schema import Limits
 
-# --- Moves -----------------------------------------------------------------------------------------------------------
+# --- Moves ----------------------------------------------------------------------------------------
 
 
 OVERLOADS_MAX = 3
@@ -57,8 +58,9 @@ class Judgement(msgspec.Struct, frozen=True):
     """Decision about one call."""
 
     kind: Literal["run", "ask", "deny", "refuse", "not_run", "hooks"]
-    """`refuse`: the call is malformed. `not_run`: the reply was cut inside the call. `hooks`: its hooks
-    have not answered."""
+    """`refuse`: the call is malformed. `not_run`: the reply was cut inside the call. `hooks`:
+    its hooks have not answered.
+    """
     text: str = ""
     """Text for the model when the call does not run."""
     together: bool = False
@@ -93,7 +95,9 @@ class RunTools(msgspec.Struct, frozen=True):
 
 
 class RunHooks(msgspec.Struct, frozen=True):
-    """Run the hooks of an event: of these calls, of the end of the turn (`Stop`), or of a batch of calls."""
+    """Run the hooks of an event: of these calls, of the end of the turn (`Stop`), or of a batch
+    of calls.
+    """
 
     event: str
     calls: tuple[str, ...] = ()
@@ -129,17 +133,33 @@ class Wait(msgspec.Struct, frozen=True):
     """Wait for a message."""
 
 
-Move = Record | AskModel | RunTools | RunHooks | Summarise | Swap | Digest | AskUser | Pause | Switch | Stop | Wait
+Move = (
+    Record
+    | AskModel
+    | RunTools
+    | RunHooks
+    | Summarise
+    | Swap
+    | Digest
+    | AskUser
+    | Pause
+    | Switch
+    | Stop
+    | Wait
+)
 
 
-# --- Progress check --------------------------------------------------------------------------------------------------
+# --- Progress check -------------------------------------------------------------------------------
 #
-# Detects an agent that repeats itself or in which nothing happens. A pure function of the state (`context.trail`), so
-# its cost does not grow with the session. The agent is warned first; then its turn is ended with the cause.
+# Detects an agent that repeats itself or in which nothing happens. A pure function of the state
+# (`context.trail`), so its cost does not grow with the session. The agent is warned first; then its
+# turn is ended with the cause.
 
 
 SAME_MAX, CIRCLES_MAX = 5, 10
-"""Repetitions of one step, and of a circle of two to four steps, with the same calls and the same results."""
+"""Repetitions of one step, and of a circle of two to four steps, with the same calls and the
+same results.
+"""
 WAITS_FACTOR = 10
 """Factor for steps that only check on something."""
 GRACE_MAX = 2
@@ -149,7 +169,9 @@ IDLE_S, ACT_S = 600.0, 3_600.0
 
 
 def check_circling(state: State) -> Record | Stop | None:
-    """Check whether the last steps repeat themselves; None for progress. Called before each request."""
+    """Check whether the last steps repeat themselves; None for progress. Called before each
+    request.
+    """
     history = state.step_history
     for period in PERIODS:
         most = (SAME_MAX if period == 1 else CIRCLES_MAX) * (WAITS_FACTOR if history.patient else 1)
@@ -164,38 +186,50 @@ def check_circling(state: State) -> Record | Stop | None:
 
 
 def check_idle(state: State, silent_s: float) -> Record | Stop | None:
-    """Check whether a subagent has been silent for too long; None when it has not. Called by a timer.
+    """Check whether a subagent has been silent for too long; None when it has not. Called by a
+    timer.
 
-    `silent_s`: seconds since the last entry. A subagent is never idle outside a turn, nor while it waits for the user
-    or for a subagent of its own, which is watched itself.
+    `silent_s`: seconds since the last entry. A subagent is never idle outside a turn, nor while it
+    waits for the user or for a subagent of its own, which is watched itself.
     """
-    if not state.turn_open or state.asking or any(child.ended is None for child in state.children.values()):
+    if (
+        not state.turn_open
+        or state.asking
+        or any(child.ended is None for child in state.children.values())
+    ):
         return None
     acts = state.asked is not None or any(call.started for call in state.calls.values())
     told = state.step_history.told_seq == state.seq
     if silent_s < (ACT_S if acts and not told else IDLE_S):
         return None
-    return _no_progress(state, f"nothing has happened for {silent_s / 60:.0f} minutes", "", give_up=told)
+    return _no_progress(
+        state, f"nothing has happened for {silent_s / 60:.0f} minutes", "", give_up=told
+    )
 
 
 def _no_progress(state: State, what: str, follows: str, *, give_up: bool) -> Record | Stop:
     """Warn the agent, or end its turn; of a subagent, its task with what it has so far."""
     if give_up:
         return Stop("limit", f"no progress: {what}")
-    advice = "Do something else, or say plainly what is in the way; if it goes on like this your turn is ended"
+    advice = (
+        "Do something else, or say plainly what is in the way; if it goes on like this your "
+        "turn is ended"
+    )
     if state.step_history.patient and any(task.ended is None for task in state.tasks.values()):
         advice = "You are told when a task ends: end your turn, or do something else meanwhile"
     text = f"{what}{follows and ': '}{follows}. {advice}"
     return Record((Reminded("stuck", marker(state.nonce, "stuck", text), "watchdog", what),))
 
 
-# --- The next move ---------------------------------------------------------------------------------------------------
+# --- The next move --------------------------------------------------------------------------------
 
 
 def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveContext) -> Move:
     """Return the next move. `judged` holds a judgement for each open call."""
     if state.calls:
-        lost = tuple(call_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state))
+        lost = tuple(
+            call_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)
+        )
         if lost:
             return Record(lost)
         return Wait() if move_context.paused else _of_calls(state, judged)
@@ -220,16 +254,24 @@ def _cut(state: State) -> list[OpenCall]:
 
 
 def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
-    """Return the first events of a session that lost its last entries, so that nothing is repeated unasked (law 8).
+    """Return the first events of a session that lost its last entries, so that nothing is repeated
+    unasked (law 8).
 
     A call that seems not to have started may have run: its start may be among the lost entries.
     """
     unsure = [call for call in state.calls.values() if not call.started]
-    ended = [call_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)]
-    ended += [call_ended(call, "interrupted", "the record of this call was lost; it may have run") for call in unsure]
+    ended = [
+        call_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)
+    ]
+    ended += [
+        call_ended(call, "interrupted", "the record of this call was lost; it may have run")
+        for call in unsure
+    ]
     head = (
-        f"the record of this session was damaged: what came after r{state.seq} is lost. Calls, changes of files and "
-        "words of the user may be missing here that did happen; look how things stand before you do anything again"
+        f"the record of this session was damaged: what came after r{state.seq} is lost. Calls, "
+        "changes of files and "
+        "words of the user may be missing here that did happen; look how things stand before you "
+        "do anything again"
     )
     return (*ended, Reminded("lost_entries", marker(state.nonce, "lost_entries", head), "damage"))
 
@@ -240,10 +282,14 @@ def _lost(state: State, move_context: MoveContext) -> tuple[AskFailed, ...]:
     if not move_context.summarising:
         waiting.append((state.summarising_seq, state.summarising))
     why = "longrein ended while it waited"
-    return tuple(AskFailed(seq, "lost", why, assumed_usd=asked.reserved_usd) for seq, asked in waiting if asked)
+    return tuple(
+        AskFailed(seq, "lost", why, assumed_usd=asked.reserved_usd)
+        for seq, asked in waiting
+        if asked
+    )
 
 
-# --- calls -------------------------------------------------------------------------------------------------------
+# --- calls ----------------------------------------------------------------------------------------
 
 
 def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
@@ -251,12 +297,16 @@ def _of_calls(state: State, judged: Mapping[str, Judgement]) -> Move:
     if state.interrupted:
         return Record(tuple(_unrun(calls)))
     if state.hook_stop:
-        return Record(tuple(call_ended(call, "not_run", f"not run: {state.hook_stop}") for call in calls))
+        return Record(
+            tuple(call_ended(call, "not_run", f"not run: {state.hook_stop}") for call in calls)
+        )
     batch: list[ToolCall] = []
     running: list[Footprint] = []
     for call in calls:
         judgement = judged[call.call.id]
-        if batch and (not judgement.together or any(in_conflict(one, judgement.touches) for one in running)):
+        if batch and (
+            not judgement.together or any(in_conflict(one, judgement.touches) for one in running)
+        ):
             break
         move = _judged(call, judgement)
         if move is not None:
@@ -286,7 +336,9 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
             return AskUser(call.call.id)
         case "ask" if judgement.hooks_first:
             return RunHooks("PermissionRequest", (call.call.id,))
-        case "ask" if judgement.question is not None:  # also after an answer that allowed something else
+        case "ask" if (
+            judgement.question is not None
+        ):  # also after an answer that allowed something else
             return Record((judgement.question,))
         case _:
             return None
@@ -295,7 +347,9 @@ def _judged(call: OpenCall, judgement: Judgement) -> Move | None:
 def _denial(answer: PermissionAnswered, reason: str) -> str:
     """Build the text for the model about a denied call."""
     by_user = answer.by == "user"
-    who = {"user": "the user denied this call", "hook": "a hook refused this call"}.get(answer.by, reason)
+    who = {"user": "the user denied this call", "hook": "a hook refused this call"}.get(
+        answer.by, reason
+    )
     said = f"{' They said:' * by_user} {answer.message}" if answer.message else ""
     return f"Denied: {who}.{said}"
 
@@ -305,7 +359,9 @@ def _unrun(calls: list[OpenCall]) -> list[ToolEnded]:
     denied = False
     for call in calls:
         if call.started:
-            ended.append(call_ended(call, "interrupted", "interrupted by the user; it may have had effects"))
+            ended.append(
+                call_ended(call, "interrupted", "interrupted by the user; it may have had effects")
+            )
             continue
         denied = denied or call.asked is not None
         text = "Denied: the user interrupted." if denied else "not run: the user interrupted"
@@ -318,7 +374,7 @@ def call_ended(call: OpenCall, status: str, text: str) -> ToolEnded:
     return ToolEnded(call.call.id, call.call.name, status, (Text(text),))
 
 
-# --- the end of a turn -------------------------------------------------------------------------------------------
+# --- the end of a turn ----------------------------------------------------------------------------
 
 
 STOP_BLOCKS_MAX = 8
@@ -328,16 +384,22 @@ STOP_BLOCKS_MAX = 8
 def _after_reply(state: State, move_context: MoveContext) -> Move:
     limits = move_context.limits
     if state.stop == "length" and state.continuations < limits.continuations_max:
-        text = marker(state.nonce, "note", "your answer was cut by the output limit; go on exactly where it stopped")
+        text = marker(
+            state.nonce,
+            "note",
+            "your answer was cut by the output limit; go on exactly where it stopped",
+        )
         return Record((Reminded("continue", text, "output limit"),))
     if state.stop == "refusal":
-        return Stop("error", "the model declined to answer; say it in another way or use another model")
+        return Stop(
+            "error", "the model declined to answer; say it in another way or use another model"
+        )
     if move_context.stop_hooks and not state.stop_asked and state.stop_blocks < STOP_BLOCKS_MAX:
         return RunHooks("Stop")
     return Stop("blocked" if state.denied_last else "done")
 
 
-# --- before a request --------------------------------------------------------------------------------------------
+# --- before a request -----------------------------------------------------------------------------
 
 
 def _before_request(state: State, move_context: MoveContext) -> Move:  # noqa: PLR0911 - a return for each reason
@@ -350,12 +412,17 @@ def _before_request(state: State, move_context: MoveContext) -> Move:  # noqa: P
             return move
     if limits.turns_max and state.steps >= limits.turns_max:
         return Stop(
-            "limit", f"the limit of {limits.turns_max} turns is reached; go on with -c and a higher --max-turns"
+            "limit",
+            f"the limit of {limits.turns_max} turns is reached; go on with -c and a higher "
+            "--max-turns",
         )
     if limits.seconds_max and move_context.task_s > limits.seconds_max:
         return Stop("limit", f"the time limit of {limits.seconds_max:g} s has passed")
     if state.barren_steps >= limits.barren_steps_max:
-        return Stop("error", f"{state.barren_steps} steps in a row without one successful call; say how to go on")
+        return Stop(
+            "error",
+            f"{state.barren_steps} steps in a row without one successful call; say how to go on",
+        )
     stuck = None if move_context.seed else check_circling(state)
     if stuck is not None:
         return stuck
@@ -373,12 +440,16 @@ def _before_request(state: State, move_context: MoveContext) -> Move:  # noqa: P
 
 def _after_failure(state: State, failure: AskFailed, move_context: MoveContext) -> Move | None:
     """Return the move after a failed request; None to make the request (again)."""
-    if failure.kind in ("lost", "cancelled") or (failure.kind == "overflow" and state.failures <= 3):
+    if failure.kind in ("lost", "cancelled") or (
+        failure.kind == "overflow" and state.failures <= 3
+    ):
         return None
     if failure.kind == "overload" and state.failures >= OVERLOADS_MAX and move_context.fallback:
         return Switch(move_context.fallback)
     if failure.kind == "empty" and state.failures > move_context.limits.empty_max:
-        return Stop("error", "the model gave empty answers; say it in another way or use another model")
+        return Stop(
+            "error", "the model gave empty answers; say it in another way or use another model"
+        )
     if failure.kind not in RETRYABLE or move_context.paused_failures == state.failures:
         return None if failure.kind in RETRYABLE else Stop("error", failure.message)
     delay = pause_s(state.failures, failure.kind, failure.retry_after_s, move_context.jitter)
@@ -389,7 +460,9 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
     if move_context.seed:
         decision = decide_seed(state, named_window(state, move_context.budget))
     else:
-        decision = move_context.policy(state, move_context.budget, move_context.now_us, pressed=move_context.pressed)
+        decision = move_context.policy(
+            state, move_context.budget, move_context.now_us, pressed=move_context.pressed
+        )
     if isinstance(decision, Summarise) and state.compact_refused_asks == state.asks:
         decision = Nothing("a PreCompact hook refused it")
     if isinstance(decision, Summarise) and not _pays_summary(state, move_context):
@@ -410,14 +483,19 @@ def _compact(state: State, move_context: MoveContext) -> Move | None:
         case Full(message):
             return Stop("error", message)
         case Nothing(why):
-            return Record((Reminded("compact_refused", "", state=why),)) if state.compact_wanted is not None else None
+            return (
+                Record((Reminded("compact_refused", "", state=why),))
+                if state.compact_wanted is not None
+                else None
+            )
 
 
 def _pays_summary(state: State, move_context: MoveContext) -> bool:
     """Return True if the limits leave enough for a summary at its highest cost."""
     limits, budget = move_context.limits, window_of(state, move_context.budget)
     return _fits(state, limits) and (
-        not limits.usd_max or state.spent_usd + reserve_usd(state, budget, budget.max_output_tokens) <= limits.usd_max
+        not limits.usd_max
+        or state.spent_usd + reserve_usd(state, budget, budget.max_output_tokens) <= limits.usd_max
     )
 
 
@@ -431,14 +509,21 @@ def _ask(state: State, move_context: MoveContext) -> Move:
     limits = move_context.limits
     if not _fits(state, limits):
         used = f"{state.spent_tokens} of {limits.tokens_max} tokens are used"
-        return Stop("budget", f"the token limit stands: {used} and the next request needs {state.view_tokens}")
+        return Stop(
+            "budget",
+            f"the token limit stands: {used} and the next request needs {state.view_tokens}",
+        )
     tokens_left = limits.tokens_max - state.spent_tokens if limits.tokens_max else None
     limit = limits.usd_max
     if not limit:
         return AskModel(tokens_left=tokens_left)
     budget = window_of(state, move_context.budget)
     if budget.price is None:
-        name = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix is not None else "the model"
+        name = (
+            f"{state.prefix.provider}/{state.prefix.model}"
+            if state.prefix is not None
+            else "the model"
+        )
         return Stop(
             "budget",
             f"the money limit stands, but no price of {name} is known: give it as "
@@ -447,6 +532,11 @@ def _ask(state: State, move_context: MoveContext) -> Move:
     left = limit - state.spent_usd
     reserve = reserve_usd(state, budget, output_limit(state, budget, left))
     if reserve > left:
-        told = f"${state.spent_usd:.4f} of ${limit:.4f} are spent and the next request may cost ${reserve:.4f}"
-        return Stop("budget", f"the money limit stands: {told}; go on with -c and a higher --max-budget-usd")
+        told = (
+            f"${state.spent_usd:.4f} of ${limit:.4f} are spent and the next request may cost "
+            f"${reserve:.4f}"
+        )
+        return Stop(
+            "budget", f"the money limit stands: {told}; go on with -c and a higher --max-budget-usd"
+        )
     return AskModel(left, tokens_left)

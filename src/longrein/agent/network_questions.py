@@ -1,7 +1,8 @@
 """Questions about hosts that confined commands of one session want to reach.
 
-A command waits at the proxy while its host is asked for. The loop is busy with that command meanwhile, or with a
-request while a background task asks. So question and answer go into the log here, beside the current move.
+A command waits at the proxy while its host is asked for. The loop is busy with that command
+meanwhile, or with a request while a background task asks. So question and answer go into the log
+here, beside the current move.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 """Interval in which an open question is compared with the commands that still run."""
 QUESTIONS_MAX = 200
-"""Questions of one run; more hosts are refused unasked, so that a command cannot flood the user and the log."""
+"""Questions of one run; more hosts are refused unasked, so that a command cannot flood the user
+and the log.
+"""
 REFUSALS_MAX = 1_000
 """Reasons that are remembered for the results of commands."""
 ENDED = "the session that started this command has ended"
@@ -42,7 +45,9 @@ class NetworkQuestions:
         """Refusals so far."""
 
     async def decide(self, target: Target) -> str:
-        """Return why a command may not reach a host; '' if it may. Waits for the user's answer where one is needed."""
+        """Return why a command may not reach a host; '' if it may. Waits for the user's answer
+        where one is needed.
+        """
         verdict = self._judge(target)
         if verdict.kind == "ask":
             async with self._one_at_a_time:
@@ -52,7 +57,9 @@ class NetworkQuestions:
         return "" if verdict.kind == "allow" else verdict.reason
 
     def refused(self, reason: str) -> None:
-        """Remember a refusal for the results of the commands that run now; tell the user where only tasks run."""
+        """Remember a refusal for the results of the commands that run now; tell the user where
+        only tasks run.
+        """
         if not self._session.running and reason not in self._refusals and not self._session.closed:
             self._session.notice(f"the sandbox refused a host to a background task: {reason}")
         self.refused_count += 1
@@ -70,12 +77,20 @@ class NetworkQuestions:
         return call in self._open
 
     def answer(self, word: Answer) -> Awaitable[None]:
-        """Take an answer into the log and let the commands go on; the awaitable is done when it is on disk."""
+        """Take an answer into the log and let the commands go on; the awaitable is done when it
+        is on disk.
+        """
         session, (question, answered) = self._session, self._open.pop(word.call)
         if word.verdict == "allow" and word.digest not in ("", approval_digest(question)):
-            word = Answer(word.call, "deny", message="the answer was for another question", by=word.by)
+            word = Answer(
+                word.call, "deny", message="the answer was for another question", by=word.by
+            )
         word = session.grant(word, question)
-        session.append(PermissionAnswered(word.call, word.verdict, word.by, word.scope, word.rule, word.message))
+        session.append(
+            PermissionAnswered(
+                word.call, word.verdict, word.by, word.scope, word.rule, word.message
+            )
+        )
         if not answered.done():
             answered.set_result(word)
         return session.commit(flush=True)
@@ -98,20 +113,29 @@ class NetworkQuestions:
         if work & self._work():
             return single
         if self._asked >= QUESTIONS_MAX:
-            return Verdict("deny", f"{target.entry} is not allowed, and {QUESTIONS_MAX} hosts were asked for already")
+            return Verdict(
+                "deny",
+                f"{target.entry} is not allowed, and {QUESTIONS_MAX} hosts were asked for already",
+            )
         return verdict
 
     def _work(self) -> frozenset[str]:
         """Return the calls and background tasks that run."""
         tasks = self._session.state.tasks
-        return frozenset((*self._session.running, *(name for name, task in tasks.items() if task.ended is None)))
+        return frozenset(
+            (*self._session.running, *(name for name, task in tasks.items() if task.ended is None))
+        )
 
     async def _ask(self, target: Target, verdict: Verdict) -> Verdict:
-        """Ask the user; the question is withdrawn when the commands that ran at its start have ended."""
+        """Ask the user; the question is withdrawn when the commands that ran at its start have
+        ended.
+        """
         session, work = self._session, self._work()
         self._asked += 1
         call = f"{NETWORK_CALL}{session.state.seq + 1}"
-        question = PermissionAsked(call, NETWORK, verdict.shown, verdict.reason, "\n".join(verdict.suggestions))
+        question = PermissionAsked(
+            call, NETWORK, verdict.shown, verdict.reason, "\n".join(verdict.suggestions)
+        )
         session.append(question)
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[call] = redacted(question, session.deps.redact), answered

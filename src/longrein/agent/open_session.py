@@ -18,7 +18,9 @@ from longrein.store import Log
 
 BYPASS = "bypassPermissions"
 RESTORED_MODES = ("plan", "default", "dontAsk", "acceptEdits")
-"""Modes that a stored session keeps; calls that an earlier run has left are judged in `default` at most."""
+"""Modes that a stored session keeps; calls that an earlier run has left are judged in `default`
+at most.
+"""
 
 
 def bypass_warning(is_root: bool) -> str:
@@ -44,14 +46,18 @@ class OpenSession(Session):
         return await task
 
     async def close(self, reason: str = "other") -> None:
-        """Stop the commands of the user, whose outcomes stay in the inbox, then close the session."""
+        """Stop the commands of the user, whose outcomes stay in the inbox, then close the
+        session.
+        """
         for task in self._user_commands:
             task.cancel()
         if self._user_commands:
             await asyncio.wait([*self._user_commands], timeout=CLOSE_WAIT_S)
         await super().close(reason)
 
-    async def preview_rewind(self, to: int, *, overwrite: bool = False, conversation: bool = True) -> RewindPreview:
+    async def preview_rewind(
+        self, to: int, *, overwrite: bool = False, conversation: bool = True
+    ) -> RewindPreview:
         """See `SessionPort.preview_rewind`."""
         from longrein.agent.rewind_trees import preview_rewind
 
@@ -62,7 +68,9 @@ class OpenSession(Session):
         self.walk = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
         if self.subagents is None and (unfinished or self.deps.parent_policy is not None):
-            subagents = self.open_subagents()  # also in a subagent, to account for the budget of the tree
+            subagents = (
+                self.open_subagents()
+            )  # also in a subagent, to account for the budget of the tree
             if subagents is not None:
                 subagents.resume()
         if self.deps.mcp is not None and self.deps.parent_policy is None:
@@ -87,17 +95,23 @@ def resumed_state(log: Log) -> State:
 
 
 def open_session(
-    log: Log, deps: Dependencies, *, state: State | None = None, opened: Opened | None = None, mode: str = ""
+    log: Log,
+    deps: Dependencies,
+    *,
+    state: State | None = None,
+    opened: Opened | None = None,
+    mode: str = "",
 ) -> OpenSession:
     """Open the session in `log`, which the caller has locked.
 
-    `opened` is the first entry of a log without one: a new log, or one whose first entry was damaged. `state` is the
-    fold of the log, if the caller has it. `mode` is the permission mode asked for now; without it a stored session
-    keeps its own if that is one of `RESTORED_MODES`. Answers to permission questions are not restored either: a call
-    that was allowed and has not started is asked again.
+    `opened` is the first entry of a log without one: a new log, or one whose first entry was
+    damaged. `state` is the fold of the log, if the caller has it. `mode` is the permission mode
+    asked for now; without it a stored session keeps its own if that is one of `RESTORED_MODES`.
+    Answers to permission questions are not restored either: a call that was allowed and has not
+    started is asked again.
 
-    Where the present version, tools or model would send something else, a `PrefixSet` with the reason is appended;
-    otherwise nothing that was sent before changes (law 10).
+    Where the present version, tools or model would send something else, a `PrefixSet` with the
+    reason is appended; otherwise nothing that was sent before changes (law 10).
     """
     session = OpenSession(log, deps, resumed_state(log) if state is None else state)
     new = session.state.seq == 0
@@ -120,7 +134,9 @@ def open_session(
     _restrict_earlier_calls(session, restored=not mode)
     while (stale := session.inbox.take(_may_widen)) is not None:
         session.take(stale[0])  # left by an earlier run, which ended before it took the message
-    if not mode and session.state.mode not in RESTORED_MODES and deps.parent_policy is None:  # else as the parent
+    if (
+        not mode and session.state.mode not in RESTORED_MODES and deps.parent_policy is None
+    ):  # else as the parent
         mode = "default"
     if log.was_cut and session.state.nonce:
         session.append(*events_after_loss(session.state))
@@ -139,16 +155,22 @@ def _how_opened(opened: Opened | None, deps: Dependencies) -> str:
 
 
 def _restrict_earlier_calls(session: OpenSession, *, restored: bool) -> None:
-    """Judge calls that an earlier run has left in `default` at most, unless the mode was asked for now."""
+    """Judge calls that an earlier run has left in `default` at most, unless the mode was asked
+    for now.
+    """
     above = session.deps.parent_policy
-    session.approvals.mode_restored = restored if above is None else above.root.approvals.mode_restored
+    session.approvals.mode_restored = (
+        restored if above is None else above.root.approvals.mode_restored
+    )
     if session.approvals.mode_restored:
         session.approvals.earlier_calls = frozenset(session.state.calls)
 
 
 def _may_widen(word: InboxMessage) -> bool:
     """Return True for a message that could let a call run unasked."""
-    return isinstance(word, Answer) or (isinstance(word, SetMode) and word.mode not in RESTORED_MODES)
+    return isinstance(word, Answer) or (
+        isinstance(word, SetMode) and word.mode not in RESTORED_MODES
+    )
 
 
 def _difference(stored: PrefixSet, wanted: PrefixSet) -> str:

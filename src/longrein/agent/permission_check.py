@@ -1,4 +1,6 @@
-"""Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow it."""
+"""Judge open calls: check that the tool exists, that the arguments fit, and that the rules allow
+it.
+"""
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -46,19 +48,23 @@ from longrein.tools import (
 )
 from longrein.workspace import ResolvedPath
 
-# --- Commands that read folders --------------------------------------------------------------------------------------
+# --- Commands that read folders -------------------------------------------------------------------
 #
-# Before a command runs without a sandbox, its folders are searched for files that a rule forbids to read.
+# Before a command runs without a sandbox, its folders are searched for files that a rule forbids to
+# read.
 
 
 def check_folders_read(session: Session, command: Command) -> tuple[str, str]:
     """Check the folders that a command reads for forbidden files.
 
-    Returns ("deny", reason) when there is one, ("ask", reason) when there was too much to search, else ("", "").
+    Returns ("deny", reason) when there is one, ("ask", reason) when there was too much to search,
+    else ("", "").
     """
     cwd = session.state.cwd
     if not any(
-        rule.lstrip().startswith("Read") for _, _, rules, _ in policy_views(session, cwd, cwd) for rule in rules.deny
+        rule.lstrip().startswith("Read")
+        for _, _, rules, _ in policy_views(session, cwd, cwd)
+        for rule in rules.deny
     ):
         return "", ""
     kind, reason = "", ""
@@ -71,24 +77,37 @@ def check_folders_read(session: Session, command: Command) -> tuple[str, str]:
             return "deny", _denial(start.path, path, rule)
         if not whole:
             below = visible(start.path)
-            kind, reason = "ask", f"it reads what lies below {below}, too much to see whether a rule forbids some"
+            kind, reason = (
+                "ask",
+                f"it reads what lies below {below}, too much to see whether a rule forbids some",
+            )
     return kind, reason
 
 
 def _denial(start: str, path: str, rule: str) -> str:
     return (
-        f"this command reads what lies below {visible(start)}, and the user's rule {visible(rule)} forbids "
+        f"this command reads what lies below {visible(start)}, and the user's rule "
+        f"{visible(rule)} forbids "
         f"{visible(path)} there. Use Grep or Glob, which leave it out, or name the files to read"
     )
 
 
 def _first_forbidden(session: Session, start: ResolvedPath) -> tuple[str, str, bool]:
-    """Return (path, rule) of the first forbidden file below a folder, and True if the search was complete."""
+    """Return (path, rule) of the first forbidden file below a folder, and True if the search was
+    complete.
+    """
     found: list[tuple[str, str]] = []
 
     def visit(real: str, _: bool) -> bool:
         path = start.path.rstrip("/") + real[len(start.real.rstrip("/")) :]
-        rule = next((rule for place in policy_views(session, path, real) if (rule := read_deny_rule(*place))), "")
+        rule = next(
+            (
+                rule
+                for place in policy_views(session, path, real)
+                if (rule := read_deny_rule(*place))
+            ),
+            "",
+        )
         if rule:
             found.append((path, rule))
         return not found
@@ -97,13 +116,18 @@ def _first_forbidden(session: Session, start: ResolvedPath) -> tuple[str, str, b
     return (*found[0], True) if found else ("", "", whole)
 
 
-# --- Judgements ------------------------------------------------------------------------------------------------------
+# --- Judgements -----------------------------------------------------------------------------------
 
 
 _read = lru_cache(maxsize=64)(read_command)
 """Commands that wait are judged before each move; each is read once."""
-NOT_PLANNING = "[not-planning] ExitPlanMode is for plan mode, and for the agent that the user speaks with."
-CUT = "not run: the answer was cut by the output limit inside this call; send it again in smaller pieces"
+NOT_PLANNING = (
+    "[not-planning] ExitPlanMode is for plan mode, and for the agent that the user speaks with."
+)
+CUT = (
+    "not run: the answer was cut by the output limit inside this call; send it again in smaller "
+    "pieces"
+)
 
 
 def judge_calls(session: Session) -> dict[str, Judgement]:
@@ -120,28 +144,44 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     if open_call.cut:
         return Judgement("not_run", CUT)
     if tool is None:
-        return Judgement("refuse", unknown_call_message(call.name, tuple(session.deps.tools), deferred))
+        return Judgement(
+            "refuse", unknown_call_message(call.name, tuple(session.deps.tools), deferred)
+        )
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments_message(call.name, call.received))
-    if tool is EXIT_PLAN_MODE and (session.mode != "plan" or session.deps.parent_policy is not None):
+    if tool is EXIT_PLAN_MODE and (
+        session.mode != "plan" or session.deps.parent_policy is not None
+    ):
         return Judgement("refuse", NOT_PLANNING)
-    arguments, problem = fit_arguments(tool, call.arguments, from_answer=call.id in session.approvals.arguments)
+    arguments, problem = fit_arguments(
+        tool, call.arguments, from_answer=call.id in session.approvals.arguments
+    )
     if problem:
-        by_hook = "a hook has changed the input to what the tool cannot take: " * (call.id in session.hooks.inputs)
+        by_hook = "a hook has changed the input to what the tool cannot take: " * (
+            call.id in session.hooks.inputs
+        )
         return Judgement("refuse", by_hook + bad_arguments_message(tool, problem, deferred))
-    if open_call.started and tool.traits.kind == "agent":  # its subagents were started before a crash and continue
+    if (
+        open_call.started and tool.traits.kind == "agent"
+    ):  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
     if call.id not in session.hooks.seen and session.hooks.concern("PreToolUse", tool_names(tool)):
         return msgspec.structs.replace(_runnable(session, tool, arguments), kind="hooks")
     return _permitted(session, open_call, tool, arguments)
 
 
-def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]) -> Judgement:
+def _permitted(
+    session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]
+) -> Judgement:
     state, call = session.state, session.original_call(open_call.call)
     allowed = _runnable(session, tool, arguments)
     made = _call(session, call.name, tool, arguments)
     session.judged_paths[call.id] = {touched.given: touched.real for touched in made.touched}
-    mode = narrower(session.mode, "default") if call.id in session.approvals.earlier_calls else session.mode
+    mode = (
+        narrower(session.mode, "default")
+        if call.id in session.approvals.earlier_calls
+        else session.mode
+    )
     verdict = _after_hooks(session, call.id, made, _verdict(session, made, mode, state.cwd), mode)
     if verdict.kind == "allow":
         return allowed
@@ -149,24 +189,37 @@ def _permitted(session: Session, open_call: OpenCall, tool: Tool, arguments: dic
         return msgspec.structs.replace(allowed, kind="deny", text=f"Denied: {verdict.reason}")
     places = _places(made, state.cwd)
     question = PermissionAsked(
-        call.id, call.name, verdict.shown, verdict.reason, "\n".join(verdict.suggestions), places, verdict.exact
+        call.id,
+        call.name,
+        verdict.shown,
+        verdict.reason,
+        "\n".join(verdict.suggestions),
+        places,
+        verdict.exact,
     )
     approved = session.approvals.digests.get(call.id)
     if approved and approved == approval_digest(redacted(question, session.deps.redact)):
         return allowed
-    first = call.id not in session.hooks.questions and session.hooks.concern("PermissionRequest", tool_names(tool))
-    return msgspec.structs.replace(allowed, kind="ask", text=verdict.reason, question=question, hooks_first=first)
+    first = call.id not in session.hooks.questions and session.hooks.concern(
+        "PermissionRequest", tool_names(tool)
+    )
+    return msgspec.structs.replace(
+        allowed, kind="ask", text=verdict.reason, question=question, hooks_first=first
+    )
 
 
 def tool_names(tool: Tool) -> tuple[str, ...]:
-    """Return the names by which matchers of hooks may mean a tool: its own, and the one it has in older hooks."""
+    """Return the names by which matchers of hooks may mean a tool: its own, and the one it has
+    in older hooks.
+    """
     return (tool.spec.name, "Task") if tool.traits.kind == "agent" else (tool.spec.name,)
 
 
 def _after_hooks(session: Session, call: str, made: Call, verdict: Verdict, mode: str) -> Verdict:
     """Narrow a verdict by what hooks have answered.
 
-    What they allow counts as the rules that the user could have stored: it passes no rule that asks or denies.
+    What they allow counts as the rules that the user could have stored: it passes no rule that asks
+    or denies.
     """
     answer = session.hooks.seen.get(call)
     if answer is None or verdict.kind == "deny":
@@ -179,19 +232,31 @@ def _after_hooks(session: Session, call: str, made: Call, verdict: Verdict, mode
             return Verdict("deny", f"{why}; nobody is asked in this mode")
         reason = why if verdict.kind == "allow" else f"{verdict.reason}; {why}"
         return Verdict("ask", reason, shown=shown_call(made.arguments))
-    if answer.decision == "allow" and verdict.kind == "ask" and _may_hook_allow(session, made, verdict, mode):
+    if (
+        answer.decision == "allow"
+        and verdict.kind == "ask"
+        and _may_hook_allow(session, made, verdict, mode)
+    ):
         return Verdict("allow", "a hook allows it")
     return verdict
 
 
 def _may_hook_allow(session: Session, made: Call, verdict: Verdict, mode: str) -> bool:
-    """Return True if no rule, protected path or sandbox asks, but only the lack of a rule that allows the call."""
+    """Return True if no rule, protected path or sandbox asks, but only the lack of a rule that
+    allows the call.
+    """
     if verdict.rule or _leaves_sandbox(session, made.arguments):
         return False
     if verdict.suggestions:
-        rules = msgspec.structs.replace(session.rules, allow=(*session.rules.allow, *verdict.suggestions))
+        rules = msgspec.structs.replace(
+            session.rules, allow=(*session.rules.allow, *verdict.suggestions)
+        )
         return _narrowed(session, made, judge(made, rules, mode, session.state.cwd)).kind == "allow"
-    if made.command is None or made.command.script.problem or any(fact.armed for fact in made.parts):
+    if (
+        made.command is None
+        or made.command.script.problem
+        or any(fact.armed for fact in made.parts)
+    ):
         return False
     touched = (*made.touched, *(one for fact in made.parts for one in fact.touched))
     if any(one.writes and protected_name(one, session.rules.base) for one in touched):
@@ -208,8 +273,12 @@ def matches_condition(session: Session, call: ToolCall, rule: str) -> bool:
     return judge(made, rules, "default", session.state.cwd).kind == "deny"
 
 
-def approve_changed_call(session: Session, open_call: OpenCall, arguments: dict[str, object]) -> None:
-    """Let an open call run with other arguments: what it would ask about counts as shown. Rules still deny it."""
+def approve_changed_call(
+    session: Session, open_call: OpenCall, arguments: dict[str, object]
+) -> None:
+    """Let an open call run with other arguments: what it would ask about counts as shown. Rules
+    still deny it.
+    """
     call = open_call.call.id
     session.approvals.arguments[call] = arguments
     session.judged_paths.pop(call, None)
@@ -218,16 +287,27 @@ def approve_changed_call(session: Session, open_call: OpenCall, arguments: dict[
         session.approvals.digests[call] = approval_digest(redacted(question, session.deps.redact))
 
 
-def _verdict(session: Session, made: Call, mode: str, cwd: str, allowed: tuple[str, ...] = ()) -> Verdict:
-    """Return the verdict on a call, by the rules here and in the folders that a worktree stands for.
+def _verdict(
+    session: Session, made: Call, mode: str, cwd: str, allowed: tuple[str, ...] = ()
+) -> Verdict:
+    """Return the verdict on a call, by the rules here and in the folders that a worktree stands
+    for.
 
     `allowed`: further allow rules.
     """
-    rules = msgspec.structs.replace(session.rules, allow=(*session.rules.allow, *allowed)) if allowed else session.rules
+    rules = (
+        msgspec.structs.replace(session.rules, allow=(*session.rules.allow, *allowed))
+        if allowed
+        else session.rules
+    )
     verdict = judge(made, rules, mode, cwd)
     above = session.deps.parent_policy
     for there in above.elsewhere(made, cwd) if above is not None else ():
-        verdict = denied if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny" else verdict
+        verdict = (
+            denied
+            if (denied := judge(there[0], there[1], mode, there[2])).kind == "deny"
+            else verdict
+        )
     return _narrowed(session, made, verdict)
 
 
@@ -236,14 +316,21 @@ PLACES_MAX = 20
 
 
 def _places(made: Call, cwd: str) -> tuple[str, ...]:
-    """Return what a verdict was based on: real paths of a call; of a command the current folder and links.
+    """Return what a verdict was based on: real paths of a call; of a command the current folder and
+    links.
 
     A name that is not UTF-8 is written with escapes, since the log is UTF-8.
     """
     if made.command is None:
-        return tuple(touched.real.encode("utf-8", "backslashreplace").decode() for touched in made.touched)
-    links = (f"{t.path} -> {t.real}" for part in made.parts for t in part.touched if t.real != t.path)
-    places = tuple(p.encode("utf-8", "backslashreplace").decode() for p in (cwd, *dict.fromkeys(links)))
+        return tuple(
+            touched.real.encode("utf-8", "backslashreplace").decode() for touched in made.touched
+        )
+    links = (
+        f"{t.path} -> {t.real}" for part in made.parts for t in part.touched if t.real != t.path
+    )
+    places = tuple(
+        p.encode("utf-8", "backslashreplace").decode() for p in (cwd, *dict.fromkeys(links))
+    )
     if len(places) <= PLACES_MAX:
         return places
     rest = "\0".join(places[PLACES_MAX:]).encode("utf-8", "surrogatepass")
@@ -253,11 +340,19 @@ def _places(made: Call, cwd: str) -> tuple[str, ...]:
 def command_places(session: Session, command: str, cwd: str) -> tuple[str, ...]:
     """Return the places on which the verdict on a command depends, as they are now."""
     tool = session.deps.tools.get("Bash")
-    return _places(_call(session, "Bash", tool, {"command": command}, cwd), cwd) if tool is not None else ()
+    return (
+        _places(_call(session, "Bash", tool, {"command": command}, cwd), cwd)
+        if tool is not None
+        else ()
+    )
 
 
-def command_verdict(session: Session, command: str, cwd: str, allowed: tuple[str, ...] = ()) -> Verdict:
-    """Return the verdict on a command that is no call of the model. `allowed`: further allow rules."""
+def command_verdict(
+    session: Session, command: str, cwd: str, allowed: tuple[str, ...] = ()
+) -> Verdict:
+    """Return the verdict on a command that is no call of the model. `allowed`: further allow
+    rules.
+    """
     made = _call(session, "Bash", session.deps.tools["Bash"], {"command": command}, cwd)
     return _verdict(session, made, session.mode, cwd, allowed)
 
@@ -290,10 +385,14 @@ def is_command_allowed(session: Session, command: str, cwd: str, *, outside: boo
 
 
 def _runnable(session: Session, tool: Tool, arguments: dict[str, object]) -> Judgement:
-    """Return the judgement of an allowed call, with what it touches where other calls wait beside it."""
+    """Return the judgement of an allowed call, with what it touches where other calls wait
+    beside it.
+    """
     if not session.deps.options.parallel_calls or not tool.together(arguments):
         return Judgement("run")
-    touches = footprint_of(session, tool, arguments) if len(session.state.calls) > 1 else Footprint()
+    touches = (
+        footprint_of(session, tool, arguments) if len(session.state.calls) > 1 else Footprint()
+    )
     return Judgement("run", together=True, touches=touches)
 
 
@@ -317,7 +416,9 @@ def footprint_of(session: Session, tool: Tool, arguments: Mapping[str, object]) 
 
 
 def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
-    """Narrow a verdict: leaving the sandbox asks; without one, the folders that the command reads are searched."""
+    """Narrow a verdict: leaving the sandbox asks; without one, the folders that the command
+    reads are searched.
+    """
     if made.command is None or verdict.kind == "deny":
         return verdict
     if _leaves_sandbox(session, made.arguments):
@@ -338,7 +439,9 @@ def _leaves_sandbox(session: Session, arguments: dict[str, object]) -> bool:
 
 
 def _outside(session: Session, made: Call, verdict: Verdict) -> Verdict:
-    """Return the verdict on a command outside the sandbox: the user is asked each time, whatever the mode."""
+    """Return the verdict on a command outside the sandbox: the user is asked each time, whatever
+    the mode.
+    """
     why = visible(str(made.arguments["outside_sandbox"]))[:200]
     reason = f"it is to run outside the sandbox: {why}"
     if session.mode == "plan":
@@ -352,19 +455,34 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     """Return a test (path, real path) for forbidden files; None where no rule forbids any."""
     if not session.rules.deny and session.deps.parent_policy is None:
         return None
-    return lambda path, real: any(is_read_denied(*place) for place in policy_views(session, path, real))
+    return lambda path, real: any(
+        is_read_denied(*place) for place in policy_views(session, path, real)
+    )
 
 
-def _call(session: Session, name: str, tool: Tool, arguments: dict[str, object], cwd: str = "") -> Call:
+def _call(
+    session: Session, name: str, tool: Tool, arguments: dict[str, object], cwd: str = ""
+) -> Call:
     """Return a call with what it touches; a command is read, and its files are looked up."""
     cwd = cwd or session.state.cwd
     text = arguments.get("command")
     if tool.access != "command" or not isinstance(text, str) or is_foreign(tool):
         asks = tool.user.reason if tool.user else ""
-        return Call(name, arguments, tool.access, _touched(session, tool, arguments), tool.rule_name, asks=asks)
+        return Call(
+            name,
+            arguments,
+            tool.access,
+            _touched(session, tool, arguments),
+            tool.rule_name,
+            asks=asks,
+        )
     command = _read(text, cwd, session.rules.home)
     facts = tuple(
-        PartFacts(_touched_by_part(session, part, effect), _foreign(session, part), _armed(session, part, effect))
+        PartFacts(
+            _touched_by_part(session, part, effect),
+            _foreign(session, part),
+            _armed(session, part, effect),
+        )
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
     confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
@@ -389,7 +507,9 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
                 found.append(Touched(path, place.path, place.real, place.inside, writes))
                 if place.inside and (word.kind == "glob" or effect.follows):
                     pattern = word.text[len(path) :] if word.text.startswith(path) else word.text
-                    found += _links_outside(session, place, pattern if word.kind == "glob" else "**", writes)
+                    found += _links_outside(
+                        session, place, pattern if word.kind == "glob" else "**", writes
+                    )
     if effect.folder is not None and not effect.problem:
         for folder in part.folders or (session.state.cwd,):
             place = workspace.resolve(effect.folder.text, folder)
@@ -401,11 +521,17 @@ LINKS_S = 0.1
 """Limit of the search for links that a glob may follow."""
 
 
-def _links_outside(session: Session, base: ResolvedPath, pattern: str, writes: bool) -> list[Touched]:
+def _links_outside(
+    session: Session, base: ResolvedPath, pattern: str, writes: bool
+) -> list[Touched]:
     """Return what a glob below `base` reaches outside the roots by symbolic links."""
     if base.kind != "folder":
         return []
-    names = ["*" if set(name) & set("[\\(") else name for name in pattern.split("/") if name not in ("", ".")]
+    names = [
+        "*" if set(name) & set("[\\(") else name
+        for name in pattern.split("/")
+        if name not in ("", ".")
+    ]
     deep = "**" in names or ".." in names
     start = len(base.real.rstrip("/")) + 1
     found: list[Touched] = []
@@ -420,7 +546,9 @@ def _links_outside(session: Session, base: ResolvedPath, pattern: str, writes: b
         return deep or len(below) < len(names)
 
     if not session.deps.workspace.walk(base.real, visit, LINKS_S, ignored=True):
-        found.append(Touched(pattern, base.path, "a file behind a link, too many to look at", False, writes))
+        found.append(
+            Touched(pattern, base.path, "a file behind a link, too many to look at", False, writes)
+        )
     return found
 
 
@@ -431,16 +559,25 @@ def _armed(session: Session, part: Part, effect: Effect) -> str:
     if not part.folders or (effect.folder is not None and effect.folder.kind != "literal"):
         return "the folder of git is not known, nor what its configuration runs"
     workspace = session.deps.workspace
-    folders = [workspace.resolve(effect.folder.text if effect.folder else ".", folder).path for folder in part.folders]
-    found = (find_armed_setting(workspace, folder, reads_only=not effect.problem) for folder in folders)
+    folders = [
+        workspace.resolve(effect.folder.text if effect.folder else ".", folder).path
+        for folder in part.folders
+    ]
+    found = (
+        find_armed_setting(workspace, folder, reads_only=not effect.problem) for folder in folders
+    )
     return next(filter(None, found), "")
 
 
 def _foreign(session: Session, part: Part) -> str:
-    """Return the place of a program that the project itself brings along; '' for one of the system."""
+    """Return the place of a program that the project itself brings along; '' for one of the
+    system.
+    """
     path = session.deps.workspace.find_program(part.program) if part.program else ""
     place = session.deps.workspace.resolve(path, session.state.cwd) if path else None
-    return f"{place.path} is a program of this project" if place is not None and place.inside else ""
+    return (
+        f"{place.path} is a program of this project" if place is not None and place.inside else ""
+    )
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:

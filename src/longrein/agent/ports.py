@@ -87,7 +87,9 @@ class Dependencies(msgspec.Struct):
     ease: Callable[[], None] = lambda: None
     """Drops caches and returns memory to the system."""
     compact_model: str = ""
-    """Model that writes summaries; '' for the session's own, which reads the conversation from the cache."""
+    """Model that writes summaries; '' for the session's own, which reads the conversation from
+    the cache.
+    """
     archive: HistoryReader | None = None
     """The session's past, for `Recall`; None where the log is not on disk."""
     kinds: tuple[SubagentType, ...] = ()
@@ -95,7 +97,8 @@ class Dependencies(msgspec.Struct):
     child_model: Callable[[str], tuple[str, str]] = lambda asked: (asked, "")
     """Resolves a requested model (name, alias or '').
 
-    Returns (`provider/model`, '' for the parent's; a note when it differs from the request, else '').
+    Returns (`provider/model`, '' for the parent's; a note when it differs from the request, else
+    '').
     """
     rate_limit: RateLimit = msgspec.field(default_factory=RateLimit)
     """Waits that providers ask for; shared by all agents of a tree."""
@@ -115,7 +118,9 @@ class Dependencies(msgspec.Struct):
     subagents: "Callable[[Session], SubagentRunner] | None" = None
     """Opens the subagents of a session; None when there are none."""
     hooks: "HookTable | None" = None
-    """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there are none."""
+    """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there
+    are none.
+    """
     hook_files: HookFiles | None = None
     """Files for hooks beside the log; None when there are none."""
     mcp: "McpToolset | None" = None
@@ -180,14 +185,16 @@ def narrower(mode: str, other: str) -> str:
 
 
 def below(label: str, name: str) -> str:
-    """Return the label of `name` in the whole tree: `a398.b3`; `label` is '' for the session of the user."""
+    """Return the label of `name` in the whole tree: `a398.b3`; `label` is '' for the session of
+    the user.
+    """
     return f"{label}.{name}" if label else name
 
 
-# --- Elapsed times ---------------------------------------------------------------------------------------------------
+# --- Elapsed times --------------------------------------------------------------------------------
 #
-# Measured on the monotonic clock, so that setting the wall clock or waking a laptop cannot trigger a limit or make an
-# agent look hung. The time of an entry is wall time and only for display.
+# Measured on the monotonic clock, so that setting the wall clock or waking a laptop cannot trigger
+# a limit or make an agent look hung. The time of an entry is wall time and only for display.
 
 
 class ElapsedTimes:
@@ -199,7 +206,9 @@ class ElapsedTimes:
         self._entry_s = mono_s()
         self._began_at = state.began_at
         self._over_s: float | None = None
-        self._began_s = self._entry_s - (max(0, state.at - state.began_at) / 1e6 if state.began_at else 0.0)
+        self._began_s = self._entry_s - (
+            max(0, state.at - state.began_at) / 1e6 if state.began_at else 0.0
+        )
 
     def note(self, state: State) -> None:
         """Register an appended entry, which may start a new task."""

@@ -1,7 +1,8 @@
 """Tell the model the state of the git repository once, before the first request of a session.
 
-The text is a reminder, so it is part of the conversation: the prefix of the requests stays the same, and nothing is
-updated later. Changes of the branch are told as they happen (`file_watcher.BranchWatcher`).
+The text is a reminder, so it is part of the conversation: the prefix of the requests stays the
+same, and nothing is updated later. Changes of the branch are told as they happen
+(`file_watcher.BranchWatcher`).
 """
 
 import asyncio
@@ -24,12 +25,21 @@ HEAD = "the git repository when the session began; it is not told again"
 
 
 async def tell_project_start(session: Session) -> None:
-    """Append git status, newest commits and tracked files before the first request, where there is a repository."""
+    """Append git status, newest commits and tracked files before the first request, where there
+    is a repository.
+    """
     state, deps = session.state, session.deps
-    if not deps.tells_project or state.asks or deps.parent_policy is not None or state.profile.startswith("seed"):
+    if (
+        not deps.tells_project
+        or state.asks
+        or deps.parent_policy is not None
+        or state.profile.startswith("seed")
+    ):
         return
     folder = state.roots[0]
-    git_folder = find_git_folder(deps.workspace, folder) if any(map(_reads, deps.tools.values())) else ""
+    git_folder = (
+        find_git_folder(deps.workspace, folder) if any(map(_reads, deps.tools.values())) else ""
+    )
     if not git_folder or not deps.workspace.resolve(f"{git_folder}/index", "/").kind:
         return
     session.commit(flush=False)
@@ -40,13 +50,17 @@ async def tell_project_start(session: Session) -> None:
     )
     parts = []
     if len(status) > 1:
-        parts.append((f"* git status, {_counted(len(status) - 1, 'entry', 'entries')}", _bounded(status)))
+        parts.append(
+            (f"* git status, {_counted(len(status) - 1, 'entry', 'entries')}", _bounded(status))
+        )
     elif status:
         parts.append(("* git status, nothing changed", status))
     if status and commits:
         parts.append(("* newest commits", [_cut(line) for line in commits]))
     if files:
-        parts.append((f"* {_counted(len(files), 'tracked file', 'tracked files')}", summarize_files(files)))
+        parts.append(
+            (f"* {_counted(len(files), 'tracked file', 'tracked files')}", summarize_files(files))
+        )
     if parts:
         told = [marker(state.nonce, "project_start", HEAD)]
         for head, lines in parts:
@@ -59,12 +73,18 @@ def _reads(tool: Tool) -> bool:
 
 
 async def _lines(session: Session, *arguments: str) -> list[str]:
-    """Return the NUL-separated output of git as one-line texts; [] when it fails or takes too long."""
+    """Return the NUL-separated output of git as one-line texts; [] when it fails or takes too
+    long.
+    """
     from longrein.workspace.git import run_git
 
     state = session.state
     code, output = await run_git(
-        session.deps.workspace, arguments, state.roots[0], session.process_session, timeout_s=GIT_TIMEOUT_S
+        session.deps.workspace,
+        arguments,
+        state.roots[0],
+        session.process_session,
+        timeout_s=GIT_TIMEOUT_S,
     )
     texts = os.fsdecode(output).split("\0") if code == 0 else []
     return [text.replace("\n", "\\n") for text in texts if text]
@@ -85,13 +105,17 @@ def _counted(number: int, one: str, many: str) -> str:
 
 
 def summarize_files(files: Sequence[str]) -> list[str]:
-    """Return at most `FILE_LINES_MAX` lines for the sorted paths: files, and folders with the number of files below.
+    """Return at most `FILE_LINES_MAX` lines for the sorted paths: files, and folders with the
+    number of files below.
 
     The folder with the most files is opened first, as long as its entries fit.
     """
     shown = _entries("", files)
     while True:
-        folders = sorted((name for name, below in shown.items() if name.endswith("/")), key=lambda n: -len(shown[n]))
+        folders = sorted(
+            (name for name, below in shown.items() if name.endswith("/")),
+            key=lambda n: -len(shown[n]),
+        )
         for name in folders:
             opened = _entries(name, shown[name])
             if len(shown) - 1 + len(opened) <= FILE_LINES_MAX:
@@ -100,7 +124,10 @@ def summarize_files(files: Sequence[str]) -> list[str]:
                 break
         else:
             break
-    lines = [_cut(name) + (f" ({len(below)})" if name.endswith("/") else "") for name, below in sorted(shown.items())]
+    lines = [
+        _cut(name) + (f" ({len(below)})" if name.endswith("/") else "")
+        for name, below in sorted(shown.items())
+    ]
     more = len(lines) - FILE_LINES_MAX
     return [*lines[:FILE_LINES_MAX], *([f"… and {more} more entries"] if more > 0 else [])]
 

@@ -1,8 +1,8 @@
 """Shared rate limit of all agents that use the same provider.
 
-When a provider tells one agent to wait, all wait. Afterwards their requests are spaced by a gap that doubles with each
-refusal and halves with each answer, so that they do not all come back at once. Each agent decides from its own log how
-often it retries.
+When a provider tells one agent to wait, all wait. Afterwards their requests are spaced by a gap
+that doubles with each refusal and halves with each answer, so that they do not all come back at
+once. Each agent decides from its own log how often it retries.
 """
 
 from longrein.events import AskFailed, Replied

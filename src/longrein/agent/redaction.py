@@ -1,4 +1,6 @@
-"""Replacement of secrets in events, inbox messages and blobs before they are folded or stored (law 4)."""
+"""Replacement of secrets in events, inbox messages and blobs before they are folded or stored
+(law 4).
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +26,15 @@ NAMES = frozenset(
     roots cwd path Summarized.files ChildEnded.files sources worktree hash blob before over partial output
     profile kind purpose origin stop status verdict by scope decision mode form policy promoted media owner grant usage
     how to lines source
-    """.split()  # noqa: SIM905 - sixty short words read better so
+    """.split()  # noqa: E501, SIM905
 )
 """Fields that hold names, which are never changed. All other fields are text."""
 
 
 def redacted(event: S, redact: Redact) -> S:
-    """Return an event or inbox message with its secrets replaced; the same object when it holds none."""
+    """Return an event or inbox message with its secrets replaced; the same object when it holds
+    none.
+    """
     changed = {}
     for name in _texts(type(event)):
         old = getattr(event, name)
@@ -54,8 +58,12 @@ def changed_calls(said: Replied, clean: Replied) -> dict[str, ToolCall]:
 @cache
 def _texts(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """Return the fields of `kind` that may hold text."""
-    names = (field.name for field in msgspec.structs.fields(kind) if field.type not in (int, float, bool))
-    return tuple(name for name in names if name not in NAMES and f"{kind.__name__}.{name}" not in NAMES)
+    names = (
+        field.name for field in msgspec.structs.fields(kind) if field.type not in (int, float, bool)
+    )
+    return tuple(
+        name for name in names if name not in NAMES and f"{kind.__name__}.{name}" not in NAMES
+    )
 
 
 def _clean(value: Any, redact: Redact) -> Any:
@@ -69,16 +77,24 @@ def _clean(value: Any, redact: Redact) -> Any:
         return redacted(value, redact)
     if isinstance(value, tuple | list):
         items = [_clean(item, redact) for item in value]
-        return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
+        return (
+            value
+            if all(new is old for new, old in zip(items, value, strict=True))
+            else type(value)(items)
+        )
     if isinstance(value, dict):
         pairs = [(_clean(key, redact), _clean(item, redact)) for key, item in value.items()]
-        same = all(key is old and item is value[old] for (key, item), old in zip(pairs, value, strict=True))
+        same = all(
+            key is old and item is value[old] for (key, item), old in zip(pairs, value, strict=True)
+        )
         return value if same else dict(pairs)
     return value
 
 
 def _call(call: ToolCall, redact: Redact) -> ToolCall:
-    """Redact a call's arguments; drop the text as received if it held a secret and could be parsed."""
+    """Redact a call's arguments; drop the text as received if it held a secret and could be
+    parsed.
+    """
     try:
         arguments = _clean(call.arguments, redact)
     except RecursionError:  # nested too deep to visit each value
@@ -86,7 +102,9 @@ def _call(call: ToolCall, redact: Redact) -> ToolCall:
     received = redact(call.received)
     if arguments is call.arguments and received == call.received:
         return call
-    return msgspec.structs.replace(call, arguments=arguments, received=received if arguments is None else "")
+    return msgspec.structs.replace(
+        call, arguments=arguments, received=received if arguments is None else ""
+    )
 
 
 def _deep_call(call: ToolCall, redact: Redact) -> ToolCall:
@@ -104,19 +122,25 @@ def _blocks(said: Replied, clean: Replied) -> tuple[ProviderBlock, ...]:
 
     A block of redacted thinking is dropped too: its signature would no longer match.
     """
-    thought = [n for n, part in enumerate(said.parts) if isinstance(part, Thinking) and part is not clean.parts[n]]
+    thought = [
+        n
+        for n, part in enumerate(said.parts)
+        if isinstance(part, Thinking) and part is not clean.parts[n]
+    ]
     blocks = zip(said.blocks, clean.blocks, strict=True)
     return tuple(old for old, new in blocks if old is new and old.part not in thought)
 
 
-# --- Streaming text ---------------------------------------------------------------------------------------------------
+# --- Streaming text -------------------------------------------------------------------------------
 
 
 GrowingDelta = TextDelta | ThinkingDelta | CallDelta
 
 
 class DeltaRedactor:
-    """Redacts the deltas of one answer; a possible beginning of a secret waits for the next delta of its part."""
+    """Redacts the deltas of one answer; a possible beginning of a secret waits for the next
+    delta of its part.
+    """
 
     def __init__(self, redact: Redact, secrets: Sequence[str], *, words: bool) -> None:
         """`words`: see `StreamRedactor`."""
@@ -140,7 +164,11 @@ class DeltaRedactor:
     def _rest(self) -> list[GrowingDelta]:
         if self._last is None:
             return []
-        last = msgspec.structs.replace(self._last, name="") if isinstance(self._last, CallDelta) else self._last
+        last = (
+            msgspec.structs.replace(self._last, name="")
+            if isinstance(self._last, CallDelta)
+            else self._last
+        )
         return self._made(last, self._stream.rest())
 
     def _made(self, delta: GrowingDelta, data: bytes) -> list[GrowingDelta]:
@@ -154,11 +182,13 @@ def _part_of(delta: GrowingDelta | None) -> tuple[object, int]:
     return type(delta), delta.index if isinstance(delta, CallDelta) else 0
 
 
-# --- Redacting blob store --------------------------------------------------------------------------------------------
+# --- Redacting blob store -------------------------------------------------------------------------
 
 
 SHAPES_BYTES_MAX = 1024 * 1024
-"""In longer content only known secrets are replaced: searching for token shapes costs 4 ms a MB and more."""
+"""In longer content only known secrets are replaced: searching for token shapes costs 4 ms a MB
+and more.
+"""
 LINE_BYTES_MAX = 64 * 1024
 """A longer line is scanned in pieces."""
 _OF_TOKENS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
@@ -180,7 +210,9 @@ class RedactingBlobs:
         return self._log.put_blob(self._scanned(clean) if len(clean) <= SHAPES_BYTES_MAX else clean)
 
     def _scanned(self, data: bytes) -> bytes:
-        """Replace everything with the shape of a secret; return the same object when there is nothing."""
+        """Replace everything with the shape of a secret; return the same object when there is
+        nothing.
+        """
         text = data.decode("utf-8", "surrogateescape")
         safe = self._redact(text)
         return data if safe is text else safe.encode("utf-8", "surrogateescape")
@@ -211,7 +243,10 @@ class RedactingBlobWriter:
     """
 
     def __init__(
-        self, writer: BlobWriter, known: Sequence[tuple[bytes, bytes]], clean: Callable[[bytes], bytes]
+        self,
+        writer: BlobWriter,
+        known: Sequence[tuple[bytes, bytes]],
+        clean: Callable[[bytes], bytes],
     ) -> None:
         self._writer = writer
         self._known = known
@@ -244,7 +279,9 @@ class RedactingBlobWriter:
         self._held = data[cut:]
 
     def _whole(self, data: bytes, cut: int) -> int:
-        """Return `cut`, or an earlier place if a known secret that is split by a line break may begin there."""
+        """Return `cut`, or an earlier place if a known secret that is split by a line break may
+        begin there.
+        """
         if not self._forms or not cut:
             return cut
         chars = 4 * self._held_bytes
@@ -274,8 +311,8 @@ class RedactingBlobWriter:
 def _scannable(data: bytes) -> int:
     """Return a length at which `data` can be cut without splitting a secret.
 
-    Cuts at the end of a line, before an unfinished key; a very long line is cut at the end of a word, or anywhere when
-    it is one word.
+    Cuts at the end of a line, before an unfinished key; a very long line is cut at the end of a
+    word, or anywhere when it is one word.
     """
     cut = data.rfind(b"\n") + 1
     key = data.rfind(_KEY, 0, cut)

@@ -1,7 +1,8 @@
 """Rewind of the conversation and its files, and undoing a compaction.
 
-Files are restored only on request, and only where nobody else has changed them since. What commands changed is restored
-from checkpoints (`agent.rewind_trees`); what the log alone holds, such as edits of ignored files, from its blobs.
+Files are restored only on request, and only where nobody else has changed them since. What commands
+changed is restored from checkpoints (`agent.rewind_trees`); what the log alone holds, such as edits
+of ignored files, from its blobs.
 """
 
 from collections.abc import Iterable
@@ -27,7 +28,9 @@ from longrein.events import (
 )
 
 PUTS_MAX = 500
-"""Restored files that `Rewound` names; those that stayed, and those that the model knows, are always named."""
+"""Restored files that `Rewound` names; those that stayed, and those that the model knows, are
+always named.
+"""
 
 
 class RestoredTrees(msgspec.Struct, frozen=True):
@@ -54,7 +57,8 @@ def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | Non
 
 
 def restore_files(session: Session, to: int, trees: RestoredTrees | None = None) -> None:
-    """Restore the files as of entry `to` and keep the conversation; tell the user which could not be restored.
+    """Restore the files as of entry `to` and keep the conversation; tell the user which could not
+    be restored.
 
     The model is told of the changes like of anybody else's.
     """
@@ -64,7 +68,9 @@ def restore_files(session: Session, to: int, trees: RestoredTrees | None = None)
             session.notice(f"{put.path} was not restored: {put.why}")
 
 
-def _all_put(session: Session, puts: tuple[FilePut, ...], trees: RestoredTrees | None) -> tuple[FilePut, ...]:
+def _all_put(
+    session: Session, puts: tuple[FilePut, ...], trees: RestoredTrees | None
+) -> tuple[FilePut, ...]:
     """Return what was restored from the log and from checkpoints, shortened where it is much."""
     if trees is None:
         return puts
@@ -78,7 +84,9 @@ def _all_put(session: Session, puts: tuple[FilePut, ...], trees: RestoredTrees |
 
 
 def uncompact(session: Session, seq: int) -> None:
-    """Append `Restored` for the compaction at `seq`, the last one for 0; tell the user when it is impossible."""
+    """Append `Restored` for the compaction at `seq`, the last one for 0; tell the user when it
+    is impossible.
+    """
     state = session.state
     undone = seq or (state.compactions[-1] if state.compactions else 0)
     if undone not in state.compactions:
@@ -89,18 +97,25 @@ def uncompact(session: Session, seq: int) -> None:
     before = fold([entry for entry in session.deps.history(1, state.seq) if entry.seq != undone])
     usable = window_of(session.state, session.deps.model.budget).usable_tokens
     if before.view_tokens > usable:
-        session.notice(f"r{undone} stays: without it the context would have {before.view_tokens} of {usable} tokens")
+        session.notice(
+            f"r{undone} stays: without it the context would have {before.view_tokens} of {usable} "
+            "tokens"
+        )
         return
     session.append(Restored(undone))
 
 
 def _left(call: OpenCall) -> ToolEnded:
-    status, what = ("interrupted", "interrupted; it may have run") if call.started else ("not_run", "not run")
+    status, what = (
+        ("interrupted", "interrupted; it may have run") if call.started else ("not_run", "not run")
+    )
     return call_ended(call, status, f"{what}: the user went back")
 
 
 def step_end(entries: list[Entry], to: int) -> int:
-    """Return the last entry up to `to` at which no call is open: a turn's end, or the entry before a prompt."""
+    """Return the last entry up to `to` at which no call is open: a turn's end, or the entry
+    before a prompt.
+    """
     last, waiting = 1, 0
     for entry in entries:
         event = entry.event
@@ -139,7 +154,9 @@ class FilesInLog:
             self._take(entry.seq, entry.event)
 
     def at(self, path: str, to: int) -> str:
-        """Return the content of `path` at entry `to`; if not known then, what the agent's first change replaced."""
+        """Return the content of `path` at entry `to`; if not known then, what the agent's first
+        change replaced.
+        """
         known = (content for seq, content in reversed(self._past.get(path, ())) if seq <= to)
         replaced = (content for seq, content in self._replaced.get(path, ()) if seq > to)
         return next(known, next(replaced, ""))
@@ -169,9 +186,16 @@ class FilesInLog:
 
 
 def put_back(
-    session: Session, entries: list[Entry], to: int, trees: RestoredTrees | None = None, *, dry: bool = False
+    session: Session,
+    entries: list[Entry],
+    to: int,
+    trees: RestoredTrees | None = None,
+    *,
+    dry: bool = False,
 ) -> tuple[FilePut, ...]:
-    """Restore every file that this session changed after `to` and that `trees` do not cover. `dry`: only tell."""
+    """Restore every file that this session changed after `to` and that `trees` do not cover.
+    `dry`: only tell.
+    """
     files = FilesInLog(entries)
     put = []
     for path, (seq, ours) in sorted(files.ours.items()):
@@ -185,10 +209,14 @@ def put_back(
     return tuple(put)
 
 
-def _put(session: Session, path: str, wanted: str, ours: str, blob: str, *, dry: bool = False) -> FilePut:
+def _put(
+    session: Session, path: str, wanted: str, ours: str, blob: str, *, dry: bool = False
+) -> FilePut:
     """Replace content `ours` by `wanted`, which is stored as `blob`."""
     workspace = session.deps.workspace
-    found = workspace.hash(path) or ("" if workspace.resolve(path, "/").kind == "" else "unreadable")
+    found = workspace.hash(path) or (
+        "" if workspace.resolve(path, "/").kind == "" else "unreadable"
+    )
     if found == wanted:  # restored before a crash, or by somebody else
         return FilePut(path, True, removed=not wanted)
     if wanted and not blob:

@@ -1,9 +1,9 @@
 """Plan and carry out the restoring of files from checkpoints.
 
-The log holds checkpoints of the work tree from before and after each call that may change files. A rewind to an entry
-wants the tree of the first checkpoint after it, without the edits made between the two. What changed while calls of the
-session ran is the session's own. What changed in between is somebody else's, unless the log holds the edit; such files
-are kept.
+The log holds checkpoints of the work tree from before and after each call that may change files. A
+rewind to an entry wants the tree of the first checkpoint after it, without the edits made between
+the two. What changed while calls of the session ran is the session's own. What changed in between
+is somebody else's, unless the log holds the edit; such files are kept.
 """
 
 import os
@@ -29,7 +29,12 @@ from longrein.workspace.checkpoints import CheckpointStore
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.tree_records import TreeFile, TreeRecord, usual_mode
-from longrein.workspace.tree_restore import FileTarget, put_files, remove_empty_folders, remove_files
+from longrein.workspace.tree_restore import (
+    FileTarget,
+    put_files,
+    remove_empty_folders,
+    remove_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +46,7 @@ REWIND = "(rewind)"
 """Stands for a call while a rewind runs."""
 
 
-# --- Timeline --------------------------------------------------------------------------------------------------------
+# --- Timeline -------------------------------------------------------------------------------------
 
 
 class Gap(msgspec.Struct):
@@ -56,7 +61,9 @@ class Gap(msgspec.Struct):
 
 
 def first_checkpoint(entries: Iterable[Entry], to: int) -> tuple[int, str]:
-    """Return seq and name of the checkpoint from before the first change after entry `to`; (0, '') for none."""
+    """Return seq and name of the checkpoint from before the first change after entry `to`; (0,
+    '') for none.
+    """
     for entry in entries:
         event = entry.event
         if entry.seq <= to or not isinstance(event, CheckpointTaken):
@@ -89,7 +96,11 @@ def gaps(entries: Iterable[Entry], since: int) -> list[Gap]:
                 if last and not busy and name != last:
                     found.append(Gap(last, name, edits))
                 _follow(running, when, calls, over)
-                last, busy, edits = (name if entry.seq >= since else ""), bool(running or beside), {}
+                last, busy, edits = (
+                    (name if entry.seq >= since else ""),
+                    bool(running or beside),
+                    {},
+                )
             case _:
                 pass
     if last and not busy:
@@ -111,11 +122,13 @@ def _follow(running: set[str], when: str, calls: Iterable[str], over: set[str]) 
         running.discard(REWIND)
 
 
-# --- Plan ------------------------------------------------------------------------------------------------------------
+# --- Plan -----------------------------------------------------------------------------------------
 
 
 class OldContent(msgspec.Struct, frozen=True):
-    """Content of an edited file at the entry that a rewind goes back to, where the checkpoint is younger."""
+    """Content of an edited file at the entry that a rewind goes back to, where the checkpoint is
+    younger.
+    """
 
     hash: str
     """Hash of the content to restore; '' for no file."""
@@ -154,7 +167,8 @@ def make_plan(
 ) -> list[RootPlan]:
     """Plan the way from the tree `now` to the checkpoint `name`. Raises `CheckpointError`, OSError.
 
-    `older`: files that are to become older than the checkpoint. `overwrite`: also those that others have changed.
+    `older`: files that are to become older than the checkpoint. `overwrite`: also those that others
+    have changed.
     """
     then = store.load(name)
     plans = []
@@ -167,7 +181,11 @@ def make_plan(
 
 
 def _foreign(
-    store: CheckpointStore, repository: ShadowRepository, root: str, now: TreeRecord, between: Sequence[Gap]
+    store: CheckpointStore,
+    repository: ShadowRepository,
+    root: str,
+    now: TreeRecord,
+    between: Sequence[Gap],
 ) -> set[str]:
     """Return the files that somebody else has changed."""
     found: set[str] = set()
@@ -177,13 +195,24 @@ def _foreign(
         if first is None or last is None:
             continue
         changed = repository.changed(first, last)
-        edited = {path: gap.edits[full] for path in changed if (full := os.path.join(root, path)) in gap.edits}
+        edited = {
+            path: gap.edits[full]
+            for path in changed
+            if (full := os.path.join(root, path)) in gap.edits
+        }
         blobs = {blob for path in edited for blob in changed[path] if blob not in ("", "?")}
-        hashes = {blob: sha256(data or b"").hexdigest() for blob, data in repository.contents(blobs)} | {"": ""}
+        hashes = {
+            blob: sha256(data or b"").hexdigest() for blob, data in repository.contents(blobs)
+        } | {"": ""}
         for path, (before, after) in changed.items():
             edits = edited.get(path)
             own = edits is not None and not any(one.over for one in edits)
-            if not (own and edits and hashes.get(before) == edits[0].before and hashes.get(after) == edits[-1].hash):
+            if not (
+                own
+                and edits
+                and hashes.get(before) == edits[0].before
+                and hashes.get(after) == edits[-1].hash
+            ):
                 found.add(path)
     return found
 
@@ -221,11 +250,15 @@ def _plan_root(
     return plan
 
 
-def _older(plan: RootPlan, wanted: dict[str, TreeFile], path: str, content: OldContent, umask: int) -> None:
+def _older(
+    plan: RootPlan, wanted: dict[str, TreeFile], path: str, content: OldContent, umask: int
+) -> None:
     """Replace the content of the checkpoint by an older one."""
     full, known = os.path.join(plan.root, path), wanted.get(path)
     blobs = [known.blob] if known is not None else []
-    left = next((sha256(data or b"").hexdigest() for _, data in plan.repository.contents(blobs)), "")
+    left = next(
+        (sha256(data or b"").hexdigest() for _, data in plan.repository.contents(blobs)), ""
+    )
     if left != content.replaced:
         plan.kept[full] = FOREIGN
     elif not content.hash:
@@ -239,7 +272,9 @@ def _older(plan: RootPlan, wanted: dict[str, TreeFile], path: str, content: OldC
 
 
 def _left_out(path: str, record: TreeRecord) -> str:
-    """Return why a checkpoint has no content of a file, or of a folder above it; '' where it has."""
+    """Return why a checkpoint has no content of a file, or of a folder above it; '' where it
+    has.
+    """
     while path:
         if path in record.skipped:
             return record.skipped[path]
@@ -258,7 +293,7 @@ def _plan_folders(plan: RootPlan, was: TreeRecord, now: TreeRecord, wanted: Iter
     plan.extra_folders = [path for path in extra if path not in plan.keep_folders]
 
 
-# --- Carrying out ----------------------------------------------------------------------------------------------------
+# --- Carrying out ---------------------------------------------------------------------------------
 
 
 def printable(path: str) -> str:
@@ -268,7 +303,9 @@ def printable(path: str) -> str:
 
 def carry_out(plan: RootPlan) -> list[FilePut]:
     """Restore the files of one root; return what was done."""
-    recover_temp_files({os.path.dirname(target.path) for target in plan.targets})  # of a restore that was killed
+    recover_temp_files(
+        {os.path.dirname(target.path) for target in plan.targets}
+    )  # of a restore that was killed
     rules = [target for target in plan.targets if os.path.basename(target.path) == ".gitignore"]
     others = [target for target in plan.targets if os.path.basename(target.path) != ".gitignore"]
     failed = dict(plan.kept)
@@ -288,7 +325,9 @@ def carry_out(plan: RootPlan) -> list[FilePut]:
 
 
 def _restore(plan: RootPlan, targets: list[FileTarget]) -> dict[str, str]:
-    failed = remove_files([target for target in targets if target.then is None], plan.root, plan.keep_folders)
+    failed = remove_files(
+        [target for target in targets if target.then is None], plan.root, plan.keep_folders
+    )
     for folder in plan.extra_folders:
         remove_empty_folders(folder, plan.root, plan.keep_folders)
     by_blob: dict[str, list[FileTarget]] = {}
@@ -300,5 +339,9 @@ def _restore(plan: RootPlan, targets: list[FileTarget]) -> dict[str, str]:
 
 def _ignored_then(plan: RootPlan, targets: Iterable[FileTarget]) -> dict[str, str]:
     """Return the files that would be removed although they may have been there, ignored."""
-    paths = {os.path.relpath(target.path, plan.root): target.path for target in targets if target.then is None}
+    paths = {
+        os.path.relpath(target.path, plan.root): target.path
+        for target in targets
+        if target.then is None
+    }
     return {paths[path]: IGNORED for path in plan.repository.ignored(paths)}

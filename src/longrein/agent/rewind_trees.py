@@ -5,7 +5,15 @@ from functools import partial
 
 from longrein.agent.messages import Rewind, RewindPreview
 from longrein.agent.rewind import FilesInLog, RestoredTrees, put_back, step_end
-from longrein.agent.rewind_plan import OldContent, RootPlan, carry_out, first_checkpoint, gaps, make_plan, printable
+from longrein.agent.rewind_plan import (
+    OldContent,
+    RootPlan,
+    carry_out,
+    first_checkpoint,
+    gaps,
+    make_plan,
+    printable,
+)
 from longrein.agent.session import Session
 from longrein.events import CheckpointTaken, Entry, FileChanged, FilePut
 from longrein.workspace.checkpoints import CheckpointStore
@@ -15,13 +23,15 @@ from longrein.workspace.tree_records import CheckpointError, TreeRecord
 async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
     """Restore the work tree for a rewind; None where no checkpoint is from after that moment.
 
-    The present tree is kept first, and the message stays in the inbox until the caller has taken it: after a kill the
-    next open carries on.
+    The present tree is kept first, and the message stays in the inbox until the caller has taken
+    it: after a kill the next open carries on.
     """
     kept, entries = session.open_checkpoints(), session.entries_from(1)
     to = step_end(entries, word.to) if word.conversation else word.to
     if kept is None or not any(
-        isinstance(entry.event, FileChanged | CheckpointTaken) for entry in entries if entry.seq > to
+        isinstance(entry.event, FileChanged | CheckpointTaken)
+        for entry in entries
+        if entry.seq > to
     ):
         return None
     now = await kept.keep("rewind")
@@ -41,7 +51,9 @@ async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
     return RestoredTrees(tuple(puts), covered)
 
 
-async def preview_rewind(session: Session, to: int, *, overwrite: bool, conversation: bool) -> RewindPreview:
+async def preview_rewind(
+    session: Session, to: int, *, overwrite: bool, conversation: bool
+) -> RewindPreview:
     """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
     kept, entries = session.open_checkpoints(), session.entries_from(1)
     to = step_end(entries, to) if conversation else to
@@ -51,7 +63,11 @@ async def preview_rewind(session: Session, to: int, *, overwrite: bool, conversa
     ):
         name, now, problem = await kept.take()
         try:
-            plans = await kept.run(partial(_plans, session, entries, to, now, overwrite, name)) if now else []
+            plans = (
+                await kept.run(partial(_plans, session, entries, to, now, overwrite, name))
+                if now
+                else []
+            )
         except (CheckpointError, OSError) as error:
             problem = str(error)
         if problem:
@@ -66,13 +82,17 @@ async def preview_rewind(session: Session, to: int, *, overwrite: bool, conversa
             (removed if target.then is None else restored).append(printable(target.path))
         kept_files += [FilePut(printable(path), False, why) for path, why in plan.kept.items()]
     kept_files.sort(key=lambda put: put.path)
-    return RewindPreview(tuple(sorted(restored)), tuple(sorted(removed)), tuple(kept_files), tuple(notes))
+    return RewindPreview(
+        tuple(sorted(restored)), tuple(sorted(removed)), tuple(kept_files), tuple(notes)
+    )
 
 
 def _notes(session: Session, entries: Iterable[Entry], to: int) -> list[str]:
     """Return what else the user should know."""
     later = [entry.event for entry in entries if entry.seq > to]
-    missing = {event.problem for event in later if isinstance(event, CheckpointTaken) and event.problem}
+    missing = {
+        event.problem for event in later if isinstance(event, CheckpointTaken) and event.problem
+    }
     notes = [f"some commands ran without a checkpoint: {problem}" for problem in sorted(missing)]
     running = [name for name, task in session.state.tasks.items() if task.ended is None]
     if running:
@@ -89,7 +109,9 @@ def _plans(
     present: str,
     store: CheckpointStore,
 ) -> list[RootPlan]:
-    """Plan the way back to entry `to`; `present` is the name of the checkpoint `now` where the log has none of it."""
+    """Plan the way back to entry `to`; `present` is the name of the checkpoint `now` where the
+    log has none of it.
+    """
     seq, name = first_checkpoint(entries, to)
     if not name:
         seq, name = session.state.seq, present
@@ -97,7 +119,12 @@ def _plans(
     between = gaps(entries, seq)
     older = _older_contents(session, [entry for entry in entries if entry.seq <= seq], to)
     return make_plan(
-        store, name, {root: now[root] for root in now if root in roots}, between, older, overwrite=overwrite
+        store,
+        name,
+        {root: now[root] for root in now if root in roots},
+        between,
+        older,
+        overwrite=overwrite,
     )
 
 
@@ -109,6 +136,10 @@ def _older_contents(session: Session, entries: list[Entry], to: int) -> dict[str
         if seq > to and (wanted := files.at(path, to)) != ours:
             blob = files.kept.get(wanted, "")
             merged = files.merged.get(path, 0) > to
-            replaced = "merged" if merged else ours  # equals no hash: somebody else's change is in it
-            found[path] = OldContent(wanted, replaced, partial(session.log.read_blob, blob) if blob else None)
+            replaced = (
+                "merged" if merged else ours
+            )  # equals no hash: somebody else's change is in it
+            found[path] = OldContent(
+                wanted, replaced, partial(session.log.read_blob, blob) if blob else None
+            )
     return found

@@ -1,7 +1,9 @@
-"""Schedules of a session: prompts of the user that come back at set times while the session is open and idle.
+"""Schedules of a session: prompts of the user that come back at set times while the session is open
+and idle.
 
-A schedule is in the log (`SchedulesSet`), and so is each time it fires (`Reminded` of kind `cron_fired`); the next time
-follows from both. Times that were missed while longrein was closed or busy fire once. Times are local.
+A schedule is in the log (`SchedulesSet`), and so is each time it fires (`Reminded` of kind
+`cron_fired`); the next time follows from both. Times that were missed while longrein was closed or
+busy fire once. Times are local.
 """
 
 import asyncio
@@ -28,29 +30,54 @@ SHORTEST_S = 60
 NEVER_US = 253_370_764_800_000_000
 """The year 9999."""
 JITTER_SHARE, JITTER_MAX_S = 0.1, 900.0
-"""A time of a cron line is later by up to this share of its interval, and at most so many seconds."""
+"""A time of a cron line is later by up to this share of its interval, and at most so many
+seconds.
+"""
 YEARS_MAX = 5
 """A cron line with no time in so many years has none."""
 
 ONCE = ("in", "at", "once")
 """First words of a time that comes once."""
 UNITS = {"m": 60, "h": 3_600, "d": 86_400}
-FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
+FIELDS = (
+    ("minute", 0, 59),
+    ("hour", 0, 23),
+    ("day of the month", 1, 31),
+    ("month", 1, 12),
+    ("day of the week", 0, 7),
+)
 NAMES = {
-    "month": ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    "month": (
+        "",
+        "jan",
+        "feb",
+        "mar",
+        "apr",
+        "may",
+        "jun",
+        "jul",
+        "aug",
+        "sep",
+        "oct",
+        "nov",
+        "dec",
+    ),
     "day of the week": ("sun", "mon", "tue", "wed", "thu", "fri", "sat"),
 }
 USAGE = (
-    'write an interval such as 5m, 2h or 1d, `in 30m` or `at 14:30` for once, or a cron line such as "0 9 * * 1-5", '
+    "write an interval such as 5m, 2h or 1d, `in 30m` or `at 14:30` for once, or a cron line such "
+    'as "0 9 * * 1-5", '
     "and then the prompt"
 )
 
 
-# --- Times -----------------------------------------------------------------------------------------------------------
+# --- Times ----------------------------------------------------------------------------------------
 
 
 def split_when(text: str) -> tuple[str, str]:
-    """Split `5m PROMPT`, `in 5m PROMPT` or `0 9 * * 1-5 PROMPT` into the time and the prompt. Raises `UsageError`."""
+    """Split `5m PROMPT`, `in 5m PROMPT` or `0 9 * * 1-5 PROMPT` into the time and the prompt.
+    Raises `UsageError`.
+    """
     words = text.split(maxsplit=1)
     if words and words[0] in ONCE:
         once, at, prompt = [*text.split(maxsplit=2), "", ""][:3]
@@ -67,7 +94,9 @@ def split_when(text: str) -> tuple[str, str]:
 
 
 def next_time(when: str, after_us: int) -> int:
-    """Return the first time of `when` after `after_us`, in microseconds UTC. Raises `UsageError` for no such time."""
+    """Return the first time of `when` after `after_us`, in microseconds UTC. Raises `UsageError`
+    for no such time.
+    """
     when = when.removeprefix("once ")
     if clock := re.fullmatch(r"at (\d{1,2}):(\d\d)", when):
         when = f"{clock[2]} {clock[1]} * * *"
@@ -79,12 +108,18 @@ def next_time(when: str, after_us: int) -> int:
     fields = when.split()
     if len(fields) != len(FIELDS):
         raise UsageError(f"{when.strip()!r} is no time: {USAGE}")
-    minutes, hours, days, months, weekdays = (_values(field, *row) for field, row in zip(fields, FIELDS, strict=True))
+    minutes, hours, days, months, weekdays = (
+        _values(field, *row) for field, row in zip(fields, FIELDS, strict=True)
+    )
     weekdays |= {0} if 7 in weekdays else set()
     at = datetime.fromtimestamp(after_us // 1_000_000).replace(second=0) + timedelta(minutes=1)
     last = at.year + YEARS_MAX
     while at.year <= last:
-        weekday, any_day, any_weekday = (at.weekday() + 1) % 7, fields[2][0] == "*", fields[4][0] == "*"
+        weekday, any_day, any_weekday = (
+            (at.weekday() + 1) % 7,
+            fields[2][0] == "*",
+            fields[4][0] == "*",
+        )
         fits = (at.day in days, weekday in weekdays)
         if at.month not in months:
             at = (at.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
@@ -104,12 +139,16 @@ def _values(field: str, name: str, least: int, most: int) -> set[int]:
     found: set[int] = set()
     names = NAMES.get(name, ())
     for part in field.lower().split(","):
-        match = re.fullmatch(r"(?:\*|([a-z]{3}|[0-9]{1,3})(?:-([a-z]{3}|[0-9]{1,3}))?)(?:/([0-9]{1,3}))?", part)
+        match = re.fullmatch(
+            r"(?:\*|([a-z]{3}|[0-9]{1,3})(?:-([a-z]{3}|[0-9]{1,3}))?)(?:/([0-9]{1,3}))?", part
+        )
         words = match.groups("")[:2] if match else ()
         if match is None or any(word.isalpha() and word not in names for word in words):
             raise UsageError(f"{part!r} is no {name}: {USAGE}")
         ends = [names.index(word) if word.isalpha() else int(f"0{word}") for word in words]
-        first, last = (least, most) if part[0] == "*" else (ends[0], ends[1] if match[2] else ends[0])
+        first, last = (
+            (least, most) if part[0] == "*" else (ends[0], ends[1] if match[2] else ends[0])
+        )
         if match[3] and not match[2] and part[0] != "*":
             last = most
         if not least <= first <= last <= most or match[3] == "0":
@@ -119,7 +158,9 @@ def _values(field: str, name: str, least: int, most: int) -> set[int]:
 
 
 def fire_time(schedule: Schedule, state: State) -> int:
-    """Return the time at which a schedule fires next. One with an interval fires for the first time at once."""
+    """Return the time at which a schedule fires next. One with an interval fires for the first
+    time at once.
+    """
     fired = state.fired.get(schedule.id, 0)
     if fires_once(schedule) and fired:
         return NEVER_US
@@ -141,7 +182,7 @@ def fires_once(schedule: Schedule) -> bool:
     return schedule.when.startswith(ONCE)
 
 
-# --- Schedules of a session ------------------------------------------------------------------------------------------
+# --- Schedules of a session -----------------------------------------------------------------------
 
 
 def _source(schedule: Schedule) -> str:
@@ -178,7 +219,9 @@ class ScheduleTimer:
         if len(state.schedules) >= SCHEDULES_MAX:
             raise UsageError(f"{SCHEDULES_MAX} things are scheduled already; remove one first")
         at, name = self._host.deps.clock.wall_us(), f"s{state.last_schedule + 1}"
-        return SchedulesSet((*state.schedules, Schedule(name, when, prompt[:PROMPT_CHARS_MAX], at, by_model)))
+        return SchedulesSet(
+            (*state.schedules, Schedule(name, when, prompt[:PROMPT_CHARS_MAX], at, by_model))
+        )
 
     def _without(self, name: str) -> SchedulesSet:
         known = self._host.state.schedules
@@ -215,10 +258,15 @@ class ScheduleTimer:
         host, state, now_us = self._host, self._host.state, self._host.deps.clock.wall_us()
         if not state.schedules or state.turn_open or host.deps.parent_policy is not None:
             return
-        kept = tuple(one for one in state.schedules if now_us < one.created_at + EXPIRY_US or fires_once(one))
+        kept = tuple(
+            one for one in state.schedules if now_us < one.created_at + EXPIRY_US or fires_once(one)
+        )
         for one in state.schedules:
             if one not in kept:
-                host.notice(f"{one.id} ({one.when}) has ended after 7 days; schedule it again if it is still needed")
+                host.notice(
+                    f"{one.id} ({one.when}) has ended after 7 days; schedule it again if it is "
+                    "still needed"
+                )
         if kept != state.schedules:
             host.append(SchedulesSet(kept))
         for one in kept:
@@ -251,4 +299,7 @@ class ScheduleTimer:
 def describe(schedule: Schedule, state: State) -> str:
     """Return a schedule as one line: name, time, next time, prompt."""
     at = datetime.fromtimestamp(fire_time(schedule, state) // 1_000_000)
-    return f"{schedule.id}  {schedule.when}  next {at:%a %d %b %H:%M}  {msgspec.json.encode(schedule.prompt).decode()}"
+    return (
+        f"{schedule.id}  {schedule.when}  next {at:%a %d %b %H:%M}  "
+        f"{msgspec.json.encode(schedule.prompt).decode()}"
+    )

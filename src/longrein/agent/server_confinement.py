@@ -1,4 +1,6 @@
-"""The sandbox of MCP servers: those of a project run as commands do, those of the user reach more."""
+"""The sandbox of MCP servers: those of a project run as commands do, those of the user reach
+more.
+"""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +27,9 @@ PROJECT_FILES = ("package.json", "pyproject.toml", "node_modules", ".venv", "go.
 
 
 def confine_server(session: Session, server: McpServer, cwd: str) -> Confinement | None:
-    """Return how to confine a server of a session; None for not at all. Raises OSError where that cannot be set up."""
+    """Return how to confine a server of a session; None for not at all. Raises OSError where
+    that cannot be set up.
+    """
     sandbox = session.deps.sandbox
     if sandbox is None or server.sandbox == "off":
         return None
@@ -35,11 +39,14 @@ def confine_server(session: Session, server: McpServer, cwd: str) -> Confinement
 def server_sandbox(sandbox: SessionSandbox, server: McpServer, cwd: str) -> SessionSandbox:
     """Return the sandbox for a server that starts in `cwd`.
 
-    One of the user has the network, the caches of package managers, and the files and folders that its entry names.
+    One of the user has the network, the caches of package managers, and the files and folders that
+    its entry names.
     """
     options = sandbox.options
     if server.sandbox == "strict":
-        return sandbox.with_options(home=(*options.home, cwd))  # the session may work in a folder below
+        return sandbox.with_options(
+            home=(*options.home, cwd)
+        )  # the session may work in a folder below
     named = tuple(_named(server, cwd))
     written = tuple(folder for path in named if (folder := _granted(path, sandbox.home)))
     around = tuple(folder for path in named if (folder := _project_around(path, sandbox.home)))
@@ -55,7 +62,9 @@ def _named(server: McpServer, cwd: str) -> Iterator[str]:
     """Yield the real paths that an entry names in its words and variables, existing or not."""
     for word in (*server.command, *(value for _, value in server.env), server.cwd):
         path = os.path.expanduser(word.partition("=")[2] or word)
-        if path.startswith("/") or (word in server.command and os.path.exists(os.path.join(cwd, path))):
+        if path.startswith("/") or (
+            word in server.command and os.path.exists(os.path.join(cwd, path))
+        ):
             yield os.path.realpath(os.path.join(cwd, path))
 
 
@@ -81,6 +90,10 @@ def _project_around(path: str, home: str) -> str:
 
 
 def _may_be_shown(folder: str, home: str) -> bool:
-    """Return True for folders in home and in places for data of users, but not for these themselves."""
+    """Return True for folders in home and in places for data of users, but not for these
+    themselves.
+    """
     places = (home, "/tmp", "/var/tmp", "/mnt", "/media", "/srv")
-    return any(folder.startswith(f"{place}/") for place in places) and not f"{home}/".startswith(f"{folder}/")
+    return any(folder.startswith(f"{place}/") for place in places) and not f"{home}/".startswith(
+        f"{folder}/"
+    )

@@ -1,7 +1,8 @@
 """An open session: the only writer of its log.
 
-`append` folds an entry into the state and holds it; `commit` hands all held entries to the store in one transaction. A
-side effect comes after a commit with `flush`, so the entries it relies on are on disk first (law 7).
+`append` folds an entry into the state and holds it; `commit` hands all held entries to the store in
+one transaction. A side effect comes after a commit with `flush`, so the entries it relies on are on
+disk first (law 7).
 """
 
 import asyncio
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
 
-# --- Background summary request --------------------------------------------------------------------------------------
+# --- Background summary request -------------------------------------------------------------------
 #
 # The outcome waits here until the loop appends it to the log.
 
@@ -77,9 +78,17 @@ class BackgroundRequest:
         """True while a request has no outcome in the log."""
         return self._task is not None
 
-    def start(self, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float) -> None:
-        """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it is done."""
-        self._task, self._seq, self._reserved_usd = asyncio.ensure_future(attempt), seq, reserved_usd
+    def start(
+        self, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
+    ) -> None:
+        """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it
+        is done.
+        """
+        self._task, self._seq, self._reserved_usd = (
+            asyncio.ensure_future(attempt),
+            seq,
+            reserved_usd,
+        )
         self._task.add_done_callback(lambda _task: self._session.poke())
 
     def collect(self) -> None:
@@ -99,13 +108,15 @@ class BackgroundRequest:
         self._session.append(gone if task.cancelled() else task.result())
 
 
-# --- Session ---------------------------------------------------------------------------------------------------------
+# --- Session --------------------------------------------------------------------------------------
 
 
 CLOSE_WAIT_S = 5.0
 """Wait of `close` for the loop to end; only a stuck disk takes longer than a moment."""
 SNAPSHOT_FROM = 500
-"""Log length in entries from which a snapshot is worthwhile even without data of the clearing policy."""
+"""Log length in entries from which a snapshot is worthwhile even without data of the clearing
+policy.
+"""
 SNAPSHOT_EVERY = 1_000
 """Entries within a turn after which a snapshot is kept."""
 INTERRUPTED = "[interrupted by the user]"
@@ -129,7 +140,9 @@ def resolved_future() -> "asyncio.Future[None]":
 
 
 class Approvals:
-    """Approvals of this run. Answers that only the log holds count for nothing: it could be edited."""
+    """Approvals of this run. Answers that only the log holds count for nothing: it could be
+    edited.
+    """
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
@@ -142,7 +155,9 @@ class Approvals:
         self.mode_restored = False
         """True if the mode comes from the log."""
         self.earlier_calls: frozenset[str] = frozenset()
-        """Calls of an earlier run, where the mode is restored: a mode wider than `default` does not hold for them."""
+        """Calls of an earlier run, where the mode is restored: a mode wider than `default` does
+        not hold for them.
+        """
 
 
 class Session:
@@ -165,7 +180,9 @@ class Session:
         """True while a turn that a crash cut waits for the user to continue it."""
         self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
         keep_bytes_max = deps.options.keep_bytes_max
-        self.file_watcher = FileWatcher(deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at)
+        self.file_watcher = FileWatcher(
+            deps.workspace, self.blobs, deps.redact, keep_bytes_max, state.at
+        )
         """Cache of file stamps; saves reading unchanged files again."""
         self.masks = MaskIndex()  # files that rules forbid to read and to change
         self.paused_failures = 0
@@ -184,10 +201,14 @@ class Session:
         """The asyncio task of each running call."""
         self.cancelled: dict[str, None] = {}  # running calls that were cancelled one by one
         self._shared_model = None if deps.parent_policy is None else deps.model
-        """Model that is shared with other sessions; a model opened later belongs to this session."""
+        """Model that is shared with other sessions; a model opened later belongs to this
+        session.
+        """
         self.closed = False
         self.ignores_inbox = False
-        """True when messages stay in the inbox: the session was told to end, and a message would start a turn."""
+        """True when messages stay in the inbox: the session was told to end, and a message would
+        start a turn.
+        """
         self.judged_paths: dict[str, dict[str, str]] = {}
         """Call id -> path as given -> real path that was judged, or shown to the user."""
         self._original_calls: dict[str, ToolCall] = {}
@@ -205,7 +226,7 @@ class Session:
         self._in_flight = 0
         self._snapshot_seq = log.snapshot.seq if log.snapshot is not None else 0
 
-    # --- writing ---------------------------------------------------------------------------------------------
+    # --- writing ----------------------------------------------------------------------------------
 
     def append(self, *events: AnyEvent) -> int:
         """Fold events into the state and hold them for the next commit; return the last seq."""
@@ -232,17 +253,26 @@ class Session:
     def variables(self) -> dict[str, str]:
         """Variables of commands that hooks have set, for this session and above it."""
         above = self.deps.parent_policy
-        return self.hooks.variables if above is None else above.parent.variables | self.hooks.variables
+        return (
+            self.hooks.variables if above is None else above.parent.variables | self.hooks.variables
+        )
 
     def original_call(self, call: ToolCall) -> ToolCall:
-        """Return an open call with the arguments that the model gave, secrets included, or those of an answer or hook.
+        """Return an open call with the arguments that the model gave, secrets included, or those of
+        an answer or hook.
 
-        After a crash the arguments are those of the log, with markers in place of secrets; tools refuse to act on a
-        marker.
+        After a crash the arguments are those of the log, with markers in place of secrets; tools
+        refuse to act on a marker.
         """
-        original = unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
+        original = (
+            unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
+        )
         changed = self.approvals.arguments.get(call.id, self.hooks.inputs.get(call.id))
-        return original if changed is None else msgspec.structs.replace(original, arguments=changed, received="")
+        return (
+            original
+            if changed is None
+            else msgspec.structs.replace(original, arguments=changed, received="")
+        )
 
     def _entries_to(self, seq: int) -> list[Entry]:
         held = [entry for entry in self._held if entry.seq <= seq]
@@ -258,8 +288,8 @@ class Session:
     def commit(self, *, flush: bool, beside: "Sequence[Session]" = ()) -> "asyncio.Future[None]":
         """Hand the held entries to the store.
 
-        The returned future is done when they are committed, with `flush` when they are on disk. `beside`: subagents
-        whose entries go into the same transaction.
+        The returned future is done when they are committed, with `flush` when they are on disk.
+        `beside`: subagents whose entries go into the same transaction.
         """
         if self._broken is None and not self._held and not self._taken and not flush:
             return resolved_future()
@@ -272,7 +302,9 @@ class Session:
         (_, entries, taken), *others = those
         more = [(one.log, held, gone) for one, held, gone in others]
         written = self.log.append(entries, flush=flush, take=taken, beside=more)
-        written.add_done_callback(lambda w: self._loop.call_soon_threadsafe(self._committed, w, those, done))
+        written.add_done_callback(
+            lambda w: self._loop.call_soon_threadsafe(self._committed, w, those, done)
+        )
         return done
 
     def keep_snapshot(self, *, due: int = 1) -> None:
@@ -328,7 +360,7 @@ class Session:
         """Delete an inbox message in the next commit."""
         self._taken.append(number)
 
-    # --- frontends -------------------------------------------------------------------------------------------
+    # --- frontends --------------------------------------------------------------------------------
 
     @property
     def pending(self) -> Sequence[PendingMessage]:
@@ -347,15 +379,25 @@ class Session:
         The awaitable is done when the message is on disk.
         """
         if isinstance(word, StopTask) and self.background_tasks is not None:
-            self.background_tasks.stop(word.task)  # immediately; the inbox keeps the message in case of a crash
-        if isinstance(word, UserMessage) and self.deps.mcp is not None and (line := prompt_line(word)):
+            self.background_tasks.stop(
+                word.task
+            )  # immediately; the inbox keeps the message in case of a crash
+        if (
+            isinstance(word, UserMessage)
+            and self.deps.mcp is not None
+            and (line := prompt_line(word))
+        ):
             return asyncio.ensure_future(self._tell_prompt(word, line))
         child = for_child(word)
         if not child or child == self.id:
             questions = self.network_questions
             if isinstance(word, Answer) and questions is not None and questions.is_open(word.call):
                 return questions.answer(word)
-            told = self.skills.tell(word) if self.skills is not None and isinstance(word, UserMessage) else None
+            told = (
+                self.skills.tell(word)
+                if self.skills is not None and isinstance(word, UserMessage)
+                else None
+            )
             return self.inbox.put(word) if told is None else told
         sent = self.subagents.tell(word, child) if self.subagents is not None else None
         if sent is None:
@@ -364,10 +406,21 @@ class Session:
         return sent
 
     def grant(self, word: Answer, question: PermissionAsked) -> Answer:
-        """Grant the rules of an answer to `question`; return it as a single answer where they were not proposed."""
-        rules, proposed = word.rule.splitlines(), [*question.suggestion.splitlines(), question.exact]
+        """Grant the rules of an answer to `question`; return it as a single answer where they
+        were not proposed.
+        """
+        rules, proposed = (
+            word.rule.splitlines(),
+            [*question.suggestion.splitlines(), question.exact],
+        )
         wrong_digest = word.digest not in ("", approval_digest(question))
-        if word.scope == "once" or word.verdict != "allow" or not rules or wrong_digest or not {*rules} <= {*proposed}:
+        if (
+            word.scope == "once"
+            or word.verdict != "allow"
+            or not rules
+            or wrong_digest
+            or not {*rules} <= {*proposed}
+        ):
             return msgspec.structs.replace(word, scope="once", rule="")
         if word.scope == "always":
             try:
@@ -376,18 +429,24 @@ class Session:
                 self.notice(str(error))
                 return msgspec.structs.replace(word, scope="once", rule="")
         self.approvals.rules = tuple(dict.fromkeys((*self.approvals.rules, *rules)))
-        self.approvals.changed_tools = tuple(tool for tool in self.approvals.changed_tools if tool not in rules)
+        self.approvals.changed_tools = tuple(
+            tool for tool in self.approvals.changed_tools if tool not in rules
+        )
         return word
 
     async def _tell_prompt(self, word: UserMessage, line: str) -> None:
-        """Put the text of a server's prompt into the inbox in place of its command. Raises `UsageError`."""
+        """Put the text of a server's prompt into the inbox in place of its command. Raises
+        `UsageError`.
+        """
         assert self.deps.mcp is not None
         command, *words = split_words(line)
         text = await self.deps.mcp.prompt_text(command[1:], words, self.blobs)
         await self.tell(msgspec.structs.replace(word, parts=(Text(text), *word.parts[1:])))
 
     def unqueue(self, number: int = 0) -> str:
-        """Take a waiting user message (the newest for 0) back for editing; '' when there is none."""
+        """Take a waiting user message (the newest for 0) back for editing; '' when there is
+        none.
+        """
         taken = self.inbox.take_back(number)
         if taken is None:
             return self.subagents.unqueue(number) if self.subagents is not None else ""
@@ -427,7 +486,11 @@ class Session:
         self.wake_schedule.stay(how, limit_s)
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
-        return await self.own_background_tasks.leave(policy) if self.own_background_tasks is not None else ()
+        return (
+            await self.own_background_tasks.leave(policy)
+            if self.own_background_tasks is not None
+            else ()
+        )
 
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         return self.subscribers.follow(seq, streaming=streaming)
@@ -436,7 +499,7 @@ class Session:
         """Show the user one line."""
         self.subscribers.publish(UserNotice(self.deps.redact(text)))
 
-    # --- the loop's needs ------------------------------------------------------------------------------------
+    # --- the loop's needs -------------------------------------------------------------------------
 
     def open_subagents(self) -> "SubagentRunner | None":
         """Return the subagents, opened on first use; None where there are none."""
@@ -446,16 +509,26 @@ class Session:
         return self.subagents
 
     def expect(self, name: str) -> None:
-        """Prepare for a call of tool `name`, which begins to stream in: start the supervisor for a command."""
+        """Prepare for a call of tool `name`, which begins to stream in: start the supervisor for
+        a command.
+        """
         tool = self.deps.tools.get(name)
         if self.deps.pool is not None and tool is not None and tool.access == "command":
             self.deps.pool.supervision.warm()
-        if tool is not None and tool.access == "command" and (kept := self.open_checkpoints()) is not None:
+        if (
+            tool is not None
+            and tool.access == "command"
+            and (kept := self.open_checkpoints()) is not None
+        ):
             kept.warm()
 
     def open_checkpoints(self) -> "SessionCheckpoints | None":
         """Return the checkpoints of this session, opened on first use; None where none are kept."""
-        if self.checkpoints is None and self.deps.checkpoints is not None and self.deps.parent_policy is None:
+        if (
+            self.checkpoints is None
+            and self.deps.checkpoints is not None
+            and self.deps.parent_policy is None
+        ):
             self.checkpoints = self.deps.checkpoints(self)
         return self.checkpoints
 
@@ -463,7 +536,11 @@ class Session:
     def background_tasks(self) -> "BackgroundControl | None":
         """Tasks of this session and its subagents; None while the tree has run no command."""
         pool = self.deps.pool
-        return self.open_background_tasks() if pool is not None and pool.members else self.own_background_tasks
+        return (
+            self.open_background_tasks()
+            if pool is not None and pool.members
+            else self.own_background_tasks
+        )
 
     def open_network_questions(self) -> "NetworkQuestions":
         """Return the questions about hosts, opened with the first command that has a proxy."""
@@ -475,14 +552,20 @@ class Session:
 
     def open_background_tasks(self) -> "BackgroundControl | None":
         """Return this session's tasks, opened on first use; None where there is no supervisor."""
-        if self.own_background_tasks is None and self.deps.pool is not None and self.deps.background_tasks is not None:
+        if (
+            self.own_background_tasks is None
+            and self.deps.pool is not None
+            and self.deps.background_tasks is not None
+        ):
             self.own_background_tasks = self.deps.background_tasks(self, self.deps.pool)
         return self.own_background_tasks
 
     @property
     def rules(self) -> Rules:
         """Permission rules now: settings, those granted in this run, and those of its parents."""
-        rules = self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
+        rules = (
+            self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
+        )
         allowed = self.approvals.rules
         rules = msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
         if self.approvals.changed_tools:
@@ -493,7 +576,8 @@ class Session:
     def mode(self) -> str:
         """Permission mode now, never wider than the parent's.
 
-        A narrower mode applies to subagents as soon as the user has set it, even while a call runs here.
+        A narrower mode applies to subagents as soon as the user has set it, even while a call runs
+        here.
         """
         if self.deps.parent_policy is not None:
             return self.deps.parent_policy.mode
@@ -530,7 +614,8 @@ class Session:
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:
         """Run one move so that an interrupt can cancel it; the move records its own end.
 
-        It runs in the loop's task: a task of its own would cost a round of the event loop for each move.
+        It runs in the loop's task: a task of its own would cost a round of the event loop for each
+        move.
         """
         walk = asyncio.current_task()
         assert walk is not None
@@ -569,7 +654,9 @@ class Session:
             await self.inbox.wait(self.deps.clock)
 
     async def close(self, reason: str = "other") -> None:
-        """Stop what runs, flush the log, release the lock. Idempotent. `reason`: for hooks of `SessionEnd`."""
+        """Stop what runs, flush the log, release the lock. Idempotent. `reason`: for hooks of
+        `SessionEnd`.
+        """
         if self.closed:
             return
         self.hooks.end_reason = reason

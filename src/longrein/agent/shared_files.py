@@ -1,6 +1,7 @@
 """Files shared by the agents of a tree: read and write locks by path, and the authors of contents.
 
-The locks are fair and order the agents of this process only; against other processes a write checks what it replaces.
+The locks are fair and order the agents of this process only; against other processes a write checks
+what it replaces.
 """
 
 import asyncio
@@ -102,10 +103,10 @@ class HeldPaths:
             self._locks.give(path, writes=writes)
 
 
-# --- Authors of file contents ----------------------------------------------------------------------------------------
+# --- Authors of file contents ---------------------------------------------------------------------
 #
-# Names the author of a change, so that the model does not take an agent's own work for a stranger's. Known in this
-# process only; an unknown author counts as somebody else.
+# Names the author of a change, so that the model does not take an agent's own work for a
+# stranger's. Known in this process only; an unknown author counts as somebody else.
 
 
 PATHS_MAX = 4_000
@@ -157,7 +158,9 @@ class FileWriters:
             del self._wrote[next(iter(self._wrote))]
 
     def of(self, path: str, digest: str) -> Writer | None:
-        """Return the writer of this content; None when it is no agent of this tree, as far as known."""
+        """Return the writer of this content; None when it is no agent of this tree, as far as
+        known.
+        """
         return self._wrote.get(path, {}).get(digest)
 
     def begin(self, call: str, writer: Writer) -> None:

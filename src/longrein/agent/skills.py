@@ -1,8 +1,10 @@
-"""Skills and custom commands in a session: `/name` of the user, `Skill` of the model, and what they allow meanwhile.
+"""Skills and custom commands in a session: `/name` of the user, `Skill` of the model, and what they
+allow meanwhile.
 
-Commands in a text run before the model sees it: judged by the rules like any command, confined like any command, and
-never with a question. Tools that a file allows are allowed in the turn that loads it, in this run, for the session of
-the user alone; tools that it takes away are refused in that turn.
+Commands in a text run before the model sees it: judged by the rules like any command, confined like
+any command, and never with a question. Tools that a file allows are allowed in the turn that loads
+it, in this run, for the session of the user alone; tools that it takes away are refused in that
+turn.
 """
 
 import asyncio
@@ -60,32 +62,47 @@ class SessionSkills:
         """Skills and commands that the user can name, as of the last look."""
         return [skill for skill in self._known or self.all() if skill.for_user]
 
-    # --- Loading -----------------------------------------------------------------------------------------------------
+    # --- Loading ----------------------------------------------------------------------------------
 
     async def load(self, name: str, arguments: str, *, call: str) -> LoadedText:
         """See `tools.SkillPort.load`."""
         skill = find_skill(self.all(), name)
         known = self._session.state.skills.get(skill.name)
-        by_user = known is not None and known.turn == self._session.state.began_at and self._session.state.turn_open
+        by_user = (
+            known is not None
+            and known.turn == self._session.state.began_at
+            and self._session.state.turn_open
+        )
         if not skill.for_model and not by_user:
             raise ToolError(f"[user-only] Only the user starts {skill.name}, with /{skill.name}.")
         text = await self._content(skill, arguments, call)
         self._invoked.add(skill.name)
         if known is not None and known.text == text and not skill.fork:
-            text = f"The skill {skill.name} is loaded already (r{known.seq}) and has not changed: follow it."
+            text = (
+                f"The skill {skill.name} is loaded already (r{known.seq}) and has not changed: "
+                "follow it."
+            )
         return LoadedText(skill.name, text, skill.fork, skill.agent)
 
     def tell(self, word: UserMessage) -> "asyncio.Future[None] | None":
-        """Put a message that names a skill or command into the inbox, with its text; None for any other message.
+        """Put a message that names a skill or command into the inbox, with its text; None for any
+        other message.
 
-        The future is done when the message is on disk. It raises `UsageError`, one line, and need not be awaited.
+        The future is done when the message is on disk. It raises `UsageError`, one line, and need
+        not be awaited.
         """
         first = word.parts[0] if word.parts and not word.skill else None
-        match = re.compile(_INVOCATION).fullmatch(first.text.strip()) if isinstance(first, Text) else None
+        match = (
+            re.compile(_INVOCATION).fullmatch(first.text.strip())
+            if isinstance(first, Text)
+            else None
+        )
         if match is None:
             return None
         kinds = ("skill", "command") if match[1] == "/" else ("skill",)
-        wanted = (one for one in self.all() if one.name == match[2] and one.for_user and one.kind in kinds)
+        wanted = (
+            one for one in self.all() if one.name == match[2] and one.for_user and one.kind in kinds
+        )
         skill = next(wanted, None)
         if skill is None:
             return None
@@ -103,7 +120,10 @@ class SessionSkills:
         try:
             if skill.fork and "Skill" in self._session.deps.tools:
                 self._library.body(skill)
-                text = f"Call Skill with skill={skill.name!r} and args={arguments!r} now, then tell what it reports."
+                text = (
+                    f"Call Skill with skill={skill.name!r} and args={arguments!r} now, then "
+                    "tell what it reports."
+                )
             else:
                 text = await self._content(skill, arguments, "")
         except ToolError as error:
@@ -113,18 +133,26 @@ class SessionSkills:
         await self._session.inbox.put(msgspec.structs.replace(word, parts=parts, skill=skill.name))
 
     def preloaded(self, names: Sequence[str]) -> list[UserSpoke]:
-        """Return the texts of the skills that a subagent type names. Commands in them are left as they are written."""
+        """Return the texts of the skills that a subagent type names. Commands in them are left
+        as they are written.
+        """
         found, known = [], self.all()
         for name in names:
             try:
                 skill = find_skill(known, name)
                 body = self._library.body(skill)
             except ToolError as error:
-                self._session.notice(f"a subagent works without a skill: {_without_code(str(error))}")
+                self._session.notice(
+                    f"a subagent works without a skill: {_without_code(str(error))}"
+                )
                 continue
             content = skill_content(skill, body.text, body)
             found.append(
-                UserSpoke((Text(f"The skill {skill.name}, for your task:"), Text(content)), "command", skill.name)
+                UserSpoke(
+                    (Text(f"The skill {skill.name}, for your task:"), Text(content)),
+                    "command",
+                    skill.name,
+                )
             )
         return found
 
@@ -132,7 +160,9 @@ class SessionSkills:
         from longrein.tools.skill_text import substitute
 
         body = self._library.body(skill)
-        pieces = substitute(skill.style, body.text, arguments, self._variables(skill), skill.argument_names)
+        pieces = substitute(
+            skill.style, body.text, arguments, self._variables(skill), skill.argument_names
+        )
         text = "".join([await self._filled(skill, piece, call) for piece in pieces])
         return skill_content(skill, text + self._mentioned(body), body)
 
@@ -170,17 +200,23 @@ class SessionSkills:
         if verdict.kind != "allow":
             how = "allow it with a rule in the settings, or with allowed-tools in the file"
             why = f": {verdict.reason}" if verdict.reason else ""
-            raise ToolError(f"[skill] {skill.source} runs `{command}`, which needs permission{why}; {how}.")
+            raise ToolError(
+                f"[skill] {skill.source} runs `{command}`, which needs permission{why}; {how}."
+            )
         outcome = await tool.run(command_context(session, call, tool), command=command)
         printed = text_of(outcome.parts)
         if outcome.status != "ok":
-            raise ToolError(f"[skill] {skill.source}: `{command}` failed: {' '.join(printed.split())[:300]}")
+            raise ToolError(
+                f"[skill] {skill.source}: `{command}` failed: {' '.join(printed.split())[:300]}"
+            )
         return "" if printed == "(no output)" else printed
 
-    # --- Files that a command mentions -------------------------------------------------------------------------------
+    # --- Files that a command mentions ------------------------------------------------------------
 
     def _mentioned(self, body: SkillBody) -> str:
-        """Return the files that a text mentions as `@path`, to follow it. What is no file stays as it is written."""
+        """Return the files that a text mentions as `@path`, to follow it. What is no file stays
+        as it is written.
+        """
         blocks = []
         for path in body.files[:FILES_MAX]:
             if self._session.deps.workspace.resolve(path, self._session.state.cwd).kind == "file":
@@ -196,7 +232,9 @@ class SessionSkills:
         if place.kind != "file":
             raise ToolError(f"[skill] it names the file {path}, and there is none.")
         if not is_read_allowed(session, path):
-            raise ToolError(f"[skill] it names the file {path}, which must not be read without a question.")
+            raise ToolError(
+                f"[skill] it names the file {path}, which must not be read without a question."
+            )
         try:
             data = session.deps.workspace.read(place.real, FILE_BYTES_MAX + 1)
         except OSError as error:
@@ -204,9 +242,13 @@ class SessionSkills:
         if b"\0" in data:
             return f"({path} is a binary file and was not inserted)"
         text = data[:FILE_BYTES_MAX].decode("utf-8", "replace")
-        return text if len(data) <= FILE_BYTES_MAX else f"{text}\n(cut here: Read shows the rest of {path})"
+        return (
+            text
+            if len(data) <= FILE_BYTES_MAX
+            else f"{text}\n(cut here: Read shows the rest of {path})"
+        )
 
-    # --- What they allow ---------------------------------------------------------------------------------------------
+    # --- What they allow --------------------------------------------------------------------------
 
     def hooks_of(self, name: str) -> Sequence[Hook]:
         """Return the hooks of a skill or command that is loaded."""
@@ -214,28 +256,46 @@ class SessionSkills:
         return next((skill.hooks for skill in known if skill.name == name), ())
 
     def rules(self, rules: Rules) -> Rules:
-        """Return `rules` with those of the skills that were loaded in this turn, and with their folders readable."""
+        """Return `rules` with those of the skills that were loaded in this turn, and with their
+        folders readable.
+        """
         state = self._session.state
-        names = {name for name, skill in state.skills.items() if skill.turn == state.began_at and state.turn_open}
+        names = {
+            name
+            for name, skill in state.skills.items()
+            if skill.turn == state.began_at and state.turn_open
+        }
         active = [skill for skill in self._known if skill.name in names]
         allow: list[str] = []
         if self._session.deps.parent_policy is None:
-            allow += [rule for skill in active if skill.name in self._invoked for rule in skill.allowed_tools]
-            allow += [f"Read(/{_literal(skill.folder)}/**)" for skill in self._known if skill.kind == "skill"]
+            allow += [
+                rule
+                for skill in active
+                if skill.name in self._invoked
+                for rule in skill.allowed_tools
+            ]
+            allow += [
+                f"Read(/{_literal(skill.folder)}/**)"
+                for skill in self._known
+                if skill.kind == "skill"
+            ]
         deny = [rule for skill in active for rule in skill.disallowed_tools]
         if not allow and not deny:
             return rules
-        return msgspec.structs.replace(rules, allow=(*rules.allow, *allow), deny=(*rules.deny, *deny))
+        return msgspec.structs.replace(
+            rules, allow=(*rules.allow, *allow), deny=(*rules.deny, *deny)
+        )
 
     def _allowed_by(self, skill: SkillInfo) -> tuple[str, ...]:
         return skill.allowed_tools if self._session.deps.parent_policy is None else ()
 
-    # --- Skills that come later --------------------------------------------------------------------------------------
+    # --- Skills that come later -------------------------------------------------------------------
 
     def tell_new(self, touched: Sequence[str] | None = None) -> None:
         """Append a notice for each skill that the model may load and was not told of.
 
-        `touched`: real paths of files that tools have just touched; None looks for new files on disk.
+        `touched`: real paths of files that tools have just touched; None looks for new files on
+        disk.
         """
         state = self._session.state
         if state.prefix is None or self._session.deps.parent_policy is not None:
@@ -244,16 +304,31 @@ class SessionSkills:
         for folder in folders:
             self._nested |= {skill.name: skill for skill in self._library.nested(folder)}
         catalogue = "\n".join(text for text in state.prefix.context if "<available_skills>" in text)
-        last = state.ledger.summaries[-1] if state.ledger.summaries else 0  # what it replaced is told again
-        told = {one.key for one in state.notices if one.kind == "skill_available" and one.seq > last}
+        last = (
+            state.ledger.summaries[-1] if state.ledger.summaries else 0
+        )  # what it replaced is told again
+        told = {
+            one.key for one in state.notices if one.kind == "skill_available" and one.seq > last
+        }
         told |= {*state.skills, *(name for name, seq in self._told.items() if seq > last)}
         for skill in self.all() if touched is None else (*self._known, *self._nested.values()):
             matches = not skill.paths or _touches(skill.paths, touched or (), state.cwd)
-            if not skill.for_model or skill.name in told or not matches or f"<name>{skill.name}</name>" in catalogue:
+            if (
+                not skill.for_model
+                or skill.name in told
+                or not matches
+                or f"<name>{skill.name}</name>" in catalogue
+            ):
                 continue
-            how = "load it with Skill" if "Skill" in self._session.deps.tools else f"read {skill.path} to use it"
+            how = (
+                "load it with Skill"
+                if "Skill" in self._session.deps.tools
+                else f"read {skill.path} to use it"
+            )
             self._told[skill.name] = self._session.append(
-                Reminded("skill_available", "", skill.name, f"{skill.name}: {skill.description} ({how})")
+                Reminded(
+                    "skill_available", "", skill.name, f"{skill.name}: {skill.description} ({how})"
+                )
             )
 
 
@@ -268,11 +343,14 @@ def _literal(path: str) -> str:
 
 
 def _touches(globs: Sequence[str], touched: Sequence[str], cwd: str) -> bool:
-    """Return whether one of the files matches one of the globs, relative to the folder or by its name."""
+    """Return whether one of the files matches one of the globs, relative to the folder or by its
+    name.
+    """
     base = cwd.rstrip("/") + "/"
     names = [path.removeprefix(base) for path in touched]
     return any(
-        fnmatchcase(name, pattern.replace("**/", "*")) or fnmatchcase(name.rpartition("/")[2], pattern)
+        fnmatchcase(name, pattern.replace("**/", "*"))
+        or fnmatchcase(name.rpartition("/")[2], pattern)
         for name in names
         for pattern in globs
     )

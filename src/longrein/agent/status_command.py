@@ -1,4 +1,6 @@
-"""The user's command for the status line: what it is told of the session, run as the user's own hooks are."""
+"""The user's command for the status line: what it is told of the session, run as the user's own
+hooks are.
+"""
 
 import os
 import re
@@ -18,21 +20,29 @@ TIMEOUT_S = 10.0
 LARGE_TOKENS = 200_000
 GIT_FILE_BYTES_MAX = 100_000
 ORIGIN = re.compile(r'^\[remote "origin"\][^\[]*?^\s*url\s*=\s*(\S+)', re.MULTILINE)
-REPO = re.compile(r"(?:^[\w+.-]+://(?:[^@/]*@)?|^(?:[^@/]*@)?)([\w.-]+)(?::\d+)?[:/]+(.+)/([^/]+?)(?:\.git)?/?$")
+REPO = re.compile(
+    r"(?:^[\w+.-]+://(?:[^@/]*@)?|^(?:[^@/]*@)?)([\w.-]+)(?::\d+)?[:/]+(.+)/([^/]+?)(?:\.git)?/?$"
+)
 
 
 class StatusCommand:
     """Runs the command. Cancelled, it ends what it has started."""
 
-    def __init__(self, session: "Session", hook: Hook, project: str, version: str, effort: str = "") -> None:
+    def __init__(
+        self, session: "Session", hook: Hook, project: str, version: str, effort: str = ""
+    ) -> None:
         """`hook`: the command with its scripts; `project`: root of the project."""
         self._session, self._hook, self._project = session, hook, project
         self._version, self._effort = version, effort
 
     async def __call__(self, known: Mapping[str, Any]) -> str:
         """Run it with the data of the session and `known`. Raises `LongreinError` when it fails."""
-        data = msgspec.json.encode({**self._data(), **known, "cost": {**self._cost(), **known.get("cost", {})}})
-        output = await self._session.hooks.run_command(CommandHandler(self._hook), "StatusLine", data, TIMEOUT_S)
+        data = msgspec.json.encode(
+            {**self._data(), **known, "cost": {**self._cost(), **known.get("cost", {})}}
+        )
+        output = await self._session.hooks.run_command(
+            CommandHandler(self._hook), "StatusLine", data, TIMEOUT_S
+        )
         name = visible(self._hook.name)[:60]
         if output.problem or output.code:
             said = output.stderr.strip().partition("\n")[0][:200]
@@ -42,11 +52,17 @@ class StatusCommand:
 
     def _cost(self) -> dict[str, Any]:
         state = self._session.state
-        return {"total_cost_usd": state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)}
+        return {
+            "total_cost_usd": state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)
+        }
 
     def _data(self) -> dict[str, Any]:
         session, state = self._session, self._session.state
-        model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else session.deps.model.name
+        model = (
+            f"{state.prefix.provider}/{state.prefix.model}"
+            if state.prefix
+            else session.deps.model.name
+        )
         last, roots = state.last_usage, session.deps.workspace.roots
         return {
             "hook_event_name": "Status",
@@ -92,7 +108,9 @@ class StatusCommand:
 
 
 def git_facts(folder: str) -> dict[str, Any]:
-    """Return `git_worktree` and `repo` of the repository around a folder, as far as its files tell them."""
+    """Return `git_worktree` and `repo` of the repository around a folder, as far as its files
+    tell them.
+    """
     found = folder
     while not os.path.exists(f"{found}/.git") and found != os.path.dirname(found):
         found = os.path.dirname(found)
@@ -104,7 +122,10 @@ def git_facts(folder: str) -> dict[str, Any]:
             facts["git_worktree"], git = os.path.basename(found), main
     origin = ORIGIN.search(_read(f"{git}/config"))
     repo = REPO.match(origin[1]) if origin else None
-    return {**facts, **({"repo": {"host": repo[1], "owner": repo[2], "name": repo[3]}} if repo else {})}
+    return {
+        **facts,
+        **({"repo": {"host": repo[1], "owner": repo[2], "name": repo[3]}} if repo else {}),
+    }
 
 
 def _read(path: str) -> str:

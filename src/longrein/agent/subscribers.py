@@ -1,7 +1,7 @@
 """Subscribers of a session: committed entries in order, and provisional updates between them.
 
-There is no bus beside the log. A subscriber names the last seq it has and gets what follows, first from disk, then
-live.
+There is no bus beside the log. A subscriber names the last seq it has and gets what follows, first
+from disk, then live.
 """
 
 import asyncio
@@ -21,7 +21,9 @@ History = Callable[[int, int], Iterable[Entry]]
 class Subscribers:
     """All subscribers of one session."""
 
-    def __init__(self, history: History, committed: int, above: "LiveParentPolicy | None" = None) -> None:
+    def __init__(
+        self, history: History, committed: int, above: "LiveParentPolicy | None" = None
+    ) -> None:
         self._history = history
         self._above = above
         self._queues: list[tuple[deque[SessionUpdate], asyncio.Event, bool]] = []
@@ -39,7 +41,9 @@ class Subscribers:
         return self._above is not None and self._above.root.subscribers.streaming
 
     def publish(self, heard: SessionUpdate) -> None:
-        """Send an update to all; entries only once they are committed, growing output only with `streaming`."""
+        """Send an update to all; entries only once they are committed, growing output only with
+        `streaming`.
+        """
         news = heard.heard if isinstance(heard, FromSubagent) else heard
         growing = isinstance(news, ReplyDelta | Output | TaskOver)
         for queue, wake, streaming in self._queues:

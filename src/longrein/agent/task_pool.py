@@ -15,13 +15,17 @@ class TaskPool:
     def __init__(self, supervision: Supervision, running_max: int = 32) -> None:
         self.supervision = supervision
         self.slots = FairSemaphore(running_max)
-        """Tasks that run in parallel; more wait. Promoted commands run already and may exceed the limit."""
+        """Tasks that run in parallel; more wait. Promoted commands run already and may exceed
+        the limit.
+        """
         self.members: dict[str, SessionTasks] = {}
         """Tasks by agent label, '' for the session of the user."""
         supervision.on_news(self._news)
 
     def _news(self, task: str) -> None:
-        """Tell the agent of `task` that it is over; all agents, for '', that the supervisor is gone."""
+        """Tell the agent of `task` that it is over; all agents, for '', that the supervisor is
+        gone.
+        """
         for label in (agent_of(task),) if task else tuple(self.members):
             if label in self.members:
                 self.members[label].over(task)

@@ -1,7 +1,7 @@
 """Running tools: `ToolStarted` on disk, then the call, then `ToolEnded` as each call ends.
 
-A cancelled call is recorded with what it had. A tool that raises is a bug of longrein: the model is told so and the
-session continues.
+A cancelled call is recorded with what it had. A tool that raises is a bug of longrein: the model is
+told so and the session continues.
 """
 
 import asyncio
@@ -31,7 +31,16 @@ from longrein.agent.permission_check import hidden_files
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
-from longrein.events import AnyEvent, CwdSet, FileChanged, Text, ToolCall, ToolEnded, ToolError, ToolStarted
+from longrein.events import (
+    AnyEvent,
+    CwdSet,
+    FileChanged,
+    Text,
+    ToolCall,
+    ToolEnded,
+    ToolError,
+    ToolStarted,
+)
 from longrein.events.redact_stream import StreamRedactor
 from longrein.store import owner_of
 from longrein.tools import FileVersion, Outcome, Tool, ToolContext, clean, fit_arguments
@@ -61,15 +70,22 @@ class _Versions(Mapping[str, FileVersion]):
 
 
 async def refuse_failing(session: Session, judged: dict[str, Judgement]) -> dict[str, Judgement]:
-    """Return `judged`, with a refusal for the call about which the user would be asked next, if it cannot succeed."""
+    """Return `judged`, with a refusal for the call about which the user would be asked next, if
+    it cannot succeed.
+    """
     calls = session.state.calls
-    asked = next((name for name, one in judged.items() if one.kind == "ask" and calls[name].asked is None), "")
+    asked = next(
+        (name for name, one in judged.items() if one.kind == "ask" and calls[name].asked is None),
+        "",
+    )
     call = session.original_call(calls[asked].call) if asked else None
     tool = session.deps.tools[call.name] if call is not None else None
     if call is None or tool is None or tool.check is None:
         return judged
     try:
-        await tool.check(_hands(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0])
+        await tool.check(
+            _hands(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0]
+        )
     except ToolError as error:
         return {**judged, asked: Judgement("refuse", str(error))}
     return judged
@@ -80,14 +96,24 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     calls = [session.original_call(call) for call in calls]
     changed = session.approvals.arguments
     fitted = {
-        call.id: fit_arguments(session.deps.tools[call.name], call.arguments or {}, from_answer=call.id in changed)[0]
+        call.id: fit_arguments(
+            session.deps.tools[call.name], call.arguments or {}, from_answer=call.id in changed
+        )[0]
         for call in calls
     }
     fresh = [call for call in calls if not session.state.calls[call.id].started]
-    changing = [call.id for call in fresh if may_change(session, session.deps.tools[call.name], fitted[call.id])]
+    changing = [
+        call.id
+        for call in fresh
+        if may_change(session, session.deps.tools[call.name], fitted[call.id])
+    ]
     if changing:
         session.append(*await unattributed_changes(session))
-    kept = [call.id for call in fresh if needs_checkpoint(session, session.deps.tools[call.name], fitted[call.id])]
+    kept = [
+        call.id
+        for call in fresh
+        if needs_checkpoint(session, session.deps.tools[call.name], fitted[call.id])
+    ]
     await before_calls(session, kept)
     for call in fresh:
         arguments = fitted[call.id]
@@ -96,13 +122,21 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     await session.commit(flush=True)
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
     if len(calls) == 1:
-        await _run(session, calls[0], fitted[calls[0].id], _CallSlot(beside, changing=bool(changing), kept=bool(kept)))
+        await _run(
+            session,
+            calls[0],
+            fitted[calls[0].id],
+            _CallSlot(beside, changing=bool(changing), kept=bool(kept)),
+        )
         _tell_found(session, calls)
         return
 
     async def run(call: ToolCall) -> None:
         await _run(
-            session, call, fitted[call.id], _CallSlot(beside, changing=call.id in changing, kept=call.id in kept)
+            session,
+            call,
+            fitted[call.id],
+            _CallSlot(beside, changing=call.id in changing, kept=call.id in kept),
         )
         if session.state.calls:
             session.commit(flush=False)
@@ -148,7 +182,9 @@ class _CallSlot:
 
     def __init__(self, beside: _ParallelCalls, *, changing: bool, kept: bool) -> None:
         self.changing, self.kept = changing, kept
-        """True if it runs a command that may change any file; and if checkpoints are taken around it."""
+        """True if it runs a command that may change any file; and if checkpoints are taken
+        around it.
+        """
         self.beside = beside
         self._entered = False
         self._files: HeldPaths | None = None
@@ -176,7 +212,9 @@ class _CallSlot:
             self.beside.slots.release()
 
 
-async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> None:
+async def _run(
+    session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot
+) -> None:
     tool, task = session.deps.tools[call.name], asyncio.current_task()
     assert task is not None
     begun_s = session.deps.clock.mono_s()
@@ -197,7 +235,9 @@ async def _run(session: Session, call: ToolCall, arguments: dict[str, Any], plac
             task.uncancel()  # the call has ended; its caller continues
 
 
-async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot) -> Outcome:
+async def _outcome(
+    session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot
+) -> Outcome:
     tool = session.deps.tools[call.name]
     try:
         await place.take(session, tool, arguments)
@@ -207,7 +247,9 @@ async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], 
     except asyncio.CancelledError:
         if not session.stops(call.id):
             raise
-        return Outcome((Text("interrupted by the user; it may have had effects"),), (), "interrupted")
+        return Outcome(
+            (Text("interrupted by the user; it may have had effects"),), (), "interrupted"
+        )
     except ToolError as error:
         return Outcome.fail(str(error))
     except Exception as error:
@@ -215,7 +257,12 @@ async def _outcome(session: Session, call: ToolCall, arguments: dict[str, Any], 
 
 
 async def _record(
-    session: Session, call: ToolCall, arguments: dict[str, Any], place: _CallSlot, outcome: Outcome, elapsed_ms: int
+    session: Session,
+    call: ToolCall,
+    arguments: dict[str, Any],
+    place: _CallSlot,
+    outcome: Outcome,
+    elapsed_ms: int,
 ) -> None:
     """Append the end of a call, with its facts."""
     if not place.whole and outcome.status == "interrupted":
@@ -235,11 +282,17 @@ async def _record(
     raw = ""
     if outcome.raw:
         redact = session.deps.redact
-        kept = redact(outcome.raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        kept = redact(outcome.raw.decode("utf-8", "surrogateescape")).encode(
+            "utf-8", "surrogateescape"
+        )
         if clean(kept) == redact(clean(outcome.raw)):  # else escapes inside a secret hide it
             raw = session.blobs.put_blob(kept)
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
-    told = session.own_background_tasks.told_by(call.id) if session.own_background_tasks is not None else ()
+    told = (
+        session.own_background_tasks.told_by(call.id)
+        if session.own_background_tasks is not None
+        else ()
+    )
     folder = session.state.cwd
     if outcome.status == "ok":
         session.append(*changes, *told, *facts, ended, *answered)
@@ -249,10 +302,13 @@ async def _record(
         session.hooks.inform("CwdChanged", old_cwd=folder, new_cwd=session.state.cwd)
 
 
-async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio.Lock) -> list[FileChanged]:
+async def _changed(
+    session: Session, arguments: dict[str, Any], looking: asyncio.Lock
+) -> list[FileChanged]:
     """Return the changes a command made.
 
-    The command is over, so an interrupt leaves its result intact; the next look then finds the changes.
+    The command is over, so an interrupt leaves its result intact; the next look then finds the
+    changes.
     """
     try:
         async with looking:
@@ -264,7 +320,9 @@ async def _changed(session: Session, arguments: dict[str, Any], looking: asyncio
 
 
 def command_context(session: Session, call: str, tool: Tool) -> ToolContext:
-    """Return the context of a command in the text of a skill: in the foreground, confined as any command."""
+    """Return the context of a command in the text of a skill: in the foreground, confined as any
+    command.
+    """
     return msgspec.structs.replace(_hands(session, call, tool), tasks=None)
 
 
@@ -273,8 +331,14 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
     options = deps.options
     if state.profile.startswith("seed"):  # keeps only the beginning of a command's output
         most = SEED_OUTPUT_BYTES
-        options = msgspec.structs.replace(options, output_inline_bytes=most, head_bytes=most, tail_bytes=0)
-    goals = deps.goals.by(owner_of(session.process_session, state.label)) if deps.goals is not None else None
+        options = msgspec.structs.replace(
+            options, output_inline_bytes=most, head_bytes=most, tail_bytes=0
+        )
+    goals = (
+        deps.goals.by(owner_of(session.process_session, state.label))
+        if deps.goals is not None
+        else None
+    )
     if goals is not None:
         goals.beat()
     usable_tokens = window_of(state, deps.model.budget).usable_tokens
@@ -297,7 +361,9 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
         variables=session.variables,
-        sandbox=SessionConfinement(session) if tool.access == "command" and confines(session) else None,
+        sandbox=SessionConfinement(session)
+        if tool.access == "command" and confines(session)
+        else None,
         agents=session.open_subagents() if deps.kinds else None,
         goals=goals,
         skills=session.skills,
@@ -305,7 +371,9 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         wrote=lambda path, digest: describe_writer(session, path, digest),
         hidden=hidden_files(session),
         judged=session.judged_paths.get(call, {}),
-        page_bytes=max(PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, round(usable_tokens * PAGE_BYTES_PER_TOKEN))),
+        page_bytes=max(
+            PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, round(usable_tokens * PAGE_BYTES_PER_TOKEN))
+        ),
     )
 
 
@@ -317,7 +385,9 @@ def _live_output(session: Session, call: str) -> Callable[[bytes], None]:
         if not session.subscribers.streaming:
             return
         if not stream:
-            stream.append(StreamRedactor(session.deps.redact, session.deps.secrets, session.deps.own_patterns))
+            stream.append(
+                StreamRedactor(session.deps.redact, session.deps.secrets, session.deps.own_patterns)
+            )
         if clean := stream[0].take(data):
             session.subscribers.publish(Output(call, clean))
 

@@ -14,7 +14,8 @@ TIMEOUT_MS = 600_000
 
 
 async def run_user_command(session: Session, command: str, call: str) -> CommandRun:
-    """Run `command` as the Bash tool does and leave its outcome in the inbox. Cancelling stops the command.
+    """Run `command` as the Bash tool does and leave its outcome in the inbox. Cancelling stops the
+    command.
 
     `call` names the run in `Output` updates. Raises `UsageError` where no command can run.
     """
@@ -24,7 +25,9 @@ async def run_user_command(session: Session, command: str, call: str) -> Command
     if tool is None:
         raise UsageError("commands cannot run in this session, because its Bash tool is off")
     try:
-        outcome = await tool.run(command_context(session, call, tool), command=command, timeout=TIMEOUT_MS)
+        outcome = await tool.run(
+            command_context(session, call, tool), command=command, timeout=TIMEOUT_MS
+        )
     except ToolError as error:
         raise UsageError(str(error)) from None
     cwd = next((fact.cwd for fact in outcome.facts if isinstance(fact, CwdSet)), "")

@@ -1,7 +1,7 @@
 """Write files completely or not at all, and flush them to disk.
 
-For every package, and cheap to import for the supervisor. `workspace.atomic_write` writes the user's files, which other
-programs may change at the same time.
+For every package, and cheap to import for the supervisor. `workspace.atomic_write` writes the
+user's files, which other programs may change at the same time.
 """
 
 import os
@@ -9,12 +9,17 @@ from collections.abc import Iterable
 
 
 def replace_file(
-    path: str, pieces: Iterable[bytes | bytearray], *, durable: bool, mode: int = 0o600, temporary: str = ""
+    path: str,
+    pieces: Iterable[bytes | bytearray],
+    *,
+    durable: bool,
+    mode: int = 0o600,
+    temporary: str = "",
 ) -> None:
     """Create or replace the file at `path`: a reader, and a crash, sees the old content or the new.
 
-    `durable`: it is on disk on return. `temporary`: path of the unfinished file, by default `path` with `.new`; it is
-    removed on failure. Raises OSError.
+    `durable`: it is on disk on return. `temporary`: path of the unfinished file, by default `path`
+    with `.new`; it is removed on failure. Raises OSError.
     """
     temporary = temporary or path + ".new"
     write_file(temporary, pieces, durable=durable, mode=mode)
@@ -34,9 +39,15 @@ def move_into_place(finished: str, path: str) -> None:
     flush_path(os.path.dirname(path))
 
 
-def write_file(path: str, pieces: Iterable[bytes | bytearray], *, durable: bool, mode: int = 0o600) -> None:
-    """Write a file with mode `mode`, whatever the umask; its name is not flushed, and on failure it is removed."""
-    if os.path.lexists(path):  # left by a killed process; it may have another name too, whose content stays
+def write_file(
+    path: str, pieces: Iterable[bytes | bytearray], *, durable: bool, mode: int = 0o600
+) -> None:
+    """Write a file with mode `mode`, whatever the umask; its name is not flushed, and on failure
+    it is removed.
+    """
+    if os.path.lexists(
+        path
+    ):  # left by a killed process; it may have another name too, whose content stays
         os.unlink(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -76,7 +87,9 @@ def flush_path(path: str) -> None:
 
 
 def _flush_fully(descriptor: int) -> bool:
-    """Flush also the drive's cache, where fsync stops before it (macOS); return whether that was done."""
+    """Flush also the drive's cache, where fsync stops before it (macOS); return whether that was
+    done.
+    """
     import fcntl
 
     command = getattr(fcntl, "F_FULLFSYNC", None)

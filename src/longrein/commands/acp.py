@@ -11,12 +11,25 @@ from longrein.composition import Additions, Composition, build
 from longrein.config.mcp_servers import read_server
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
-from longrein.frontends.acp.interface import CustomCommand, SessionFacts, SessionRequest, StoredSession
+from longrein.frontends.acp.interface import (
+    CustomCommand,
+    SessionFacts,
+    SessionRequest,
+    StoredSession,
+)
 from longrein.frontends.acp.json_lines import take_standard_streams
 from longrein.frontends.argv import Options
 from longrein.frontends.reports.context import as_text
 from longrein.frontends.stdio import say
-from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, fork, model_names, read_run_context
+from longrein.run_context import (
+    CLOCK,
+    RunContext,
+    chosen_model,
+    discard_unused,
+    fork,
+    model_names,
+    read_run_context,
+)
 from longrein.store import delete_session, list_sessions
 from longrein.tools.editor import Editor
 from longrein.tools.mcp.port import Elicit
@@ -36,7 +49,10 @@ def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) 
             "such as pip install 'longrein[acp]'"
         )
     if os.isatty(0):
-        say("`longrein acp` is started by an editor (docs/editors.md); it waits for one here, Ctrl-C ends it")
+        say(
+            "`longrein acp` is started by an editor (docs/editors.md); it waits for one here, "
+            "Ctrl-C ends it"
+        )
     incoming, outgoing = take_standard_streams()
     from longrein.frontends.acp.server import serve
 
@@ -44,7 +60,9 @@ def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) 
 
 
 class SessionHost:
-    """Opens, finds, copies and deletes sessions for the editor (see `frontends.acp.interface.Host`)."""
+    """Opens, finds, copies and deletes sessions for the editor (see
+    `frontends.acp.interface.Host`).
+    """
 
     version = __version__
     mcp_transports: Sequence[str] = ("http", "sse")
@@ -57,7 +75,8 @@ class SessionHost:
         options = Options(state_dir=self._place.state_dir, add_dirs=request.folders)
         place = read_run_context(options, folder=request.cwd)
         servers = tuple(
-            read_server(name, raw, place.environ, "program", "editor") for name, raw in request.mcp_servers.items()
+            read_server(name, raw, place.environ, "program", "editor")
+            for name, raw in request.mcp_servers.items()
         )
         additions = Additions(editor=editor, mcp_servers=servers, asks_user=True)
         built = await build(place, session, fresh=not session, additions=additions)
@@ -66,7 +85,9 @@ class SessionHost:
     def stored(self) -> Sequence[StoredSession]:
         """See `Host.stored`."""
         infos = [info for info in list_sessions(self._place.state_dir) if info.title]
-        return [StoredSession(info.session, info.cwd, info.title, info.updated_at) for info in infos]
+        return [
+            StoredSession(info.session, info.cwd, info.title, info.updated_at) for info in infos
+        ]
 
     async def fork(self, session: str) -> str:
         """See `Host.fork`."""
@@ -74,13 +95,19 @@ class SessionHost:
 
     async def delete(self, session: str) -> None:
         """See `Host.delete`."""
-        info = next((info for info in list_sessions(self._place.state_dir) if info.session == session), None)
+        info = next(
+            (info for info in list_sessions(self._place.state_dir) if info.session == session), None
+        )
         if info is not None and any(task.state == "running" for task in spooled_tasks(info.folder)):
-            raise SessionBusy(f"session {session} has background tasks that still run; stop them first")
+            raise SessionBusy(
+                f"session {session} has background tasks that still run; stop them first"
+            )
         await delete_session(self._place.state_dir, session, wall_us=CLOCK.wall_us)
 
     def check_model(self) -> None:
-        """See `Host.check_model`: settings are read anew, as the user may just have changed them."""
+        """See `Host.check_model`: settings are read anew, as the user may just have changed
+        them.
+        """
         chosen_model(read_run_context(self._place.options, folder=self._place.cwd))
 
 
@@ -97,7 +124,9 @@ def _facts(place: RunContext, built: Composition) -> SessionFacts:
 
     def context_lines() -> Sequence[str]:
         budget = deps.model.budget
-        return as_text(report(session.state, budget, next_compacted(session.state, budget))).splitlines()
+        return as_text(
+            report(session.state, budget, next_compacted(session.state, budget))
+        ).splitlines()
 
     def custom_commands() -> Sequence[CustomCommand]:
         found = session.skills.all() if session.skills is not None else ()

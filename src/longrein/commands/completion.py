@@ -52,17 +52,23 @@ def _valued(kinds: Sequence[str]) -> list[str]:
 
 def _choices() -> Iterator[tuple[str, Flag]]:
     """Yield (command, flag) of each flag with fixed values."""
-    return ((command.name, flag) for command in COMMANDS.values() for flag in command.flags if flag.choices)
+    return (
+        (command.name, flag)
+        for command in COMMANDS.values()
+        for flag in command.flags
+        if flag.choices
+    )
 
 
-# --- bash ------------------------------------------------------------------------------------------------------------
+# --- bash -----------------------------------------------------------------------------------------
 
 
 def bash_script() -> str:
     """Return the script for bash."""
     names = "|".join(command.name for command in _subcommands())
     values = "".join(
-        f'    {"|".join(f"{command}:{name}" for name in flag.names)}) words="{" ".join(flag.choices)}" ;;\n'
+        f"    {'|'.join(f'{command}:{name}' for name in flag.names)}) "
+        f'words="{" ".join(flag.choices)}" ;;\n'
         for command, flag in _choices()
     )
     offers = "".join(
@@ -87,20 +93,26 @@ _longrein() {{
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }}
 complete -o default -F _longrein longrein
-"""
+"""  # noqa: E501
 
 
-# --- zsh -------------------------------------------------------------------------------------------------------------
+# --- zsh ------------------------------------------------------------------------------------------
 
 
 def zsh_script() -> str:
-    """Return the script for zsh; it may be sourced or stand as `_longrein` in a folder of `fpath`."""
+    """Return the script for zsh; it may be sourced or stand as `_longrein` in a folder of
+    `fpath`.
+    """
     names = "|".join(command.name for command in _subcommands())
     values = "".join(
-        f"    ({'|'.join(f'{command}:{name}' for name in flag.names)}) compadd -- {' '.join(flag.choices)}; return ;;\n"
+        f"    ({'|'.join(f'{command}:{name}' for name in flag.names)}) compadd -- "
+        f"{' '.join(flag.choices)}; return ;;\n"
         for command, flag in _choices()
     )
-    offers = "".join(f"    ('{command.name}') offers=({_zsh_offers(command)}) ;;\n" for command in COMMANDS.values())
+    offers = "".join(
+        f"    ('{command.name}') offers=({_zsh_offers(command)}) ;;\n"
+        for command in COMMANDS.values()
+    )
     return f"""\
 #compdef longrein
 # zsh completion of longrein; put it to use with: source <(longrein completion zsh)
@@ -131,7 +143,9 @@ def _zsh_offers(command: Command) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the first sentence of a help text, without the characters that a shell's table separates by."""
+    """Return the first sentence of a help text, without the characters that a shell's table
+    separates by.
+    """
     return text.partition(". ")[0].partition("; ")[0].replace(":", ",").rstrip(".")
 
 
@@ -140,7 +154,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "").replace("'", "") + "'"
 
 
-# --- fish ------------------------------------------------------------------------------------------------------------
+# --- fish -----------------------------------------------------------------------------------------
 
 
 def fish_script() -> str:
@@ -150,7 +164,10 @@ def fish_script() -> str:
         f"set -l commands {' '.join(command.name for command in _subcommands())}",
     ]
     for command in COMMANDS.values():
-        seen = f"{'' if command.name else 'not '}__fish_seen_subcommand_from {command.name or '$commands'}"
+        seen = (
+            f"{'' if command.name else 'not '}__fish_seen_subcommand_from "
+            f"{command.name or '$commands'}"
+        )
         for word in _words(command):
             told = _first(COMMANDS[word].help) if word in COMMANDS else ""
             shown = f" -d {_quoted(told)}" if told else ""

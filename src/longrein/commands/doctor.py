@@ -24,7 +24,15 @@ def doctor(place: RunContext, _words: Sequence[str] = ()) -> int:
     """Print the findings. Return 0 when longrein can work, 1 when it cannot."""
     findings = _findings(place)
     show("".join(f"{row}\n" for row in finding_lines(findings)))
-    return 0 if all(well for well, what, _ in findings if what in ("python", "state folder", "model", "plugin")) else 1
+    return (
+        0
+        if all(
+            well
+            for well, what, _ in findings
+            if what in ("python", "state folder", "model", "plugin")
+        )
+        else 1
+    )
 
 
 Finding = tuple[bool, str, str]
@@ -46,11 +54,23 @@ def _findings(place: RunContext) -> list[Finding]:
 
 
 def _mark(well: bool, what: str) -> str:
-    return "ok     " if well else "note   " if what in ("settings", "sandbox", "found", "skills") else "MISSING"
+    return (
+        "ok     "
+        if well
+        else "note   "
+        if what in ("settings", "sandbox", "found", "skills")
+        else "MISSING"
+    )
 
 
 def _machine() -> list[Finding]:
-    found = [(sys.version_info >= (3, 11), "python", f"{platform.python_version()} on {platform.system()}")]
+    found = [
+        (
+            sys.version_info >= (3, 11),
+            "python",
+            f"{platform.python_version()} on {platform.system()}",
+        )
+    ]
     for program, use in (
         ("bash", "commands run in sh without it"),
         ("git", "branch and file completion need it"),
@@ -69,7 +89,10 @@ def _sandbox(place: RunContext) -> list[Finding]:
     rung = find_rung(place.environ, place.roots)
     if rung.confines:
         problem = network_problem(options, rung)
-        told = f"{rung.name} ({rung.reason}), {f'no network: {problem}' if problem else _network(options)}"
+        told = (
+            f"{rung.name} ({rung.reason}), "
+            f"{f'no network: {problem}' if problem else _network(options)}"
+        )
         return [(not problem, "sandbox", told), *_unenforced(rung.name)]
     return [(False, "sandbox", f"none, so commands run as you and ask: {rung.reason}")]
 
@@ -79,7 +102,10 @@ def _unenforced(rung: str) -> list[Finding]:
         return []
     from longrein.workspace.sandbox.landlock import unenforced
 
-    return [(False, "sandbox", f"landlock does not stop commands that {one}") for one in unenforced(SandboxPolicy(()))]
+    return [
+        (False, "sandbox", f"landlock does not stop commands that {one}")
+        for one in unenforced(SandboxPolicy(()))
+    ]
 
 
 def _network(options: SandboxOptions) -> str:
@@ -111,14 +137,27 @@ def _state(place: RunContext) -> list[Finding]:
 
 def _trust(place: RunContext) -> Finding:
     if place.trusted.cover(place.cwd):
-        return (True, "trust", f"{place.cwd} is trusted; `longrein trust --show` lists what it brings")
-    return (True, "trust", left_out_note(place) or "not trusted; this folder brings nothing that would need it")
+        return (
+            True,
+            "trust",
+            f"{place.cwd} is trusted; `longrein trust --show` lists what it brings",
+        )
+    return (
+        True,
+        "trust",
+        left_out_note(place) or "not trusted; this folder brings nothing that would need it",
+    )
 
 
 def _hooks(place: RunContext) -> list[Finding]:
-    """List the hooks that run, those that wait to be confirmed, and what is wrong with their files."""
+    """List the hooks that run, those that wait to be confirmed, and what is wrong with their
+    files.
+    """
     running = [(True, "hook", f"{hook_line(hook)} ({hook.source})") for hook in place.hooks.hooks]
-    waiting = [(False, "settings", f"not confirmed: {hook_line(hook)} ({hook.source})") for hook in place.hooks.changed]
+    waiting = [
+        (False, "settings", f"not confirmed: {hook_line(hook)} ({hook.source})")
+        for hook in place.hooks.changed
+    ]
     found = [*running, *waiting, *((False, "settings", note) for note in place.hooks.notes)]
     return [(well, what, escape_line(told)) for well, what, told in found]
 
@@ -131,7 +170,9 @@ def _found(place: RunContext) -> list[Finding]:
     if skills:
         count, told = sum(one.kind == "skill" for one in skills), len(catalogue(skills))
         counts = f"{counted(count, 'skill')}, {counted(len(skills) - count, 'command')} of files"
-        found.append((True, "skills", f"{counts}; the catalogue for the model has {told:,} characters"))
+        found.append(
+            (True, "skills", f"{counts}; the catalogue for the model has {told:,} characters")
+        )
     return found + [(False, "skills", note) for note in files.notes]
 
 
@@ -148,7 +189,9 @@ def _model(place: RunContext) -> list[Finding]:
     findings = [(True, "model", f"{name} ({options.wire}, {options.base_url}, {key})")]
     price = (options.budget or look_up(options.provider, options.model)).price
     if price is None:
-        unknown = f'not known: no money limit; give price_input and price_output under [models."{name}"]'
+        unknown = (
+            f'not known: no money limit; give price_input and price_output under [models."{name}"]'
+        )
         findings.append((True, "prices", unknown))
     elif price.note:
         findings.append((True, "prices", price.note))

@@ -1,4 +1,6 @@
-"""Lines on the model that was found: one at each start, more on the first start and without a model."""
+"""Lines on the model that was found: one at each start, more on the first start and without a
+model.
+"""
 
 import asyncio
 import os
@@ -24,13 +26,23 @@ def chosen_line(model: str, key_source: str) -> str:
     """Return the line about the model and where its key comes from."""
     known = known_provider(model.partition("/")[0])
     if key_source == "none":
-        return f"{model}, on this machine" if known is not None and known.local else f"{model}, without a key"
+        return (
+            f"{model}, on this machine"
+            if known is not None and known.local
+            else f"{model}, without a key"
+        )
     return f"{model}, key from {key_source}"
 
 
 async def first_run_notices(place: RunContext) -> Sequence[str]:
-    """Name the keys and local servers, on the first run; asking the servers takes up to a second each."""
-    return await asyncio.get_running_loop().run_in_executor(None, found_lines, place) if is_first_run(place) else ()
+    """Name the keys and local servers, on the first run; asking the servers takes up to a second
+    each.
+    """
+    return (
+        await asyncio.get_running_loop().run_in_executor(None, found_lines, place)
+        if is_first_run(place)
+        else ()
+    )
 
 
 def is_first_run(place: RunContext) -> bool:
@@ -46,7 +58,10 @@ def found_lines(place: RunContext) -> list[str]:
     keys = []
     for known in known_providers():
         variable = next((name for name in known.keys if place.environ.get(name, "").strip()), "")
-        kept = next((place.keys.source(name) for name in known.keys if place.keys and name in place.keys), "")
+        kept = next(
+            (place.keys.source(name) for name in known.keys if place.keys and name in place.keys),
+            "",
+        )
         if variable or kept:
             keys.append(f"{known.name} ({variable or kept})")
     servers = [f"{name} with {len(models)} models" for name, models in local_servers(place)]
@@ -68,7 +83,9 @@ def local_servers(place: RunContext) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _listens(address: str) -> bool:
-    """Return True if something takes connections there; a closed port of this machine answers at once."""
+    """Return True if something takes connections there; a closed port of this machine answers at
+    once.
+    """
     parts = urlsplit(address)
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 80), CONNECT_S):

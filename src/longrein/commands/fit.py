@@ -1,4 +1,6 @@
-"""`longrein fit`: weights of the clearing policy from the user's own sessions. Nothing leaves the machine."""
+"""`longrein fit`: weights of the clearing policy from the user's own sessions. Nothing leaves
+the machine.
+"""
 
 from collections.abc import Sequence
 
@@ -33,6 +35,7 @@ def fit(place: RunContext, words: Sequence[str], *, out: str = "", sessions: str
     write_weights(out, weights)
     say(f"weights of {len(samples)} sessions written to {out}")
     say(
-        f"longrein simulate {' '.join(words)} --weights {out} shows their effect; the setting context.weights uses them"
+        f"longrein simulate {' '.join(words)} --weights {out} shows their effect; the setting "
+        "context.weights uses them"
     )
     return 0

@@ -12,11 +12,15 @@ from longrein.store import find_session, latest_session, leave_message
 USAGE = "longrein happened KIND TEXT, or pipe the text in; see longrein happened --help"
 
 
-def happened(place: RunContext, words: Sequence[str], *, source: str = "", session: str = "") -> int:
+def happened(
+    place: RunContext, words: Sequence[str], *, source: str = "", session: str = ""
+) -> int:
     """Leave the event in the inbox of a session; return the exit code."""
     if not words:
         raise UsageError(f"what has happened? {USAGE}")
-    text = clean(" ".join(words[1:])) or read_piped(0, wait_s=None, say=say).decode("utf-8", "replace")
+    text = clean(" ".join(words[1:])) or read_piped(0, wait_s=None, say=say).decode(
+        "utf-8", "replace"
+    )
     word = program_event(words[0], text.replace("\0", "\ufffd").rstrip("\n"), clean(source))
     if not word.text and not word.source:
         raise UsageError(f"what has happened? {USAGE}")
@@ -25,9 +29,15 @@ def happened(place: RunContext, words: Sequence[str], *, source: str = "", sessi
 
 
 def named_session(place: RunContext, session: str) -> str:
-    """Return the id of `session`, else of the session that runs this command, else of the folder's newest."""
+    """Return the id of `session`, else of the session that runs this command, else of the
+    folder's newest.
+    """
     wanted = session or place.environ.get("LONGREIN_SESSION", "")
-    found = find_session(place.state_dir, wanted) if wanted else latest_session(place.state_dir, place.cwd)
+    found = (
+        find_session(place.state_dir, wanted)
+        if wanted
+        else latest_session(place.state_dir, place.cwd)
+    )
     if not found:
         raise SessionUnknown(f"there is no session of {place.cwd}; name one with --session ID")
     return found

@@ -1,4 +1,6 @@
-"""`longrein help`: the help page of a command, or the man page of all of them, from the tables of flags."""
+"""`longrein help`: the help page of a command, or the man page of all of them, from the tables
+of flags.
+"""
 
 import os
 from collections.abc import Sequence
@@ -6,19 +8,36 @@ from collections.abc import Sequence
 from longrein import __version__
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
-from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN, MAIN_GROUPS, RESERVED, Command, Flag, help_page
+from longrein.frontends.flags import (
+    COMMANDS,
+    EXIT_CODES,
+    MAIN,
+    MAIN_GROUPS,
+    RESERVED,
+    Command,
+    Flag,
+    help_page,
+)
 from longrein.frontends.stdio import show
 
 NEAR = 0.65
 FILES = (
-    ("~/.config/longrein/config.toml", "settings; .longrein/config.toml in a project that is trusted"),
-    ("~/.config/longrein/credentials.json", "keys that `longrein login` has kept, where there is no keyring"),
+    (
+        "~/.config/longrein/config.toml",
+        "settings; .longrein/config.toml in a project that is trusted",
+    ),
+    (
+        "~/.config/longrein/credentials.json",
+        "keys that `longrein login` has kept, where there is no keyring",
+    ),
     ("~/.local/state/longrein", "sessions (LONGREIN_STATE_DIR)"),
 )
 
 
 def help(_place: object, words: Sequence[str], *, man: bool = False) -> int:  # noqa: A001 - the name of the command
-    """Show the page of a command, that of longrein itself without one, or with `man` the man page."""
+    """Show the page of a command, that of longrein itself without one, or with `man` the man
+    page.
+    """
     show(man_page() if man else help_page(_command(words[0]) if words else MAIN, _columns()))
     return 0
 
@@ -30,7 +49,10 @@ def _command(word: str) -> Command:
     if word.lower() in RESERVED:
         raise UsageError(f"no command {word!r}: {RESERVED[word.lower()]}")
     near = nearest(word, filter(None, COMMANDS), NEAR)
-    raise UsageError(f"no command {word!r}; " + (f"did you mean {near}?" if near else "`longrein help` lists them"))
+    raise UsageError(
+        f"no command {word!r}; "
+        + (f"did you mean {near}?" if near else "`longrein help` lists them")
+    )
 
 
 def _columns() -> int:
@@ -40,7 +62,7 @@ def _columns() -> int:
         return 100
 
 
-# --- Man page --------------------------------------------------------------------------------------------------------
+# --- Man page -------------------------------------------------------------------------------------
 
 
 def man_page() -> str:
@@ -83,7 +105,9 @@ def _flag(flag: Flag) -> str:
 
 
 def _roff(text: str) -> str:
-    """Escape text for roff: backslashes, hyphens, what is not ASCII, and a dot or quote that begins a line."""
+    """Escape text for roff: backslashes, hyphens, what is not ASCII, and a dot or quote that
+    begins a line.
+    """
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     escaped = "".join(char if char.isascii() else rf"\[u{ord(char):04X}]" for char in escaped)
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped

@@ -1,4 +1,6 @@
-"""`longrein import FILE...`: take over a session from a bundle, or from a transcript of Claude Code or Codex."""
+"""`longrein import FILE...`: take over a session from a bundle, or from a transcript of Claude
+Code or Codex.
+"""
 
 import asyncio
 import os
@@ -58,7 +60,7 @@ async def _import(place: RunContext, path: str) -> str:
     return await (_import_bundle if bundle else _import_transcript)(place, path)
 
 
-# --- Bundles ---------------------------------------------------------------------------------------------------------
+# --- Bundles --------------------------------------------------------------------------------------
 
 
 async def _import_bundle(place: RunContext, path: str) -> str:
@@ -70,14 +72,17 @@ async def _import_bundle(place: RunContext, path: str) -> str:
 
 
 async def _settle_in(place: RunContext, report: BundleReport) -> None:
-    """Tell the model where the session works now, and take back a mode that lets calls run unasked."""
+    """Tell the model where the session works now, and take back a mode that lets calls run
+    unasked.
+    """
     log = await open_log(place.state_dir, report.session, create=False, wall_us=CLOCK.wall_us)
     try:
         state = resumed_state(log)
         told: list[AnyEvent] = [ModeSet("default")] if state.mode not in SAFE_MODES else []
         if report.cwd != place.cwd:
             head = (
-                "this session was moved here from another machine or folder; it worked in the first folder below and "
+                "this session was moved here from another machine or folder; it worked in the "
+                "first folder below and "
                 "works in the second one now. Files may differ: read again what you need"
             )
             was = neutralize_markers(" ".join(report.cwd.split()), state.nonce)
@@ -90,7 +95,7 @@ async def _settle_in(place: RunContext, report: BundleReport) -> None:
         await log.close()
 
 
-# --- Transcripts -----------------------------------------------------------------------------------------------------
+# --- Transcripts ----------------------------------------------------------------------------------
 
 
 async def _import_transcript(place: RunContext, path: str) -> str:
@@ -101,7 +106,9 @@ async def _import_transcript(place: RunContext, path: str) -> str:
     session = _session_id(theirs, path)
     nonce = new_nonce()
     clean = redactor(
-        (*known_secrets(place.environ, place.settings), *kept_keys(place)), nonce, place.settings.redact.patterns
+        (*known_secrets(place.environ, place.settings), *kept_keys(place)),
+        nonce,
+        place.settings.redact.patterns,
     )
     opened = Opened(SCHEMA_VERSION, session, nonce, tuple(place.roots), place.cwd)
     log = await open_log(place.state_dir, session, create=True, wall_us=CLOCK.wall_us)
@@ -119,7 +126,9 @@ async def _import_transcript(place: RunContext, path: str) -> str:
 
 
 def _session_id(theirs: str, path: str) -> str:
-    """Return the id of the new session: that of the transcript if it is a UUID, so that a second import is noticed."""
+    """Return the id of the new session: that of the transcript if it is a UUID, so that a second
+    import is noticed.
+    """
     try:
         return str(uuid.UUID(theirs))
     except ValueError:
@@ -138,4 +147,7 @@ def _what(found: Transcript, path: str) -> str:
 
 def _done(session: str, what: str, place: RunContext, cwd: str) -> str:
     elsewhere = f", not in {escape_line(cwd)} where it was" if cwd and cwd != place.cwd else ""
-    return f"imported {session}: {what}. It works in {place.cwd}{elsewhere}; go on with `longrein -r {session}`"
+    return (
+        f"imported {session}: {what}. It works in {place.cwd}{elsewhere}; go on with `longrein "
+        f"-r {session}`"
+    )

@@ -1,4 +1,6 @@
-"""`longrein import`: the settings of another agent by its name, or sessions from files (`import_session`)."""
+"""`longrein import`: the settings of another agent by its name, or sessions from files
+(`import_session`).
+"""
 
 import os
 from collections.abc import Sequence
@@ -18,12 +20,19 @@ ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no"}
 def import_named(place: RunContext, words: Sequence[str], *, yes: bool = False) -> int:
     """Import the settings of an agent, or each file as a session. Return the exit code."""
     if words and words[0] not in AGENTS and words[0].isalnum() and not os.path.exists(words[0]):
-        raise UsageError(f"there is no file {words[0]}; name a file, or one of the agents {', '.join(AGENTS)}")
-    return import_session(place, words) if words and words[0] not in AGENTS else import_settings(place, words, yes=yes)
+        raise UsageError(
+            f"there is no file {words[0]}; name a file, or one of the agents {', '.join(AGENTS)}"
+        )
+    return (
+        import_session(place, words)
+        if words and words[0] not in AGENTS
+        else import_settings(place, words, yes=yes)
+    )
 
 
 def import_settings(place: RunContext, words: Sequence[str], *, yes: bool = False) -> int:
-    """Show what would be taken over from an agent's settings, and write it after a yes. Return the exit code.
+    """Show what would be taken over from an agent's settings, and write it after a yes. Return the
+    exit code.
 
     Without a terminal nothing is written unless `yes` is given.
     """
@@ -33,10 +42,14 @@ def import_settings(place: RunContext, words: Sequence[str], *, yes: bool = Fals
     changes = planned_changes(found, place.home, place.environ)
     lines = [f"read: {', '.join(found.files) or f'nothing: no settings of {words[0]} are here'}"]
     for change in changes:
-        lines += [f"to {shorten_home(change.path, place.home)}:", *(f"  {line}" for line in change.lines)]
-    lines += ["read where it stands, nothing to import:", *(f"  {line}" for line in found.read_anyway)] * bool(
-        found.read_anyway
-    )
+        lines += [
+            f"to {shorten_home(change.path, place.home)}:",
+            *(f"  {line}" for line in change.lines),
+        ]
+    lines += [
+        "read where it stands, nothing to import:",
+        *(f"  {line}" for line in found.read_anyway),
+    ] * bool(found.read_anyway)
     lines += ["not taken over:", *(f"  {line}" for line in found.left)] * bool(found.left)
     show("".join(f"{line}\n" for line in lines))
     if not changes:

@@ -1,4 +1,6 @@
-"""`longrein inspect`: a session as a page in the browser, as a file or served while the session runs."""
+"""`longrein inspect`: a session as a page in the browser, as a file or served while the session
+runs.
+"""
 
 import os
 import sys
@@ -42,7 +44,9 @@ def inspect(
 ) -> int:
     """Write the page of a session, or with `live` serve it; return the exit code."""
     if live and (compare or out):
-        raise UsageError("--live serves one session and writes no file: leave out --compare and --out")
+        raise UsageError(
+            "--live serves one session and writes no file: leave out --compare and --out"
+        )
     opens = not no_open and has_browser(place.environ)
     if compare:
         return _compare(place, words, out, opens=opens)
@@ -61,9 +65,15 @@ def inspect(
 
 def _logs(place: RunContext, words: Sequence[str]) -> StoredLogs:
     """Open the logs of the session that `words` name, else of the folder's newest."""
-    found = find_session(place.state_dir, words[0]) if words else latest_session(place.state_dir, place.cwd)
+    found = (
+        find_session(place.state_dir, words[0])
+        if words
+        else latest_session(place.state_dir, place.cwd)
+    )
     if not found:
-        raise SessionUnknown(f"there is no session of {place.cwd}; `longrein sessions` lists those of other folders")
+        raise SessionUnknown(
+            f"there is no session of {place.cwd}; `longrein sessions` lists those of other folders"
+        )
     return StoredLogs(place.state_dir, found)
 
 
@@ -74,7 +84,7 @@ def _reading(place: RunContext, logs: StoredLogs) -> SessionInspector:
     return inspector
 
 
-# --- Files -----------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 
 def _deliver(page: bytes, path: str, *, is_new: bool, opens: bool) -> None:
@@ -85,7 +95,9 @@ def _deliver(page: bytes, path: str, *, is_new: bool, opens: bool) -> None:
     try:
         replace_file(path, [page], durable=False)
     except OSError as error:
-        raise LongreinError(f"{path} cannot be written: {error.strerror}; name another file with --out") from None
+        raise LongreinError(
+            f"{path} cannot be written: {error.strerror}; name another file with --out"
+        ) from None
     say(f"{size(len(page))} written:")
     show(f"{path}\n")
     if opens:
@@ -95,7 +107,10 @@ def _deliver(page: bytes, path: str, *, is_new: bool, opens: bool) -> None:
 def _tell_left_out(found: Inspection) -> None:
     left = found.left_out
     if left.bodies:
-        say(f"{counted(left.bodies, 'text')} above {size(left.above_bytes)} were shortened, {size(left.bytes)} in all")
+        say(
+            f"{counted(left.bodies, 'text')} above {size(left.above_bytes)} were shortened, "
+            f"{size(left.bytes)} in all"
+        )
     if left.rows:
         say(f"the oldest {counted(left.rows, 'row')} of the transcript were left out")
     if left.subagents:
@@ -103,7 +118,9 @@ def _tell_left_out(found: Inspection) -> None:
 
 
 def has_browser(environ: Mapping[str, str]) -> bool:
-    """Return True if there is a browser with windows of its own, so that none takes the terminal."""
+    """Return True if there is a browser with windows of its own, so that none takes the
+    terminal.
+    """
     return bool(environ.get("BROWSER") or sys.platform == "darwin" or has_display(environ))
 
 
@@ -112,14 +129,19 @@ def has_display(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
 
 
-# --- Two side by side ------------------------------------------------------------------------------------------------
+# --- Two side by side -----------------------------------------------------------------------------
 
 
 def _compare(place: RunContext, words: Sequence[str], out: str, *, opens: bool) -> int:
-    """Write the page of two sessions, or of one as it was and under a policy, or under two policies."""
+    """Write the page of two sessions, or of one as it was and under a policy, or under two
+    policies.
+    """
     policies = [word for word in words[1:] if word in NAMES]
     if len(words) < 2 or len(words) - 1 != (len(policies) or 1):
-        raise UsageError(f"--compare takes two sessions, or a session and one or two policies: {', '.join(NAMES)}")
+        raise UsageError(
+            "--compare takes two sessions, or a session and one or two policies: "
+            f"{', '.join(NAMES)}"
+        )
     with closing(_logs(place, words)) as logs:
         if policies:
             found = _policies(_reading(place, logs), policies)
@@ -138,11 +160,13 @@ def _half(inspector: SessionInspector) -> Inspection:
 def _policies(inspector: SessionInspector, policies: Sequence[str]) -> Comparison:
     base, (recording, sent) = inspector.inspection(), inspector.recording()
     scale = scale_of(inspector.budget, recording, sent)
-    made = [replayed_inspection(base, recording, name, inspector.budget, scale) for name in policies]
+    made = [
+        replayed_inspection(base, recording, name, inspector.budget, scale) for name in policies
+    ]
     return Comparison(_half(inspector) if len(made) == 1 else made[0], made[-1])
 
 
-# --- Live ------------------------------------------------------------------------------------------------------------
+# --- Live -----------------------------------------------------------------------------------------
 
 
 def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, opens: bool) -> int:
@@ -152,7 +176,8 @@ def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, 
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             say(
-                "the page shows the session as it grows; Ctrl-C ends it. Whoever has this address can read the session:"
+                "the page shows the session as it grows; Ctrl-C ends it. Whoever has this address "
+                "can read the session:"
             )
             show(f"{server.url}\n")
             if opens:
@@ -166,7 +191,9 @@ def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, 
     return 0
 
 
-def _follow(logs: StoredLogs, inspector: SessionInspector, page: LivePage, *, was_open: bool) -> None:
+def _follow(
+    logs: StoredLogs, inspector: SessionInspector, page: LivePage, *, was_open: bool
+) -> None:
     """Show new entries until the session, if it was open, is closed."""
     pause = threading.Event()
     while not pause.wait(POLL_S):

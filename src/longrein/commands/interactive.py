@@ -71,7 +71,9 @@ async def run_interactive(place: RunContext) -> int:
             return outcome.code
         try:
             place = with_folder(place, outcome.folder)
-            session, fresh = await next_session(place, left, outcome, copies=choosing and options.fork_session)
+            session, fresh = await next_session(
+                place, left, outcome, copies=choosing and options.fork_session
+            )
             built = await build(place, session, fresh=fresh, additions=ASKING)
             if outcome.kind == "new":
                 built.session.hooks.source = "clear"
@@ -83,7 +85,9 @@ async def run_interactive(place: RunContext) -> int:
             built, prompt = await build(place, built.session.id, additions=ASKING), ""
 
 
-async def _run_session(place: RunContext, built: Composition, prompt: str, *, choosing: bool) -> Outcome:
+async def _run_session(
+    place: RunContext, built: Composition, prompt: str, *, choosing: bool
+) -> Outcome:
     folder = os.path.join(place.state_dir, "history")
     names = FileNames(built.deps.workspace, lambda: built.session.state.cwd, CLOCK.mono_s)
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -106,7 +110,10 @@ async def _end_tasks(folder: str) -> None:
     if running:
         say(f"ending {', '.join(running)}")
         await asyncio.gather(
-            *(stop_background_task(folder, task, "stopped by longrein on leaving") for task in running)
+            *(
+                stop_background_task(folder, task, "stopped by longrein on leaving")
+                for task in running
+            )
         )
 
 
@@ -131,7 +138,10 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         model=deps.model.name,
         cwd=session.state.cwd,
         version=__version__,
-        notices=(*((bypass_warning(is_root),) if is_root and session.mode == BYPASS else ()), *built.notes),
+        notices=(
+            *((bypass_warning(is_root),) if is_root and session.mode == BYPASS else ()),
+            *built.notes,
+        ),
         colour=not place.environ.get("NO_COLOR"),
         window_tokens=lambda: deps.model.budget.usable_tokens,
         context_report=lambda: report(
@@ -146,7 +156,11 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
         custom_commands=lambda: session.skills.known if session.skills is not None else (),
         task_tail=lambda task, lines: _task_tail(place, built, task, lines),
         goals=Goals(
-            place.state_dir, project_key(project_root(deps.workspace.roots[0])), USER, CLOCK.wall_us, redact=deps.redact
+            place.state_dir,
+            project_key(project_root(deps.workspace.roots[0])),
+            USER,
+            CLOCK.wall_us,
+            redact=deps.redact,
         ),
         hooks=lambda: _hooks(built),
         mcp=deps.mcp,
@@ -177,11 +191,15 @@ def _status_line(place: RunContext, built: Composition) -> "StatusCommand | None
     effort = ""
     with suppress(LongreinError):  # the model of a plugin
         effort = chosen_model(place, built.deps.model.name).effort
-    return StatusCommand(built.session, own_command(command, project, home), project, __version__, effort)
+    return StatusCommand(
+        built.session, own_command(command, project, home), project, __version__, effort
+    )
 
 
 def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
-    """Return what `/login` does: as the subcommand; the new key is masked in this session from now on."""
+    """Return what `/login` does: as the subcommand; the new key is masked in this session from
+    now on.
+    """
     commands, deps = key_commands(place), built.deps
 
     def login(provider: str) -> SecretQuestion:
@@ -190,7 +208,10 @@ def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
         def keep(text: str) -> str:
             told = question.keep(text)
             before, more = deps.redact, redactor((text.strip(),), built.session.state.nonce, ())
-            deps.redact, deps.secrets = lambda shown: more(before(shown)), (*deps.secrets, text.strip())
+            deps.redact, deps.secrets = (
+                lambda shown: more(before(shown)),
+                (*deps.secrets, text.strip()),
+            )
             if deps.model.name.partition("/")[0] != provider:
                 return f"{told}; /model chooses a model of {provider}"
             deps.model = deps.open_model(deps.model.name)
@@ -205,7 +226,10 @@ def _hooks(built: Composition) -> Sequence[tuple[str, str]]:
     """Describe the hooks that run, then those that wait to be confirmed."""
     table = built.deps.hooks
     running = [one.hook for one in table.handlers] if table is not None else []
-    waiting = [(f"not confirmed: {hook_line(hook)}", hook.source) for hook in built.run_context.hooks.changed]
+    waiting = [
+        (f"not confirmed: {hook_line(hook)}", hook.source)
+        for hook in built.run_context.hooks.changed
+    ]
     return [*((hook_line(hook), hook.source) for hook in running), *waiting]
 
 
@@ -213,7 +237,11 @@ def _sandbox(built: Composition) -> str:
     rung = built.deps.sandbox.rung if built.deps.sandbox is not None else None
     if rung is None or not rung.confines:
         return "no sandbox"
-    return f"{rung.name}, no network" if network_problem(built.run_context.settings.sandbox, rung) else rung.name
+    return (
+        f"{rung.name}, no network"
+        if network_problem(built.run_context.settings.sandbox, rung)
+        else rung.name
+    )
 
 
 async def _task_tail(place: RunContext, built: Composition, task: str, lines: int) -> str:
@@ -225,7 +253,11 @@ def _file_text(built: Composition, path: str) -> str | None:
     workspace = built.deps.workspace
     try:
         found = workspace.resolve(path, built.session.state.cwd)
-        return workspace.read(found.real, 1_000_000).decode("utf-8", "replace") if found.kind == "file" else None
+        return (
+            workspace.read(found.real, 1_000_000).decode("utf-8", "replace")
+            if found.kind == "file"
+            else None
+        )
     except OSError:
         return None
 
@@ -234,9 +266,18 @@ class FileNames:
     """Completion of file names in a folder, for `@`."""
 
     def __init__(
-        self, workspace: Workspace, cwd: Callable[[], str], mono_s: Callable[[], float], files_max: int = FILES_MAX
+        self,
+        workspace: Workspace,
+        cwd: Callable[[], str],
+        mono_s: Callable[[], float],
+        files_max: int = FILES_MAX,
     ) -> None:
-        self._workspace, self._cwd, self._mono_s, self._files_max = workspace, cwd, mono_s, files_max
+        self._workspace, self._cwd, self._mono_s, self._files_max = (
+            workspace,
+            cwd,
+            mono_s,
+            files_max,
+        )
         self._of, self._listed_s = "", 0.0
         self._matcher = FileMatcher(())
         self._files = 0
@@ -247,12 +288,15 @@ class FileNames:
     async def find(self, typed: str) -> FilesFound:
         """Return the files and folders that match `typed`, best first.
 
-        A list that is old is renewed beside the search, so that only the first key in a folder waits for it.
+        A list that is old is renewed beside the search, so that only the first key in a folder
+        waits for it.
         """
         cwd, now_s = self._cwd(), self._mono_s()
         if cwd != self._of:
             await self._renew(cwd)
-        elif (not typed or now_s - self._listed_s > FILES_KEPT_S) and (self._renewing is None or self._renewing.done()):
+        elif (not typed or now_s - self._listed_s > FILES_KEPT_S) and (
+            self._renewing is None or self._renewing.done()
+        ):
             self._renewing = asyncio.ensure_future(self._renew(cwd))
             await asyncio.wait([self._renewing], timeout=FRESH_S)
         shown, found = self._matcher.find(typed, FILES_SHOWN_MAX)
@@ -268,7 +312,9 @@ class FileNames:
         self._of, self._listed_s, self._files, self._whole = cwd, self._mono_s(), len(paths), whole
 
     async def _list(self, cwd: str) -> tuple[list[str], bool]:
-        """Return the files that git knows, else those of a walk with a time limit; and whether they are complete."""
+        """Return the files that git knows, else those of a walk with a time limit; and whether
+        they are complete.
+        """
         from longrein.workspace.git import GIT_CUT, run_git
 
         listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -289,7 +335,9 @@ class FileNames:
             return whole
 
         walking = asyncio.ensure_future(
-            self._workspace.run_in_thread(lambda: self._workspace.walk(folder, note, limit_s=FILES_LIMIT_S))
+            self._workspace.run_in_thread(
+                lambda: self._workspace.walk(folder, note, limit_s=FILES_LIMIT_S)
+            )
         )
         try:
             in_time = await asyncio.shield(walking)

@@ -1,4 +1,6 @@
-"""`longrein login` and `logout`: keep a provider's key once, in the system's keyring or in a 0600 file."""
+"""`longrein login` and `logout`: keep a provider's key once, in the system's keyring or in a
+0600 file.
+"""
 
 from collections.abc import Sequence
 
@@ -34,15 +36,26 @@ def key_commands(place: RunContext) -> KeyCommands:
 
     def ask(provider: str) -> SecretQuestion:
         key_variable(provider, place.settings)  # raises for one without a key
-        return SecretQuestion(f"Key of {provider} (it is not shown): ", lambda text: keep(provider, text))
+        return SecretQuestion(
+            f"Key of {provider} (it is not shown): ", lambda text: keep(provider, text)
+        )
 
     def keep(provider: str, text: str) -> str:
         where = _keys(place).keep(provider, text)
         variable = key_variable(provider, place.settings)
-        first = f"; but {variable} is set, too, and comes first" if place.environ.get(variable, "").strip() else ""
-        return f"the key of {provider} is kept in {where}{first}; `longrein logout {provider}` removes it"
+        first = (
+            f"; but {variable} is set, too, and comes first"
+            if place.environ.get(variable, "").strip()
+            else ""
+        )
+        return (
+            f"the key of {provider} is kept in {where}{first}; `longrein logout {provider}` "
+            "removes it"
+        )
 
-    return KeyCommands(lambda: providers_with_keys(place), ask, lambda provider: _forget(place, provider))
+    return KeyCommands(
+        lambda: providers_with_keys(place), ask, lambda provider: _forget(place, provider)
+    )
 
 
 def providers_with_keys(place: RunContext) -> list[str]:
@@ -62,7 +75,9 @@ def _keys(place: RunContext) -> StoredKeys:
 def _forget(place: RunContext, provider: str) -> str:
     stored = _keys(place).stored
     if not provider and len(stored) != 1:
-        raise UsageError(f"which one? longrein logout PROVIDER; kept are: {', '.join(stored) or 'none'}")
+        raise UsageError(
+            f"which one? longrein logout PROVIDER; kept are: {', '.join(stored) or 'none'}"
+        )
     provider = provider or next(iter(stored))
     return f"the key of {provider} is removed from {_keys(place).forget(provider)}"
 
@@ -78,7 +93,10 @@ def _list(place: RunContext) -> int:
         kept = _keys(place).source(variable) if variable in _keys(place) else ""
         rows.append(f"{escape_line(provider):<12} {set_now or kept or 'no key'}\n")
     show("".join(rows))
-    say("`longrein login PROVIDER` asks for a key and keeps it; `longrein login PROVIDER < FILE` reads it from there")
+    say(
+        "`longrein login PROVIDER` asks for a key and keeps it; `longrein login PROVIDER < FILE` "
+        "reads it from there"
+    )
     return 0
 
 
@@ -88,8 +106,13 @@ def _advice(place: RunContext, provider: str) -> list[str]:
         chosen = chosen_model(place)
     except LongreinError as error:
         return [str(error)]
-    lines = [f"`longrein` uses {chosen.provider}/{chosen.model}, key from {key_source(place, chosen)}"]
+    lines = [
+        f"`longrein` uses {chosen.provider}/{chosen.model}, key from {key_source(place, chosen)}"
+    ]
     if chosen.provider != provider:
         file = shorten_home(user_file(place.environ, place.home), place.home)
-        lines.append(f'another one: longrein --model {provider}/MODEL, or model = "{provider}/MODEL" in {file}')
+        lines.append(
+            f'another one: longrein --model {provider}/MODEL, or model = "{provider}/MODEL" in '
+            f"{file}"
+        )
     return lines

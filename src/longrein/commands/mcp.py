@@ -52,7 +52,7 @@ def mcp(place: RunContext, words: Sequence[str], **flags: Any) -> int:
     return run(place, rest, flags)
 
 
-# --- Listing ---------------------------------------------------------------------------------------------------------
+# --- Listing --------------------------------------------------------------------------------------
 
 
 def _known(place: RunContext) -> dict[str, tuple[McpServer, str]]:
@@ -95,7 +95,9 @@ def _list(place: RunContext, words: list[str], flags: Flags) -> int:
     width, how = max(map(len, known)), _sandbox_words(place)
     for name, (server, state) in known.items():
         where = ", ".join(filter(None, (f"{server.scope} ({server.source})", _runs(server, how))))
-        show(f"{name:<{width}}  {server.transport:<5}  {_address(server)}  {where}{_after(state)}\n")
+        show(
+            f"{name:<{width}}  {server.transport:<5}  {_address(server)}  {where}{_after(state)}\n"
+        )
     for note in _load(place).notes:
         say(note)
     return 0
@@ -108,7 +110,9 @@ def _after(state: str) -> str:
 def _sandbox_words(place: RunContext) -> Mapping[str, str]:
     """Return how servers run here, by their `sandbox`."""
     works = place.settings.sandbox.mode != "off" and find_rung(place.environ, place.roots).confines
-    return SANDBOX_WORDS if works else dict.fromkeys(SANDBOX_WORDS, "as you: no sandbox is used here")
+    return (
+        SANDBOX_WORDS if works else dict.fromkeys(SANDBOX_WORDS, "as you: no sandbox is used here")
+    )
 
 
 def _runs(server: McpServer, words: Mapping[str, str]) -> str:
@@ -147,9 +151,13 @@ def _get(place: RunContext, words: list[str], _flags: Flags) -> int:
 def _one(place: RunContext, words: list[str], action: str) -> tuple[McpServer, str]:
     known = _known(place)
     if len(words) != 1:
-        raise UsageError(f"which server? longrein mcp {action} NAME; there are {', '.join(known) or 'none'}")
+        raise UsageError(
+            f"which server? longrein mcp {action} NAME; there are {', '.join(known) or 'none'}"
+        )
     if words[0] not in known:
-        raise UsageError(f"there is no MCP server {words[0]!r}; there are {', '.join(known) or 'none'}")
+        raise UsageError(
+            f"there is no MCP server {words[0]!r}; there are {', '.join(known) or 'none'}"
+        )
     return known[words[0]]
 
 
@@ -158,14 +166,18 @@ def _no_more(words: list[str], action: str) -> None:
         raise UsageError(f"longrein mcp {action} does not know what to do with {words[0]!r}")
 
 
-# --- Changing --------------------------------------------------------------------------------------------------------
+# --- Changing -------------------------------------------------------------------------------------
 
 
 def _add(place: RunContext, words: list[str], flags: Flags) -> int:
     if len(words) < 2:
-        raise UsageError("longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport http NAME URL")
+        raise UsageError(
+            "longrein mcp add NAME -- COMMAND…, or longrein mcp add --transport http NAME URL"
+        )
     name, *target = words
-    transport = flags.get("transport", "http" if target[0].startswith(("http://", "https://")) else "stdio")
+    transport = flags.get(
+        "transport", "http" if target[0].startswith(("http://", "https://")) else "stdio"
+    )
     entry: dict[str, Any] = {"type": transport}
     if transport == "stdio":
         entry |= {"command": target[0], "args": target[1:]}
@@ -185,7 +197,9 @@ def _pairs(given: Sequence[str], sign: str, flag: str) -> dict[str, str]:
     for one in given:
         if sign not in one:
             raise UsageError(f"{flag} {one!r}: write NAME{sign}VALUE")
-    return {name.strip(): value.strip() for name, _, value in (one.partition(sign) for one in given)}
+    return {
+        name.strip(): value.strip() for name, _, value in (one.partition(sign) for one in given)
+    }
 
 
 def _add_json(place: RunContext, words: list[str], flags: Flags) -> int:
@@ -210,7 +224,10 @@ def _store(place: RunContext, name: str, entry: Any, flags: Flags) -> int:
     replaced = change_entry(scope, name, entry, place.cwd, path)
     if scope == "project":
         approve_servers(place.state_dir, place.cwd, [name], flags.get("sandbox"))
-    say(f"{'replaced' if replaced else 'added'} MCP server {name} in {path}; `longrein mcp test {name}` tries it")
+    say(
+        f"{'replaced' if replaced else 'added'} MCP server {name} in {path}; `longrein mcp test "
+        f"{name}` tries it"
+    )
     return 0
 
 
@@ -237,7 +254,9 @@ def _approve(place: RunContext, words: list[str], flags: Flags) -> int:
     if not place.trusted.cover(place.cwd):
         raise UsageError(f"{place.cwd} is not trusted: longrein trust")
     if unknown := [word for word in words if word not in servers]:
-        raise UsageError(f"the project has no MCP server {unknown[0]!r}; it has {', '.join(servers) or 'none'}")
+        raise UsageError(
+            f"the project has no MCP server {unknown[0]!r}; it has {', '.join(servers) or 'none'}"
+        )
     for name in approve_servers(place.state_dir, place.cwd, words or None, sandbox):
         say(f"approved MCP server {name}: {_address(servers[name])}")
     return 0
@@ -250,7 +269,7 @@ def _reset(place: RunContext, words: list[str], _flags: Flags) -> int:
     return 0
 
 
-# --- Connecting ------------------------------------------------------------------------------------------------------
+# --- Connecting -----------------------------------------------------------------------------------
 
 
 def _test(place: RunContext, words: list[str], _flags: Flags) -> int:
@@ -263,7 +282,11 @@ def _test(place: RunContext, words: list[str], _flags: Flags) -> int:
     views = asyncio.run(_connect(place, usable)) if usable else []
     for view in views:
         show(f"{describe(view)}\n")
-    return 0 if len(usable) == len(servers) and all(view.status == "connected" for view in views) else 1
+    return (
+        0
+        if len(usable) == len(servers) and all(view.status == "connected" for view in views)
+        else 1
+    )
 
 
 def describe(view: ServerView) -> str:
@@ -275,11 +298,16 @@ def describe(view: ServerView) -> str:
     parts = [f"{len(view.tools)} tools ({names}{more})" if view.tools else "no tools"]
     parts += [f"{len(view.prompts)} prompts"] if view.prompts else []
     parts += ["resources"] if view.resources else []
-    return f"{view.name}: connected, {escape_line(view.title)}, protocol {view.protocol}: {', '.join(parts)}"
+    return (
+        f"{view.name}: connected, {escape_line(view.title)}, protocol {view.protocol}: "
+        f"{', '.join(parts)}"
+    )
 
 
 async def _connect(
-    place: RunContext, servers: Sequence[McpServer], login: Callable[[str], Awaitable[None]] | None = None
+    place: RunContext,
+    servers: Sequence[McpServer],
+    login: Callable[[str], Awaitable[None]] | None = None,
 ) -> list[ServerView]:
     """Connect once, outside a session, and return what came of it."""
     with tempfile.TemporaryDirectory(prefix="longrein-mcp-") as folder:
@@ -287,7 +315,10 @@ async def _connect(
 
 
 async def _connect_in(
-    folder: str, place: RunContext, servers: Sequence[McpServer], login: Callable[[str], Awaitable[None]] | None
+    folder: str,
+    place: RunContext,
+    servers: Sequence[McpServer],
+    login: Callable[[str], Awaitable[None]] | None,
 ) -> list[ServerView]:
     spawner = SupervisedSpawner(
         folder,
@@ -316,7 +347,11 @@ async def _connect_in(
         if server.sandbox == "off" or not sandbox.rung.confines:
             return None
         wider = server_sandbox(sandbox, server, cwd)
-        proxy = wider.open_proxy("mcp", _judge_by(wider.entries), lambda _reason: None) if wider.entries else ""
+        proxy = (
+            wider.open_proxy("mcp", _judge_by(wider.entries), lambda _reason: None)
+            if wider.entries
+            else ""
+        )
         return wider.confine(workspace.roots, cwd, (), (), proxy)
 
     toolset.host.confine = confine

@@ -1,4 +1,6 @@
-"""Which session the terminal opens next: the list to choose from, copies, further folders, one-shot runs."""
+"""Which session the terminal opens next: the list to choose from, copies, further folders,
+one-shot runs.
+"""
 
 import asyncio
 import os
@@ -21,14 +23,21 @@ ONE_SHOT = "one-shot runs (-p)"
 
 
 async def session_rows(place: RunContext) -> list[Row]:
-    """Return the sessions of this folder that have a title, newest first; one-shot runs come last."""
+    """Return the sessions of this folder that have a title, newest first; one-shot runs come
+    last.
+    """
 
     def read() -> list[Row]:
-        here = [info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title]
+        here = [
+            info for info in list_sessions(place.state_dir) if info.cwd == place.cwd and info.title
+        ]
         now = CLOCK.wall_us()
         infos = sorted(here, key=lambda info: info.one_shot)[:ROWS_MAX]
         return [
-            Row(info.session, info.title, _note(place, info, now), ONE_SHOT if info.one_shot else "") for info in infos
+            Row(
+                info.session, info.title, _note(place, info, now), ONE_SHOT if info.one_shot else ""
+            )
+            for info in infos
         ]
 
     return await asyncio.wrap_future(run_in_thread(read, "sessions"))
@@ -51,7 +60,9 @@ def _branch(place: RunContext, info: SessionInfo) -> str:
 
 
 def adopt_one_shot(place: RunContext, built: Composition) -> None:
-    """Give a one-shot run a title when it is opened in the terminal: from now on it is a session like any other."""
+    """Give a one-shot run a title when it is opened in the terminal: from now on it is a session
+    like any other.
+    """
     session = built.session
     try:
         info = session_info(place.state_dir, session.id) if session.state.words else None
@@ -69,7 +80,8 @@ def with_folder(place: RunContext, folder: str) -> RunContext:
 async def next_session(
     place: RunContext, left: SessionPort, outcome: Outcome, *, copies: bool = False
 ) -> tuple[str, bool]:
-    """Return (session to open, whether it is new) after `outcome`. A session to watch is shown first.
+    """Return (session to open, whether it is new) after `outcome`. A session to watch is shown
+    first.
 
     `copies`: a chosen session is copied (`-r --fork-session`). Raises `LongreinError`.
     """

@@ -32,7 +32,9 @@ def schedule(place: RunContext, words: Sequence[str], *, session: str = "") -> i
             say(f"scheduled in session {named}; it comes while that session is open")
         case ["remove", name]:
             if name not in [one.id for one in state.schedules]:
-                raise UsageError(f"nothing is scheduled as {name}; `longrein schedule` lists what is")
+                raise UsageError(
+                    f"nothing is scheduled as {name}; `longrein schedule` lists what is"
+                )
             send(place, named, RemoveSchedule(name))
         case _:
             raise UsageError(f"what is to be done with {words[0]!r}? {USAGE}")
@@ -50,6 +52,10 @@ def _schedules(reader: Reader) -> State:
     for entry in reader.of_kind("Reminded") if state.schedules else ():
         if entry.at < first:
             break
-        if isinstance(entry.event, Reminded) and entry.event.kind == "cron_fired" and not entry.event.text:
+        if (
+            isinstance(entry.event, Reminded)
+            and entry.event.kind == "cron_fired"
+            and not entry.event.text
+        ):
             state.fired.setdefault(entry.event.source.partition(" ")[0], entry.at)
     return state

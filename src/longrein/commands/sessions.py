@@ -1,4 +1,6 @@
-"""`longrein sessions`, `export`, `context` and `search`: read stored sessions, which may be open elsewhere."""
+"""`longrein sessions`, `export`, `context` and `search`: read stored sessions, which may be open
+elsewhere.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -61,16 +63,29 @@ def export(
     return 0
 
 
-PAGES: Mapping[str, Callable[[Conversation], bytes]] = {"html": as_html, "markdown": as_markdown, "atif": as_atif}
+PAGES: Mapping[str, Callable[[Conversation], bytes]] = {
+    "html": as_html,
+    "markdown": as_markdown,
+    "atif": as_atif,
+}
 """Format -> the function that writes it."""
 
 
-ENDINGS = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown", ".json": "atif", ".jsonl": ""}
+ENDINGS = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".json": "atif",
+    ".jsonl": "",
+}
 """Ending of a file -> the format of `PAGES` that it gets; '' for the entries of the log."""
 
 
 def export_file(state_dir: str, session: str, path: str) -> None:
-    """Write a session to the new file `path`, in the format of its ending. Raises `UsageError`, `LongreinError`."""
+    """Write a session to the new file `path`, in the format of its ending. Raises `UsageError`,
+    `LongreinError`.
+    """
     ending = os.path.splitext(path)[1].lower()
     if ending not in ENDINGS:
         raise UsageError(f"{path}: give it one of the endings {', '.join(ENDINGS)}")
@@ -90,7 +105,10 @@ def _export_whole(place: RunContext, session: str, form: str, output: str) -> in
     if not output and os.isatty(1):
         raise UsageError("--whole writes a file: name it with -o, such as -o session.zip")
     reports: list[BundleReport] = []
-    _export(lambda file: reports.append(write_bundle(place.state_dir, session, file, __version__)), output)
+    _export(
+        lambda file: reports.append(write_bundle(place.state_dir, session, file, __version__)),
+        output,
+    )
     for done in reports:
         missing = f"; {counted(done.missing, 'blob')} gone or damaged" if done.missing else ""
         say(f"{counted(done.entries, 'entry')}, {counted(done.blobs, 'blob')} written{missing}")

@@ -31,7 +31,9 @@ from longrein.run_context import RunContext
 from longrein.store import Reader, find_session
 
 OUTPUT_TOKENS_MAX, OUTPUT_SHARE_MAX = 32_000, 8
-"""The budget reserves the usual largest answer of such models, at most this and at most 1 / 8 of the window."""
+"""The budget reserves the usual largest answer of such models, at most this and at most 1 / 8 of
+the window.
+"""
 WORST_WIRE = "openai-responses"
 """The wire on which the engine costs most, as `benchmarks.cells` measures it."""
 OWN_WEIGHTS = "own weights"
@@ -49,7 +51,8 @@ def simulate(
     weights: str = "",
     json: bool = False,
 ) -> int:
-    """Print a line for each session and policy. `weights`: a file of `longrein fit`, compared with the shipped ones.
+    """Print a line for each session and policy. `weights`: a file of `longrein fit`, compared with
+    the shipped ones.
 
     Raises `UsageError` for a file that is no recorded session or holds no weights.
     """
@@ -73,9 +76,16 @@ def simulate(
 
 
 def play(
-    policy: str, session: Recording, uses: Uses, budget: Budget, rates: Rates, tables: Tables = SHIPPED.tables
+    policy: str,
+    session: Recording,
+    uses: Uses,
+    budget: Budget,
+    rates: Rates,
+    tables: Tables = SHIPPED.tables,
 ) -> Row:
-    """Replay a session under the policy of this name, and return its figures. `tables`: weights of `default`."""
+    """Replay a session under the policy of this name, and return its figures. `tables`: weights
+    of `default`.
+    """
     use_tables(tables)
     replay = replay_of(policy, session, budget)
     account = CostAccount(policy, session, rates, window=budget.window_tokens, uses=uses)
@@ -85,7 +95,9 @@ def play(
 
 
 def budget_of(prices: str, window: int, wire: str = WORST_WIRE) -> Budget:
-    """Return the budget of a model with these price ratios; one input token costs a millionth of a dollar."""
+    """Return the budget of a model with these price ratios; one input token costs a millionth of
+    a dollar.
+    """
     rates = PRICES[prices]
     price = Price(1.0, rates.output, rates.read, rates.write) if rates.known else None
     output = min(rates.output_tokens_max, OUTPUT_TOKENS_MAX, window // OUTPUT_SHARE_MAX)
@@ -93,12 +105,16 @@ def budget_of(prices: str, window: int, wire: str = WORST_WIRE) -> Budget:
 
 
 def recordings(state_dir: str, words: Sequence[str]) -> Iterator[Recording]:
-    """Yield the sessions that `words` name: files, folders and ids of stored sessions. Raises `UsageError`."""
+    """Yield the sessions that `words` name: files, folders and ids of stored sessions. Raises
+    `UsageError`.
+    """
     for word in words:
         if os.path.isdir(word):
             names = sorted(n for n in os.listdir(word) if n.endswith((".jsonl", ".jsonl.gz")))
             if not names:
-                raise UsageError(f"{word} holds no sessions: no file in it ends with .jsonl or .jsonl.gz")
+                raise UsageError(
+                    f"{word} holds no sessions: no file in it ends with .jsonl or .jsonl.gz"
+                )
             yield from (_file(os.path.join(word, name)) for name in names)
         elif os.path.isfile(word):
             yield _file(word)
@@ -107,11 +123,14 @@ def recordings(state_dir: str, words: Sequence[str]) -> Iterator[Recording]:
 
 
 def _about(own: Weights, sessions: set[str]) -> str:
-    """Return a line that says whether the weights were fitted on the sessions for which the table shows them."""
+    """Return a line that says whether the weights were fitted on the sessions for which the
+    table shows them.
+    """
     fitted = {name for fold in own.folds for name in fold.without}
     held = len(sessions & fitted)
     return (
-        f"{OWN_WEIGHTS}: {own.about}; each of {held} sessions that they were fitted on is shown with weights that were "
+        f"{OWN_WEIGHTS}: {own.about}; each of {held} sessions that they were fitted on is shown "
+        "with weights that were "
         f"fitted without it, {len(sessions) - held} were not used for the fit\n"
     )
 

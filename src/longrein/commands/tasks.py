@@ -1,4 +1,6 @@
-"""`longrein tasks` and `longrein agents`: background tasks and subagents of all sessions on this machine."""
+"""`longrein tasks` and `longrein agents`: background tasks and subagents of all sessions on this
+machine.
+"""
 
 import asyncio
 import os
@@ -12,14 +14,21 @@ from longrein.frontends.reports.tasks import TaskRow
 from longrein.frontends.stdio import say, show
 from longrein.run_context import CLOCK, RunContext, sweep_orphans
 from longrein.store import SessionHistory, SessionInfo, find_session, list_sessions, session_info
-from longrein.workspace import SPOOL, SpooledTask, is_supervised, spooled_tasks, stop_background_task, unreadable_tasks
+from longrein.workspace import (
+    SPOOL,
+    SpooledTask,
+    is_supervised,
+    spooled_tasks,
+    stop_background_task,
+    unreadable_tasks,
+)
 
 ID_CHARS, ID_DASHES = 36, 4
 """Length of a session id, which names its folder, and the number of dashes in it."""
 USAGE = "longrein tasks [SESSION | SESSION/TASK | stop SESSION/TASK]; see longrein tasks --help"
 
 
-# --- Tasks -----------------------------------------------------------------------------------------------------------
+# --- Tasks ----------------------------------------------------------------------------------------
 
 
 def tasks(place: RunContext, words: Sequence[str], *, tail: int = 0, json: bool = False) -> int:
@@ -61,14 +70,22 @@ def _names(place: RunContext) -> list[str]:
 def _spooled(place: RunContext) -> list[TaskRow]:
     """Return all tasks in the spools. Sessions without a spool are skipped."""
     folders = ((name, os.path.join(place.state_dir, "sessions", name)) for name in _names(place))
-    return [row for name, folder in folders if os.path.isdir(os.path.join(folder, SPOOL)) for row in _rows(place, name)]
+    return [
+        row
+        for name, folder in folders
+        if os.path.isdir(os.path.join(folder, SPOOL))
+        for row in _rows(place, name)
+    ]
 
 
 def _rows(place: RunContext, session: str) -> Iterator[TaskRow]:
     folder = os.path.join(place.state_dir, "sessions", session)
     found = spooled_tasks(folder)
     for path in unreadable_tasks(folder):
-        say(f"{path} cannot be read, so its task is not listed; remove the file if nothing of that task runs any more")
+        say(
+            f"{path} cannot be read, so its task is not listed; remove the file if nothing of "
+            "that task runs any more"
+        )
     info = _info(place, session) if found else None
     for task in found:
         yield _row(session, info, task, supervised=is_supervised(folder))
@@ -83,7 +100,11 @@ def _queued(place: RunContext, session: str) -> list[SpooledTask]:
             logged = tasks_page.tasks_in_log(past)
     except SessionError:
         return []  # unreadable log: list the spool only
-    tasks = [tasks_page.spooled_from_log(entry, None) for entry, ended in logged.values() if ended is None]
+    tasks = [
+        tasks_page.spooled_from_log(entry, None)
+        for entry, ended in logged.values()
+        if ended is None
+    ]
     return [task for task in tasks if task.state == "queued"]
 
 
@@ -135,11 +156,14 @@ def _stop(place: RunContext, wanted: str) -> int:
         say(f"{wanted} could not be ended: its processes do not go away")
         return 1
     was = "was over already" if row.task.state != "running" else "is over"
-    say(f"{wanted} {was}: {ended.state.replace('_', ' ')}" + (f" ({ended.cause})" if ended.cause else ""))
+    say(
+        f"{wanted} {was}: {ended.state.replace('_', ' ')}"
+        + (f" ({ended.cause})" if ended.cause else "")
+    )
     return 0
 
 
-# --- Subagents -------------------------------------------------------------------------------------------------------
+# --- Subagents ------------------------------------------------------------------------------------
 
 
 def agents(place: RunContext, words: Sequence[str], *, json: bool = False) -> int:
@@ -150,7 +174,8 @@ def agents(place: RunContext, words: Sequence[str], *, json: bool = False) -> in
     else:
         opened = [info for info in list_sessions(place.state_dir) if info.open]
         working = [
-            agents_page.SessionSubagents(info, agents_page.unfinished(_agents(place, info).agents)) for info in opened
+            agents_page.SessionSubagents(info, agents_page.unfinished(_agents(place, info).agents))
+            for info in opened
         ]
         every = [one for one in working if one.agents]
     if json:
@@ -164,4 +189,6 @@ def agents(place: RunContext, words: Sequence[str], *, json: bool = False) -> in
 
 def _agents(place: RunContext, info: SessionInfo) -> agents_page.SessionSubagents:
     with closing(SessionHistory(place.state_dir, info.session)) as past:
-        return agents_page.SessionSubagents(info, agents_page.tree(past, CLOCK.wall_us(), open=info.open))
+        return agents_page.SessionSubagents(
+            info, agents_page.tree(past, CLOCK.wall_us(), open=info.open)
+        )

@@ -1,4 +1,6 @@
-"""Facts and callbacks of a session, its settings and its files, for the terminal's slash commands."""
+"""Facts and callbacks of a session, its settings and its files, for the terminal's slash
+commands.
+"""
 
 import asyncio
 import os
@@ -56,10 +58,12 @@ def command_facts(place: RunContext, built: Composition) -> CommandFacts:
     )
 
 
-# --- Status, settings, rules, instruction files ----------------------------------------------------------------------
+# --- Status, settings, rules, instruction files ---------------------------------------------------
 
 
-def _status(place: RunContext, built: Composition, efforts: "EffortChoice") -> Sequence[tuple[str, str]]:
+def _status(
+    place: RunContext, built: Composition, efforts: "EffortChoice"
+) -> Sequence[tuple[str, str]]:
     deps, state = built.deps, built.session.state
     window = deps.model.budget.usable_tokens
     rung = deps.sandbox.rung if deps.sandbox is not None else None
@@ -70,9 +74,21 @@ def _status(place: RunContext, built: Composition, efforts: "EffortChoice") -> S
         ("longrein", __version__),
         ("model", joined(deps.model.name, efforts.now() and f"effort {efforts.now()}", key)),
         ("folder", joined(state.cwd, state.branch and f"branch {state.branch}")),
-        *([("further folders", ", ".join(deps.workspace.roots[1:]))] if deps.workspace.roots[1:] else []),
-        ("trust", "trusted" if place.trusted.cover(place.cwd) else "not trusted; `longrein trust` changes that"),
-        ("sandbox", rung.name if rung is not None and rung.confines else "none: commands run as you"),
+        *(
+            [("further folders", ", ".join(deps.workspace.roots[1:]))]
+            if deps.workspace.roots[1:]
+            else []
+        ),
+        (
+            "trust",
+            "trusted"
+            if place.trusted.cover(place.cwd)
+            else "not trusted; `longrein trust` changes that",
+        ),
+        (
+            "sandbox",
+            rung.name if rung is not None and rung.confines else "none: commands run as you",
+        ),
         ("context", f"{tokens(state.view_tokens)} of {tokens(window)} tokens"),
         ("spent", money(state.spent_usd)),
         ("MCP servers", f"{working} of {len(servers)} connected" if servers else "none"),
@@ -83,12 +99,15 @@ def _status(place: RunContext, built: Composition, efforts: "EffortChoice") -> S
 def _settings(place: RunContext, built: Composition) -> Sequence[tuple[str, str, str]]:
     """Return the settings that are not built in; values without secrets."""
     return [
-        (key, built.deps.redact(_value(place, key)), origin) for key, origin in sorted(place.settings.origin.items())
+        (key, built.deps.redact(_value(place, key)), origin)
+        for key, origin in sorted(place.settings.origin.items())
     ]
 
 
 def _value(place: RunContext, key: str) -> str:
-    """Return the value of a setting as text; `…` for headers and variables, which may hold secrets."""
+    """Return the value of a setting as text; `…` for headers and variables, which may hold
+    secrets.
+    """
     value: Any = place.settings
     names = [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|([^."]+)', key)]
     for name in names:
@@ -112,28 +131,40 @@ def _rules(place: RunContext, built: Composition) -> Sequence[RuleRow]:
         session = built.session.approvals.rules if kind == "allow" else ()
         for rule in dict.fromkeys((*known, *session)):
             origins = place.settings.origin.get(f"permissions.{kind}", "").split(", ")
-            elsewhere = joined(*(one for one in origins if one not in own.values())) or "the command line"
+            elsewhere = (
+                joined(*(one for one in origins if one not in own.values())) or "the command line"
+            )
             where = own.get((kind, rule)) or ("this session" if rule in session else elsewhere)
             rows.append(RuleRow(kind, rule, where, (kind, rule) in own or rule in session))
     return rows
 
 
 def _remove_rule(place: RunContext, built: Composition, row: RuleRow) -> None:
-    if any((kind, rule) == (row.kind, row.rule) for kind, rule, _ in own_rules(place.environ, place.home)):
+    if any(
+        (kind, rule) == (row.kind, row.rule)
+        for kind, rule, _ in own_rules(place.environ, place.home)
+    ):
         forget_rule(row.kind, row.rule, place.environ, place.home)
     kept = tuple(rule for rule in getattr(built.deps.rules, row.kind) if rule != row.rule)
     built.deps.rules = msgspec.structs.replace(built.deps.rules, **{row.kind: kept})
     if row.kind == "allow":
-        built.session.approvals.rules = tuple(rule for rule in built.session.approvals.rules if rule != row.rule)
+        built.session.approvals.rules = tuple(
+            rule for rule in built.session.approvals.rules if rule != row.rule
+        )
 
 
 def _memory(place: RunContext, built: Composition) -> Sequence[MemoryFile]:
-    """Return the instruction files that the model was given, then the usual ones that are not there yet."""
+    """Return the instruction files that the model was given, then the usual ones that are not
+    there yet.
+    """
     state = built.session.state
     read = [*(source.path for source in state.prefix.sources), *state.told] if state.prefix else []
     files = [_memory_file(place, path, "read") for path in dict.fromkeys(read)]
     skipped = [path for path in place.left_out if path.endswith(".md")]
-    files += [_memory_file(place, os.path.join(place.cwd, path), "not read: not trusted") for path in skipped]
+    files += [
+        _memory_file(place, os.path.join(place.cwd, path), "not read: not trusted")
+        for path in skipped
+    ]
     usual = os.path.join(place.cwd, "AGENTS.md")
     if all(file.path != os.path.realpath(usual) for file in files) and not os.path.lexists(usual):
         files.append(_memory_file(place, usual, ""))
@@ -174,7 +205,7 @@ class EffortChoice:
         return deps.model.name
 
 
-# --- Changes, money, copies ------------------------------------------------------------------------------------------
+# --- Changes, money, copies -----------------------------------------------------------------------
 
 
 async def _changes(built: Composition) -> Sequence[ChangedFile]:
@@ -186,12 +217,18 @@ async def _changes(built: Composition) -> Sequence[ChangedFile]:
         kept: set[str] = set()
         for entry in past.entries():
             event = entry.event
-            if isinstance(event, FileSeen | FileChanged) and event.hash and event.blob == event.hash:
+            if (
+                isinstance(event, FileSeen | FileChanged)
+                and event.hash
+                and event.blob == event.hash
+            ):
                 kept.add(event.hash)
             if isinstance(event, FileChanged) and event.by in ("agent", "subagent"):
                 first.setdefault(event.path, event.before)
         return [
-            ChangedFile(path, os.path.relpath(path, cwd), _before(past, before, kept), _present(path))
+            ChangedFile(
+                path, os.path.relpath(path, cwd), _before(past, before, kept), _present(path)
+            )
             for path, before in sorted(first.items())
         ]
 
@@ -243,7 +280,11 @@ async def _answer(built: Composition, nth: int) -> str:
         left = nth
         for entry in past.of_kind("Replied"):
             event = entry.event
-            text = "".join(p.text for p in event.parts if isinstance(p, Text)) if isinstance(event, Replied) else ""
+            text = (
+                "".join(p.text for p in event.parts if isinstance(p, Text))
+                if isinstance(event, Replied)
+                else ""
+            )
             left -= bool(text.strip())
             if not left:
                 return text.strip()
@@ -256,8 +297,12 @@ async def _export(place: RunContext, built: Composition, path: str) -> str:
     """Write the session to `path`, in the format of its ending; return the line about it."""
     from longrein.commands.sessions import export_file
 
-    target = os.path.join(built.session.state.cwd, os.path.expanduser(path or f"longrein-{built.session.id[:8]}.md"))
-    await asyncio.wrap_future(run_in_thread(lambda: export_file(place.state_dir, built.session.id, target), "export"))
+    target = os.path.join(
+        built.session.state.cwd, os.path.expanduser(path or f"longrein-{built.session.id[:8]}.md")
+    )
+    await asyncio.wrap_future(
+        run_in_thread(lambda: export_file(place.state_dir, built.session.id, target), "export")
+    )
     entries, written = built.session.state.seq, os.path.getsize(target)
     return f"written to {shorten_home(target, place.home)}: {entries} entries, {size(written)}"
 

@@ -28,14 +28,20 @@ def input_facts(place: RunContext, built: Composition) -> InputFacts:
         is_denied=lambda path, real: _is_denied(built, path, real),
     )
     return InputFacts(
-        keys={one.name: getattr(settings.keys, one.name) for one in ACTIONS if f"keys.{one.name}" in settings.origin},
+        keys={
+            one.name: getattr(settings.keys, one.name)
+            for one in ACTIONS
+            if f"keys.{one.name}" in settings.origin
+        },
         vim=settings.keys.vim,
         drafts=os.path.join(place.state_dir, "drafts", folder_name(place.cwd)),
         environ=place.environ,
         attachments=reader.read,
         image=reader.image,
         image_of=reader.image_of,
-        clipboard=lambda: built.deps.workspace.run_in_thread(lambda: clipboard_image(place.environ)),
+        clipboard=lambda: built.deps.workspace.run_in_thread(
+            lambda: clipboard_image(place.environ)
+        ),
         memory_files=lambda: memory_files(place),
     )
 
@@ -47,10 +53,18 @@ def _is_denied(built: Composition, path: str, real: str) -> bool:
 
 
 def memory_files(place: RunContext) -> Sequence[tuple[str, str]]:
-    """Return (label, path) of the project's file of instructions, which may not exist yet, and of the user's own."""
+    """Return (label, path) of the project's file of instructions, which may not exist yet, and
+    of the user's own.
+    """
     root = project_root(place.cwd)
-    names = [name for name in place.settings.context.files if os.path.isfile(os.path.join(root, name))]
-    usual = "AGENTS.md" if "AGENTS.md" in place.settings.context.files else next(iter(place.settings.context.files), "")
+    names = [
+        name for name in place.settings.context.files if os.path.isfile(os.path.join(root, name))
+    ]
+    usual = (
+        "AGENTS.md"
+        if "AGENTS.md" in place.settings.context.files
+        else next(iter(place.settings.context.files), "")
+    )
     project = os.path.join(root, next(iter(names), usual))
     own = os.path.join(config_dir(place.environ, place.home), "AGENTS.md")
     return [*([("this project", project)] if usual else []), ("all your projects", own)]

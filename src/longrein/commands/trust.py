@@ -18,8 +18,12 @@ QUESTION = "Trust this folder? yes: use them from now on; no: go on without them
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "q": "quit", "quit": "quit"}
 
 
-def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False, show_only: bool = False) -> int:
-    """Trust the repository of the current folder; with `undo` stop trusting it, with `show_only` only list."""
+def trust(
+    place: RunContext, _words: Sequence[str], *, undo: bool = False, show_only: bool = False
+) -> int:
+    """Trust the repository of the current folder; with `undo` stop trusting it, with `show_only`
+    only list.
+    """
     if undo:
         config.distrust(place.state_dir, place.cwd)
         say(f"{place.cwd} is no longer trusted")
@@ -31,10 +35,14 @@ def trust(place: RunContext, _words: Sequence[str], *, undo: bool = False, show_
 
 
 def _trust(place: RunContext) -> str:
-    """Trust the folder with the hooks and MCP servers that the screen has shown; return what is trusted."""
+    """Trust the folder with the hooks and MCP servers that the screen has shown; return what is
+    trusted.
+    """
     hooks, _ = config.read_project_hooks(place.cwd, place.home, place.environ)
     hooks += config.shown_head_hooks(place.cwd, place.home, place.environ, place.settings)
-    unit = config.trust(place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks)))
+    unit = config.trust(
+        place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks))
+    )
     config.approve_servers(place.state_dir, place.cwd)
     return unit
 
@@ -51,18 +59,33 @@ def trust_screen(place: RunContext) -> list[str]:
     if place.hooks.changed:
         head.append("Note: hooks of this folder are new, or not as they were when you trusted it.")
     if not rows:
-        return [*head, f"{escape_line(unit)} brings no settings, hooks, subagent types or instructions."]
-    kinds, files = (max(len(name) for name in names) for names in zip(*((r.kind, r.file) for r in rows), strict=True))
-    lines = [f"  {row.kind:<{kinds}}  {row.file:<{min(files, 40)}}  {row.effect}".rstrip() for row in rows[:ROWS_MAX]]
+        return [
+            *head,
+            f"{escape_line(unit)} brings no settings, hooks, subagent types or instructions.",
+        ]
+    kinds, files = (
+        max(len(name) for name in names)
+        for names in zip(*((r.kind, r.file) for r in rows), strict=True)
+    )
+    lines = [
+        f"  {row.kind:<{kinds}}  {row.file:<{min(files, 40)}}  {row.effect}".rstrip()
+        for row in rows[:ROWS_MAX]
+    ]
     more = [f"  and {len(rows) - ROWS_MAX} more files"] if len(rows) > ROWS_MAX else []
-    return [*head, f"{escape_line(unit)} brings files that are obeyed only where you trust it:", *lines, *more]
+    return [
+        *head,
+        f"{escape_line(unit)} brings files that are obeyed only where you trust it:",
+        *lines,
+        *more,
+    ]
 
 
 def trusted_run_context(options: Options) -> RunContext | None:
-    """Read the run context for the terminal; ask first whether to trust the folder. None: the user quits.
+    """Read the run context for the terminal; ask first whether to trust the folder. None: the user
+    quits.
 
-    There is no question where the folder brings nothing, is trusted, or nobody sits at a terminal. Until the answer
-    nothing of the folder is used, no program is started and nothing is sent.
+    There is no question where the folder brings nothing, is trusted, or nobody sits at a terminal.
+    Until the answer nothing of the folder is used, no program is started and nothing is sent.
     """
     place = read_run_context(options)
     if not (place.left_out or place.hooks.changed) or not (os.isatty(0) and os.isatty(1)):

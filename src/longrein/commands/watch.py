@@ -22,22 +22,30 @@ def watch(place: RunContext, words: Sequence[str]) -> int:
 
 
 def _open_here(place: RunContext) -> str:
-    found = next((one for one in list_sessions(place.state_dir) if one.open and one.cwd == place.cwd), None)
+    found = next(
+        (one for one in list_sessions(place.state_dir) if one.open and one.cwd == place.cwd), None
+    )
     if found is None:
         raise SessionUnknown(
-            f"no session of {place.cwd} is open; `longrein sessions` lists all, then longrein watch ID"
+            f"no session of {place.cwd} is open; `longrein sessions` lists all, then longrein "
+            "watch ID"
         )
     return found.session
 
 
 async def watch_session(place: RunContext, session: str) -> None:
-    """Show a session until it is closed or the user presses Ctrl-C, and say how to go on with it."""
+    """Show a session until it is closed or the user presses Ctrl-C, and say how to go on with
+    it.
+    """
     info = session_info(place.state_dir, session)
     title = f" {escape_line(info.title)}" if info is not None and info.title else ""
     head = line(("bold", f"session {session[:8]}"), f"{title}  ", ("dim", f"{WATCHING}"))
     with closing(Reader(place.state_dir, session)) as reader:
         ended = await follow(
-            reader, head, lambda: is_open(place.state_dir, session), colour=not place.environ.get("NO_COLOR")
+            reader,
+            head,
+            lambda: is_open(place.state_dir, session),
+            colour=not place.environ.get("NO_COLOR"),
         )
     if ended:
         say(f"{ended}; `longrein -r {session[:8]}` goes on with session {session[:8]}")

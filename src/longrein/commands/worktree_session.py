@@ -26,7 +26,8 @@ ANSWERS = {"y": "yes", "yes": "yes", "": "yes", "n": "no", "no": "no"}
 
 
 async def run_in_worktree(place: RunContext, run: Callable[[RunContext], Awaitable[int]]) -> int:
-    """Make the worktree that the options name, or take the one that is there; `run` in it; then keep or remove it.
+    """Make the worktree that the options name, or take the one that is there; `run` in it; then
+    keep or remove it.
 
     Raises `UsageError` where there can be none.
     """
@@ -51,8 +52,13 @@ async def _enter(place: RunContext, space: Workspace) -> Worktree:
     if isinstance(tree, str):
         raise UsageError(f"-w {name}: {tree}")
     if not _is_below(place.cwd, tree.root):
-        raise UsageError(f"-w {name}: the worktree of that name belongs to {tree.root}; choose another name")
-    lacks = f"; {counted(tree.missing_count, 'uncommitted change')} of {tree.root} not in it" * bool(tree.missing_count)
+        raise UsageError(
+            f"-w {name}: the worktree of that name belongs to {tree.root}; choose another name"
+        )
+    lacks = (
+        f"; {counted(tree.missing_count, 'uncommitted change')} of {tree.root} not in it"
+        * bool(tree.missing_count)
+    )
     say(f"working in worktree {tree.path}, branch {tree.branch}{lacks}")
     return tree
 
@@ -62,14 +68,20 @@ def _is_below(folder: str, root: str) -> bool:
 
 
 def _trusted(place: RunContext, tree: Worktree) -> TrustedFolders | None:
-    """Return the trust in the worktree: that in the folder it was made from, with the hooks confirmed there."""
+    """Return the trust in the worktree: that in the folder it was made from, with the hooks
+    confirmed there.
+    """
     if not place.trusted.cover(place.cwd):
         return None
-    return place.trusted.with_folder(tree.cwd, place.home, tuple(place.trusted.confirmed_hooks(place.cwd)))
+    return place.trusted.with_folder(
+        tree.cwd, place.home, tuple(place.trusted.confirmed_hooks(place.cwd))
+    )
 
 
 async def _leave(place: RunContext, space: Workspace, tree: Worktree) -> None:
-    """Remove a worktree without changes; after a question where something was said in it. Any other stays."""
+    """Remove a worktree without changes; after a question where something was said in it. Any
+    other stays.
+    """
     name = os.path.basename(tree.path)
     committed, uncommitted = await worktree_changes(space, tree)
     changed = len({*committed, *uncommitted})
@@ -79,10 +91,17 @@ async def _leave(place: RunContext, space: Workspace, tree: Worktree) -> None:
             return
         why = await remove_worktree(space, tree)
         again = f"; `longrein -w {name} -c` goes on with its conversation" * _was_used(place, tree)
-        say(f"worktree {name} was unchanged and is removed{again}" if not why else f"worktree {tree.path} stays: {why}")
+        say(
+            f"worktree {name} was unchanged and is removed{again}"
+            if not why
+            else f"worktree {tree.path} stays: {why}"
+        )
         return
     merge = f"`longrein worktrees merge {name}` brings them here"
-    say(f"worktree {tree.path} stays with {counted(changed, 'changed file')}; {merge}, `longrein -w {name} -c` goes on")
+    say(
+        f"worktree {tree.path} stays with {counted(changed, 'changed file')}; {merge}, `longrein "
+        f"-w {name} -c` goes on"
+    )
 
 
 def _question(name: str) -> str:
@@ -97,7 +116,9 @@ def _asks(place: RunContext) -> bool:
     return not place.options.print and os.isatty(0) and os.isatty(1)
 
 
-async def _with_workspace(place: RunContext, folder: str, work: Callable[[Workspace], Awaitable[T]]) -> T:
+async def _with_workspace(
+    place: RunContext, folder: str, work: Callable[[Workspace], Awaitable[T]]
+) -> T:
     """Run `work` with a workspace around `folder`."""
     spawner = PlainSpawner(place.environ.get("PATH", ""), (folder,))
     try:

@@ -39,8 +39,12 @@ class Row(msgspec.Struct, frozen=True):
     """Number of files with uncommitted changes."""
 
 
-def worktrees(place: RunContext, words: Sequence[str], *, unmerged: bool = False, json: bool = False) -> int:
-    """Run `longrein worktrees WORDS`; return the exit code: 1 when a merge or removal was refused."""
+def worktrees(
+    place: RunContext, words: Sequence[str], *, unmerged: bool = False, json: bool = False
+) -> int:
+    """Run `longrein worktrees WORDS`; return the exit code: 1 when a merge or removal was
+    refused.
+    """
     every = list_worktrees(f"{place.state_dir}/worktrees")
     if not words:
         rows = [_run(place, tree, _row_work(tree)) for tree in every]
@@ -78,7 +82,9 @@ def name_of(tree: Worktree) -> str:
 def _named(every: Sequence[Worktree], word: str) -> Worktree:
     """Return the worktree whose name is `word` or begins with it. Raises `UsageError`."""
     word = word.removeprefix("longrein/")
-    found = [tree for tree in every if name_of(tree) == word] or [t for t in every if name_of(t).startswith(word)]
+    found = [tree for tree in every if name_of(tree) == word] or [
+        t for t in every if name_of(t).startswith(word)
+    ]
     if len(found) == 1:
         return found[0]
     there = ", ".join(name_of(tree) for tree in (found or every)) or "none"
@@ -86,13 +92,17 @@ def _named(every: Sequence[Worktree], word: str) -> Worktree:
     raise UsageError(f"{visible(word)}: {which}; there are {there}")
 
 
-def _run(place: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]) -> T:
+def _run(
+    place: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutine[Any, Any, T]]
+) -> T:
     """Run `work` with a workspace around the worktree's repository."""
 
     async def walk() -> T:
         spawner = PlainSpawner(place.environ.get("PATH", ""), (tree.root,))
         try:
-            return await work(open_workspace((tree.root,), spawner=spawner, environment=place.environ))
+            return await work(
+                open_workspace((tree.root,), spawner=spawner, environment=place.environ)
+            )
         finally:
             await spawner.drain()
 
@@ -102,7 +112,9 @@ def _run(place: RunContext, tree: Worktree, work: Callable[[Workspace], Coroutin
 def _row_work(tree: Worktree) -> Callable[[Workspace], Coroutine[Any, Any, Row]]:
     async def look(space: Workspace) -> Row:
         committed, uncommitted = await worktree_changes(space, tree)
-        return Row(name_of(tree), tree.branch, tree.path, tree.root, len(committed), len(uncommitted))
+        return Row(
+            name_of(tree), tree.branch, tree.path, tree.root, len(committed), len(uncommitted)
+        )
 
     return look
 
@@ -112,6 +124,8 @@ def _table(rows: Sequence[Row]) -> str:
         return "no worktrees are kept\n"
     lines = []
     for row in rows:
-        size = f"files changed: {row.committed}" + f" and {row.uncommitted} not committed" * bool(row.uncommitted)
+        size = f"files changed: {row.committed}" + f" and {row.uncommitted} not committed" * bool(
+            row.uncommitted
+        )
         lines.append(f"{row.name}  {visible(row.repository)}  {size}\n")
     return "".join(lines)

@@ -33,7 +33,9 @@ class Additions(msgspec.Struct, frozen=True):
     hooks: tuple[HookHandler, ...] = ()
     """Hooks of the program, besides those of files."""
     asks_user: bool = False
-    """True if a person or program can answer questions of the model; decided once, when the session begins."""
+    """True if a person or program can answer questions of the model; decided once, when the
+    session begins.
+    """
     mcp_servers: tuple[McpServer, ...] = ()
     """MCP servers in addition to the configured ones."""
     mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None

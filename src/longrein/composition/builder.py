@@ -1,4 +1,6 @@
-"""Build an open session with everything around it: every part is made here, once, and handed to its users."""
+"""Build an open session with everything around it: every part is made here, once, and handed to
+its users.
+"""
 
 import asyncio
 import contextlib
@@ -12,12 +14,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent import RESTORED_MODES, Dependencies, OpenSession, Session, TaskPool, open_session, resumed_state
+from longrein.agent import (
+    RESTORED_MODES,
+    Dependencies,
+    OpenSession,
+    Session,
+    TaskPool,
+    open_session,
+    resumed_state,
+)
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.skills import SessionSkills
 from longrein.composition.additions import NOTHING_ADDED, Additions
 from longrein.composition.checkpoints import checkpoint_opener
-from longrein.composition.execution import hook_table, make_sandbox, make_spawner, open_workspaces, variables
+from longrein.composition.execution import (
+    hook_table,
+    make_sandbox,
+    make_spawner,
+    open_workspaces,
+    variables,
+)
 from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
 from longrein.composition.offer import make_offer, search_note, with_plugins
 from longrein.config import (
@@ -31,7 +47,15 @@ from longrein.config import (
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
-from longrein.events import SCHEMA_VERSION, BudgetError, CwdSet, Opened, SessionBusy, UsageError, redactor
+from longrein.events import (
+    SCHEMA_VERSION,
+    BudgetError,
+    CwdSet,
+    Opened,
+    SessionBusy,
+    UsageError,
+    redactor,
+)
 from longrein.frontends.stdio import say
 from longrein.frontends.traces import wanted_signals
 from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
@@ -50,9 +74,23 @@ from longrein.run_context import (
     sweep_orphans,
 )
 from longrein.settings_schema import MIB
-from longrein.store import Goals, HistoryReader, HookFiles, SessionLog, open_log, owner_of, project_key
+from longrein.store import (
+    Goals,
+    HistoryReader,
+    HookFiles,
+    SessionLog,
+    open_log,
+    owner_of,
+    project_key,
+)
 from longrein.tools.mcp.servers import McpToolset
-from longrein.workspace import SupervisedSpawner, Workspace, memory_use, recover_temp_files, release_free_memory
+from longrein.workspace import (
+    SupervisedSpawner,
+    Workspace,
+    memory_use,
+    recover_temp_files,
+    release_free_memory,
+)
 
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
@@ -72,27 +110,38 @@ class Composition(msgspec.Struct):
     traces: "SessionTraces | None" = None
 
     async def finish(self) -> None:
-        """Wait until the last traces are sent, for a second at most. Call it when the session has closed."""
+        """Wait until the last traces are sent, for a second at most. Call it when the session
+        has closed.
+        """
         if self.traces is not None:
             await self.traces.finish()
 
 
 async def build(
-    run_context: RunContext, session: str = "", *, fresh: bool = False, additions: Additions = NOTHING_ADDED
+    run_context: RunContext,
+    session: str = "",
+    *,
+    fresh: bool = False,
+    additions: Additions = NOTHING_ADDED,
 ) -> Composition:
     """Open a session and build everything around it.
 
-    The session is the one the options ask for, or `session`, or with `fresh` a new one. Raises longrein's own errors:
-    `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`, `BudgetError` …
+    The session is the one the options ask for, or `session`, or with `fresh` a new one. Raises
+    longrein's own errors: `ModelUnknown`, `SessionUnknown`, `SessionBusy`, `StoreDamaged`,
+    `BudgetError` …
     """
     check_depth(run_context)
     if fresh:
         session = str(uuid.uuid4())
     additions = with_plugins(run_context, additions)
     given: Model | ModelOptions | None = additions.model
-    if given is None and (fresh or not (session or run_context.options.continue_newest or run_context.options.resume)):
+    if given is None and (
+        fresh or not (session or run_context.options.continue_newest or run_context.options.resume)
+    ):
         # first, so that a start without a model leaves no session behind
-        given = additions.plugins.open_model(run_context.settings.model) or chosen_model(run_context)
+        given = additions.plugins.open_model(run_context.settings.model) or chosen_model(
+            run_context
+        )
     ended = sweep_orphans(run_context)
     log = await _open_log(run_context, session, create=fresh)
     try:
@@ -106,10 +155,14 @@ async def build(
 
 
 async def _open_log(run_context: RunContext, session: str, *, create: bool) -> SessionLog:
-    """Open the log of `session`, or of the one that the options ask for; with `-c` the newest that is not open."""
+    """Open the log of `session`, or of the one that the options ask for; with `-c` the newest
+    that is not open.
+    """
     busy: list[str] = []
     while True:
-        wanted, new, said = (session, create, "") if session else await session_of(run_context, busy)
+        wanted, new, said = (
+            (session, create, "") if session else await session_of(run_context, busy)
+        )
         try:
             log = await open_log(run_context.state_dir, wanted, create=new, wall_us=CLOCK.wall_us)
         except SessionBusy:
@@ -122,14 +175,26 @@ async def _open_log(run_context: RunContext, session: str, *, create: bool) -> S
 
 
 def _around(
-    run_context: RunContext, log: SessionLog, ended: list[str], given: Model | ModelOptions | None, additions: Additions
+    run_context: RunContext,
+    log: SessionLog,
+    ended: list[str],
+    given: Model | ModelOptions | None,
+    additions: Additions,
 ) -> Composition:
-    state, settings, allowed = resumed_state(log), run_context.settings, run_context.settings.permissions
+    state, settings, allowed = (
+        resumed_state(log),
+        run_context.settings,
+        run_context.settings.permissions,
+    )
     model, key_from = _model(run_context, log, state, given, additions)
     roots = run_context.roots  # never those of the log, which could be edited
     opened, nonce = _opened(run_context, log.session, state)
     servers, told_of_servers = find_servers(run_context, additions)
-    secrets = (*known_secrets(variables(run_context), settings), *kept_keys(run_context), *server_secrets(servers))
+    secrets = (
+        *known_secrets(variables(run_context), settings),
+        *kept_keys(run_context),
+        *server_secrets(servers),
+    )
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = make_spawner(run_context, log, roots, nonce, secrets)
     workspace, in_roots = open_workspaces(run_context, roots, spawner, additions.editor)
@@ -163,7 +228,9 @@ def _around(
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
         skills=lambda session: SessionSkills(session, offer.library, settings.skills),
-        child_model=lambda asked: subagent_model(asked, deps.model.name, settings, run_context.key_environ),
+        child_model=lambda asked: subagent_model(
+            asked, deps.model.name, settings, run_context.key_environ
+        ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
         sandbox=make_sandbox(run_context, log, roots),
@@ -180,7 +247,9 @@ def _around(
     _connect_notices(session, log, spawner, mcp, additions.plugins)
     moved = (*_use_weights(run_context), *_leave_folders(session, run_context, state))
     later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
-    return Composition(run_context, session, deps, log, key_from, _notes(run_context, session, log, later))
+    return Composition(
+        run_context, session, deps, log, key_from, _notes(run_context, session, log, later)
+    )
 
 
 def _use_weights(run_context: RunContext) -> tuple[str, ...]:
@@ -208,17 +277,27 @@ def _open_subagents(session: Session) -> "SubagentRunner":
     return SubagentRunner(session)
 
 
-def _notes(run_context: RunContext, session: OpenSession, log: SessionLog, later: Iterable[str]) -> tuple[str, ...]:
+def _notes(
+    run_context: RunContext, session: OpenSession, log: SessionLog, later: Iterable[str]
+) -> tuple[str, ...]:
     """Return the lines for the user at the start, without secrets."""
     prefix, window_tokens = session.state.prefix, session.deps.model.budget.window_tokens
     fills = schema_diagnosis(prefix, window_tokens) if prefix else ""
-    found = (*found_notes(run_context), _found_note(run_context), search_note(run_context, session.deps.model))
+    found = (
+        *found_notes(run_context),
+        _found_note(run_context),
+        search_note(run_context, session.deps.model),
+    )
     lines = (*found, *run_context.settings.notes, *log.notes, *later, fills)
     return tuple(map(session.deps.redact, filter(None, lines)))
 
 
 def _connect_notices(
-    session: OpenSession, log: SessionLog, spawner: SupervisedSpawner, mcp: McpToolset, plugins: Plugins
+    session: OpenSession,
+    log: SessionLog,
+    spawner: SupervisedSpawner,
+    mcp: McpToolset,
+    plugins: Plugins,
 ) -> None:
     """Let what happens outside the loop reach the session's user."""
     spawner.notice = session.notice
@@ -252,7 +331,9 @@ def _tell_damage(log: SessionLog, session: OpenSession) -> None:
     loop = asyncio.get_running_loop()
 
     def tell(checked: "Future[str]") -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop has ended: the next open repairs the damage
+        with contextlib.suppress(
+            RuntimeError
+        ):  # the event loop has ended: the next open repairs the damage
             if checked.result():
                 loop.call_soon_threadsafe(session.notice, checked.result())
 
@@ -268,26 +349,32 @@ def _model(
     additions: Additions,
     name: str = "",
 ) -> tuple[Model, str]:
-    """Return the model that was given, or `name`, or the one asked for, or the session's; and the source of its key."""
+    """Return the model that was given, or `name`, or the one asked for, or the session's; and
+    the source of its key.
+    """
     named = name or stored_model(run_context, state)
     given = given or additions.plugins.open_model(named or run_context.settings.model)
     if given is not None and not isinstance(given, ModelOptions):
         return given, "none"
     chosen = given or chosen_model(run_context, named)
-    return open_model(chosen if name else _sized(chosen, additions), log.read_blob, CLOCK), key_source(
-        run_context, chosen
-    )
+    return open_model(
+        chosen if name else _sized(chosen, additions), log.read_blob, CLOCK
+    ), key_source(run_context, chosen)
 
 
 def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
-    """Apply the window and output limit that a program has named. Raises `UsageError` where they clash."""
+    """Apply the window and output limit that a program has named. Raises `UsageError` where they
+    clash.
+    """
     if not additions.window_tokens and not additions.max_output_tokens:
         return chosen
     known = chosen.budget or look_up(chosen.provider, chosen.model)
     window = additions.window_tokens or known.window_tokens
     output = additions.max_output_tokens or min(known.max_output_tokens, window // 4)
     if not 0 < output < window:
-        raise UsageError(f"window {window} must be larger than max_output {output}, both above 0 tokens")
+        raise UsageError(
+            f"window {window} must be larger than max_output {output}, both above 0 tokens"
+        )
     budget = msgspec.structs.replace(known, window_tokens=window, max_output_tokens=output)
     return msgspec.structs.replace(chosen, budget=budget)
 
@@ -295,7 +382,8 @@ def _sized(chosen: ModelOptions, additions: Additions) -> ModelOptions:
 def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
     """Return the permission mode to set, '' for the stored session's; and notes for the user.
 
-    `auto` and `bypassPermissions` are never restored: they must be asked for in each run, or by the settings.
+    `auto` and `bypassPermissions` are never restored: they must be asked for in each run, or by the
+    settings.
     """
     mode, was = run_context.settings.permission_mode, state.mode
     if not state.seq or run_context.options.permission_mode or mode == was:
@@ -307,14 +395,21 @@ def _mode(run_context: RunContext, state: State) -> tuple[str, list[str]]:
 
 
 def _leave_folders(session: OpenSession, run_context: RunContext, state: State) -> list[str]:
-    """Leave the folders of an earlier run that this start does not name; return a note for the user."""
+    """Leave the folders of an earlier run that this start does not name; return a note for the
+    user.
+    """
     look, written = session.deps.workspace.resolve, run_context.roots[0]
     gone = [folder for folder in state.roots if not look(folder, "/").inside]
     if not gone:
         return []
     if not look(state.cwd, "/").inside:
         session.append(CwdSet(written))
-    return [f"this session worked in {', '.join(gone)}, and goes on in {written}; --add-dir names further folders"]
+    return [
+        (
+            f"this session worked in {', '.join(gone)}, and goes on in {written}; --add-dir names "
+            "further folders"
+        )
+    ]
 
 
 def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> list[str]:
@@ -325,16 +420,25 @@ def _left_behind(ended: Sequence[str], roots: Sequence[str], state: State) -> li
 
 
 def _ease(deps: Dependencies, log: SessionLog) -> None:
-    """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the system."""
+    """Drop caches (encoded items, pages of the reader), collect garbage, return memory to the
+    system.
+    """
     forget_encoded(deps.model)
     log.reader.close()
     gc.collect()
     release_free_memory()
 
 
-def _nested(run_context: RunContext, folder: str, told: Collection[str]) -> Iterable[tuple[str, str]]:
+def _nested(
+    run_context: RunContext, folder: str, told: Collection[str]
+) -> Iterable[tuple[str, str]]:
     found = nested_instructions(
-        folder, run_context.cwd, told, run_context.home, run_context.settings, run_context.trusted.cover
+        folder,
+        run_context.cwd,
+        told,
+        run_context.home,
+        run_context.settings,
+        run_context.trusted.cover,
     )
     return zip((source.path for source in found.sources), found.texts, strict=True)
 
@@ -353,7 +457,15 @@ def _opened(run_context: RunContext, session: str, state: State) -> tuple[Opened
         return None, state.nonce
     nonce, profile = uuid.uuid4().hex[:8], run_context.settings.profile
     one_shot = run_context.options.print
-    return Opened(SCHEMA_VERSION, session, nonce, run_context.roots, run_context.cwd, profile, one_shot=one_shot), nonce
+    return Opened(
+        SCHEMA_VERSION,
+        session,
+        nonce,
+        run_context.roots,
+        run_context.cwd,
+        profile,
+        one_shot=one_shot,
+    ), nonce
 
 
 def _goals(run_context: RunContext, session: str, root: str, redact: Callable[[str], str]) -> Goals:

@@ -19,7 +19,9 @@ CHECKPOINTS = "checkpoints"
 def checkpoint_opener(
     run_context: RunContext, log: SessionLog, workspace: Workspace
 ) -> "Callable[[Session], SessionCheckpoints] | None":
-    """Return a function that opens the checkpoints of a session; None where the settings switch them off."""
+    """Return a function that opens the checkpoints of a session; None where the settings switch
+    them off.
+    """
     bytes_max = run_context.settings.tools.checkpoint_bytes_max
     if not bytes_max:
         return None
@@ -29,7 +31,9 @@ def checkpoint_opener(
         from longrein.workspace.checkpoints import CheckpointStore
 
         store = CheckpointStore(
-            os.path.join(log.folder, CHECKPOINTS), workspace.environment(""), [run_context.state_dir]
+            os.path.join(log.folder, CHECKPOINTS),
+            workspace.environment(""),
+            [run_context.state_dir],
         )
         return SessionCheckpoints(session, store, bytes_max)
 

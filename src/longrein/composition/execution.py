@@ -14,7 +14,13 @@ from longrein.permissions import Hook
 from longrein.run_context import CLOCK, RunContext
 from longrein.settings_schema import SandboxOptions
 from longrein.store import SessionLog
-from longrein.workspace import SPOOL, SupervisedSpawner, SupervisionOptions, Workspace, open_workspace
+from longrein.workspace import (
+    SPOOL,
+    SupervisedSpawner,
+    SupervisionOptions,
+    Workspace,
+    open_workspace,
+)
 from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
@@ -27,28 +33,43 @@ def variables(run_context: RunContext) -> dict[str, str]:
 
 
 def _environ(run_context: RunContext) -> Mapping[str, str]:
-    """Return the environment of commands; a longrein they start uses the same state folder if one was named."""
+    """Return the environment of commands; a longrein they start uses the same state folder if
+    one was named.
+    """
     environ = variables(run_context)
     named = run_context.options.state_dir or run_context.environ.get("LONGREIN_STATE_DIR")
     return {**environ, "LONGREIN_STATE_DIR": run_context.state_dir} if named else environ
 
 
 def open_workspaces(
-    run_context: RunContext, roots: tuple[str, ...], spawner: SupervisedSpawner, editor: "Editor | None"
+    run_context: RunContext,
+    roots: tuple[str, ...],
+    spawner: SupervisedSpawner,
+    editor: "Editor | None",
 ) -> tuple[Workspace, Callable[[tuple[str, ...]], Workspace]]:
-    """Return the workspace of the session, over the editor's buffers if there are any; and how to open others."""
+    """Return the workspace of the session, over the editor's buffers if there are any; and how
+    to open others.
+    """
     environ, settings = _environ(run_context), run_context.settings
     keep_env = (*settings.env.keep, *(name for name, _ in settings.variables))
     in_roots = partial(open_workspace, spawner=spawner, environment=environ, keep_env=keep_env)
     if editor is None:
         return in_roots(roots), in_roots
-    return editor.open_workspace(roots, spawner=spawner, environment=environ, keep_env=keep_env), in_roots
+    return editor.open_workspace(
+        roots, spawner=spawner, environment=environ, keep_env=keep_env
+    ), in_roots
 
 
 def make_spawner(
-    run_context: RunContext, log: SessionLog, roots: Sequence[str], nonce: str, secrets: tuple[str, ...]
+    run_context: RunContext,
+    log: SessionLog,
+    roots: Sequence[str],
+    nonce: str,
+    secrets: tuple[str, ...],
 ) -> SupervisedSpawner:
-    """Build the spawner of commands: through the session's supervisor, else directly, after a notice."""
+    """Build the spawner of commands: through the session's supervisor, else directly, after a
+    notice.
+    """
     settings = run_context.settings
     options = SupervisionOptions(
         nonce, secrets, settings.redact.patterns, settings.tasks.keep_s, settings.tasks.quota_bytes
@@ -88,11 +109,14 @@ def _check_sandbox(options: SandboxOptions, sandbox: SessionSandbox) -> None:
     if options.mode == "required" and not sandbox.rung.confines:
         raise UsageError(
             f'no sandbox works here, and sandbox.mode is "required": {sandbox.rung.reason}. '
-            'Set sandbox.mode to "auto" to work without one; `longrein doctor` shows what is missing'
+            'Set sandbox.mode to "auto" to work without one; `longrein doctor` shows what is '
+            "missing"
         )
 
 
-def hook_table(run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]) -> HookTable:
+def hook_table(
+    run_context: RunContext, roots: Sequence[str], more: Sequence[HookHandler]
+) -> HookTable:
     """Build the table of hooks: those of files, then `more`."""
     options, environ = run_context.settings.hooks, run_context.environ
     handlers = [_handler(hook, environ) for hook in run_context.hooks.hooks]
@@ -114,7 +138,8 @@ def _handler(hook: Hook, environ: Mapping[str, str]) -> HookHandler:
 
 
 def _head_hook_maker(run_context: RunContext) -> Callable[[Hook, str], HookHandler | None] | None:
-    """Return a function that makes the handler of a hook of a skill or subagent type, for an event; None for no hooks.
+    """Return a function that makes the handler of a hook of a skill or subagent type, for an event;
+    None for no hooks.
 
     The hook of a project must be as the user has confirmed it.
     """
@@ -123,7 +148,9 @@ def _head_hook_maker(run_context: RunContext) -> Callable[[Hook, str], HookHandl
 
     def make(hook: Hook, event: str) -> HookHandler | None:
         known = hook.is_own or run_context.options.trust
-        if not known and fingerprint(hook) not in run_context.trusted.confirmed_hooks(run_context.cwd):
+        if not known and fingerprint(hook) not in run_context.trusted.confirmed_hooks(
+            run_context.cwd
+        ):
             return None
         return _handler(msgspec.structs.replace(hook, event=event), run_context.environ)
 

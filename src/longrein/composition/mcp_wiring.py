@@ -13,7 +13,13 @@ from longrein.tools.mcp import McpServer
 from longrein.tools.mcp.port import ServerHost
 from longrein.tools.mcp.server_config import token_folder
 from longrein.tools.mcp.servers import MISSING, McpToolset
-from longrein.workspace import CollectingSink, Confinement, SupervisedSpawner, Workspace, run_in_background
+from longrein.workspace import (
+    CollectingSink,
+    Confinement,
+    SupervisedSpawner,
+    Workspace,
+    run_in_background,
+)
 
 MCP_OUTPUT_TOKENS = 25_000
 """Size of a result of a server that is shown whole."""
@@ -21,7 +27,9 @@ HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
 """Limits of a `headersHelper`."""
 
 
-def find_servers(run_context: RunContext, additions: Additions) -> tuple[tuple[McpServer, ...], list[str]]:
+def find_servers(
+    run_context: RunContext, additions: Additions
+) -> tuple[tuple[McpServer, ...], list[str]]:
     """Return the servers to use, and notes for the user."""
     options = run_context.options
     found = load_mcp_servers(
@@ -37,8 +45,15 @@ def find_servers(run_context: RunContext, additions: Additions) -> tuple[tuple[M
     servers = {server.name: server for server in (*found.servers, *additions.mcp_servers)}
     notes = [*found.notes]
     if waiting := ", ".join(server.name for server in found.unapproved):
-        notes.append(f"not started, because you have not approved them: MCP servers {waiting}; `longrein mcp approve`")
-    notes += [f"MCP server {one.name} ({one.source}): {one.problem}" for one in servers.values() if one.problem]
+        notes.append(
+            f"not started, because you have not approved them: MCP servers {waiting}; `longrein "
+            "mcp approve`"
+        )
+    notes += [
+        f"MCP server {one.name} ({one.source}): {one.problem}"
+        for one in servers.values()
+        if one.problem
+    ]
     usable = any(not (one.problem or one.disabled) for one in servers.values())
     if usable and importlib.util.find_spec("mcp") is None:
         notes.append(MISSING)
@@ -55,7 +70,9 @@ def mcp_toolset(
     """Return the servers, not connected yet, of a session or of '' for one look at them."""
     options, environ = run_context.settings.mcp, variables(run_context)
 
-    async def run_line(line: str, more: Mapping[str, str], confinement: Confinement | None) -> bytes:
+    async def run_line(
+        line: str, more: Mapping[str, str], confinement: Confinement | None
+    ) -> bytes:
         sink = CollectingSink()
         env = {**workspace.environment(session), **more}
         await spawner.run(
@@ -113,4 +130,8 @@ def connect_servers(mcp: McpToolset, session: OpenSession) -> None:
         return confine_server(session, server, cwd)
 
     mcp.host.announce, mcp.host.confine = session.hooks.notify, confine
-    mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = session.notice, note_change, note_update
+    mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = (
+        session.notice,
+        note_change,
+        note_update,
+    )

@@ -8,7 +8,13 @@ import msgspec
 
 from longrein.agent import builtin_kinds, compose_system
 from longrein.composition.additions import Additions
-from longrein.config import SkillFiles, describe_environment, load_instructions, load_plugins, load_subagent_types
+from longrein.config import (
+    SkillFiles,
+    describe_environment,
+    load_instructions,
+    load_plugins,
+    load_subagent_types,
+)
 from longrein.context import State
 from longrein.events import PrefixSet, UsageError
 from longrein.models import WEB_SEARCH, Model, can_search_web
@@ -37,7 +43,9 @@ def with_plugins(run_context: RunContext, additions: Additions) -> Additions:
         return additions
     known = [tool.spec.name for tool in (*_builtin((), None), *additions.tools)]
     plugins = load_plugins(settings.plugins, known, settings.providers)
-    return msgspec.structs.replace(additions, tools=(*plugins.tools, *additions.tools), plugins=plugins)
+    return msgspec.structs.replace(
+        additions, tools=(*plugins.tools, *additions.tools), plugins=plugins
+    )
 
 
 class Offer(NamedTuple):
@@ -51,9 +59,16 @@ class Offer(NamedTuple):
 
 
 def make_offer(
-    run_context: RunContext, additions: Additions, state: State, mcp: McpToolset, branch: str, nonce: str
+    run_context: RunContext,
+    additions: Additions,
+    state: State,
+    mcp: McpToolset,
+    branch: str,
+    nonce: str,
 ) -> Offer:
-    """Choose tools, subagent types and skills for the session, and connect the servers' tools with them."""
+    """Choose tools, subagent types and skills for the session, and connect the servers' tools
+    with them.
+    """
     mcp.host.tunnel = additions.mcp_tunnel
     library, listed = _skills(run_context)
     before = [spec.name for spec in state.prefix.tools] if state.prefix else []
@@ -71,7 +86,9 @@ def make_offer(
 
 
 def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
-    """Return the skills and custom commands on disk, and the catalogue for the model; '' for none."""
+    """Return the skills and custom commands on disk, and the catalogue for the model; '' for
+    none.
+    """
     library = SkillFiles(
         run_context.cwd,
         run_context.home,
@@ -99,21 +116,31 @@ def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
 def _chosen_tools(
     kinds: Sequence[SubagentType], flag: str | None, named: Sequence[str] | None
 ) -> tuple[Sequence[str] | None, str]:
-    """Return the names of the built-in tools to offer, None for all, and a note on names that `--tools` has wrong.
+    """Return the names of the built-in tools to offer, None for all, and a note on names that
+    `--tools` has wrong.
 
     `flag`: the value of `--tools`. `named`: what a program names in its place.
     """
     if named is not None or flag is None or flag.strip() == "default":
         return named, ""
     wanted = [name.strip() for name in flag.split(",") if name.strip()]
-    spelled = {name: tool.spec.name for tool in _builtin(kinds, None) for name in (*tool.aliases, tool.spec.name)}
+    spelled = {
+        name: tool.spec.name
+        for tool in _builtin(kinds, None)
+        for name in (*tool.aliases, tool.spec.name)
+    }
     missing = ", ".join(name for name in wanted if name not in spelled and name != WEB_SEARCH.name)
-    note = f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}" if missing else ""
+    note = (
+        f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}"
+        if missing
+        else ""
+    )
     return [spelled[name] for name in wanted if name in spelled], note
 
 
 def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
-    """Return whether the user wants the provider to search the web, and no rule or flag takes the tool away.
+    """Return whether the user wants the provider to search the web, and no rule or flag takes the
+    tool away.
 
     The provider searches without asking, so that a rule that asks takes it away too.
     """
@@ -125,33 +152,48 @@ def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
         return False
     from longrein.permissions.verdict import judge
 
-    rules = Rules(ask=settings.permissions.ask, deny=settings.permissions.deny, base=run_context.cwd)
+    rules = Rules(
+        ask=settings.permissions.ask, deny=settings.permissions.deny, base=run_context.cwd
+    )
     return judge(Call(name, {}, "none"), rules, "default", run_context.cwd).kind == "allow"
 
 
 def search_note(run_context: RunContext, model: Model) -> str:
-    """Return a line for the user where the search that the settings turn on does not exist; '' otherwise."""
+    """Return a line for the user where the search that the settings turn on does not exist; ''
+    otherwise.
+    """
     if not run_context.settings.tools.web_search or can_search_web(model.wire, model.model):
         return ""
-    return f"tools.web_search: {model.name} has no search of its own over {model.wire}; WebFetch reads single pages"
+    return (
+        f"tools.web_search: {model.name} has no search of its own over {model.wire}; WebFetch "
+        "reads single pages"
+    )
 
 
 def _kinds_and_tools(
     run_context: RunContext, additions: Additions, without: Collection[str]
 ) -> tuple[tuple[SubagentType, ...], tuple[Tool, ...], tuple[str, ...]]:
-    """Return the subagent types, all tools of the session, and notes on what was ignored of files and of `--tools`.
+    """Return the subagent types, all tools of the session, and notes on what was ignored of files
+    and of `--tools`.
 
-    Where there is an editor, the tools work in it. `without`: built-in tools that only a program can ask for.
+    Where there is an editor, the tools work in it. `without`: built-in tools that only a program
+    can ask for.
     """
     kinds, unread = _kinds(run_context, additions.tools)
     chosen, missing = _chosen_tools(kinds, run_context.options.tools, additions.builtin)
-    offered = [tool for tool in _builtin(kinds, chosen) if chosen is not None or tool.spec.name not in without]
+    offered = [
+        tool
+        for tool in _builtin(kinds, chosen)
+        if chosen is not None or tool.spec.name not in without
+    ]
     tools = (*offered, *additions.tools)
     tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
     return kinds, tools, (*unread, missing)
 
 
-def _kinds(run_context: RunContext, more: Sequence[Tool]) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
+def _kinds(
+    run_context: RunContext, more: Sequence[Tool]
+) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """Return the subagent types, and notes on parts of their files that were ignored."""
     return load_subagent_types(
         builtin_kinds(),
@@ -178,15 +220,20 @@ def _prefix(
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
     context, sources, notes = _static_context(run_context, branch, state, skills)
     system = compose_system(
-        replaced=run_context.options.system_prompt, appended=run_context.options.append_system_prompt
+        replaced=run_context.options.system_prompt,
+        appended=run_context.options.append_system_prompt,
     )
 
     def prefix(model: Model, reason: str) -> PrefixSet:
         names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
-        told = offer_tools((*tools, *mcp.offered), usable_tokens, mcp.policy, search=bool(mcp.servers))
+        told = offer_tools(
+            (*tools, *mcp.offered), usable_tokens, mcp.policy, search=bool(mcp.servers)
+        )
         around = (*context, mcp.instructions) if mcp.instructions else context
         hosted = (WEB_SEARCH,) if search and can_search_web(model.wire, model.model) else ()
-        return PrefixSet(reason, *names, system, (*told.listed, *hosted), around, sources, told.deferred)
+        return PrefixSet(
+            reason, *names, system, (*told.listed, *hosted), around, sources, told.deferred
+        )
 
     return prefix, notes
 
@@ -194,7 +241,9 @@ def _prefix(
 def _static_context(
     run_context: RunContext, branch: str, state: State, skills: str
 ) -> tuple[tuple[str, ...], Any, Iterable[str]]:
-    """Return environment, instruction files and skills: read once, at the start of a session, then frozen."""
+    """Return environment, instruction files and skills: read once, at the start of a session,
+    then frozen.
+    """
     if state.prefix is not None:
         return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(

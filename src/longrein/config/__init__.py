@@ -1,4 +1,6 @@
-"""The user's files and environment: settings in layers, trust, instructions, model choice, secrets."""
+"""The user's files and environment: settings in layers, trust, instructions, model choice,
+secrets.
+"""
 
 from longrein.config.environment import (
     config_dir,
@@ -24,7 +26,12 @@ from longrein.config.instructions import (
     nested_instructions,
     project_root,
 )
-from longrein.config.mcp_servers import McpServers, approve_servers, load_mcp_servers, server_secrets
+from longrein.config.mcp_servers import (
+    McpServers,
+    approve_servers,
+    load_mcp_servers,
+    server_secrets,
+)
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.plugins import Plugins, load_plugins
 from longrein.config.settings import known_secrets, load_settings
@@ -32,7 +39,14 @@ from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
 from longrein.config.stored_keys import StoredKeys
 from longrein.config.subagent_types import load_subagent_types
-from longrein.config.trust import TrustedFolders, distrust, is_trusted, read_trusted, trust, trust_unit
+from longrein.config.trust import (
+    TrustedFolders,
+    distrust,
+    is_trusted,
+    read_trusted,
+    trust,
+    trust_unit,
+)
 from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
 
 __all__ = [

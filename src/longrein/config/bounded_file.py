@@ -1,7 +1,8 @@
-"""Read a small file whole, or refuse it: never a pipe, a device or a huge file, and never with a wait.
+"""Read a small file whole, or refuse it: never a pipe, a device or a huge file, and never with a
+wait.
 
-Every file of a repository or of the home that `config` reads is read here. A sparse file of 20 GB, a pipe without a
-writer and a link to /dev/zero cost a few system calls.
+Every file of a repository or of the home that `config` reads is read here. A sparse file of 20 GB,
+a pipe without a writer and a link to /dev/zero cost a few system calls.
 """
 
 import errno
@@ -19,9 +20,9 @@ from longrein.workspace.openat import open_real
 def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
     """Return the whole content of a regular file of at most `bytes_max` bytes.
 
-    With `exact`, `path` is a real path that was judged before: if a link has come into it since, nothing is read.
-    Raises `FileNotFoundError` or `NotADirectoryError` where there is none, and `OSError` with a text for the user in
-    `strerror` for anything that is no such file.
+    With `exact`, `path` is a real path that was judged before: if a link has come into it since,
+    nothing is read. Raises `FileNotFoundError` or `NotADirectoryError` where there is none, and
+    `OSError` with a text for the user in `strerror` for anything that is no such file.
     """
     try:
         _check(os.stat(path), path, bytes_max)  # before opening: opening a device can have effects
@@ -30,7 +31,9 @@ def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
         raise FileNotFoundError(errno.ENOENT, "the path holds a NUL", path) from None
     try:
         size = _check(os.fstat(descriptor), path, bytes_max)
-        data = read_up_to(descriptor, bytes_max + 1, size)  # a file of /proc has more than its size says
+        data = read_up_to(
+            descriptor, bytes_max + 1, size
+        )  # a file of /proc has more than its size says
     finally:
         os.close(descriptor)
     if len(data) > bytes_max:

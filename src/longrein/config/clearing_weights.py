@@ -45,7 +45,9 @@ SHIPPED = Weights(TABLES, about="the weights that ship with longrein")
 
 
 def read_weights(path: str) -> Weights:
-    """Read a file of weights. Raises `UsageError` if it is none, or does not fit this version of longrein."""
+    """Read a file of weights. Raises `UsageError` if it is none, or does not fit this version of
+    longrein.
+    """
     again = "write it again with longrein fit"
     try:
         with open(path, "rb") as file:
@@ -59,7 +61,9 @@ def read_weights(path: str) -> Weights:
     for tables in (found.tables, *(fold.tables for fold in found.folds)):
         if found.format != FORMAT or _shape(tables) != _shape(TABLES):
             raise UsageError(f"the weights {path} are of another version of longrein: {again}")
-        if not all(math.isfinite(w) for table in tables.values() for term in table.values() for w in term):
+        if not all(
+            math.isfinite(w) for table in tables.values() for term in table.values() for w in term
+        ):
             raise UsageError(f"{path} holds a weight that is no number: {again}")
     return found
 
@@ -72,8 +76,11 @@ def write_weights(path: str, weights: Weights) -> None:
         raise UsageError(f"the weights cannot be written to {path}: {error.strerror}") from error
 
 
-def weights_in_use(path: str, environ: Mapping[str, str], home: str) -> tuple[Tables, tuple[str, ...]]:
-    """Return the tables that the setting `context.weights` names, and notes; the shipped ones without it.
+def weights_in_use(
+    path: str, environ: Mapping[str, str], home: str
+) -> tuple[Tables, tuple[str, ...]]:
+    """Return the tables that the setting `context.weights` names, and notes; the shipped ones
+    without it.
 
     A relative path begins in the folder of the user's settings.
     """
@@ -87,4 +94,7 @@ def weights_in_use(path: str, environ: Mapping[str, str], home: str) -> tuple[Ta
 
 
 def _shape(tables: Tables) -> dict[str, dict[str, int]]:
-    return {model: {term: len(weights) for term, weights in table.items()} for model, table in tables.items()}
+    return {
+        model: {term: len(weights) for term, weights in table.items()}
+        for model, table in tables.items()
+    }

@@ -1,7 +1,8 @@
-"""Custom slash commands from files: `.claude/commands/**/*.md` and those of other agents, also in `opencode.json`.
+"""Custom slash commands from files: `.claude/commands/**/*.md` and those of other agents, also in
+`opencode.json`.
 
-The folder decides which placeholders a file has: `$0` is the first argument in files of Claude Code, `$1` in those of
-opencode and Codex, `{{args}}` stands for all of them in those of Gemini CLI.
+The folder decides which placeholders a file has: `$0` is the first argument in files of Claude
+Code, `$1` in those of opencode and Codex, `{{args}}` stands for all of them in those of Gemini CLI.
 """
 
 import os
@@ -36,7 +37,9 @@ PROJECT_FOLDERS: tuple[tuple[str, Style], ...] = (
     (".codex/prompts", "codex"),
     (".gemini/commands", "gemini"),
 )
-"""(folder, its placeholders), below each folder from the current one up to the project's root, in this order."""
+"""(folder, its placeholders), below each folder from the current one up to the project's root,
+in this order.
+"""
 USER_FOLDERS: tuple[tuple[str, Style], ...] = (
     (".agents/commands", "claude"),
     (".claude/commands", "claude"),
@@ -47,7 +50,10 @@ USER_FOLDERS: tuple[tuple[str, Style], ...] = (
     (".gemini/commands", "gemini"),
 )
 """The same below the home, after longrein's own."""
-OPENCODE_FILES = (*("opencode.json", "opencode.jsonc"), *(".opencode/opencode.json", ".opencode/opencode.jsonc"))
+OPENCODE_FILES = (
+    *("opencode.json", "opencode.jsonc"),
+    *(".opencode/opencode.json", ".opencode/opencode.jsonc"),
+)
 """Settings files of opencode with commands, in the folders of a project."""
 SUMMARY_CHARS_MAX = 120
 """Characters of a first line that stands for a description."""
@@ -80,10 +86,14 @@ def opencode_files(
 def read_opencode(path: str, folder: SkillFolder, home: str, notes: Notes) -> Sequence[SkillInfo]:
     """Read the commands in a settings file of opencode. Raises `InvalidSkill`."""
     shown, found = escape(shorten_home(path, home)), []
-    for name, fields in islice(_opencode_commands(read_text_file(path, folder.root)).items(), OPENCODE_COMMANDS_MAX):
+    for name, fields in islice(
+        _opencode_commands(read_text_file(path, folder.root)).items(), OPENCODE_COMMANDS_MAX
+    ):
         try:
             text = _template(fields)
-            told = escape(" ".join(text_field(fields.get("description")).split()) or _first_line(text))
+            told = escape(
+                " ".join(text_field(fields.get("description")).split()) or _first_line(text)
+            )
             source = SkillSource(path, folder, shown, "command")
             found.append(skill_info(fields, name, told, source, notes, for_model=False))
         except InvalidSkill as problem:
@@ -97,7 +107,11 @@ def _opencode_commands(text: str) -> Mapping[str, Any]:
     except ValueError as error:
         raise InvalidSkill(f"is no JSON ({error})") from None
     commands = table.get("command") if isinstance(table, dict) else None
-    return {"-".join(name.split()): fields for name, fields in commands.items()} if isinstance(commands, dict) else {}
+    return (
+        {"-".join(name.split()): fields for name, fields in commands.items()}
+        if isinstance(commands, dict)
+        else {}
+    )
 
 
 def _template(fields: Any) -> str:
@@ -165,5 +179,7 @@ def _name(path: str, folder: SkillFolder) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = next((line.strip().lstrip("#").strip() for line in text.splitlines() if line.strip()), "")
+    line = next(
+        (line.strip().lstrip("#").strip() for line in text.splitlines() if line.strip()), ""
+    )
     return line if len(line) <= SUMMARY_CHARS_MAX else line[: SUMMARY_CHARS_MAX - 1] + "…"

@@ -1,4 +1,6 @@
-"""Environment variables, the folders of settings and state, and the description of the environment for the model."""
+"""Environment variables, the folders of settings and state, and the description of the
+environment for the model.
+"""
 
 import os
 import sys
@@ -32,15 +34,20 @@ def project_file(cwd: str) -> str:
 
 
 def state_dir(environ: Mapping[str, str], home: str, platform: str = sys.platform) -> str:
-    """Return the folder of sessions, absolute: LONGREIN_STATE_DIR, else such as `~/.local/state/longrein`."""
+    """Return the folder of sessions, absolute: LONGREIN_STATE_DIR, else such as
+    `~/.local/state/longrein`.
+    """
     given = environ.get("LONGREIN_STATE_DIR", "")
     if given:
-        return os.path.abspath(home + given[1:] if given == "~" or given.startswith("~/") else given)
+        return os.path.abspath(
+            home + given[1:] if given == "~" or given.startswith("~/") else given
+        )
     return _place(environ, home, platform, "XDG_STATE_HOME", ".local/state")
 
 
 def _place(environ: Mapping[str, str], home: str, platform: str, variable: str, below: str) -> str:
-    # The XDG rules; a relative value counts as none. `platformdirs` takes 14 ms to import, so it is used on macOS only.
+    # The XDG rules; a relative value counts as none. `platformdirs` takes 14 ms to import, so it is
+    # used on macOS only.
     given = environ.get(variable, "")
     if given.startswith("/"):
         return f"{given.rstrip('/')}/longrein"
@@ -48,10 +55,14 @@ def _place(environ: Mapping[str, str], home: str, platform: str, variable: str, 
         return f"{home.rstrip('/')}/{below}/longrein"
     import platformdirs
 
-    return platformdirs.user_config_dir("longrein") if below == ".config" else platformdirs.user_state_dir("longrein")
+    return (
+        platformdirs.user_config_dir("longrein")
+        if below == ".config"
+        else platformdirs.user_state_dir("longrein")
+    )
 
 
-# --- Description for the model ---------------------------------------------------------------------------------------
+# --- Description for the model --------------------------------------------------------------------
 # Sent once at the start, so it holds nothing that changes.
 
 
@@ -60,7 +71,13 @@ PLATFORM = {"linux": "Linux", "darwin": "macOS"}.get(sys.platform, sys.platform)
 
 
 def describe_environment(
-    *, cwd: str, day: str, roots: Sequence[str] = (), branch: str = "", platform: str = PLATFORM, shell: str = "bash"
+    *,
+    cwd: str,
+    day: str,
+    roots: Sequence[str] = (),
+    branch: str = "",
+    platform: str = PLATFORM,
+    shell: str = "bash",
 ) -> str:
     """Describe the environment for the static context. Pure.
 

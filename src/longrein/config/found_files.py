@@ -1,7 +1,7 @@
 """Files of other agents in the folder and in the home: which are used here, which are not, and why.
 
-`KINDS` has one row for each kind of file. Nothing is read here except settings files of other agents that are not used,
-or only in part, to tell what is ignored in them.
+`KINDS` has one row for each kind of file. Nothing is read here except settings files of other
+agents that are not used, or only in part, to tell what is ignored in them.
 """
 
 import os
@@ -42,7 +42,9 @@ class FoundKind(msgspec.Struct, frozen=True):
     why: str = ""
     """Reason why the file, or a part of it, is not used."""
     known: tuple[str, ...] = ()
-    """Keys that are used of a settings file that is used in part; () where keys are not looked at."""
+    """Keys that are used of a settings file that is used in part; () where keys are not looked
+    at.
+    """
 
 
 class FoundFile(msgspec.Struct, frozen=True):
@@ -74,7 +76,9 @@ class FoundFile(msgspec.Struct, frozen=True):
     @property
     def is_left(self) -> bool:
         """True if some of the file is not used, as far as can be determined."""
-        return self.use == "not used" or (self.use == "partly" and (not self.kind.known or bool(self.unknown)))
+        return self.use == "not used" or (
+            self.use == "partly" and (not self.kind.known or bool(self.unknown))
+        )
 
 
 def found_files(cwd: str, home: str, *, trusted: bool) -> tuple[FoundFile, ...]:
@@ -95,10 +99,15 @@ def found_note(found: tuple[FoundFile, ...], *, quiet: bool = False) -> str:
 
     With `quiet`, only files are named in which something is ignored that the user may rely on.
     """
-    left = [one for one in found if one.is_left and (one.matters or not quiet) and not _untrusted(one)]
+    left = [
+        one for one in found if one.is_left and (one.matters or not quiet) and not _untrusted(one)
+    ]
     if not left:
         return ""
-    named = ", ".join(f"{one.path} ({one.ignored} ignored)" if one.ignored else one.path for one in left[:NAMED_MAX])
+    named = ", ".join(
+        f"{one.path} ({one.ignored} ignored)" if one.ignored else one.path
+        for one in left[:NAMED_MAX]
+    )
     more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
     used = sum(one.use == "used" for one in found)
     rest = f"; {used} other files of agents are used" if used and not quiet else ""
@@ -116,11 +125,17 @@ def _found(path: str, kind: FoundKind, home: str, *, trusted: bool) -> FoundFile
     shown = escape(shorten_home(path, home) if kind.path.startswith("~/") else kind.path)
     if not trusted and not kind.path.startswith("~/"):
         return FoundFile(shown, kind, "not used", UNTRUSTED)
-    table = _table(path) if path.endswith((".json", ".jsonc")) and (kind.known or kind.use == "not used") else {}
+    table = (
+        _table(path)
+        if path.endswith((".json", ".jsonc")) and (kind.known or kind.use == "not used")
+        else {}
+    )
     unknown = [escape(name)[:40] for name in table if name not in kind.known] if kind.known else []
     more = [f"{len(unknown) - NAMED_MAX} more"] if len(unknown) > NAMED_MAX else []
     matters = "" if kind.known else _ignored_rules(table)
-    return FoundFile(shown, kind, kind.use, kind.why, matters, ", ".join([*unknown[:NAMED_MAX], *more]))
+    return FoundFile(
+        shown, kind, kind.use, kind.why, matters, ", ".join([*unknown[:NAMED_MAX], *more])
+    )
 
 
 UNTRUSTED = "this folder is not trusted: `longrein trust` changes that"
@@ -144,11 +159,15 @@ def _ignored_rules(table: Mapping[str, Any]) -> str:
     """Return `hooks`, `deny rules` or both where a settings file that is not used has them."""
     permissions = table.get("permissions")
     denies = isinstance(permissions, Mapping) and bool(permissions.get("deny"))
-    return " and ".join(filter(None, ("hooks" if table.get("hooks") else "", "deny rules" if denies else "")))
+    return " and ".join(
+        filter(None, ("hooks" if table.get("hooks") else "", "deny rules" if denies else ""))
+    )
 
 
 def _shadowed(found: list[FoundFile]) -> list[FoundFile]:
-    """Mark instruction files beside a stronger one: of each folder only the first of `INSTRUCTIONS` is read."""
+    """Mark instruction files beside a stronger one: of each folder only the first of
+    `INSTRUCTIONS` is read.
+    """
     present = [name for name in INSTRUCTIONS if any(one.path == name for one in found)]
     if len(present) < 2:
         return found
@@ -160,7 +179,7 @@ def _shadowed(found: list[FoundFile]) -> list[FoundFile]:
     ]
 
 
-# --- Kinds -----------------------------------------------------------------------------------------------------------
+# --- Kinds ----------------------------------------------------------------------------------------
 
 
 INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
@@ -178,39 +197,99 @@ def _rows(
 
 
 KINDS = (
-    *_rows("used", "instructions", "docs/trust.md", *INSTRUCTIONS, "CLAUDE.local.md", "AGENTS.local.md"),
+    *_rows(
+        "used", "instructions", "docs/trust.md", *INSTRUCTIONS, "CLAUDE.local.md", "AGENTS.local.md"
+    ),
     *_rows("used", "instructions", "docs/trust.md", "~/.agents/AGENTS.md"),
     *_rows(
         "not used",
         "instructions",
         "docs/trust.md",
-        *("~/.claude/CLAUDE.md", "~/.codex/AGENTS.md", "~/.gemini/GEMINI.md", "~/.config/opencode/AGENTS.md"),
+        *(
+            "~/.claude/CLAUDE.md",
+            "~/.codex/AGENTS.md",
+            "~/.gemini/GEMINI.md",
+            "~/.config/opencode/AGENTS.md",
+        ),
         why="of the home only ~/.config/longrein/AGENTS.md and ~/.agents/AGENTS.md are read",
     ),
     *_rows(
         "not used",
         "instructions",
         "docs/trust.md",
-        *(".cursor/rules", ".cursorrules", ".github/copilot-instructions.md", ".windsurfrules", ".goosehints"),
-        *(".claude/rules", "~/.claude/rules", ".clinerules", "CRUSH.md", "CONVENTIONS.md", "AGENT.md", "QWEN.md"),
-        *(".windsurf/rules", ".github/instructions", ".roo/rules", ".roorules", ".rules", ".continue/rules"),
-        *(".junie/guidelines.md", ".kiro/steering", ".augment/rules", ".amazonq/rules", ".trae/rules"),
+        *(
+            ".cursor/rules",
+            ".cursorrules",
+            ".github/copilot-instructions.md",
+            ".windsurfrules",
+            ".goosehints",
+        ),
+        *(
+            ".claude/rules",
+            "~/.claude/rules",
+            ".clinerules",
+            "CRUSH.md",
+            "CONVENTIONS.md",
+            "AGENT.md",
+            "QWEN.md",
+        ),
+        *(
+            ".windsurf/rules",
+            ".github/instructions",
+            ".roo/rules",
+            ".roorules",
+            ".rules",
+            ".continue/rules",
+        ),
+        *(
+            ".junie/guidelines.md",
+            ".kiro/steering",
+            ".augment/rules",
+            ".amazonq/rules",
+            ".trae/rules",
+        ),
         why="name it in context.files to have it read, or import it with @ in AGENTS.md",
     ),
-    *_rows("used", "subagent types", "docs/subagents.md", ".claude/agents", ".agents/agents", ".longrein/agents"),
+    *_rows(
+        "used",
+        "subagent types",
+        "docs/subagents.md",
+        ".claude/agents",
+        ".agents/agents",
+        ".longrein/agents",
+    ),
     *_rows("used", "subagent types", "docs/subagents.md", "~/.claude/agents", "~/.agents/agents"),
     *_rows(
         "not used",
         "subagent types",
         "docs/subagents.md",
-        *(".opencode/agents", ".opencode/agent", ".gemini/agents", ".codex/agents", "~/.codex/agents"),
-        *("~/.config/opencode/agents", "~/.config/opencode/agent", "~/.gemini/agents", ".cursor/agents"),
+        *(
+            ".opencode/agents",
+            ".opencode/agent",
+            ".gemini/agents",
+            ".codex/agents",
+            "~/.codex/agents",
+        ),
+        *(
+            "~/.config/opencode/agents",
+            "~/.config/opencode/agent",
+            "~/.gemini/agents",
+            ".cursor/agents",
+        ),
         *(".github/agents", ".github/chatmodes", ".roomodes"),
         why="copy the markdown files to .agents/agents",
     ),
-    *_rows("used", "skills", "docs/skills.md", *SKILL_FOLDERS, *(f"~/{name}" for name in USER_SKILL_FOLDERS)),
+    *_rows(
+        "used",
+        "skills",
+        "docs/skills.md",
+        *SKILL_FOLDERS,
+        *(f"~/{name}" for name in USER_SKILL_FOLDERS),
+    ),
     *_rows("used", "commands", "docs/skills.md", *(name for name, _ in COMMAND_FOLDERS)),
-    *_rows("used", "commands", "docs/skills.md", *(f"~/{name}" for name, _ in USER_COMMAND_FOLDERS)),
+    *_rows(
+        "used", "commands", "docs/skills.md", *(f"~/{name}" for name, _ in USER_COMMAND_FOLDERS)
+    ),
     *_rows(
         "not used",
         "commands",
@@ -218,8 +297,21 @@ KINDS = (
         *(".github/prompts", ".windsurf/workflows", ".roo/commands", ".continue/prompts"),
         why="copy the markdown files to .agents/commands",
     ),
-    *_rows("partly", "plugins", "docs/skills.md", ".agents/plugins", "~/.agents/plugins", why=_PLUGIN_PARTS),
-    *_rows("partly", "plugins", "docs/skills.md", "~/.claude/plugins/installed_plugins.json", why=_PLUGIN_PARTS),
+    *_rows(
+        "partly",
+        "plugins",
+        "docs/skills.md",
+        ".agents/plugins",
+        "~/.agents/plugins",
+        why=_PLUGIN_PARTS,
+    ),
+    *_rows(
+        "partly",
+        "plugins",
+        "docs/skills.md",
+        "~/.claude/plugins/installed_plugins.json",
+        why=_PLUGIN_PARTS,
+    ),
     *_rows(
         "partly",
         "settings of Claude Code",
@@ -245,8 +337,20 @@ KINDS = (
     ),
     *_rows("used", "MCP servers", "docs/mcp.md", ".mcp.json", "~/.claude.json"),
     *_rows("used", "hooks of Codex", "docs/hooks.md", ".codex/hooks.json", "~/.codex/hooks.json"),
-    *_rows("not used", "settings of Codex", "docs/hooks.md", ".codex/config.toml", why=_IMPORT.format("codex")),
-    *_rows("not used", "settings of Codex", "docs/hooks.md", "~/.codex/config.toml", why=_IMPORT.format("codex")),
+    *_rows(
+        "not used",
+        "settings of Codex",
+        "docs/hooks.md",
+        ".codex/config.toml",
+        why=_IMPORT.format("codex"),
+    ),
+    *_rows(
+        "not used",
+        "settings of Codex",
+        "docs/hooks.md",
+        "~/.codex/config.toml",
+        why=_IMPORT.format("codex"),
+    ),
     *_rows(
         "not used",
         "settings of Gemini CLI",
@@ -266,18 +370,43 @@ KINDS = (
         "not used",
         "MCP servers of an editor",
         "docs/mcp.md",
-        *(".cursor/mcp.json", ".vscode/mcp.json", "~/.cursor/mcp.json", ".roo/mcp.json", ".kiro/settings/mcp.json"),
+        *(
+            ".cursor/mcp.json",
+            ".vscode/mcp.json",
+            "~/.cursor/mcp.json",
+            ".roo/mcp.json",
+            ".kiro/settings/mcp.json",
+        ),
         *("~/.codeium/windsurf/mcp_config.json",),
         why="copy what you need to .mcp.json",
     ),
-    *_rows("not used", "hooks of an editor", "docs/hooks.md", ".cursor/hooks.json", ".github/hooks", why=_HOOKS),
+    *_rows(
+        "not used",
+        "hooks of an editor",
+        "docs/hooks.md",
+        ".cursor/hooks.json",
+        ".github/hooks",
+        why=_HOOKS,
+    ),
     *_rows(
         "not used",
         "plugins",
         "docs/library.md",
-        *(".opencode/plugin", ".opencode/plugins", "~/.config/opencode/plugin", "~/.gemini/extensions"),
+        *(
+            ".opencode/plugin",
+            ".opencode/plugins",
+            "~/.config/opencode/plugin",
+            "~/.gemini/extensions",
+        ),
         why="programs of another agent",
     ),
-    *_rows("not used", "settings of aider", "docs/settings.md", ".aider.conf.yml", "~/.aider.conf.yml", why=_AIDER),
+    *_rows(
+        "not used",
+        "settings of aider",
+        "docs/settings.md",
+        ".aider.conf.yml",
+        "~/.aider.conf.yml",
+        why=_AIDER,
+    ),
 )
 """In the order of the lines. `use` says whether longrein uses such a file."""

@@ -1,9 +1,9 @@
 """Reader of the YAML head of a markdown file, between two lines of `---`.
 
-Supports keys with texts, numbers, booleans, lists in both spellings, maps below a key, and blocks of text. More
-lenient than YAML where people write what it forbids (a colon or a quote inside plain text, ` #12`); strict where the
-meaning would be a guess (anchors, tags, several documents). A YAML package costs more to import than this module, and
-reads names like `no` as something else.
+Supports keys with texts, numbers, booleans, lists in both spellings, maps below a key, and blocks
+of text. More lenient than YAML where people write what it forbids (a colon or a quote inside plain
+text, ` #12`); strict where the meaning would be a guess (anchors, tags, several documents). A YAML
+package costs more to import than this module, and reads names like `no` as something else.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 FENCE = "---"
 CONSTANTS = {"true": True, "false": False, "null": None, "~": None}
 NUMBER = r"-?(?:\d+|\d+\.\d*|\.\d+)"
-KEY = r"""(?P<key>"[^"]*"|'[^']*'|[^\s:#\[\]{},"'&*!|>%@`-][^:\n]*?|-\w[^:\n]*?)\s*:(?:\s+(?P<value>.*))?$"""
+KEY = r"""(?P<key>"[^"]*"|'[^']*'|[^\s:#\[\]{},"'&*!|>%@`-][^:\n]*?|-\w[^:\n]*?)\s*:(?:\s+(?P<value>.*))?$"""  # noqa: E501
 DEPTH_MAX = 8
 """Maximum nesting of a head."""
 
@@ -33,7 +33,9 @@ class Line(NamedTuple):
 
 
 def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
-    """Split a file into (fields, body). Without a head the fields are empty. Raises `FrontmatterError`."""
+    """Split a file into (fields, body). Without a head the fields are empty. Raises
+    `FrontmatterError`.
+    """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != FENCE:
@@ -50,7 +52,8 @@ def parse_frontmatter(lines: list[str], first: int = 1) -> dict[str, Any]:
     fields = reader.block(0, 0)
     if reader.left():
         raise FrontmatterError(
-            f"line {reader.now.number}: {_shown(reader.now.text)} is indented otherwise than what it belongs to"
+            f"line {reader.now.number}: {_shown(reader.now.text)} is indented otherwise than what "
+            "it belongs to"
         )
     if fields is None:
         return {}
@@ -115,7 +118,9 @@ class _Reader:
             line = self.now
             match = re.compile(KEY).match(line.text)
             if match is None:
-                raise FrontmatterError(f"line {line.number}: {_shown(line.text)} is not `name: value`")
+                raise FrontmatterError(
+                    f"line {line.number}: {_shown(line.text)} is not `name: value`"
+                )
             self._at += 1
             value = match["value"] or ""
             if not value or value.startswith("#"):
@@ -146,12 +151,15 @@ class _Reader:
             return self._flow(text, line, indent)
         if text[0] in "&*!%@`" and not text.startswith(("*", "@", "`")):
             raise FrontmatterError(
-                f"line {line.number}: {_shown(text)} is YAML that is not read here: put the value in quotes"
+                f"line {line.number}: {_shown(text)} is YAML that is not read here: put the value "
+                "in quotes"
             )
         return _scalar(_folded([_without_comment(text), *self._continued(indent)]))
 
     def _continuation(self, indent: int) -> list[Line]:
-        """Take the lines that are indented further than `indent`, and the blank ones between and after them."""
+        """Take the lines that are indented further than `indent`, and the blank ones between and
+        after them.
+        """
         first = self._at
         while self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
             self._at += 1
@@ -165,7 +173,9 @@ class _Reader:
         return found
 
     def _text_block(self, style: str, how: str, indent: int) -> str:
-        """Return a block of text: `|` keeps lines, `>` joins them, `-` removes the last line end."""
+        """Return a block of text: `|` keeps lines, `>` joins them, `-` removes the last line
+        end.
+        """
         raw = self._continuation(indent)
         margin = min((line.indent for line in raw if line.text), default=0)
         lines = [" " * (line.indent - margin) + line.text if line.text else "" for line in raw]
@@ -173,18 +183,28 @@ class _Reader:
         return text if "-" in how or not text else f"{text}\n"
 
     def _quoted(self, text: str, line: Line, indent: int) -> str:
-        """Return a quoted text, which may span lines. A text that only begins with a quoted word is plain."""
+        """Return a quoted text, which may span lines. A text that only begins with a quoted word
+        is plain.
+        """
         whole, quote = text, text[0]
         end = _end_of_quote(whole)
-        while end < 0 and self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
-            if quote == '"' and re.search(r"(?<!\\)(?:\\\\)*\\$", whole):  # the line break is escaped
+        while (
+            end < 0
+            and self._at < len(self._lines)
+            and (not self.now.text or self.now.indent > indent)
+        ):
+            if quote == '"' and re.search(
+                r"(?<!\\)(?:\\\\)*\\$", whole
+            ):  # the line break is escaped
                 whole = whole[:-1] + self.now.text
             else:
                 whole += f" {self.now.text}" if self.now.text else "\n"
             self._at += 1
             end = _end_of_quote(whole)
         if end < 0:
-            raise FrontmatterError(f"line {line.number}: the quote that begins with {_shown(text)} is not closed")
+            raise FrontmatterError(
+                f"line {line.number}: the quote that begins with {_shown(text)} is not closed"
+            )
         rest = whole[end + 1 :].strip()
         if rest and not rest.startswith("#"):
             return whole
@@ -194,7 +214,12 @@ class _Reader:
     def _flow(self, text: str, line: Line, indent: int) -> Any:
         """Return `[a, b]` or `{a: true}`, which may span lines."""
         whole = text
-        while not _is_closed(whole) and self._at < len(self._lines) and self.now.indent >= indent and self.now.text:
+        while (
+            not _is_closed(whole)
+            and self._at < len(self._lines)
+            and self.now.indent >= indent
+            and self.now.text
+        ):
             whole += f" {_without_comment(self.now.text)}"
             self._at += 1
         if not _is_closed(whole):
@@ -207,7 +232,7 @@ class _Reader:
         return {_plain_key(key.strip()): _flow_value(value.strip()) for key, _, value in pairs}
 
 
-# --- Values and quotes -----------------------------------------------------------------------------------------------
+# --- Values and quotes ----------------------------------------------------------------------------
 
 
 def split_outside(text: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Hooks from files: longrein's own `hooks.json`, and those of other agents in the same shape.
 
-A hook of a project runs only in a trusted folder, and only as it was when the user trusted the folder: each hook has a
-fingerprint of its definition and of the scripts in the project that it names. A changed hook asks again.
+A hook of a project runs only in a trusted folder, and only as it was when the user trusted the
+folder: each hook has a fingerprint of its definition and of the scripts in the project that it
+names. A changed hook asks again.
 """
 
 import os
@@ -31,7 +32,12 @@ HOOKS_MAX = 200
 """Hooks of one file."""
 TIMEOUT_MAX_S = 3_600.0
 SCRIPT_BYTES_MAX = 1_000_000
-PROJECT_FILES = (".longrein/hooks.json", ".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json")
+PROJECT_FILES = (
+    ".longrein/hooks.json",
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/hooks.json",
+)
 """Files with hooks in the root of a project and in the current folder."""
 
 
@@ -43,7 +49,9 @@ class HookFile(msgspec.Struct, frozen=True):
     is_own: bool
     """True for a file of the user, False for one of a project."""
     home: str = ""
-    """Home folder of the user, whose scripts own hooks may run; '' where nothing is looked for there."""
+    """Home folder of the user, whose scripts own hooks may run; '' where nothing is looked for
+    there.
+    """
     is_head: bool = False
     """True for a skill, command or subagent type with hooks in its head."""
 
@@ -54,14 +62,16 @@ class LoadedHooks(msgspec.Struct, frozen=True):
     hooks: tuple[Hook, ...] = ()
     """Those that run."""
     changed: tuple[Hook, ...] = ()
-    """Hooks of a trusted project that the user has not confirmed as they are now; they do not run."""
+    """Hooks of a trusted project that the user has not confirmed as they are now; they do not
+    run.
+    """
     notes: tuple[str, ...] = ()
     """Lines for the user: what is not run, and why."""
     disabled: bool = False
     """True if the user has turned all hooks off."""
 
 
-# --- Files -----------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 
 def own_files(home: str, environ: Mapping[str, str]) -> list[HookFile]:
@@ -78,9 +88,17 @@ def project_files(cwd: str, home: str, environ: Mapping[str, str]) -> list[HookF
     """Return the existing files of the project around `cwd`; none that leads out of it."""
     root = project_root(cwd)
     own = {os.path.realpath(one.path) for one in own_files(home, environ)}
-    paths = [f"{folder.rstrip('/')}/{name}" for folder in dict.fromkeys((root, cwd)) for name in PROJECT_FILES]
+    paths = [
+        f"{folder.rstrip('/')}/{name}"
+        for folder in dict.fromkeys((root, cwd))
+        for name in PROJECT_FILES
+    ]
     found = [path for path in paths if os.path.lexists(path) and os.path.realpath(path) not in own]
-    return [HookFile(path, shorten_home(path, home), is_own=False) for path in found if not leads_out(path, root)]
+    return [
+        HookFile(path, shorten_home(path, home), is_own=False)
+        for path in found
+        if not leads_out(path, root)
+    ]
 
 
 def read_json_object(path: str, shown: str) -> tuple[dict[str, Any], str]:
@@ -94,7 +112,11 @@ def read_json_object(path: str, shown: str) -> tuple[dict[str, Any], str]:
         return {}, f"{shown}: cannot be read ({error.strerror}): mend or remove it"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return {}, f"{shown}: not JSON ({str(error)[:120]}): mend or remove it"
-    return (found, "") if isinstance(found, dict) else ({}, f"{shown}: no JSON object: mend or remove it")
+    return (
+        (found, "")
+        if isinstance(found, dict)
+        else ({}, f"{shown}: no JSON object: mend or remove it")
+    )
 
 
 def hooks_in_head(
@@ -110,26 +132,38 @@ def hooks_in_head(
     file = HookFile(path, shown, is_own=not root, home="" if root else home, is_head=True)
     found, notes = parse_hooks(table, file, root or os.path.dirname(path))
     if not root:  # a skill's own files
-        beside = (os.path.dirname(os.path.realpath(path)),) if os.path.basename(path).lower() == "skill.md" else ()
-        found = [msgspec.structs.replace(hook, files=(), shown=(*hook.shown, *beside)) for hook in found]
+        beside = (
+            (os.path.dirname(os.path.realpath(path)),)
+            if os.path.basename(path).lower() == "skill.md"
+            else ()
+        )
+        found = [
+            msgspec.structs.replace(hook, files=(), shown=(*hook.shown, *beside)) for hook in found
+        ]
     return tuple(found), notes
 
 
-# --- Parsing ---------------------------------------------------------------------------------------------------------
+# --- Parsing --------------------------------------------------------------------------------------
 
 
 def parse_hooks(table: Any, file: HookFile, root: str) -> tuple[list[Hook], list[str]]:
-    """Read the map of events to groups: (hooks, notes). `root`: folder of the project, whose scripts are noted."""
+    """Read the map of events to groups: (hooks, notes). `root`: folder of the project, whose
+    scripts are noted.
+    """
     notes: list[str] = []
     if not isinstance(table, dict):
-        return [], [f"{file.shown}: hooks is no object: no hook of it runs"] if table is not None else []
+        return [], [
+            f"{file.shown}: hooks is no object: no hook of it runs"
+        ] if table is not None else []
     found = [hook for hook in _parsed(table, file, root, notes) if hook is not None]
     if len(found) > HOOKS_MAX:
         notes.append(f"{file.shown}: {len(found)} hooks, of which the first {HOOKS_MAX} run")
     return found[:HOOKS_MAX], [escape(note) for note in notes]
 
 
-def _parsed(table: dict[str, Any], file: HookFile, root: str, notes: list[str]) -> Iterator[Hook | None]:
+def _parsed(
+    table: dict[str, Any], file: HookFile, root: str, notes: list[str]
+) -> Iterator[Hook | None]:
     for event, groups in table.items():
         if event not in EVENTS:
             why = "longrein has no such event yet" if event in OTHER_EVENTS else "is no event"
@@ -139,14 +173,18 @@ def _parsed(table: dict[str, Any], file: HookFile, root: str, notes: list[str]) 
             listed = group.get("hooks") if isinstance(group, dict) else None
             matcher = group.get("matcher") or "" if isinstance(group, dict) else ""
             if not isinstance(listed, list) or not isinstance(matcher, str):
-                notes.append(f"{file.shown}: a group of {event} has no list `hooks`: it does not run")
+                notes.append(
+                    f"{file.shown}: a group of {event} has no list `hooks`: it does not run"
+                )
             elif problem := matcher_problem(matcher):
                 notes.append(f"{file.shown}: {event}: {problem}: its hooks do not run")
             else:
                 yield from (_hook(one, event, matcher, file, root, notes) for one in listed)
 
 
-def _hook(given: Any, event: str, matcher: str, file: HookFile, root: str, notes: list[str]) -> Hook | None:
+def _hook(
+    given: Any, event: str, matcher: str, file: HookFile, root: str, notes: list[str]
+) -> Hook | None:
     """Read one handler; None, with a note, for one that cannot run."""
     where = f"{file.shown}: a hook of {event}"
     if not isinstance(given, dict):
@@ -157,7 +195,9 @@ def _hook(given: Any, event: str, matcher: str, file: HookFile, root: str, notes
     if named is None:
         notes.append(f"{where} is of type {str(kind)[:40]!r}, which longrein does not run")
         return None
-    missing = [key for key in named if not isinstance(given.get(key), str) or not given[key].strip()]
+    missing = [
+        key for key in named if not isinstance(given.get(key), str) or not given[key].strip()
+    ]
     if missing:
         notes.append(f"{where} names no {missing[0]}: it does not run")
         return None
@@ -166,7 +206,11 @@ def _hook(given: Any, event: str, matcher: str, file: HookFile, root: str, notes
         notes.append(f"{where}: {name[:80]!r} is no address: it does not run")
         return None
     args = given.get("args")
-    words = (name, *args) if isinstance(args, list) and all(isinstance(word, str) for word in args) else ()
+    words = (
+        (name, *args)
+        if isinstance(args, list) and all(isinstance(word, str) for word in args)
+        else ()
+    )
     commands = (words or (name,)) if kind == "command" else ()
     headers = given["headers"] if isinstance(given.get("headers"), dict) else {}
     allowed = given["allowedEnvVars"] if isinstance(given.get("allowedEnvVars"), list) else []
@@ -206,8 +250,14 @@ def _condition(given: Any, event: str, where: str, notes: list[str]) -> str:
 def _timeout_s(given: Any, where: str, notes: list[str]) -> float:
     if given is None:
         return 0.0
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= TIMEOUT_MAX_S:
-        notes.append(f"{where}: timeout {str(given)[:20]} is no number of seconds up to {TIMEOUT_MAX_S:g}")
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not 0 < given <= TIMEOUT_MAX_S
+    ):
+        notes.append(
+            f"{where}: timeout {str(given)[:20]} is no number of seconds up to {TIMEOUT_MAX_S:g}"
+        )
         return 0.0
     return float(given)
 
@@ -220,11 +270,19 @@ _SEPARATORS = r"[\s=;|&<>()`]+"
 def _named(words: tuple[str, ...], variable: str, folder: str) -> list[str]:
     """Return what may be paths in a command, with `variable` replaced by `folder`."""
     marked = [re.sub(variable, "\0", word).replace('"', "").replace("'", "") for word in words]
-    return sorted({piece.replace("\0", folder) for word in marked for piece in re.split(_SEPARATORS, word) if piece})
+    return sorted(
+        {
+            piece.replace("\0", folder)
+            for word in marked
+            for piece in re.split(_SEPARATORS, word)
+            if piece
+        }
+    )
 
 
 def _own_scripts(words: tuple[str, ...], home: str) -> Iterator[str]:
-    """Yield the files below home that a command names; with their folder unless that holds other things too.
+    """Yield the files below home that a command names; with their folder unless that holds other
+    things too.
 
     `~/.claude/hooks/guard.sh` may need the files beside it, `~/.claude` is not for hooks.
     """
@@ -247,21 +305,34 @@ def _scripts(words: tuple[str, ...], root: str) -> Iterator[tuple[str, str]]:
 
 
 def own_command(command: str, root: str, home: str) -> Hook:
-    """Describe a command of the user's settings that runs as hooks do. `root`: folder of the project."""
+    """Describe a command of the user's settings that runs as hooks do. `root`: folder of the
+    project.
+    """
     scripts = tuple(_own_scripts((command,), home)) if home else ()
-    return Hook("StatusLine", command, "settings", files=tuple(_scripts((command,), root)), is_own=True, shown=scripts)
+    return Hook(
+        "StatusLine",
+        command,
+        "settings",
+        files=tuple(_scripts((command,), root)),
+        is_own=True,
+        shown=scripts,
+    )
 
 
-# --- Loading ---------------------------------------------------------------------------------------------------------
+# --- Loading --------------------------------------------------------------------------------------
 
 
 def fingerprint(hook: Hook) -> str:
-    """Return the hash of what the user trusts: all that decides what a hook does, without the limits of time."""
+    """Return the hash of what the user trusts: all that decides what a hook does, without the
+    limits of time.
+    """
     same = msgspec.structs.replace(hook, source="", timeout_s=0.0, is_own=False)
     return sha256(msgspec.json.encode(same)).hexdigest()
 
 
-def read_project_hooks(cwd: str, home: str, environ: Mapping[str, str]) -> tuple[list[Hook], list[str]]:
+def read_project_hooks(
+    cwd: str, home: str, environ: Mapping[str, str]
+) -> tuple[list[Hook], list[str]]:
     """Return (hooks, notes) of the project's files."""
     hooks: list[Hook] = []
     notes: list[str] = []
@@ -294,9 +365,9 @@ def load_hooks(
 ) -> LoadedHooks:
     """Read all hooks.
 
-    `confirmed` gives the fingerprints of the project's hooks that the user has confirmed, None for all of them; it is
-    asked only where there are any. Without `read_others` only longrein's own files are read, without `own` only the
-    project's. `given`: the fields of `--settings`.
+    `confirmed` gives the fingerprints of the project's hooks that the user has confirmed, None for
+    all of them; it is asked only where there are any. Without `read_others` only longrein's own
+    files are read, without `own` only the project's. `given`: the fields of `--settings`.
     """
     hooks: list[Hook] = []
     notes: list[str] = []
@@ -307,7 +378,9 @@ def load_hooks(
     for file, table, problem in tables:
         notes += [problem] if problem else []
         if _turned_off(table):
-            return LoadedHooks(notes=(*notes, f"{file.shown}: disableAllHooks: no hook runs"), disabled=True)
+            return LoadedHooks(
+                notes=(*notes, f"{file.shown}: disableAllHooks: no hook runs"), disabled=True
+            )
         found, more = parse_hooks(table.get("hooks"), file, project_root(cwd))
         hooks += found
         notes += more
@@ -330,4 +403,6 @@ def expanded_headers(hook: Hook, environ: Mapping[str, str]) -> tuple[tuple[str,
         name = found[1] or found[2]
         return environ.get(name, "") if name in hook.allowed_env else ""
 
-    return tuple((key, re.sub(_VARIABLE, value, text).replace("\n", " ")) for key, text in hook.headers)
+    return tuple(
+        (key, re.sub(_VARIABLE, value, text).replace("\n", " ")) for key, text in hook.headers
+    )

@@ -1,10 +1,11 @@
 """Instruction files (`AGENTS.md` and similar), from the project's root down to the current folder.
 
-The nearest file comes last. Files of a folder count only where the user trusts it. A file of the project may import
-only files of the project: a link or import that leads out of it is left out with a note, because a repository must not
-read the user's files through its instructions. For the same reason a file that a `Read` rule denies or asks about, or
-that looks like a secret, is left out. Other files than the usual ones are searched for secrets, too; in the usual ones
-tokens are replaced when the log is written.
+The nearest file comes last. Files of a folder count only where the user trusts it. A file of the
+project may import only files of the project: a link or import that leads out of it is left out with
+a note, because a repository must not read the user's files through its instructions. For the same
+reason a file that a `Read` rule denies or asks about, or that looks like a secret, is left out.
+Other files than the usual ones are searched for secrets, too; in the usual ones tokens are replaced
+when the log is written.
 """
 
 import errno
@@ -22,7 +23,7 @@ from longrein.events import SourceFile
 from longrein.permissions import Call, Rules, Touched, escape, visible
 from longrein.settings_schema import InstructionOptions, Settings
 
-# --- Comments and imports --------------------------------------------------------------------------------------------
+# --- Comments and imports -------------------------------------------------------------------------
 
 
 _FENCE = r" {0,3}(`{3,}|~{3,})"
@@ -53,7 +54,9 @@ def without_comments(text: str) -> str:
 
 
 def imports(text: str) -> Iterator[str]:
-    """Yield each path after `@` once, in order. Code spans, fenced code and mail addresses are skipped."""
+    """Yield each path after `@` once, in order. Code spans, fenced code and mail addresses are
+    skipped.
+    """
     seen: set[str] = set()
     for paragraph in _prose(text):
         for match in re.compile(_IMPORT).finditer(re.compile(_SPAN).sub(" ", paragraph)):
@@ -85,11 +88,13 @@ def _fence_after(fence: str, line: str) -> str:
         return fence
     if not fence:
         return match[1]
-    closes = match[1][0] == fence[0] and len(match[1]) >= len(fence) and not line[match.end() :].strip()
+    closes = (
+        match[1][0] == fence[0] and len(match[1]) >= len(fence) and not line[match.end() :].strip()
+    )
     return "" if closes else fence
 
 
-# --- Instruction files -----------------------------------------------------------------------------------------------
+# --- Instruction files ----------------------------------------------------------------------------
 
 
 HOPS_MAX = 4
@@ -126,14 +131,17 @@ def load_instructions(
     *,
     own: bool = True,
 ) -> Instructions:
-    """Load the user's own instruction files (with `own`), then those from the project's root down to `cwd`.
+    """Load the user's own instruction files (with `own`), then those from the project's root down
+    to `cwd`.
 
-    The root is the nearest folder above with `.git`, else `cwd`. `trusted`: whether the user trusts a folder. Never
-    raises for the content of the disk.
+    The root is the nearest folder above with `.git`, else `cwd`. `trusted`: whether the user trusts
+    a folder. Never raises for the content of the disk.
     """
     root = project_root(cwd)
     taking = _InstructionReader(root, cwd, home, settings)
-    for path in (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md") if own else ():
+    for path in (
+        (f"{config_dir(environ, home)}/AGENTS.md", f"{home}/.agents/AGENTS.md") if own else ()
+    ):
         taking.take(path, own=True)
     for folder in folders_between(root, cwd):
         if trusted(folder):
@@ -142,7 +150,9 @@ def load_instructions(
 
 
 def instruction_files(cwd: str, settings: Settings) -> list[str]:
-    """Return the paths of the instruction files that `load_instructions` would look at, without reading them."""
+    """Return the paths of the instruction files that `load_instructions` would look at, without
+    reading them.
+    """
     names = (*settings.context.files, *_local_names(settings.context.files))
     folders = folders_between(project_root(cwd), cwd)
     paths = (f"{folder.rstrip('/')}/{name}" for folder in folders for name in names)
@@ -150,12 +160,18 @@ def instruction_files(cwd: str, settings: Settings) -> list[str]:
 
 
 def nested_instructions(
-    folder: str, cwd: str, already: Collection[str], home: str, settings: Settings, trusted: Callable[[str], bool]
+    folder: str,
+    cwd: str,
+    already: Collection[str],
+    home: str,
+    settings: Settings,
+    trusted: Callable[[str], bool],
 ) -> Instructions:
-    """Load the files of the folders below the root of `cwd` down to `folder` that are not in `already`.
+    """Load the files of the folders below the root of `cwd` down to `folder` that are not in
+    `already`.
 
-    `already`: real paths of loaded files. Called when a tool touches a file in `folder`. A `folder` outside that
-    root gives nothing, and neither does a repository inside it that is not trusted.
+    `already`: real paths of loaded files. Called when a tool touches a file in `folder`. A `folder`
+    outside that root gives nothing, and neither does a repository inside it that is not trusted.
     """
     root = project_root(cwd)
     taking = _InstructionReader(root, cwd, home, settings, already)
@@ -194,13 +210,19 @@ def folders_between(root: str, folder: str) -> list[str]:
 
 def _local_names(names: Sequence[str]) -> list[str]:
     """Return names such as `AGENTS.local.md`, for notes that a person keeps out of git."""
-    return [f"{name.removesuffix('.md')}.local.md" for name in names if name.endswith(".md") and name.count(".") == 1]
+    return [
+        f"{name.removesuffix('.md')}.local.md"
+        for name in names
+        if name.endswith(".md") and name.count(".") == 1
+    ]
 
 
 class _InstructionReader:
     """Reader of instruction files up to the byte limit."""
 
-    def __init__(self, root: str, cwd: str, home: str, settings: Settings, already: Collection[str] = ()) -> None:
+    def __init__(
+        self, root: str, cwd: str, home: str, settings: Settings, already: Collection[str] = ()
+    ) -> None:
 
         self.root, self.written_root = os.path.realpath(root), root
         self.cwd = cwd
@@ -224,7 +246,9 @@ class _InstructionReader:
         return any(os.path.lexists(f"{folder.rstrip('/')}/{name}") for name in names)
 
     def take_folder(self, folder: str) -> None:
-        """Read at most one file of the usual names, and the local ones. An empty override hides the others."""
+        """Read at most one file of the usual names, and the local ones. An empty override hides
+        the others.
+        """
         for name in self.names:
             path = f"{folder.rstrip('/')}/{name}"
             if self.take(path) or (name.endswith(".override.md") and os.path.isfile(path)):
@@ -245,17 +269,26 @@ class _InstructionReader:
             return True
         if not own and not real.startswith(self.root.rstrip("/") + "/"):
             if os.path.lexists(path):
-                self.notes.append(f"{shown} leads out of the project{f' (imported by {by})' if by else ''}: left out.")
+                self.notes.append(
+                    f"{shown} leads out of the project{f' (imported by {by})' if by else ''}: "
+                    "left out."
+                )
             return False
         refused = self._refused(path, real)
         data, digest = (b"", "") if refused else self._read(real, shown)
-        if data and os.path.basename(real) not in USUAL_NAMES and has_secrets(data.decode("utf-8", "replace")):
+        if (
+            data
+            and os.path.basename(real) not in USUAL_NAMES
+            and has_secrets(data.decode("utf-8", "replace"))
+        ):
             refused = "seems to hold a secret"
         if refused:
             self.notes.append(f"{shown}{f' (imported by {by})' if by else ''} {refused}: left out.")
             return False
         head = data[: self.bytes_max + 1]
-        text = without_comments(head.decode("utf-8", "replace").removeprefix("\ufeff")) if data else ""
+        text = (
+            without_comments(head.decode("utf-8", "replace").removeprefix("\ufeff")) if data else ""
+        )
         if not data or not text.strip():
             return False
         self.seen.add(real)
@@ -270,20 +303,31 @@ class _InstructionReader:
         if has_secret_name(path) or has_secret_name(real):
             return "has the name of a file with secrets"
         path = os.path.normpath(path)
-        call = Call("Read", {"file_path": path}, "read", (Touched(path, path, real, inside=True, writes=False),))
+        call = Call(
+            "Read",
+            {"file_path": path},
+            "read",
+            (Touched(path, path, real, inside=True, writes=False),),
+        )
         verdict = judge(call, self.rules, "default", self.cwd)
         rule = f"rule {visible(verdict.rule)}" if verdict.rule else verdict.reason
         return "" if verdict.kind == "allow" else f"must not be read without a question ({rule})"
 
     def _read(self, real: str, shown: str) -> tuple[bytes, str]:
-        """Return the content of a regular file and its hash; nothing, and a note, where it cannot be read."""
+        """Return the content of a regular file and its hash; nothing, and a note, where it
+        cannot be read.
+        """
         try:
             data = read_bounded(real, FILE_BYTES_MAX, exact=True)
         except FileNotFoundError:
             return b"", ""
         except OSError as error:
             if not os.path.isdir(real):
-                said = f"is {error.strerror}" if error.errno == errno.EFBIG else f"cannot be read ({error.strerror})"
+                said = (
+                    f"is {error.strerror}"
+                    if error.errno == errno.EFBIG
+                    else f"cannot be read ({error.strerror})"
+                )
                 self.notes.append(f"{shown} {said}: left out.")
             return b"", ""
         return data, hashlib.sha256(data).hexdigest()
@@ -291,14 +335,19 @@ class _InstructionReader:
     def _add(self, real: str, shown: str, digest: str, text: str, by: str) -> None:
         clean = escape(text.replace("\r\n", "\n")).strip("\n")
         if clean != text.replace("\r\n", "\n").strip("\n"):
-            self.notes.append(f"{shown} holds characters that cannot be seen: they are written out as \\u….")
+            self.notes.append(
+                f"{shown} holds characters that cannot be seen: they are written out as \\u…."
+            )
         limit = f"{self.bytes_max} bytes together"
         if self.left_bytes <= 0:
             self.notes.append(f"{shown} was left out: instruction files may hold {limit}.")
             return
         size = len(clean.encode("utf-8", "surrogatepass"))
         if size > self.left_bytes:
-            clean = _cut(clean, self.left_bytes) + f"\n[cut here by longrein: instruction files may hold {limit}]"
+            clean = (
+                _cut(clean, self.left_bytes)
+                + f"\n[cut here by longrein: instruction files may hold {limit}]"
+            )
             self.notes.append(f"{shown} was cut: instruction files may hold {limit}.")
         self.left_bytes -= size
         whence = f", imported by {by}" if by else ""
@@ -307,20 +356,34 @@ class _InstructionReader:
 
     def _imports(self, path: str, text: str, own: bool, hops: int, shown: str) -> None:
         for name in imports(text):
-            target = f"{self.home}{name[1:]}" if name.startswith("~/") else os.path.join(os.path.dirname(path), name)
+            target = (
+                f"{self.home}{name[1:]}"
+                if name.startswith("~/")
+                else os.path.join(os.path.dirname(path), name)
+            )
             target = os.path.normpath(target)
-            if not own and not target.startswith((f"{self.root.rstrip('/')}/", f"{self.written_root.rstrip('/')}/")):
-                away = shorten_home(target, self.home)  # not even looked at: it may be a network mount
-                self.notes.append(f"{away} leads out of the project (imported by {shown}): left out.")
+            if not own and not target.startswith(
+                (f"{self.root.rstrip('/')}/", f"{self.written_root.rstrip('/')}/")
+            ):
+                away = shorten_home(
+                    target, self.home
+                )  # not even looked at: it may be a network mount
+                self.notes.append(
+                    f"{away} leads out of the project (imported by {shown}): left out."
+                )
                 continue
             if not os.path.isfile(target):
                 continue  # most words after an @ are not files
             if self.left_imports <= 0:
-                self.notes.append(f"{shown}: @{name} is beyond the {IMPORTS_MAX} imports of one start: left out.")
+                self.notes.append(
+                    f"{shown}: @{name} is beyond the {IMPORTS_MAX} imports of one start: left out."
+                )
                 return
             self.left_imports -= 1
             if hops >= HOPS_MAX:
-                self.notes.append(f"{shown}: @{name} is more than {HOPS_MAX} imports deep: left out.")
+                self.notes.append(
+                    f"{shown}: @{name} is more than {HOPS_MAX} imports deep: left out."
+                )
                 continue
             self.take(target, own=own, hops=hops + 1, by=shown)
 

@@ -1,7 +1,8 @@
 """MCP servers from `.mcp.json`, `~/.claude.json`, longrein's own `mcp.json` and `--mcp-config`.
 
-All have the shape `{"mcpServers": {NAME: ENTRY}}`; the keys of other agents are read too. A wrong entry costs only that
-server. A server of a project is started only where the folder is trusted and the entry, byte for byte, was approved.
+All have the shape `{"mcpServers": {NAME: ENTRY}}`; the keys of other agents are read too. A wrong
+entry costs only that server. A server of a project is started only where the folder is trusted and
+the entry, byte for byte, was approved.
 """
 
 import os
@@ -39,14 +40,16 @@ class McpServers(msgspec.Struct, frozen=True):
     """Servers of the project that the user has not approved; they are not in `servers`."""
 
 
-# --- One entry -------------------------------------------------------------------------------------------------------
+# --- One entry ------------------------------------------------------------------------------------
 
 
 class Unset(Exception):
     """A variable that an entry needs is not set."""
 
 
-_VARIABLE = r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}"
+_VARIABLE = (
+    r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\{env:([A-Za-z_][A-Za-z0-9_]*)\}"
+)
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
@@ -80,7 +83,7 @@ _KNOWN = frozenset(
     timeout toolTimeoutMs tool_timeout_sec startupTimeoutMs startup_timeout_sec enabled disabled enabled_tools
     enabledTools includeTools disabled_tools disabledTools excludeTools alwaysLoad bearer_token_env_var
     bearerTokenEnvVar api_key_env name description sandbox
-    """.split()  # noqa: SIM905 - forty short words read better so
+    """.split()  # noqa: E501, SIM905
 )
 
 
@@ -92,7 +95,9 @@ class EntryReader:
         self.notes: list[str] = []
 
     def text(self, *keys: str) -> str:
-        """Return the text of the first of `keys` that is there, expanded. Raises `ValueError` and `Unset`."""
+        """Return the text of the first of `keys` that is there, expanded. Raises `ValueError`
+        and `Unset`.
+        """
         for key in keys:
             if (value := self._raw.get(key)) is not None:
                 if not isinstance(value, str):
@@ -104,7 +109,9 @@ class EntryReader:
         """Return a list of texts, expanded; None where there is none."""
         for key in keys:
             if (value := self._raw.get(key)) is not None:
-                if not isinstance(value, list) or not all(isinstance(one, str | int | float) for one in value):
+                if not isinstance(value, list) or not all(
+                    isinstance(one, str | int | float) for one in value
+                ):
                     raise ValueError(f"`{key}` must be a list of texts")
                 return tuple(expand(str(one), self._environ) for one in value)
         return None
@@ -115,7 +122,9 @@ class EntryReader:
             if (value := self._raw.get(key)) is not None:
                 if not isinstance(value, dict):
                     raise ValueError(f"`{key}` must be an object of texts")
-                return tuple((name, expand(_plain(one), self._environ)) for name, one in value.items())
+                return tuple(
+                    (name, expand(_plain(one), self._environ)) for name, one in value.items()
+                )
         return ()
 
     def seconds(self, **units: float) -> float:
@@ -138,18 +147,24 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
-def read_server(name: str, raw: Any, environ: Mapping[str, str], scope: Scope, source: str) -> McpServer:
+def read_server(
+    name: str, raw: Any, environ: Mapping[str, str], scope: Scope, source: str
+) -> McpServer:
     """Read one entry; what is wrong with it becomes its `problem`. Notes are in `entry_notes`."""
     blank = McpServer(usable_name(name), scope=scope, source=source, program_name=name)
     if not blank.name:
-        return msgspec.structs.replace(blank, name="server", problem=f"the name {name[:40]!r} has no usable character")
+        return msgspec.structs.replace(
+            blank, name="server", problem=f"the name {name[:40]!r} has no usable character"
+        )
     if not isinstance(raw, dict):
         return msgspec.structs.replace(blank, problem="its entry is not an object")
     try:
         return _read(blank, EntryReader(raw, environ), raw)
     except Unset as unset:
         return msgspec.structs.replace(
-            blank, problem=f"it needs the variable {unset}, which is not set; set it, or write ${{{unset}:-default}}"
+            blank,
+            problem=f"it needs the variable {unset}, which is not set; set it, or write "
+            f"${{{unset}:-default}}",
         )
     except ValueError as error:
         return msgspec.structs.replace(blank, problem=str(error))
@@ -172,7 +187,11 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
     url = entry.text("url", "httpUrl", "serverUrl")
     kind = raw.get("type") or raw.get("transport")
     transport: Literal["stdio", "http", "sse", "sdk"] | None
-    transport = TRANSPORTS.get(str(kind)) if kind is not None else ("http" if url and not command else "stdio")
+    transport = (
+        TRANSPORTS.get(str(kind))
+        if kind is not None
+        else ("http" if url and not command else "stdio")
+    )
     if transport is None:
         raise ValueError(f"type {kind!r} is not supported: stdio, http or sse")
     if transport == "sdk":
@@ -180,16 +199,31 @@ def _read(blank: McpServer, entry: EntryReader, raw: Mapping[str, Any]) -> McpSe
             raise ValueError("type 'sdk' is for servers inside the program that runs longrein")
         return msgspec.structs.replace(blank, transport="sdk")
     if transport == "stdio" and not command:
-        raise ValueError("it has neither `command` nor `url`" if not url else "a stdio server needs `command`")
+        raise ValueError(
+            "it has neither `command` nor `url`" if not url else "a stdio server needs `command`"
+        )
     if transport != "stdio" and not url.startswith(("http://", "https://")):
-        raise ValueError(f"a server of type {transport} needs a `url` that begins with http:// or https://")
+        raise ValueError(
+            f"a server of type {transport} needs a `url` that begins with http:// or https://"
+        )
     headers = entry.table("headers", "http_headers")
-    token = next((raw[key] for key in ("bearer_token_env_var", "bearerTokenEnvVar", "api_key_env") if key in raw), "")
+    token = next(
+        (
+            raw[key]
+            for key in ("bearer_token_env_var", "bearerTokenEnvVar", "api_key_env")
+            if key in raw
+        ),
+        "",
+    )
     if token:
         headers = (*headers, ("Authorization", "Bearer " + expand(f"${{{token}}}", entry._environ)))
     of_opencode = kind in ("local", "remote")  # its `timeout` is for connecting
-    limits = {"toolTimeoutMs": 0.001, "tool_timeout_sec": 1.0} | ({} if of_opencode else {"timeout": 0.001})
-    starting = {"startupTimeoutMs": 0.001, "startup_timeout_sec": 1.0} | ({"timeout": 0.001} if of_opencode else {})
+    limits = {"toolTimeoutMs": 0.001, "tool_timeout_sec": 1.0} | (
+        {} if of_opencode else {"timeout": 0.001}
+    )
+    starting = {"startupTimeoutMs": 0.001, "startup_timeout_sec": 1.0} | (
+        {"timeout": 0.001} if of_opencode else {}
+    )
     return msgspec.structs.replace(
         blank,
         transport=transport,
@@ -234,31 +268,48 @@ def entry_notes(name: str, raw: Any, source: str, scope: Scope = "user") -> list
     if not isinstance(raw, dict):
         return []
     notes = []
-    if unknown := [str(key) for key in raw if key not in _KNOWN or (key == "sandbox" and scope == "project")]:
-        notes.append(f"{source}: MCP server {escape(name)}: ignored: {escape(', '.join(unknown))[:200]}")
-    if not (raw.get("type") or raw.get("transport") or raw.get("command") or raw.get("httpUrl")) and raw.get("url"):
-        notes.append(f'{source}: MCP server {escape(name)} has no `type`: taken as "http"; write "sse" for the old one')
+    if unknown := [
+        str(key) for key in raw if key not in _KNOWN or (key == "sandbox" and scope == "project")
+    ]:
+        notes.append(
+            f"{source}: MCP server {escape(name)}: ignored: {escape(', '.join(unknown))[:200]}"
+        )
+    if not (
+        raw.get("type") or raw.get("transport") or raw.get("command") or raw.get("httpUrl")
+    ) and raw.get("url"):
+        notes.append(
+            f'{source}: MCP server {escape(name)} has no `type`: taken as "http"; write "sse" for '
+            "the old one"
+        )
     return notes
 
 
-# --- Files -----------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 _TABLES = ("mcpServers", "mcp_servers", "mcp", "servers")
 
 
 def entries_in(document: Any) -> Mapping[str, Any]:
-    """Return the entries of a file by name: under `mcpServers`, or under the key of another agent."""
+    """Return the entries of a file by name: under `mcpServers`, or under the key of another
+    agent.
+    """
     for key in _TABLES:
         found = document.get(key) if isinstance(document, dict) else None
         if isinstance(found, dict):
             return found
         if isinstance(found, list):
-            return {str(one.get("name", n)): one for n, one in enumerate(found, 1) if isinstance(one, dict)}
+            return {
+                str(one.get("name", n)): one
+                for n, one in enumerate(found, 1)
+                if isinstance(one, dict)
+            }
     return {}
 
 
 def _read_document(path: str, shown: str, bytes_max: int, notes: list[str]) -> Any:
-    """Return a JSON or TOML file; {} where there is none, or where it cannot be read, which is noted."""
+    """Return a JSON or TOML file; {} where there is none, or where it cannot be read, which is
+    noted.
+    """
     try:
         return _decoded(read_bounded(path, bytes_max), toml=path.endswith(".toml"))
     except (FileNotFoundError, NotADirectoryError):
@@ -287,7 +338,9 @@ def user_servers_file(environ: Mapping[str, str], home: str) -> str:
 
 def project_servers_files(cwd: str) -> list[str]:
     """Return the `.mcp.json` files of a project that exist, the nearest last."""
-    found = (f"{folder.rstrip('/')}/{PROJECT_FILE}" for folder in folders_between(project_root(cwd), cwd))
+    found = (
+        f"{folder.rstrip('/')}/{PROJECT_FILE}" for folder in folders_between(project_root(cwd), cwd)
+    )
     return [path for path in found if os.path.lexists(path)]
 
 
@@ -305,16 +358,23 @@ class _Folder(msgspec.Struct):
     def document(self, path: str, bytes_max: int = FILE_BYTES_MAX) -> Any:
         return _read_document(path, self.shown(path), bytes_max, self.notes)
 
-    def servers(self, entries: Mapping[str, Any], scope: Scope, source: str) -> list[tuple[McpServer, Any]]:
+    def servers(
+        self, entries: Mapping[str, Any], scope: Scope, source: str
+    ) -> list[tuple[McpServer, Any]]:
         if len(entries) > SERVERS_MAX:
-            self.notes.append(f"{source}: only the first {SERVERS_MAX} of {len(entries)} MCP servers are used")
+            self.notes.append(
+                f"{source}: only the first {SERVERS_MAX} of {len(entries)} MCP servers are used"
+            )
         found = []
         names: dict[str, str] = {}
         for name, raw in list(entries.items())[:SERVERS_MAX]:
             self.notes += entry_notes(name, raw, source, scope)
             if (used := usable_name(name)) in names:
                 both = f"{escape(names[used])} and {escape(name)}"
-                self.notes.append(f"{source}: the MCP servers {both} are both called {used} here: rename the first")
+                self.notes.append(
+                    f"{source}: the MCP servers {both} are both called {used} here: rename the "
+                    "first"
+                )
             names[used] = name
             found.append((read_server(name, raw, self.environ, scope, source), raw))
         return found
@@ -324,7 +384,10 @@ class _Folder(msgspec.Struct):
         users: list[tuple[McpServer, Any]] = []
         local: list[tuple[McpServer, Any]] = []
         own = user_servers_file(self.environ, self.home)
-        for path, most in ((f"{self.home}/.claude.json", CLAUDE_FILE_BYTES_MAX), (own, FILE_BYTES_MAX)):
+        for path, most in (
+            (f"{self.home}/.claude.json", CLAUDE_FILE_BYTES_MAX),
+            (own, FILE_BYTES_MAX),
+        ):
             document = self.document(path, most)
             users += self.servers(entries_in(document), "user", self.shown(path))
             projects = document.get("projects") if isinstance(document, dict) else None
@@ -335,16 +398,25 @@ class _Folder(msgspec.Struct):
     def refused(self, *, trusted: bool) -> set[str]:
         """Return the names of project servers that the user has refused in Claude Code.
 
-        Its approvals are not taken over: they are by name alone, so that an entry could be replaced.
+        Its approvals are not taken over: they are by name alone, so that an entry could be
+        replaced.
         """
         claude = self.document(f"{self.home}/.claude.json", CLAUDE_FILE_BYTES_MAX)
         projects = claude.get("projects") if isinstance(claude, dict) else None
         found = [_of_folder(projects, self.cwd)] if isinstance(projects, dict) else []
         root = project_root(self.cwd).rstrip("/")
         places = (self.home, root) if trusted else (self.home,)
-        found += [self.document(f"{place}/.claude/{name}") for place in places for name in CLAUDE_SETTINGS]
+        found += [
+            self.document(f"{place}/.claude/{name}") for place in places for name in CLAUDE_SETTINGS
+        ]
         names = [one.get("disabledMcpjsonServers") for one in found if isinstance(one, dict)]
-        return {usable_name(name) for listed in names if isinstance(listed, list) for name in listed if _is_text(name)}
+        return {
+            usable_name(name)
+            for listed in names
+            if isinstance(listed, list)
+            for name in listed
+            if _is_text(name)
+        }
 
 
 def _is_text(value: Any) -> bool:
@@ -369,9 +441,9 @@ def load_mcp_servers(
 ) -> McpServers:
     """Return the servers for `cwd`.
 
-    `trusted`: whether the folder is; else its files are not opened. `approved`: take every server of the project, as
-    `--trust` does for one run. `given`: values of `--mcp-config`; with `strict` only those count. Raises `UsageError`
-    for a value that is neither JSON nor a file.
+    `trusted`: whether the folder is; else its files are not opened. `approved`: take every server
+    of the project, as `--trust` does for one run. `given`: values of `--mcp-config`; with `strict`
+    only those count. Raises `UsageError` for a value that is neither JSON nor a file.
     """
     folder = _Folder(cwd, home, environ, [])
     found: dict[str, McpServer] = {}
@@ -383,7 +455,9 @@ def load_mcp_servers(
         files = project_servers_files(cwd) if trusted else []
         refused = folder.refused(trusted=trusted) if files else set()
         for path in files:
-            for server, raw in folder.servers(entries_in(folder.document(path)), "project", folder.shown(path)):
+            for server, raw in folder.servers(
+                entries_in(folder.document(path)), "project", folder.shown(path)
+            ):
                 unapproved.pop(server.name, None)
                 if server.name in refused:
                     continue
@@ -398,7 +472,11 @@ def load_mcp_servers(
         found.update((server.name, server) for server, _ in layers if server.scope == "local")
     for text in given:
         found.update((server.name, server) for server in _given(folder, text))
-    waiting = tuple(server for name, server in unapproved.items() if name not in found or found[name].scope == "user")
+    waiting = tuple(
+        server
+        for name, server in unapproved.items()
+        if name not in found or found[name].scope == "user"
+    )
     return McpServers(tuple(found.values()), tuple(folder.notes), waiting)
 
 
@@ -423,23 +501,35 @@ def _given(folder: _Folder, text: str) -> Iterable[McpServer]:
     return [server for server, _ in folder.servers(entries, "flag", source)]
 
 
-# --- Secrets ---------------------------------------------------------------------------------------------------------
+# --- Secrets --------------------------------------------------------------------------------------
 
 _SECRET_NAME = r"(?i)key|token|secret|passw|credential|auth|cookie|pat$"
 _SECRET_CHARS_MIN = 8
 
 
 def server_secrets(servers: Iterable[McpServer]) -> tuple[str, ...]:
-    """Return the values that entries give to servers as secrets, by the names of variables and headers."""
-    pairs = [pair for server in servers for pair in (*server.env, *server.headers) if re.search(_SECRET_NAME, pair[0])]
+    """Return the values that entries give to servers as secrets, by the names of variables and
+    headers.
+    """
+    pairs = [
+        pair
+        for server in servers
+        for pair in (*server.env, *server.headers)
+        if re.search(_SECRET_NAME, pair[0])
+    ]
     words = [word for _, value in pairs for word in (value, value.rpartition(" ")[2])]
-    usable = (word for word in words if len(word) >= _SECRET_CHARS_MIN and not word.startswith(("/", "~", "./")))
+    usable = (
+        word
+        for word in words
+        if len(word) >= _SECRET_CHARS_MIN and not word.startswith(("/", "~", "./"))
+    )
     return tuple(dict.fromkeys(usable))
 
 
-# --- Approvals of project servers ------------------------------------------------------------------------------------
+# --- Approvals of project servers -----------------------------------------------------------------
 #
-# An approval holds for one entry of one file, by its digest: an entry that is edited is asked about again.
+# An approval holds for one entry of one file, by its digest: an entry that is edited is asked about
+# again.
 
 
 def _file(state_dir: str) -> str:
@@ -456,20 +546,28 @@ def digest_of(raw: Any) -> str:
 
 
 def read_approvals(state_dir: str) -> dict[str, str]:
-    """Return the digest of each approved entry, perhaps with how it runs. A damaged file approves nothing."""
+    """Return the digest of each approved entry, perhaps with how it runs. A damaged file
+    approves nothing.
+    """
     try:
-        return msgspec.json.decode(read_bounded(_file(state_dir), FILE_BYTES_MAX), type=dict[str, str])
+        return msgspec.json.decode(
+            read_bounded(_file(state_dir), FILE_BYTES_MAX), type=dict[str, str]
+        )
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
 
 
 def project_servers(cwd: str, home: str, environ: Mapping[str, str]) -> list[McpServer]:
-    """Return the servers that the files of the project name, approved or not. For display and approval."""
+    """Return the servers that the files of the project name, approved or not. For display and
+    approval.
+    """
     folder = _Folder(cwd, home, environ, [])
     found = [
         server
         for path in project_servers_files(cwd)
-        for server, _ in folder.servers(entries_in(folder.document(path)), "project", folder.shown(path))
+        for server, _ in folder.servers(
+            entries_in(folder.document(path)), "project", folder.shown(path)
+        )
     ]
     return list({server.name: server for server in found}.values())
 
@@ -479,8 +577,8 @@ def approve_servers(
 ) -> list[str]:
     """Approve the project's servers as they are now, or those of `names`; return the names.
 
-    `sandbox`: how they run; None for as they were approved before, or strictly. Raises `SettingsError` when the file
-    cannot be written.
+    `sandbox`: how they run; None for as they were approved before, or strictly. Raises
+    `SettingsError` when the file cannot be written.
     """
     wanted = None if names is None else set(names)
     before = read_approvals(state_dir)
@@ -511,18 +609,26 @@ def forget_approvals(state_dir: str, cwd: str) -> None:
         _write(_file(state_dir), kept)
 
 
-# --- Changes by `longrein mcp` ---------------------------------------------------------------------------------------
+# --- Changes by `longrein mcp` --------------------------------------------------------------------
 
 
 def scope_file(scope: str, cwd: str, home: str, environ: Mapping[str, str]) -> str:
     """Return the file that `longrein mcp add` writes for a scope."""
-    return f"{project_root(cwd).rstrip('/')}/{PROJECT_FILE}" if scope == "project" else user_servers_file(environ, home)
+    return (
+        f"{project_root(cwd).rstrip('/')}/{PROJECT_FILE}"
+        if scope == "project"
+        else user_servers_file(environ, home)
+    )
 
 
-def change_entry(scope: str, name: str, entry: Mapping[str, Any] | None, cwd: str, path: str) -> bool:
-    """Write one entry into a file of servers, or with None remove it; return whether there was one before.
+def change_entry(
+    scope: str, name: str, entry: Mapping[str, Any] | None, cwd: str, path: str
+) -> bool:
+    """Write one entry into a file of servers, or with None remove it; return whether there was one
+    before.
 
-    Other content of the file stays. Raises `SettingsError` where the file is not valid or cannot be written.
+    Other content of the file stays. Raises `SettingsError` where the file is not valid or cannot be
+    written.
     """
     notes: list[str] = []
     document = _read_document(path, path, FILE_BYTES_MAX, notes)

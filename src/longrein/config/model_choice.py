@@ -1,4 +1,6 @@
-"""Choice of the model: the named one, else the first whose key or local server is found; and subagents' models."""
+"""Choice of the model: the named one, else the first whose key or local server is found; and
+subagents' models.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +13,21 @@ from longrein.config.settings_file import shorten_home
 from longrein.config.settings_keys import nearest
 from longrein.context import Budget, Price
 from longrein.events import LongreinError, ModelUnknown, SettingsError
-from longrein.models import ModelOptions, known_models, known_provider, known_providers, look_up, usual_price
+from longrein.models import (
+    ModelOptions,
+    known_models,
+    known_provider,
+    known_providers,
+    look_up,
+    usual_price,
+)
 from longrein.models import Provider as Known
 from longrein.settings_schema import ModelSettings, Provider, Settings
 
 Probe = Callable[[str], Sequence[str]]
-"""Function from a base URL to the names of the server's models; () without a server. Must return quickly."""
+"""Function from a base URL to the names of the server's models; () without a server. Must return
+quickly.
+"""
 
 _PRICES = ("price_input", "price_output", "price_cache_read", "price_cache_write")
 
@@ -26,12 +37,18 @@ class NoModelFound(ModelUnknown):
 
 
 def choose_model(
-    settings: Settings, environ: Mapping[str, str], probe: Probe = lambda _url: (), *, name: str = ""
+    settings: Settings,
+    environ: Mapping[str, str],
+    probe: Probe = lambda _url: (),
+    *,
+    name: str = "",
 ) -> ModelOptions:
-    """Return the options for `name` (`provider/model`), else for the settings' model, else for the first found.
+    """Return the options for `name` (`provider/model`), else for the settings' model, else for the
+    first found.
 
-    Looks for keys in `environ` first, in the catalog's order, then for local servers on their usual ports. Raises
-    `ModelUnknown` (the keys and servers that were looked for, nearest names) and `SettingsError`.
+    Looks for keys in `environ` first, in the catalog's order, then for local servers on their usual
+    ports. Raises `ModelUnknown` (the keys and servers that were looked for, nearest names) and
+    `SettingsError`.
     """
     name = name or settings.model
     if name:
@@ -49,7 +66,11 @@ def choose_model(
 
 def _nothing_found(settings: Settings, environ: Mapping[str, str]) -> str:
     keys = [known.keys[0] for known in known_providers() if known.keys and known.model]
-    servers = [f"{k.name} at {provider_address(k.name, settings, environ)}" for k in known_providers() if k.local]
+    servers = [
+        f"{k.name} at {provider_address(k.name, settings, environ)}"
+        for k in known_providers()
+        if k.local
+    ]
     return (
         f"No model found: set one of {', '.join(keys)}, "
         f"keep a key with `longrein login PROVIDER`, start a local server ({', '.join(servers)}), "
@@ -60,19 +81,34 @@ def _nothing_found(settings: Settings, environ: Mapping[str, str]) -> str:
 def _named(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
     provider, _, model = name.partition("/")
     if not provider or not model:
-        full = [f"{k.name}/{m}" for k in known_providers() for m in known_models() if look_up(k.name, m).price]
-        close = next((f for f in full if f.endswith("/" + name.replace(".", "-"))), "") or nearest(name, full)
-        raise ModelUnknown(f"{name!r} is not PROVIDER/MODEL" + (f": did you mean {close}?" if close else "."))
+        full = [
+            f"{k.name}/{m}"
+            for k in known_providers()
+            for m in known_models()
+            if look_up(k.name, m).price
+        ]
+        close = next((f for f in full if f.endswith("/" + name.replace(".", "-"))), "") or nearest(
+            name, full
+        )
+        raise ModelUnknown(
+            f"{name!r} is not PROVIDER/MODEL" + (f": did you mean {close}?" if close else ".")
+        )
     if provider not in settings.providers and known_provider(provider) is None:
         raise ModelUnknown(_unknown_provider(provider, name, settings, environ))
     return _options(provider, model, settings, environ)
 
 
-def _unknown_provider(provider: str, name: str, settings: Settings, environ: Mapping[str, str]) -> str:
+def _unknown_provider(
+    provider: str, name: str, settings: Settings, environ: Mapping[str, str]
+) -> str:
     names = [*settings.providers, *(known.name for known in known_providers())]
     close, home = nearest(provider, names), home_folder(environ)
     file = shorten_home(user_file(environ, home), home)
-    origin = f" ({settings.origin['model']})" if name == settings.model and "model" in settings.origin else ""
+    origin = (
+        f" ({settings.origin['model']})"
+        if name == settings.model and "model" in settings.origin
+        else ""
+    )
     return (
         f"Unknown provider {provider!r} in {name!r}{origin}"
         + (f": did you mean {close}?" if close else ".")
@@ -80,7 +116,9 @@ def _unknown_provider(provider: str, name: str, settings: Settings, environ: Map
     )
 
 
-def _options(provider: str, model: str, settings: Settings, environ: Mapping[str, str]) -> ModelOptions:
+def _options(
+    provider: str, model: str, settings: Settings, environ: Mapping[str, str]
+) -> ModelOptions:
     known, given = known_provider(provider), settings.providers.get(provider, Provider())
     url = provider_address(provider, settings, environ)
     wire = given.wire or _wire(known, url)
@@ -90,7 +128,9 @@ def _options(provider: str, model: str, settings: Settings, environ: Mapping[str
         raise SettingsError(_lacking(settings, provider, "base_url"))
     if wire != "scripted" and not url.startswith(("http://", "https://")):
         where = settings.origin.get(f"providers.{provider}.base_url", "environment")
-        raise SettingsError(f"{where}: the base_url of {provider} must start with http:// or https://, not {url!r}")
+        raise SettingsError(
+            f"{where}: the base_url of {provider} must start with http:// or https://, not {url!r}"
+        )
     figures = settings.models.get(f"{provider}/{model}")
     return ModelOptions(
         provider=provider,
@@ -115,14 +155,22 @@ def _lacking(settings: Settings, provider: str, key: str) -> str:
 
 
 def _wire(known: Known | None, url: str) -> str:
-    """Return the provider's wire; at another address `openai-chat`, which compatible servers speak."""
+    """Return the provider's wire; at another address `openai-chat`, which compatible servers
+    speak.
+    """
     if known is None:
         return ""
-    return "openai-chat" if known.wire == "openai-responses" and not url.startswith(known.base_url) else known.wire
+    return (
+        "openai-chat"
+        if known.wire == "openai-responses" and not url.startswith(known.base_url)
+        else known.wire
+    )
 
 
 def provider_address(provider: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """Return the base URL without a final slash: from settings, variable or catalog; '' without one."""
+    """Return the base URL without a final slash: from settings, variable or catalog; '' without
+    one.
+    """
     given, known = settings.providers.get(provider), known_provider(provider)
     if given and given.base_url:
         return given.base_url.rstrip("/")
@@ -136,13 +184,17 @@ def provider_address(provider: str, settings: Settings, environ: Mapping[str, st
     return url.rstrip("/") + ("/v1" if known.local and not url.rstrip("/").endswith("/v1") else "")
 
 
-def _key(known: Known | None, given: Provider | None, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def _key(
+    known: Known | None, given: Provider | None, environ: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
     """Return the key ('' for none) and the variables that were read."""
     names = (given.api_key_env,) if given and given.api_key_env else known.keys if known else ()
     return next((environ[v].strip() for v in names if environ.get(v, "").strip()), ""), names
 
 
-def _needed_key(provider: str, known: Known | None, given: Provider, url: str, environ: Mapping[str, str]) -> str:
+def _needed_key(
+    provider: str, known: Known | None, given: Provider, url: str, environ: Mapping[str, str]
+) -> str:
     key, names = _key(known, given, environ)
     optional = not names or (not given.api_key_env and _is_loopback(url))
     if not key and not optional:
@@ -171,13 +223,21 @@ def _budget(provider: str, model: str, figures: ModelSettings, settings: Setting
 
 
 def _price(name: str, given: Sequence[float], table: Price | None, settings: Settings) -> Price:
-    known = (table.input, table.output, table.cache_read, table.cache_write) if table else (-1.0, -1.0, -1.0, -1.0)
+    known = (
+        (table.input, table.output, table.cache_read, table.cache_write)
+        if table
+        else (-1.0, -1.0, -1.0, -1.0)
+    )
     prices = [new if new >= 0 else old for new, old in zip(given, known, strict=True)]
     if prices[0] < 0 or prices[1] < 0:
-        where = next(settings.origin[k] for k in settings.origin if k.startswith(f'models."{name}".price'))
+        where = next(
+            settings.origin[k] for k in settings.origin if k.startswith(f'models."{name}".price')
+        )
         raise SettingsError(f'{where}: models."{name}" needs both price_input and price_output')
     if not all(map(isfinite, prices)):
-        raise SettingsError(f'models."{name}": a price is a number of dollars for a million tokens, not infinite')
+        raise SettingsError(
+            f'models."{name}": a price is a number of dollars for a million tokens, not infinite'
+        )
     return usual_price(name.partition("/")[0], name.partition("/")[2], prices)
 
 
@@ -188,7 +248,11 @@ def _home(path: str, environ: Mapping[str, str]) -> str:
 
 def _host(url: str) -> str:
     rest = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
-    return rest.partition("]")[0].lstrip("[") if rest.startswith("[") else rest.partition(":")[0].lower()
+    return (
+        rest.partition("]")[0].lstrip("[")
+        if rest.startswith("[")
+        else rest.partition(":")[0].lower()
+    )
 
 
 def _is_loopback(url: str) -> bool:
@@ -198,7 +262,9 @@ def _is_loopback(url: str) -> bool:
 
 def _proxy(url: str, environ: Mapping[str, str]) -> str:
     """Return the proxy for an `https` address by HTTPS_PROXY; '' where NO_PROXY names its host."""
-    proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or environ.get("ALL_PROXY") or ""
+    proxy = (
+        environ.get("HTTPS_PROXY") or environ.get("https_proxy") or environ.get("ALL_PROXY") or ""
+    )
     if not proxy or not url.startswith("https://") or _is_loopback(url):
         return ""
     host = _host(url)
@@ -209,9 +275,9 @@ def _proxy(url: str, environ: Mapping[str, str]) -> str:
     return proxy
 
 
-# --- Models of subagents ---------------------------------------------------------------------------------------------
-# The environment decides for all subagents, else the subagent's own choice, else its parent's model. An alias (`haiku`)
-# or a bare id is searched among the models in the settings, then among those of the parent's provider; the newest wins.
+# --- Models of subagents --------------------------------------------------------------------------
+# The environment decides for all subagents, else the subagent's own choice, else its parent's model. An alias (`haiku`)  # noqa: E501
+# or a bare id is searched among the models in the settings, then among those of the parent's provider; the newest wins.  # noqa: E501
 # An unavailable model is no error: the subagent runs on its parent's model, with a note.
 
 
@@ -219,14 +285,21 @@ VARIABLES = ("LONGREIN_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
 """The first variable that is set applies to every subagent."""
 
 
-def subagent_model(asked: str, parent: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return (`provider/model`, note) for a subagent that asks for `asked`; '' for the model of its parent.
+def subagent_model(
+    asked: str, parent: str, settings: Settings, environ: Mapping[str, str]
+) -> tuple[str, str]:
+    """Return (`provider/model`, note) for a subagent that asks for `asked`; '' for the model of its
+    parent.
 
     `parent`: the parent's model. The note is '' when the subagent gets what it asks for.
     """
     variable = next((name for name in VARIABLES if environ.get(name, "").strip()), "")
     wanted = environ[variable].strip() if variable else asked.strip()
-    over = f"{asked} is not used: {variable} says {wanted}" if variable and asked.strip() not in ("", wanted) else ""
+    over = (
+        f"{asked} is not used: {variable} says {wanted}"
+        if variable and asked.strip() not in ("", wanted)
+        else ""
+    )
     if wanted in ("", "inherit"):
         return "", over
     name = wanted if "/" in wanted else resolved(wanted, parent, settings)
@@ -237,15 +310,22 @@ def subagent_model(asked: str, parent: str, settings: Settings, environ: Mapping
 def full_model_name(name: str, settings: Settings, environ: Mapping[str, str]) -> str:
     """Return the `provider/model` that `name` stands for; `name` itself where it stands for none.
 
-    `sonnet` is the newest model of that name, `claude-x-1` one of the provider with other `claude` models, `default`
-    that of the settings. The provider is that of the settings' model, else the first whose key is there.
+    `sonnet` is the newest model of that name, `claude-x-1` one of the provider with other `claude`
+    models, `default` that of the settings. The provider is that of the settings' model, else the
+    first whose key is there.
     """
     if name in ("default", "inherit"):
         return ""
     if not name or "/" in name:
         return name
-    keyed = (k.name for k in known_providers() if k.model and _key(k, settings.providers.get(k.name), environ)[0])
-    provider = next((one for one in (settings.model.partition("/")[0], *keyed) if known_provider(one)), "")
+    keyed = (
+        k.name
+        for k in known_providers()
+        if k.model and _key(k, settings.providers.get(k.name), environ)[0]
+    )
+    provider = next(
+        (one for one in (settings.model.partition("/")[0], *keyed) if known_provider(one)), ""
+    )
     found = resolved(name, f"{provider}/", settings)
     family, dash, _ = name.partition("-")
     relative = resolved(family, f"{provider}/", settings) if dash and not found else ""
@@ -259,7 +339,9 @@ def resolved(alias: str, parent: str, settings: Settings) -> str:
     configured = list(dict.fromkeys((*filter(None, named), *settings.models)))
     known = known_provider(provider)
     sold = known_models() if known is not None and not known.local else ()
-    offered = [f"{provider}/{model}" for model in sold if look_up(provider, model).price is not None]
+    offered = [
+        f"{provider}/{model}" for model in sold if look_up(provider, model).price is not None
+    ]
     for names in (configured, offered):
         fitting = [name for name in names if _fits(alias, name)]
         if fitting:
@@ -275,7 +357,9 @@ def _fits(alias: str, name: str) -> bool:
 
 def _version(name: str) -> tuple[int, ...]:
     """Return the version numbers in a name. Dates are skipped."""
-    return tuple(int(digits) for digits in re.findall(r"\d+", name.partition("/")[2]) if len(digits) < 6)
+    return tuple(
+        int(digits) for digits in re.findall(r"\d+", name.partition("/")[2]) if len(digits) < 6
+    )
 
 
 def _problem(name: str, settings: Settings, environ: Mapping[str, str]) -> str:

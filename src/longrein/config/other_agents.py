@@ -1,7 +1,9 @@
-"""Settings of other agents in the form of `.claude/settings.json`: rules, folders, mode, variables, model.
+"""Settings of other agents in the form of `.claude/settings.json`: rules, folders, mode, variables,
+model.
 
-The user's own file counts like settings below longrein's own. A project's file can only narrow: its `deny` and `ask`
-rules apply, the rest is named and not used, unless the user has listed the project in `other_agents.full`.
+The user's own file counts like settings below longrein's own. A project's file can only narrow: its
+`deny` and `ask` rules apply, the rest is named and not used, unless the user has listed the project
+in `other_agents.full`.
 """
 
 import os
@@ -55,7 +57,15 @@ def read_own(home: str, environ: Mapping[str, str]) -> OtherSettings:
 GIVEN = "--settings"
 NO_SKILL_COMMANDS = "disableSkillShellExecution"
 """Key that keeps the commands in skills from running."""
-USED_KEYS = ("permissions", "env", "model", "hooks", "disableAllHooks", NO_SKILL_COMMANDS, "$schema")
+USED_KEYS = (
+    "permissions",
+    "env",
+    "model",
+    "hooks",
+    "disableAllHooks",
+    NO_SKILL_COMMANDS,
+    "$schema",
+)
 """Keys of such a file that longrein uses."""
 OWN_KEYS = (*USED_KEYS, "statusLine")
 """The same for a file of the user."""
@@ -86,11 +96,18 @@ def _inline(text: str) -> tuple[dict[str, Any], str]:
         return {}, f"{GIVEN} is no JSON object: {error}"
 
 
-def read_project(cwd: str, home: str, environ: Mapping[str, str], full: Sequence[str]) -> list[OtherSettings]:
+def read_project(
+    cwd: str, home: str, environ: Mapping[str, str], full: Sequence[str]
+) -> list[OtherSettings]:
     """Read the files of a trusted project. `full`: folders of projects that may also widen."""
     root = os.path.realpath(project_root(cwd))
-    may_widen = any(os.path.realpath(folder.replace("~", home, 1)) == root for folder in full if folder)
-    return [read_file_of_project(file, home, narrow=not may_widen) for file in project_files(cwd, home, environ)]
+    may_widen = any(
+        os.path.realpath(folder.replace("~", home, 1)) == root for folder in full if folder
+    )
+    return [
+        read_file_of_project(file, home, narrow=not may_widen)
+        for file in project_files(cwd, home, environ)
+    ]
 
 
 def read_file_of_project(file: HookFile, home: str, *, narrow: bool = True) -> OtherSettings:
@@ -118,13 +135,20 @@ class _Reader:
             unused = [f"permissions.{name}" for name in WIDENING if rules.get(name)]
             unused += [name for name in ("env", "model") if table.get(name)]
             if unused:
-                self._note(f"{', '.join(unused)} not used: a project can only narrow (other_agents.full changes that)")
+                self._note(
+                    f"{', '.join(unused)} not used: a project can only narrow (other_agents.full "
+                    "changes that)"
+                )
             return OtherSettings(tuple(values), notes=(*filter(None, (problem,)), *self._notes))
         values += self._rules(rules, "allow")
         values += self._mode(rules.get("defaultMode"))
         values += self._status_line(table)
         variables = self._table(table, "env")
-        wrong = [name for name, value in variables.items() if not isinstance(value, str) or "\0" in name + value]
+        wrong = [
+            name
+            for name, value in variables.items()
+            if not isinstance(value, str) or "\0" in name + value
+        ]
         if wrong:
             self._note(f"env.{wrong[0][:60]} is no text")
         model = table.get("model")
@@ -154,7 +178,9 @@ class _Reader:
         kept = []
         for rule in listed[:RULES_MAX]:
             problem = (
-                check_rule(rule, "allow" if kind == "allow" else "rules") if isinstance(rule, str) else "is no text"
+                check_rule(rule, "allow" if kind == "allow" else "rules")
+                if isinstance(rule, str)
+                else "is no text"
             )
             if problem and (kind != "deny" or not isinstance(rule, str)):
                 self._note(f"permissions.{kind} {str(rule)[:80]!r}: {problem}")
@@ -163,15 +189,22 @@ class _Reader:
         return [SettingValue(("permissions", kind), kept, self._file.shown)] if kept else []
 
     def _placed(self, rule: str, kind: str) -> str:
-        """Return a rule with `/path` relative to the folder that it means: of the file, or of the project.
+        """Return a rule with `/path` relative to the folder that it means: of the file, or of the
+        project.
 
-        A rule of the user's own file that asks or denies is also meant for the project at hand, so it stays as it is.
+        A rule of the user's own file that asks or denies is also meant for the project at hand, so
+        it stays as it is.
         """
         tool, bracket, spec = rule.partition("(")
         folder = os.path.dirname(self._file.path)
         folder = folder if self._file.is_own else os.path.dirname(folder)
         stays = self._file.is_own and kind != "allow"
-        if stays or not spec.startswith("/") or spec.startswith("//") or any(sign in folder for sign in "*?[]\\!"):
+        if (
+            stays
+            or not spec.startswith("/")
+            or spec.startswith("//")
+            or any(sign in folder for sign in "*?[]\\!")
+        ):
             return rule
         return f"{tool}{bracket}/{folder}{spec}"
 
@@ -179,17 +212,27 @@ class _Reader:
         if mode is None:
             return []
         if mode not in TAKEN_MODES:
-            self._note(f"permissions.defaultMode {str(mode)[:40]!r} not used: set permission_mode in config.toml")
+            self._note(
+                f"permissions.defaultMode {str(mode)[:40]!r} not used: set permission_mode in "
+                "config.toml"
+            )
             return []
         return [SettingValue(("permission_mode",), mode, self._file.shown)]
 
     def _status_line(self, table: dict[str, Any]) -> list[SettingValue]:
         given, place = self._table(table, "statusLine"), self._file.shown
         command = given.get("command")
-        if given.get("type", "command") != "command" or not isinstance(command, str) or not command.strip():
+        if (
+            given.get("type", "command") != "command"
+            or not isinstance(command, str)
+            or not command.strip()
+        ):
             return []
         found = [SettingValue(("terminal", "status_line"), command, place)]
-        for name, key, kind in (("padding", "padding", int), ("refreshInterval", "refresh_s", (int, float))):
+        for name, key, kind in (
+            ("padding", "padding", int),
+            ("refreshInterval", "refresh_s", (int, float)),
+        ):
             value = given.get(name)
             if isinstance(value, kind) and not isinstance(value, bool) and 0 <= value <= COUNT_MAX:
                 found.append(SettingValue(("terminal", f"status_line_{key}"), value, place))

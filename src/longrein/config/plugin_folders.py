@@ -1,7 +1,8 @@
-"""Plugins of other agents: folders with a manifest, whose skills and commands are used under `plugin:name`.
+"""Plugins of other agents: folders with a manifest, whose skills and commands are used under
+`plugin:name`.
 
-Read are folders of `--plugin-dir`, `.agents/plugins/<name>/` of a trusted project and of the home, and what
-Claude Code has installed and enabled. Hooks and servers of a plugin are not read here.
+Read are folders of `--plugin-dir`, `.agents/plugins/<name>/` of a trusted project and of the home,
+and what Claude Code has installed and enabled. Hooks and servers of a plugin are not read here.
 """
 
 import os
@@ -28,7 +29,9 @@ def plugin_folders(
 
     `given`: absolute folders that flags name; one without a manifest has the name of the folder.
     """
-    named = [(path, "", next(_plugin(path, ""), ("", "", os.path.basename(path)))[2]) for path in given]
+    named = [
+        (path, "", next(_plugin(path, ""), ("", "", os.path.basename(path)))[2]) for path in given
+    ]
     plugins = [*named, *_plugins(cwd, home, trusted)]
     skills, commands = (
         tuple(

@@ -3,8 +3,9 @@
 A package offers its parts as entry points, of which there are three groups:
 
     longrein.tools       a tool, a list of tools, or a function that returns tools
-    longrein.providers   a function from the name of a model to a model; the entry point's name is the provider's
-    longrein.policies    a function with the arguments of `longrein.context.decide`; at most one in all
+    longrein.providers   a function from the name of a model to a model; the entry point's name is
+    the provider's longrein.policies    a function with the arguments of `longrein.context.decide`;
+    at most one in all
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,9 @@ class Plugins(msgspec.Struct):
     """Part, such as `tool Count`, -> the package that brings it."""
 
     def open_model(self, name: str) -> Model | None:
-        """Open the model `provider/model`; None where no plugin brings that provider. Raises `ModelUnknown`."""
+        """Open the model `provider/model`; None where no plugin brings that provider. Raises
+        `ModelUnknown`.
+        """
         provider, _, model = name.partition("/")
         if provider not in self.providers:
             return None
@@ -51,7 +54,9 @@ class Plugins(msgspec.Struct):
         return opened
 
     def guarded_policy(self, notice: Callable[[str], None]) -> Policy:
-        """Return the context policy. Where that of a plugin fails, longrein's own decides, after a notice."""
+        """Return the context policy. Where that of a plugin fails, longrein's own decides, after
+        a notice.
+        """
         policy = self.policy
         if policy is None:
             return decide
@@ -69,23 +74,32 @@ class Plugins(msgspec.Struct):
                 problem = f"it returned {decision!r}"
             if problem not in told:
                 told.append(problem)
-                notice(f"the context policy of {self.sources['policy']} failed; longrein's own decides: {problem}")
+                notice(
+                    f"the context policy of {self.sources['policy']} failed; longrein's own "
+                    f"decides: {problem}"
+                )
             return decide(*arguments, **more)
 
         return decide_safely
 
 
-def load_plugins(names: Sequence[str], known_tools: Sequence[str], providers: Mapping[str, Any]) -> Plugins:
+def load_plugins(
+    names: Sequence[str], known_tools: Sequence[str], providers: Mapping[str, Any]
+) -> Plugins:
     """Load the plugins of the installed packages `names`.
 
-    `known_tools`, `providers`: names that are taken. Raises `SettingsError` for a package that is not installed,
-    brings nothing or cannot be loaded, and for a part whose name is taken.
+    `known_tools`, `providers`: names that are taken. Raises `SettingsError` for a package that is
+    not installed, brings nothing or cannot be loaded, and for a part whose name is taken.
     """
     found = Plugins()
     for name in names:
-        points = [point for point in _entry_points(name) if point.group in (TOOLS, PROVIDERS, POLICIES)]
+        points = [
+            point for point in _entry_points(name) if point.group in (TOOLS, PROVIDERS, POLICIES)
+        ]
         if not points:
-            raise SettingsError(f"plugin {name} has no entry point {TOOLS}, {PROVIDERS} or {POLICIES}")
+            raise SettingsError(
+                f"plugin {name} has no entry point {TOOLS}, {PROVIDERS} or {POLICIES}"
+            )
         for point in points:
             loaded = _loaded(name, point)
             if point.group == TOOLS:
@@ -109,21 +123,34 @@ def _entry_points(name: str) -> "Sequence[EntryPoint]":
         return list(distribution(name).entry_points)
     except (PackageNotFoundError, ValueError):
         raise SettingsError(
-            f"plugin {name} is not installed in longrein's Python: install it, or take it out of `plugins`"
+            f"plugin {name} is not installed in longrein's Python: install it, or take it out of "
+            "`plugins`"
         ) from None
 
 
 def _loaded(name: str, point: "EntryPoint") -> Any:
     try:
         loaded = point.load()
-        return loaded() if point.group == TOOLS and not isinstance(loaded, (Tool, list, tuple)) else loaded
+        return (
+            loaded()
+            if point.group == TOOLS and not isinstance(loaded, (Tool, list, tuple))
+            else loaded
+        )
     except Exception as error:
         why = str(error).partition("\n")[0]
-        raise SettingsError(f"plugin {name}: {point.value} cannot be loaded: {type(error).__name__}: {why}") from error
+        raise SettingsError(
+            f"plugin {name}: {point.value} cannot be loaded: {type(error).__name__}: {why}"
+        ) from error
 
 
 def _add_tools(found: Plugins, name: str, loaded: Any, known: Sequence[str]) -> None:
-    for tool in [loaded] if isinstance(loaded, Tool) else loaded if isinstance(loaded, (list, tuple)) else [loaded]:
+    for tool in (
+        [loaded]
+        if isinstance(loaded, Tool)
+        else loaded
+        if isinstance(loaded, (list, tuple))
+        else [loaded]
+    ):
         if not isinstance(tool, Tool):
             raise SettingsError(f"plugin {name}: {tool!r} is no tool; make one with longrein.tool")
         _claim(found, f"tool {tool.spec.name}", name, taken=tool.spec.name in known)

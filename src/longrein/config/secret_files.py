@@ -1,4 +1,6 @@
-"""Recognise files that hold secrets, by name or content, so that instructions never carry one to a provider."""
+"""Recognise files that hold secrets, by name or content, so that instructions never carry one to
+a provider.
+"""
 
 import re
 
@@ -6,7 +8,18 @@ from longrein.events import redact
 from longrein.events.escape import plain_name
 
 _FOLDERS = frozenset(
-    (".git", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".gcloud", ".terraform.d")
+    (
+        ".git",
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".docker",
+        ".password-store",
+        ".gcloud",
+        ".terraform.d",
+    )
 )
 """Folders whose files are never instructions; `.git/config` may hold an address with a token."""
 _NAMES = r"""(?x)
@@ -17,7 +30,7 @@ _NAMES = r"""(?x)
   | [._]? (netrc|npmrc|yarnrc|pypirc|pgpass|my\.cnf|htpasswd|git-credentials|dockercfg|boto|s3cfg|vault[-_].*)
   | shadow | (.+[._-])? (credentials?|secrets?|passwords?|passwd|tokens?|api[-_]?keys?|service[-_]?accounts?|keyfile)
     ([._-].+)? (?<!\.md) (?<!\.rst) (?<!\.py) (?<!\.ts) (?<!\.js) (?<!\.go) (?<!\.rs)
-"""
+"""  # noqa: E501
 _ASSIGNED = (
     r"(?m)^[ \t]{0,20}(?:export[ \t]{1,5})?[A-Z0-9_]{0,80}"
     r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PWD)(?:_[A-Z0-9_]{0,40})?"
@@ -31,11 +44,12 @@ _QUOTED = (
 """A key and its text in JSON, YAML or code."""
 _ADDRESS = r"[a-z][a-z0-9+.-]{1,15}://[^\s/:@]{0,100}:([^\s/@]{3,200})@"
 """An address with a password."""
-_PLACEHOLDER = r"(?i)your|example|change.?me|xxx|placeholder|dummy|redacted|secret$|password$|\.\.\.|…|[<>${}*]"
+_PLACEHOLDER = r"(?i)your|example|change.?me|xxx|placeholder|dummy|redacted|secret$|password$|\.\.\.|…|[<>${}*]"  # noqa: E501
 
 
 def has_secret_name(path: str) -> bool:
-    """Return whether a file of this path usually holds secrets, such as `.env`, `id_rsa` or `server.pem`.
+    """Return whether a file of this path usually holds secrets, such as `.env`, `id_rsa` or
+    `server.pem`.
 
     Case, compatibility forms and invisible characters make no difference.
     """
@@ -44,8 +58,14 @@ def has_secret_name(path: str) -> bool:
 
 
 def has_secrets(text: str) -> bool:
-    """Return whether a text holds a token of a known form, a private key, or a password that is written out."""
+    """Return whether a text holds a token of a known form, a private key, or a password that is
+    written out.
+    """
     if redact(text, (), "") != text:
         return True
     shapes = (_ASSIGNED, _QUOTED, _ADDRESS)
-    return any(not re.compile(_PLACEHOLDER).search(found[1]) for s in shapes for found in re.compile(s).finditer(text))
+    return any(
+        not re.compile(_PLACEHOLDER).search(found[1])
+        for s in shapes
+        for found in re.compile(s).finditer(text)
+    )

@@ -1,7 +1,8 @@
-"""Settings in layers: built in, the user's file, the project's, environment, command line. The nearest wins.
+"""Settings in layers: built in, the user's file, the project's, environment, command line. The
+nearest wins.
 
-Each value knows its origin. A project's file is read only in a trusted folder, and there it may only narrow: it cannot
-allow calls, widen the mode, raise a limit or say where requests and keys go.
+Each value knows its origin. A project's file is read only in a trusted folder, and there it may
+only narrow: it cannot allow calls, widen the mode, raise a limit or say where requests and keys go.
 """
 
 import os
@@ -48,15 +49,17 @@ def load_settings(
 ) -> Settings:
     """Read and merge all layers.
 
-    `flags`: fields of the command line as in `settings_keys.FLAGS`; empty and other fields are ignored. Without
-    `trusted` the project's file is not opened, without `others_own` no file of the user's other agents. `given`:
-    settings of the command line in the form of another agent. Raises `SettingsError`: one line with
-    file, line, key and the nearest valid key.
+    `flags`: fields of the command line as in `settings_keys.FLAGS`; empty and other fields are
+    ignored. Without `trusted` the project's file is not opened, without `others_own` no file of the
+    user's other agents. `given`: settings of the command line in the form of another agent. Raises
+    `SettingsError`: one line with file, line, key and the nearest valid key.
     """
     merged = _MergedLayers()
     path = user_file(environ, home)
     own = read_file(path, shorten_home(path, home)) or ()
-    reads_others = next((value.value for value in own if value.path == ("other_agents", "read")), True)
+    reads_others = next(
+        (value.value for value in own if value.path == ("other_agents", "read")), True
+    )
     if reads_others and others_own:
         merged.take_others(read_own(home, environ))
     merged.take(own)
@@ -84,7 +87,9 @@ OTHER_MODEL_KEY = "ANTHROPIC_API_KEY"
 
 
 def _other_model(alias: str, place: str) -> list[SettingValue]:
-    """Return the model that an alias of another agent stands for; none where no known model has that name."""
+    """Return the model that an alias of another agent stands for; none where no known model has
+    that name.
+    """
     name = resolved(alias.partition("[")[0], "anthropic/", Settings())
     return [SettingValue(("model",), name, place)] if name else []
 
@@ -99,7 +104,9 @@ def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Sett
             known = [variable.removeprefix(PREFIX) for variable in (*VARIABLES, *OTHER_VARIABLES)]
             close = nearest(name.removeprefix(PREFIX), known)
             notes.append(
-                f"{name} is not a setting" + (f": did you mean {PREFIX}{close}?" if close else ".") + " It was ignored."
+                f"{name} is not a setting"
+                + (f": did you mean {PREFIX}{close}?" if close else ".")
+                + " It was ignored."
             )
             continue
         found.append(_checked(key, from_text(key, environ[name]), name))
@@ -107,7 +114,11 @@ def _from_environment(environ: Mapping[str, str], notes: list[str]) -> list[Sett
 
 
 def _from_flags(flags: Mapping[str, Any]) -> list[SettingValue]:
-    return [_checked(key, flags[field], flag) for field, (key, flag) in FLAGS.items() if flags.get(field)]
+    return [
+        _checked(key, flags[field], flag)
+        for field, (key, flag) in FLAGS.items()
+        if flags.get(field)
+    ]
 
 
 def _checked(key: str, value: Any, place: str) -> SettingValue:
@@ -148,7 +159,9 @@ class _MergedLayers:
         value = tuple(given.value) if isinstance(given.value, list) else given.value
         if key.table == "permissions":
             told = [(rule, unknown_tool(rule)) for rule in value]
-            self.notes += [f"{given.place}: {name} {rule}: {problem}" for rule, problem in told if problem]
+            self.notes += [
+                f"{given.place}: {name} {rule}: {problem}" for rule, problem in told if problem
+            ]
         if key.adds:
             value = tuple(dict.fromkeys((*self.values.get(given.path, ()), *value)))
             self.origin[name] = ", ".join(filter(None, (self.origin.get(name), given.place)))
@@ -161,10 +174,14 @@ class _MergedLayers:
         for value in layer:
             policy = KEYS[pattern_of(value.path)].setting.project
             if policy == "nothing":
-                self.notes.append(f"{value.place}: {dotted(value.path)} cannot be set by a project; it was ignored.")
+                self.notes.append(
+                    f"{value.place}: {dotted(value.path)} cannot be set by a project; it was "
+                    "ignored."
+                )
             elif policy == "narrow" and not self._is_narrower(value):
                 self.notes.append(
-                    f"{value.place}: {dotted(value.path)} can only be narrowed by a project; it was ignored."
+                    f"{value.place}: {dotted(value.path)} can only be narrowed by a project; it "
+                    "was ignored."
                 )
             else:
                 self._put(value)
@@ -193,7 +210,9 @@ class _MergedLayers:
             else:
                 top[table] = STRUCTS[table](**fields)
         variables, folders = tuple(self.variables.items()), tuple(self.folders)
-        return Settings(**top, variables=variables, folders=folders, origin=self.origin, notes=tuple(self.notes))
+        return Settings(
+            **top, variables=variables, folders=folders, origin=self.origin, notes=tuple(self.notes)
+        )
 
 
 def _field_value(key: Key, value: Any) -> Any:
@@ -203,27 +222,40 @@ def _field_value(key: Key, value: Any) -> Any:
     return tuple(sorted(value.items())) if isinstance(value, dict) else value
 
 
-# --- Secrets ---------------------------------------------------------------------------------------------------------
+# --- Secrets --------------------------------------------------------------------------------------
 # Values that are never stored: providers' keys and other secrets of the environment.
 
 
 _SECRET_WORDS = frozenset(
-    ("KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "PAT")
+    (
+        "KEY",
+        "APIKEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "PAT",
+    )
 )
 _VALUE_CHARS_MIN = 8
 
 
 def known_secrets(environ: Mapping[str, str], settings: Settings) -> tuple[str, ...]:
-    """Return the values to redact: of variables with a secret's name, of providers' keys, of `redact.env`.
+    """Return the values to redact: of variables with a secret's name, of providers' keys, of
+    `redact.env`.
 
-    Longest first. Short values, paths and plain words such as `true` are left out, because replacing them would garble
-    text.
+    Longest first. Short values, paths and plain words such as `true` are left out, because
+    replacing them would garble text.
     """
     named = {*settings.redact.env, *(p.api_key_env for p in settings.providers.values())}
     values = [
         value.strip()
         for name, value in environ.items()
-        if (name in named or (_says_secret(name) and _looks_secret(value))) and len(value.strip()) >= _VALUE_CHARS_MIN
+        if (name in named or (_says_secret(name) and _looks_secret(value)))
+        and len(value.strip()) >= _VALUE_CHARS_MIN
     ]
     return tuple(sorted(dict.fromkeys(values), key=lambda value: (-len(value), value)))
 

@@ -1,4 +1,6 @@
-"""Settings files: read as flat values with their place, written whole or not at all, extended by one rule."""
+"""Settings files: read as flat values with their place, written whole or not at all, extended by
+one rule.
+"""
 
 import errno
 import os
@@ -11,7 +13,14 @@ import msgspec
 from longrein.atomic_file import replace_file
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import user_file
-from longrein.config.settings_keys import KEYS, NAMED_TABLES, dotted, nearest, pattern_of, problem_with
+from longrein.config.settings_keys import (
+    KEYS,
+    NAMED_TABLES,
+    dotted,
+    nearest,
+    pattern_of,
+    problem_with,
+)
 from longrein.events import SettingsError
 from longrein.permissions import check_rule
 
@@ -35,7 +44,9 @@ def shorten_home(path: str, home: str) -> str:
 
 
 def read_file(path: str, shown: str) -> tuple[SettingValue, ...] | None:
-    """Read the values of a TOML file; None when it does not exist. Raises `SettingsError` (one line)."""
+    """Read the values of a TOML file; None when it does not exist. Raises `SettingsError` (one
+    line).
+    """
     text = read_text(path, shown)
     if text is None:
         return None
@@ -43,25 +54,35 @@ def read_file(path: str, shown: str) -> tuple[SettingValue, ...] | None:
 
 
 def keys_in(text: str, shown: str) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of all keys of a TOML text, also unknown ones. Raises `SettingsError` for what is not TOML."""
+    """Return the paths of all keys of a TOML text, also unknown ones. Raises `SettingsError` for
+    what is not TOML.
+    """
     return tuple(path for path, _ in _flat(_parsed(text, shown), ()))
 
 
 def values_of(text: str, shown: str) -> tuple[SettingValue, ...]:
-    """Parse the values of a TOML text. `shown`: the file's name in messages. Raises `SettingsError`."""
+    """Parse the values of a TOML text. `shown`: the file's name in messages. Raises
+    `SettingsError`.
+    """
     return tuple(_values(_parsed(text, shown), text, shown))
 
 
 def read_text(path: str, shown: str) -> str | None:
-    """Read a text file; None when it does not exist. Raises `SettingsError` for an unreadable or binary file."""
+    """Read a text file; None when it does not exist. Raises `SettingsError` for an unreadable or
+    binary file.
+    """
     try:
         data = read_bounded(path, SIZE_MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         if error.errno == errno.EFBIG:
-            raise SettingsError(f"{shown}: larger than 1 MB, that is no settings file: mend or remove it") from None
-        raise SettingsError(f"{shown}: cannot be read ({error.strerror}): mend or remove it") from None
+            raise SettingsError(
+                f"{shown}: larger than 1 MB, that is no settings file: mend or remove it"
+            ) from None
+        raise SettingsError(
+            f"{shown}: cannot be read ({error.strerror}): mend or remove it"
+        ) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,12 +96,16 @@ def _parsed(text: str, shown: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
+        said = re.fullmatch(
+            r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL
+        )
         what = said[1] if said else str(error)
         line = (said and said[2]) or str(text.count("\n") + 1)
         raise SettingsError(f"{shown}:{line}: not TOML: {what[:1].lower()}{what[1:]}") from None
     except RecursionError:
-        raise SettingsError(f"{shown}: nested too deep, that is no settings file: mend or remove it") from None
+        raise SettingsError(
+            f"{shown}: nested too deep, that is no settings file: mend or remove it"
+        ) from None
 
 
 def _values(table: dict[str, Any], text: str, shown: str) -> list[SettingValue]:
@@ -115,12 +140,21 @@ def _is_table(path: tuple[str, ...]) -> bool:
 
 
 def _unknown(path: tuple[str, ...]) -> str:
-    if path[0] == "models" and len(path) == 4 and "/" not in path[1]:  # the name's slash was written as a dot
+    if (
+        path[0] == "models" and len(path) == 4 and "/" not in path[1]
+    ):  # the name's slash was written as a dot
         path = (path[0], f"{path[1]}/{path[2]}", path[3])
-        return f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean {dotted(path)}?"
+        return (
+            f"models.{'.'.join(path[1].split('/'))}.{path[2]} is not a setting: did you mean "
+            f"{dotted(path)}?"
+        )
     known = [] if _is_table(path) else [_spelled_like(path, key) for key in KEYS]
-    close = nearest(dotted(path), known) or next((k for k in known if k.rpartition(".")[2] == path[-1]), "")
-    close = close or nearest(path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")])
+    close = nearest(dotted(path), known) or next(
+        (k for k in known if k.rpartition(".")[2] == path[-1]), ""
+    )
+    close = close or nearest(
+        path[-1], [k.rpartition(".")[2] for k in known if k.startswith(f"{path[0]}.")]
+    )
     return f"{dotted(path)} is not a setting" + (f": did you mean {close}?" if close else "")
 
 
@@ -137,7 +171,11 @@ def line_of(text: str, path: tuple[str, ...]) -> int:
     best, depth = 1, 0
     for number, line in enumerate(text.splitlines(), 1):
         header = line.strip().startswith("[")
-        names = _names(line.strip(" \t[").partition("]")[0]) if header else (*table, *_names(line.partition("=")[0]))
+        names = (
+            _names(line.strip(" \t[").partition("]")[0])
+            if header
+            else (*table, *_names(line.partition("=")[0]))
+        )
         if header:
             table = names
         elif "=" not in line:
@@ -148,7 +186,9 @@ def line_of(text: str, path: tuple[str, ...]) -> int:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Split `models."mock/small"` into its names. Without a regular expression, which is slow to compile at start."""
+    """Split `models."mock/small"` into its names. Without a regular expression, which is slow to
+    compile at start.
+    """
     names, rest = list[str](), text.strip()
     while rest:
         if rest[0] in "\"'":
@@ -160,11 +200,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-# --- Writing ---------------------------------------------------------------------------------------------------------
+# --- Writing --------------------------------------------------------------------------------------
 
 
 def write_settings_file(path: str, data: bytes) -> None:
-    """Replace the content of a file atomically, following links and keeping its mode; 0600 for a new file.
+    """Replace the content of a file atomically, following links and keeping its mode; 0600 for a
+    new file.
 
     Raises `OSError`.
     """
@@ -173,7 +214,7 @@ def write_settings_file(path: str, data: bytes) -> None:
     replace_file(path, (data,), durable=True, mode=mode, temporary=f"{path}.{os.getpid()}.new")
 
 
-# --- Adding a permission rule ----------------------------------------------------------------------------------------
+# --- Adding a permission rule ---------------------------------------------------------------------
 
 
 _TABLE = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
@@ -182,11 +223,13 @@ _DOTTED_ALLOW = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\[([ \t\
 
 
 def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
-    """Add `rule` to `[permissions] allow` of the user's settings file. The rest of the file does not change.
+    """Add `rule` to `[permissions] allow` of the user's settings file. The rest of the file does
+    not change.
 
-    `rule` may hold several rules, one per line: all are stored, or none. The file is created where it is missing. A
-    rule that is there already is not added again. Raises `SettingsError` when a rule or the file is malformed, or when
-    the file's form does not allow a safe edit; the file is unchanged then.
+    `rule` may hold several rules, one per line: all are stored, or none. The file is created where
+    it is missing. A rule that is there already is not added again. Raises `SettingsError` when a
+    rule or the file is malformed, or when the file's form does not allow a safe edit; the file is
+    unchanged then.
     """
     path = user_file(environ, home)
     shown = shorten_home(path, home)
@@ -194,7 +237,9 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     for one in rules:
         problem = check_rule(one, "allow")
         if problem or not one.isprintable():
-            raise SettingsError(f"{one!r} cannot be stored: {problem or 'it holds invisible characters'}")
+            raise SettingsError(
+                f"{one!r} cannot be stored: {problem or 'it holds invisible characters'}"
+            )
     before = read_file(path, shown) or ()
     listed: list[str] = next((v.value for v in before if v.path == ("permissions", "allow")), [])
     new = [one for one in rules if one not in listed]
@@ -209,16 +254,22 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
         _check_new_text(text, path, {*listed, *new}, before)
         write_settings_file(path, text.encode())
     except OSError as error:
-        raise SettingsError(f"{shown}: cannot be written ({error.strerror}): add {named} to it by hand") from None
+        raise SettingsError(
+            f"{shown}: cannot be written ({error.strerror}): add {named} to it by hand"
+        ) from None
     except _Unsafe:
-        raise SettingsError(f"{shown}: add {named} to [permissions] allow by hand: its form is unusual") from None
+        raise SettingsError(
+            f"{shown}: add {named} to [permissions] allow by hand: its form is unusual"
+        ) from None
 
 
 class _Unsafe(Exception):
     """The edited text would not hold what it should."""
 
 
-def _check_new_text(text: str, path: str, rules: set[str], before: tuple[SettingValue, ...]) -> None:
+def _check_new_text(
+    text: str, path: str, rules: set[str], before: tuple[SettingValue, ...]
+) -> None:
     """Parse the new text: it must hold the old values and the rule. Raises `_Unsafe`."""
     try:
         after = values_of(text, path)
@@ -236,7 +287,9 @@ def with_rule(text: str, rule: str, any_before: bool) -> str:
     table = re.compile(_TABLE).search(text)
     if table:
         following = re.compile(r"(?m)^[ \t]*\[").search(text, table.end())
-        found = re.compile(_ALLOW).search(text, table.end(), following.start() if following else len(text))
+        found = re.compile(_ALLOW).search(
+            text, table.end(), following.start() if following else len(text)
+        )
     else:
         found = re.compile(_DOTTED_ALLOW).search(text)
     if found:
@@ -248,25 +301,38 @@ def with_rule(text: str, rule: str, any_before: bool) -> str:
     return f"{text}{gap}[permissions]\nallow = [{quoted}]\n"
 
 
-# --- Setting any value -----------------------------------------------------------------------------------------------
+# --- Setting any value ----------------------------------------------------------------------------
 
 
 def with_value(text: str, key: str, value: str | bool | list[str], *, replace: bool) -> str:
     """Return the TOML text with `key`, such as `permissions.deny`, set to `value`.
 
-    With `replace` the key is there already and holds a list. The caller parses the result, since a text can have a
-    form in which the edit goes wrong.
+    With `replace` the key is there already and holds a list. The caller parses the result, since a
+    text can have a form in which the edit goes wrong.
     """
     import json
 
     table, _, name = key.rpartition(".")
-    quoted = [json.dumps(one, ensure_ascii=False) for one in value] if isinstance(value, list) else []
-    written = f"[{', '.join(quoted)}]" if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
+    quoted = (
+        [json.dumps(one, ensure_ascii=False) for one in value] if isinstance(value, list) else []
+    )
+    written = (
+        f"[{', '.join(quoted)}]"
+        if isinstance(value, list)
+        else json.dumps(value, ensure_ascii=False)
+    )
     if replace:
-        pattern = rf"(?m)^([ \t]*(?:{re.escape(table)}[ \t]*\.[ \t]*)?{re.escape(name)}[ \t]*=[ \t]*)\[[^\]]*\]"
+        pattern = (
+            rf"(?m)^([ \t]*(?:{re.escape(table)}[ \t]*\.[ \t]*)?{re.escape(name)}[ \t]*=[ "
+            r"\t]*)\[[^\]]*\]"
+        )
         return re.sub(pattern, lambda found: found[1] + written, text, count=1)
     line = f"{name} = {written}\n"
-    header = re.search(rf"(?m)^[ \t]*\[[ \t]*{re.escape(table)}[ \t]*\][ \t]*(?:#.*)?$", text) if table else None
+    header = (
+        re.search(rf"(?m)^[ \t]*\[[ \t]*{re.escape(table)}[ \t]*\][ \t]*(?:#.*)?$", text)
+        if table
+        else None
+    )
     if not table:
         return line + text
     if header:

@@ -1,7 +1,8 @@
-"""Import of the settings of other agents into the user's own: what would be taken over, and what cannot be.
+"""Import of the settings of other agents into the user's own: what would be taken over, and what
+cannot be.
 
-Rules, mode, model, names of variables and networks go into `config.toml`, hooks into `hooks.json`, servers into
-`mcp.json`, each beside it. Nothing that is there already is changed.
+Rules, mode, model, names of variables and networks go into `config.toml`, hooks into `hooks.json`,
+servers into `mcp.json`, each beside it. Nothing that is there already is changed.
 """
 
 import os
@@ -57,7 +58,11 @@ class Found(msgspec.Struct):
     def add_rules(self, kind: str, rules: Any) -> None:
         """Add permission rules; an invalid one is named."""
         for rule in rules if isinstance(rules, list) else []:
-            problem = check_rule(rule, "allow" if kind == "allow" else "") if isinstance(rule, str) else "is no text"
+            problem = (
+                check_rule(rule, "allow" if kind == "allow" else "")
+                if isinstance(rule, str)
+                else "is no text"
+            )
             if problem:
                 self.left.append(f"rule {str(rule)[:80]} ({kind}): {problem}")
             else:
@@ -80,7 +85,7 @@ class Found(msgspec.Struct):
                 self.left.append(f"hooks of {event}: longrein has no such event")
 
 
-# --- Reading: one function for each agent ----------------------------------------------------------------------------
+# --- Reading: one function for each agent ---------------------------------------------------------
 
 
 class _Source:
@@ -125,7 +130,9 @@ class _Source:
 
     def leave(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
         """Name the keys of a table that are not taken over."""
-        self.found.left += [f"{name} of {where}: no such setting" for name in table if name not in known]
+        self.found.left += [
+            f"{name} of {where}: no such setting" for name in table if name not in known
+        ]
 
 
 def _read_claude(source: _Source) -> None:
@@ -138,25 +145,44 @@ def _read_claude(source: _Source) -> None:
     if mode in ("plan", "dontAsk", "default", "acceptEdits"):
         found.values["permission_mode"] = mode
     elif mode:
-        found.left.append(f"permissions.defaultMode {mode}: set permission_mode yourself if you want it")
+        found.left.append(
+            f"permissions.defaultMode {mode}: set permission_mode yourself if you want it"
+        )
     if rules.get("additionalDirectories"):
-        found.read_anyway.append("permissions.additionalDirectories (while other_agents.read is true)")
+        found.read_anyway.append(
+            "permissions.additionalDirectories (while other_agents.read is true)"
+        )
     if variables := _table(table, "env"):
         found.add("env.keep", *variables)
-        found.left.append(f"values of {', '.join(sorted(variables))}: export them in your shell; only names are kept")
+        found.left.append(
+            f"values of {', '.join(sorted(variables))}: export them in your shell; only names are "
+            "kept"
+        )
     if table.get("model"):
-        found.left.append(f"model {table['model']}: write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5")
+        found.left.append(
+            f"model {table['model']}: write it as PROVIDER/MODEL, such as "
+            "anthropic/claude-sonnet-4-5"
+        )
     found.add_hooks(table.get("hooks"))
     found.add_servers(source.json(f"{source.home}/.claude.json").get("mcpServers"))
     if table.get(NO_SKILL_COMMANDS) is True:
         found.read_anyway.append(f"{NO_SKILL_COMMANDS} (while other_agents.read is true)")
     source.leave(table, USED_KEYS, "settings.json")
-    for name, what in (("agents", "subagent types"), ("commands", "commands"), ("skills", "skills")):
+    for name, what in (
+        ("agents", "subagent types"),
+        ("commands", "commands"),
+        ("skills", "skills"),
+    ):
         if os.path.isdir(f"{folder}/{name}"):
             found.read_anyway.append(f"{what} in {shorten_home(folder, source.home)}/{name}")
 
 
-_CODEX_MODES = {"untrusted": "default", "on-request": "default", "on-failure": "auto", "never": "auto"}
+_CODEX_MODES = {
+    "untrusted": "default",
+    "on-request": "default",
+    "on-failure": "auto",
+    "never": "auto",
+}
 
 
 def _read_codex(source: _Source) -> None:
@@ -167,7 +193,8 @@ def _read_codex(source: _Source) -> None:
         found.values["permission_mode"] = "plan"
     elif sandbox == "danger-full-access":
         found.left.append(
-            "sandbox_mode danger-full-access: set sandbox.mode and permission_mode yourself if you want it"
+            "sandbox_mode danger-full-access: set sandbox.mode and permission_mode yourself if "
+            "you want it"
         )
     elif isinstance(approval, str) and approval in _CODEX_MODES:
         found.values["permission_mode"] = _CODEX_MODES[approval]
@@ -176,14 +203,23 @@ def _read_codex(source: _Source) -> None:
     details = _table(table, "sandbox_workspace_write")
     if details.get("network_access") is True:
         found.add("sandbox.network", "*")
-    found.add("sandbox.write", *(one for one in details.get("writable_roots", []) if isinstance(one, str)))
+    found.add(
+        "sandbox.write", *(one for one in details.get("writable_roots", []) if isinstance(one, str))
+    )
     if isinstance(model := table.get("model"), str):
         provider = str(table.get("model_provider", "openai"))
         found.values["model"] = f"{provider}/{model}"
     found.add_servers(table.get("mcp_servers"))
     found.add("env.keep", *_texts(_table(table, "shell_environment_policy").get("include_only")))
     found.add_hooks(source.json(f"{folder}/hooks.json").get("hooks"))
-    known = ("approval_policy", "sandbox_mode", "sandbox_workspace_write", "model", "model_provider", "mcp_servers")
+    known = (
+        "approval_policy",
+        "sandbox_mode",
+        "sandbox_workspace_write",
+        "model",
+        "model_provider",
+        "mcp_servers",
+    )
     source.leave(table, (*known, "shell_environment_policy"), "config.toml")
     if os.path.isdir(f"{folder}/prompts"):
         found.read_anyway.append(f"commands in {shorten_home(folder, source.home)}/prompts")
@@ -196,7 +232,9 @@ def _read_gemini(source: _Source) -> None:
     table, found = source.json(f"{source.home}/.gemini/settings.json", comments=True), source.found
     tools, general = _table(table, "tools"), _table(table, "general")
     for kind, listed in (("allow", tools.get("allowed")), ("deny", tools.get("exclude"))):
-        found.add_rules(kind, [rule for one in _texts(listed) if (rule := _gemini_rule(one, found))])
+        found.add_rules(
+            kind, [rule for one in _texts(listed) if (rule := _gemini_rule(one, found))]
+        )
     mode = general.get("defaultApprovalMode", tools.get("approvalMode"))
     if isinstance(mode, str) and mode in _GEMINI_MODES:
         found.values["permission_mode"] = _GEMINI_MODES[mode]
@@ -209,8 +247,14 @@ def _read_gemini(source: _Source) -> None:
     found.add("context.files", *(_texts(names) if isinstance(names, list) else _texts([names])))
     found.add_servers(table.get("mcpServers"))
     for event in _table(table, "hooks"):
-        found.left.append(f"hooks of {event}: the events have other names; `gemini hooks migrate` shows the pairs")
-    source.leave(table, ("$schema", "tools", "general", "model", "context", "mcpServers", "hooks"), "settings.json")
+        found.left.append(
+            f"hooks of {event}: the events have other names; `gemini hooks migrate` shows the pairs"
+        )
+    source.leave(
+        table,
+        ("$schema", "tools", "general", "model", "context", "mcpServers", "hooks"),
+        "settings.json",
+    )
     if os.path.isdir(f"{source.home}/.gemini/commands"):
         found.read_anyway.append("commands in ~/.gemini/commands")
 
@@ -223,17 +267,26 @@ def _gemini_rule(written: str, found: Found) -> str:
         found.left.append(f"rule {written[:80]}: no tool is called {name}")
         return ""
     spec = spec.removesuffix(")")
-    return f"{tool or name}({spec} *)" if bracket and tool == "Bash" else written.replace(name, tool or name, 1)
+    return (
+        f"{tool or name}({spec} *)"
+        if bracket and tool == "Bash"
+        else written.replace(name, tool or name, 1)
+    )
 
 
 def _read_opencode(source: _Source) -> None:
-    folder, found = f"{source.environ.get('XDG_CONFIG_HOME') or f'{source.home}/.config'}/opencode", source.found
+    folder, found = (
+        f"{source.environ.get('XDG_CONFIG_HOME') or f'{source.home}/.config'}/opencode",
+        source.found,
+    )
     table = source.json(f"{folder}/opencode.json", comments=True) or source.json(
         f"{folder}/opencode.jsonc", comments=True
     )
     permission = table.get("permission")
     permission = (
-        {"edit": permission, "bash": permission} if isinstance(permission, str) else _table(table, "permission")
+        {"edit": permission, "bash": permission}
+        if isinstance(permission, str)
+        else _table(table, "permission")
     )
     for name, tool in (("edit", "Edit"), ("bash", "Bash"), ("webfetch", "WebFetch")):
         given = permission.get(name)
@@ -246,8 +299,12 @@ def _read_opencode(source: _Source) -> None:
     for key, name in (("model", "model"), ("small_model", "compact_model")):
         if isinstance(value := table.get(key), str) and "/" in value:
             found.values[name] = value
-    found.add_servers({name: _opencode_server(server) for name, server in _table(table, "mcp").items()})
-    found.add("context.files", *(name for name in _texts(table.get("instructions")) if "/" not in name))
+    found.add_servers(
+        {name: _opencode_server(server) for name, server in _table(table, "mcp").items()}
+    )
+    found.add(
+        "context.files", *(name for name in _texts(table.get("instructions")) if "/" not in name)
+    )
     if table.get("command"):
         found.read_anyway.append(f"commands in {found.files[-1]}")
     known = ("$schema", "permission", "model", "small_model", "mcp", "instructions", "command")
@@ -293,7 +350,7 @@ def _texts(listed: Any) -> list[str]:
     return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
 
 
-# --- Writing ---------------------------------------------------------------------------------------------------------
+# --- Writing --------------------------------------------------------------------------------------
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -306,7 +363,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def planned_changes(found: Found, home: str, environ: Mapping[str, str]) -> list[Change]:
-    """Return the changes that take over what was found; raises `SettingsError` for a malformed file of the user."""
+    """Return the changes that take over what was found; raises `SettingsError` for a malformed
+    file of the user.
+    """
     folder = config_dir(environ, home)
     changes = [
         _settings_change(found, user_file(environ, home), home),
@@ -353,7 +412,10 @@ def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: 
         raise SettingsError(problem)
     known = _table(table, name)
     added = {key: value for key, value in new.items() if key not in known}
-    text = msgspec.json.format(msgspec.json.encode({**table, name: {**known, **added}})).decode() + "\n"
+    text = (
+        msgspec.json.format(msgspec.json.encode({**table, name: {**known, **added}})).decode()
+        + "\n"
+    )
     return Change(path, text, tuple(escape(f"{what} {key}") for key in added))
 
 
@@ -365,4 +427,6 @@ def apply_changes(changes: Sequence[Change], home: str) -> None:
             write_settings_file(change.path, change.text.encode())
         except OSError as error:
             shown = shorten_home(change.path, home)
-            raise SettingsError(f"{shown}: cannot be written ({error.strerror}): mend that and import again") from None
+            raise SettingsError(
+                f"{shown}: cannot be written ({error.strerror}): mend that and import again"
+            ) from None

@@ -1,4 +1,6 @@
-"""Keys of the settings: read from the fields of `settings_schema`; checks of values, environment variables."""
+"""Keys of the settings: read from the fields of `settings_schema`; checks of values, environment
+variables.
+"""
 
 import contextlib
 import re
@@ -53,16 +55,23 @@ def _keys(table: str, struct: type[msgspec.Struct]) -> Iterator[tuple[str, Key]]
         if setting is not None:
             kind = declared.__origin__
             value = default / setting.factor if setting.factor > 1 else default
-            yield prefix + (setting.key or name), Key(table, name, getattr(kind, "__origin__", kind), value, setting)
+            yield (
+                prefix + (setting.key or name),
+                Key(table, name, getattr(kind, "__origin__", kind), value, setting),
+            )
 
 
 STRUCTS: Mapping[str, type[msgspec.Struct]] = {"": Settings, **dict(_structs())}
 """Table -> its struct; '' for the settings without a table."""
-KEYS: Mapping[str, Key] = {key: found for table, struct in STRUCTS.items() for key, found in _keys(table, struct)}
+KEYS: Mapping[str, Key] = {
+    key: found for table, struct in STRUCTS.items() for key, found in _keys(table, struct)
+}
 """Key, such as `limits.max_turns` or `providers.*.wire`, -> its description."""
 
 FLAGS: Mapping[str, tuple[str, str]] = {
-    key.setting.flag[2:].replace("-", "_"): (name, key.setting.flag) for name, key in KEYS.items() if key.setting.flag
+    key.setting.flag[2:].replace("-", "_"): (name, key.setting.flag)
+    for name, key in KEYS.items()
+    if key.setting.flag
 }
 """Field of the command line's options -> (key, flag)."""
 
@@ -73,15 +82,21 @@ PREFIX = "LONGREIN_"
 
 def _variable(key: str) -> str:
     return (
-        PREFIX + (key if key.startswith(("tasks.", "sandbox.")) else key.rpartition(".")[2]).replace(".", "_").upper()
+        PREFIX
+        + (key if key.startswith(("tasks.", "sandbox.")) else key.rpartition(".")[2])
+        .replace(".", "_")
+        .upper()
     )
 
 
 VARIABLES: Mapping[str, str] = {
-    _variable(name): name for name, key in KEYS.items() if "*" not in name and key.type not in (bool, tuple)
+    _variable(name): name
+    for name, key in KEYS.items()
+    if "*" not in name and key.type not in (bool, tuple)
 }
-"""Environment variable -> key, for all single values: named by the key's last word, those of `tasks` and
-`sandbox` by both."""
+"""Environment variable -> key, for all single values: named by the key's last word, those of
+`tasks` and `sandbox` by both.
+"""
 
 OTHER_VARIABLES = (
     "LONGREIN_STATE_DIR",
@@ -104,17 +119,22 @@ def pattern_of(path: Sequence[str]) -> str:
 
 def dotted(path: Sequence[str]) -> str:
     """Return a path as TOML spells it: `models."mock/small".window`."""
-    return ".".join(n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"' for n in path)
+    return ".".join(
+        n if n.replace("_", "").replace("-", "").isalnum() and n.isascii() else f'"{n}"'
+        for n in path
+    )
 
 
 def nearest(word: str, words: Iterable[str], ratio: float = 0.65) -> str:
-    """Return the word most similar to `word`; '' without one of at least `ratio`, from 0 (anything) to 1 (the same)."""
+    """Return the word most similar to `word`; '' without one of at least `ratio`, from 0
+    (anything) to 1 (the same).
+    """
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(words), 1, ratio)), "")
 
 
-# --- Checking values -------------------------------------------------------------------------------------------------
+# --- Checking values ------------------------------------------------------------------------------
 
 
 COUNT_MAX = 2**53
@@ -122,23 +142,35 @@ COUNT_MAX = 2**53
 
 
 def problem_with(key: str, value: Any) -> str:
-    """Return the problem of a value of a key of `KEYS`, to follow the key in a message; '' without one."""
+    """Return the problem of a value of a key of `KEYS`, to follow the key in a message; ''
+    without one.
+    """
     declared = KEYS[key]
     wanted = _wanted(declared.type, declared.setting, value)
-    return f"must be {wanted}, not {_shown_value(value)}" if wanted else _item_problem(declared.setting.check, value)
+    return (
+        f"must be {wanted}, not {_shown_value(value)}"
+        if wanted
+        else _item_problem(declared.setting.check, value)
+    )
 
 
 def _wanted(kind: type, setting: Setting, value: Any) -> str:
     """Return what a value should be; '' where it is that."""
     most = setting.most or COUNT_MAX
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and setting.least <= value <= most
+    is_number = (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and setting.least <= value <= most
+    )
     limits = f"{setting.least} to {most}" if setting.most else f"{setting.least} or more"
     if setting.choices:
         right, wanted = value in setting.choices, f"one of {', '.join(setting.choices)}"
     elif setting.check == "model":
         right, wanted = isinstance(value, str) and _is_model(value), "PROVIDER/MODEL"
     elif setting.check == "headers":
-        right = isinstance(value, dict) and all(isinstance(v, str) and "\n" not in v for v in value.values())
+        right = isinstance(value, dict) and all(
+            isinstance(v, str) and "\n" not in v for v in value.values()
+        )
         wanted = "a table of texts"
     elif kind is bool:
         right, wanted = isinstance(value, bool), "true or false"
@@ -178,13 +210,21 @@ def _is_model(name: str) -> bool:
 
 
 def _shown_value(value: Any) -> str:
-    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
+    text = (
+        f'"{value}"'
+        if isinstance(value, str)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+    )
     text = text.encode("unicode_escape").decode() if not text.isprintable() else text
     return text if len(text) <= 60 else text[:57] + "…"
 
 
 def from_text(key: str, text: str) -> Any:
-    """Convert the value of an environment variable. Invalid numbers stay text and are refused later."""
+    """Convert the value of an environment variable. Invalid numbers stay text and are refused
+    later.
+    """
     for kind in (int, float):
         if KEYS[key].type in (kind, float):
             with contextlib.suppress(ValueError):
@@ -192,7 +232,7 @@ def from_text(key: str, text: str) -> Any:
     return text
 
 
-# --- Tool names in rules ---------------------------------------------------------------------------------------------
+# --- Tool names in rules --------------------------------------------------------------------------
 # A typo in a tool's name would make a rule without effect.
 
 
@@ -208,11 +248,20 @@ FOREIGN_TOOLS = (
 
 
 def unknown_tool(rule: str) -> str:
-    """Return a warning for a rule of an unknown tool; '' for known tools and those of servers (`mcp__…`)."""
+    """Return a warning for a rule of an unknown tool; '' for known tools and those of servers
+    (`mcp__…`).
+    """
     name = rule_tool(rule)
     if name.startswith("mcp_") or name in FOREIGN_TOOLS or name in OWN_TOOLS:
         return ""
-    if name.endswith("*") and any(one.startswith(name[:-1]) for one in (*OWN_TOOLS, *FOREIGN_TOOLS)):
+    if name.endswith("*") and any(
+        one.startswith(name[:-1]) for one in (*OWN_TOOLS, *FOREIGN_TOOLS)
+    ):
         return ""
-    same = next((one for one in OWN_TOOLS if one.lower() == name.lower()), "") or nearest(name, OWN_TOOLS)
-    return f"no tool is called {name}{f': did you mean {same}?' if same else '.'} The rule has no effect."
+    same = next((one for one in OWN_TOOLS if one.lower() == name.lower()), "") or nearest(
+        name, OWN_TOOLS
+    )
+    return (
+        f"no tool is called {name}{f': did you mean {same}?' if same else '.'} The rule has no "
+        "effect."
+    )

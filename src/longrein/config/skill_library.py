@@ -68,9 +68,17 @@ class SkillFiles:
     def all(self) -> Sequence[SkillInfo]:
         """See `tools.SkillLibrary.all`."""
         notes, walk = Notes(), Walk()
-        plugin_skills, plugin_commands = plugin_folders(self._cwd, self._home, self._trusted, self._plugins)
-        skills = (*skill_folders(self._cwd, self._home, self._environ, self._trusted), *plugin_skills)
-        commands = (*command_folders(self._cwd, self._home, self._environ, self._trusted), *plugin_commands)
+        plugin_skills, plugin_commands = plugin_folders(
+            self._cwd, self._home, self._trusted, self._plugins
+        )
+        skills = (
+            *skill_folders(self._cwd, self._home, self._environ, self._trusted),
+            *plugin_skills,
+        )
+        commands = (
+            *command_folders(self._cwd, self._home, self._environ, self._trusted),
+            *plugin_commands,
+        )
         found: dict[str, SkillInfo] = {}
         for folder in skills:
             walk.root = folder.root
@@ -78,11 +86,20 @@ class SkillFiles:
         for folder in commands:
             walk.root = folder.root
             ending = ".toml" if folder.style == "gemini" else ".md"
-            self._add(found, islice(walk.files(folder.path, ending), COMMANDS_MAX), folder, read_command, notes)
+            self._add(
+                found,
+                islice(walk.files(folder.path, ending), COMMANDS_MAX),
+                folder,
+                read_command,
+                notes,
+            )
         for folder in opencode_files(self._cwd, self._home, self._environ, self._trusted):
             self._add(found, iter((folder.path,)), folder, read_opencode, notes)
         if walk.left <= 0:
-            notes.add("There are more folders of skills and commands than are looked into: some were left out.")
+            notes.add(
+                "There are more folders of skills and commands than are looked into: some were "
+                "left out."
+            )
         self.notes = notes.all()
         return [found[name] for name in sorted(found)]
 
@@ -109,10 +126,17 @@ class SkillFiles:
         except (InvalidSkill, ValueError) as problem:
             raise ToolError(f"[skill] {skill.source}: {problem}.") from None
         names = list(islice(_resources(skill.folder), RESOURCES_MAX + 1))
-        return SkillBody(text, (), tuple(names[:RESOURCES_MAX]), more_resources=len(names) > RESOURCES_MAX)
+        return SkillBody(
+            text, (), tuple(names[:RESOURCES_MAX]), more_resources=len(names) > RESOURCES_MAX
+        )
 
     def _add(
-        self, found: dict[str, SkillInfo], paths: Iterator[str], folder: SkillFolder, read: Reader, notes: Notes
+        self,
+        found: dict[str, SkillInfo],
+        paths: Iterator[str],
+        folder: SkillFolder,
+        read: Reader,
+        notes: Notes,
     ) -> None:
         """Add the skills or commands of one folder. Of two with one name the first counts."""
         for path in paths:
@@ -121,9 +145,14 @@ class SkillFiles:
             for skill in skills:
                 first = found.setdefault(skill.name, skill)
                 if first is not skill and os.path.realpath(first.path) != os.path.realpath(path):
-                    notes.add(f"{skill.kind} {skill.name}: {first.source} counts, {skill.source} has the same name.")
+                    notes.add(
+                        f"{skill.kind} {skill.name}: {first.source} counts, {skill.source} has "
+                        "the same name."
+                    )
 
-    def _read(self, path: str, folder: SkillFolder, read: Reader) -> tuple[Sequence[SkillInfo], Notes]:
+    def _read(
+        self, path: str, folder: SkillFolder, read: Reader
+    ) -> tuple[Sequence[SkillInfo], Notes]:
         try:
             status = os.stat(path)
         except OSError:
@@ -142,13 +171,17 @@ class SkillFiles:
 
 
 def _resources(folder: str) -> Iterator[str]:
-    """Yield the files of a skill's folder, relative to it; `SKILL.md` and hidden ones are left out."""
+    """Yield the files of a skill's folder, relative to it; `SKILL.md` and hidden ones are left
+    out.
+    """
     looked, waiting = 0, [""]
     while waiting:
         inner = waiting.pop(0)
         try:
             with os.scandir(os.path.join(folder, inner)) as listed:
-                entries = sorted(islice(listed, RESOURCES_LOOKED_MAX - looked), key=lambda entry: entry.name)
+                entries = sorted(
+                    islice(listed, RESOURCES_LOOKED_MAX - looked), key=lambda entry: entry.name
+                )
         except OSError:
             continue
         looked += len(entries)

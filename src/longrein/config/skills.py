@@ -1,8 +1,8 @@
 """Skills from files: folders with a `SKILL.md`, as terminal agents have them.
 
-Of two skills with one name the nearer counts: the project's folders from the current one upwards (only in a trusted
-one, like its settings), then the user's, then those of plugins. An invalid file is left out with a note that names it
-and the reason; it never stops a start.
+Of two skills with one name the nearer counts: the project's folders from the current one upwards
+(only in a trusted one, like its settings), then the user's, then those of plugins. An invalid file
+is left out with a note that names it and the reason; it never stops a start.
 """
 
 import os
@@ -23,14 +23,40 @@ from longrein.tools import SkillInfo, Style
 SKILL_FILES = ("SKILL.md", "skill.md")
 """The second is no standard, and used."""
 PROJECT_FOLDERS = (
-    *(".longrein/skills", ".agents/skills", ".claude/skills", ".codex/skills", ".gemini/skills", ".opencode/skills"),
-    *(".opencode/skill", ".cursor/skills", ".github/skills", ".kimi/skills", ".vibe/skills", ".pi/skills"),
+    *(
+        ".longrein/skills",
+        ".agents/skills",
+        ".claude/skills",
+        ".codex/skills",
+        ".gemini/skills",
+        ".opencode/skills",
+    ),
+    *(
+        ".opencode/skill",
+        ".cursor/skills",
+        ".github/skills",
+        ".kimi/skills",
+        ".vibe/skills",
+        ".pi/skills",
+    ),
     ".goose/skills",
 )
 """Folders below each folder from the current one up to the project's root, in this order."""
 USER_FOLDERS = (
-    *(".agents/skills", ".claude/skills", ".codex/skills", ".gemini/skills", ".config/opencode/skills"),
-    *(".config/opencode/skill", ".cursor/skills", ".kimi/skills", ".vibe/skills", ".pi/agent/skills"),
+    *(
+        ".agents/skills",
+        ".claude/skills",
+        ".codex/skills",
+        ".gemini/skills",
+        ".config/opencode/skills",
+    ),
+    *(
+        ".config/opencode/skill",
+        ".cursor/skills",
+        ".kimi/skills",
+        ".vibe/skills",
+        ".pi/agent/skills",
+    ),
     ".config/goose/skills",
 )
 """Folders below the home, after longrein's own."""
@@ -67,7 +93,11 @@ def skill_folders(
 ) -> Iterator[SkillFolder]:
     """Yield the existing folders of skills, nearest first."""
     yield from existing_folders(cwd, home, trusted, [(name, "claude") for name in PROJECT_FOLDERS])
-    own = (f"{config_dir(environ, home)}/skills", *(f"{home}/{name}" for name in USER_FOLDERS), *SYSTEM_FOLDERS)
+    own = (
+        f"{config_dir(environ, home)}/skills",
+        *(f"{home}/{name}" for name in USER_FOLDERS),
+        *SYSTEM_FOLDERS,
+    )
     yield from (SkillFolder(path, "") for path in own if os.path.isdir(path))
 
 
@@ -78,10 +108,16 @@ def existing_folders(
     names: Sequence[tuple[str, Style]],
     exists: Callable[[str], bool] = os.path.isdir,
 ) -> Iterator[SkillFolder]:
-    """Yield the folders `names` of the project that exist, nearest first. Folders in the home are the user's own."""
+    """Yield the folders `names` of the project that exist, nearest first. Folders in the home
+    are the user's own.
+    """
     root = project_root(cwd)
     for above in reversed(folders_between(root, cwd)):
-        found = [(f"{above.rstrip('/')}/{name}", style) for name, style in names] if above != home else []
+        found = (
+            [(f"{above.rstrip('/')}/{name}", style) for name, style in names]
+            if above != home
+            else []
+        )
         found = [(path, style) for path, style in found if exists(path)]
         if found and trusted(above):
             yield from (SkillFolder(path, root, style=style) for path, style in found)
@@ -98,17 +134,21 @@ class SkillSource(NamedTuple):
     home: str = ""
 
 
-# --- Walking ---------------------------------------------------------------------------------------------------------
+# --- Walking --------------------------------------------------------------------------------------
 
 
 class Walk:
-    """Walk over folders of skills and commands, each real folder once, within `FOLDERS_MAX` folders in all."""
+    """Walk over folders of skills and commands, each real folder once, within `FOLDERS_MAX`
+    folders in all.
+    """
 
     def __init__(self) -> None:
         self.left = FOLDERS_MAX
         self._walked: set[tuple[str, str]] = set()
         self.root = ""
-        """Folder that the files must not leave: a link may lead out of the project and into the user's own."""
+        """Folder that the files must not leave: a link may lead out of the project and into the
+        user's own.
+        """
 
     def skills(self, folder: str, depth: int = DEPTH_MAX) -> Iterator[str]:
         """Yield the path of each `SKILL.md`. Below a skill no other is looked for."""
@@ -137,10 +177,14 @@ class Walk:
         self.left -= 1
         try:
             with os.scandir(folder) as listed:
-                entries = [one for one in islice(listed, ENTRIES_MAX) if not one.name.startswith(".")]
+                entries = [
+                    one for one in islice(listed, ENTRIES_MAX) if not one.name.startswith(".")
+                ]
         except OSError:
             return []
-        return sorted((one for one in entries if one.name not in SKIPPED), key=lambda entry: entry.name)
+        return sorted(
+            (one for one in entries if one.name not in SKIPPED), key=lambda entry: entry.name
+        )
 
 
 def is_folder(entry: "os.DirEntry[str]") -> bool:
@@ -151,7 +195,7 @@ def is_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
-# --- Reading ---------------------------------------------------------------------------------------------------------
+# --- Reading --------------------------------------------------------------------------------------
 
 
 class InvalidSkill(Exception):
@@ -182,9 +226,16 @@ class Notes:
     def all(self, most: int = 20) -> tuple[str, ...]:
         """Return the lines, at most `most` and a line with the number of the others."""
         groups = "; ".join(f"{field} ({_some(names)})" for field, names in self._later.items())
-        lines = [*self.lines, *([f"Not obeyed here, in skills and commands: {groups}."] if groups else [])]
+        lines = [
+            *self.lines,
+            *([f"Not obeyed here, in skills and commands: {groups}."] if groups else []),
+        ]
         more = len(lines) - most
-        return (*lines[:most], f"{more} more notes on skills and commands") if more > 0 else tuple(lines)
+        return (
+            (*lines[:most], f"{more} more notes on skills and commands")
+            if more > 0
+            else tuple(lines)
+        )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -222,14 +273,23 @@ def read_skill(path: str, folder: SkillFolder, home: str, notes: Notes) -> Skill
     elif name != stem:
         notes.add(f"{shown}: the name {name!r} is not that of its folder, {stem}; it is used.")
     name = name or stem
-    if len(name) > NAME_CHARS_MAX or name != name.lower() or not re.fullmatch(r"[^\W_]+(-[^\W_]+)*", name):
-        notes.add(f"{shown}: the name {name[:80]!r} is not made of small letters, digits and single hyphens, 1 to 64.")
+    if (
+        len(name) > NAME_CHARS_MAX
+        or name != name.lower()
+        or not re.fullmatch(r"[^\W_]+(-[^\W_]+)*", name)
+    ):
+        notes.add(
+            f"{shown}: the name {name[:80]!r} is not made of small letters, digits and single "
+            "hyphens, 1 to 64."
+        )
     description = _description(fields)
     if not description:
         raise InvalidSkill("has no description, which says when to use it")
     if len(description) > DESCRIPTION_CHARS_MAX:
         notes.add(f"{shown}: the description is longer than {DESCRIPTION_CHARS_MAX:,} characters.")
-    return skill_info(fields, name, description, SkillSource(path, folder, shown, "skill", home), notes)
+    return skill_info(
+        fields, name, description, SkillSource(path, folder, shown, "skill", home), notes
+    )
 
 
 def skill_info(
@@ -241,7 +301,9 @@ def skill_info(
     *,
     for_model: bool = True,
 ) -> SkillInfo:
-    """Return the skill or command of these fields. Raises `InvalidSkill` for a name that cannot be typed."""
+    """Return the skill or command of these fields. Raises `InvalidSkill` for a name that cannot
+    be typed.
+    """
     folder, shown = source.folder, source.shown
     slug = re.sub(r"\s+", "-", name.strip())
     if not slug or not slug.isprintable() or set(slug) & set('<>&"'):
@@ -263,12 +325,19 @@ def skill_info(
         kind=source.kind,
         style=folder.style,
         argument_hint=escape(" ".join(_hint(fields).split()))[:80],
-        argument_names=tuple(re.findall(r"[A-Za-z_]\w*", " ".join(_words(fields.get("arguments"))))),
-        allowed_tools=_rules(_field(fields, "allowed-tools", "allowed_tools"), "allow", shown, notes),
-        disallowed_tools=_rules(_field(fields, "disallowed-tools", "disallowed_tools"), "deny", shown, notes),
+        argument_names=tuple(
+            re.findall(r"[A-Za-z_]\w*", " ".join(_words(fields.get("arguments"))))
+        ),
+        allowed_tools=_rules(
+            _field(fields, "allowed-tools", "allowed_tools"), "allow", shown, notes
+        ),
+        disallowed_tools=_rules(
+            _field(fields, "disallowed-tools", "disallowed_tools"), "deny", shown, notes
+        ),
         for_model=for_model and _flag(fields, "disable-model-invocation", shown, notes) is not True,
         for_user=_flag(fields, "user-invocable", shown, notes) is not False,
-        fork=text_field(fields.get("context")) == "fork" or _flag(fields, "subtask", shown, notes) is True,
+        fork=text_field(fields.get("context")) == "fork"
+        or _flag(fields, "subtask", shown, notes) is True,
         agent=text_field(fields.get("agent")),
         paths=tuple(_words(fields.get("paths"))),
         variables=folder.variables,
@@ -276,16 +345,23 @@ def skill_info(
     )
 
 
-# --- Single fields ---------------------------------------------------------------------------------------------------
+# --- Single fields --------------------------------------------------------------------------------
 
 
 def text_field(value: Any) -> str:
     """Return a text or number as text; '' for anything else."""
-    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    return (
+        str(value).strip()
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        else ""
+    )
 
 
 def _description(fields: Mapping[str, Any]) -> str:
-    words = [text_field(fields.get(key)) for key in ("description", "when_to_use", "when-to-use", "whenToUse")]
+    words = [
+        text_field(fields.get(key))
+        for key in ("description", "when_to_use", "when-to-use", "whenToUse")
+    ]
     return escape(" ".join(" ".join(words).split()))
 
 
@@ -296,7 +372,11 @@ def _field(fields: Mapping[str, Any], *names: str) -> Any:
 def _hint(fields: Mapping[str, Any]) -> str:
     """Return the hint for the arguments; `[a] [b]` without quotes is a list in YAML."""
     value = _field(fields, "argument-hint", "argument_hint")
-    return " ".join(f"[{text_field(one)}]" for one in value) if isinstance(value, list) else text_field(value)
+    return (
+        " ".join(f"[{text_field(one)}]" for one in value)
+        if isinstance(value, list)
+        else text_field(value)
+    )
 
 
 def _words(value: Any) -> list[str]:

@@ -1,7 +1,8 @@
-"""Providers' keys that `longrein login` has kept: in the system's keyring, else in a file that only the user may read.
+"""Providers' keys that `longrein login` has kept: in the system's keyring, else in a file that only
+the user may read.
 
-The file names the providers and where the key of each is. Keys are only ever given to the choice of the model and to
-the redaction; no environment of a process holds them.
+The file names the providers and where the key of each is. Keys are only ever given to the choice of
+the model and to the redaction; no environment of a process holds them.
 """
 
 import os
@@ -37,7 +38,9 @@ def credentials_file(environ: Mapping[str, str], home: str) -> str:
 
 
 def read_stored(path: str) -> dict[str, StoredKey]:
-    """Return provider -> where its key is; empty without a file. Raises `SettingsError` for a damaged one."""
+    """Return provider -> where its key is; empty without a file. Raises `SettingsError` for a
+    damaged one.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX)
@@ -48,24 +51,32 @@ def read_stored(path: str) -> dict[str, StoredKey]:
     try:
         return msgspec.json.decode(data, type=dict[str, StoredKey])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise SettingsError(f"{path} is damaged: remove it and run `longrein login` again") from None
+        raise SettingsError(
+            f"{path} is damaged: remove it and run `longrein login` again"
+        ) from None
 
 
 def write_stored(path: str, stored: Mapping[str, StoredKey]) -> None:
-    """Replace the file, with mode 0600; remove it where nothing is stored. Raises `SettingsError`."""
+    """Replace the file, with mode 0600; remove it where nothing is stored. Raises
+    `SettingsError`.
+    """
     try:
         if not stored:
             with suppress(FileNotFoundError):
                 os.unlink(path)
             return
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        replace_file(path, [msgspec.json.format(msgspec.json.encode(stored), indent=2), b"\n"], durable=True)
+        replace_file(
+            path, [msgspec.json.format(msgspec.json.encode(stored), indent=2), b"\n"], durable=True
+        )
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def key_variable(provider: str, settings: Settings) -> str:
-    """Return the environment variable of a provider's key. Raises `UsageError` for one that needs or has none."""
+    """Return the environment variable of a provider's key. Raises `UsageError` for one that
+    needs or has none.
+    """
     given, known = settings.providers.get(provider), known_provider(provider)
     if given is not None and given.api_key_env:
         return given.api_key_env
@@ -74,19 +85,27 @@ def key_variable(provider: str, settings: Settings) -> str:
     if known is not None:
         raise UsageError(f"{provider} is a server on this machine, which needs no key")
     if given is not None:
-        raise UsageError(f"add api_key_env under [providers.{provider}]: the key is kept under that name")
+        raise UsageError(
+            f"add api_key_env under [providers.{provider}]: the key is kept under that name"
+        )
     names = ", ".join(one.name for one in known_providers() if one.keys)
-    raise UsageError(f"no provider {provider!r}; known are {names}, and those of [providers.NAME] in your settings")
+    raise UsageError(
+        f"no provider {provider!r}; known are {names}, and those of [providers.NAME] in your "
+        "settings"
+    )
 
 
 def checked_key(text: str) -> str:
-    """Return a key as it was entered, without blanks around it. Raises `UsageError` for what cannot be one."""
+    """Return a key as it was entered, without blanks around it. Raises `UsageError` for what
+    cannot be one.
+    """
     key = text.strip()
     if not key:
         raise UsageError("no key was entered, nothing is changed")
     if not (key.isascii() and key.isprintable()) or " " in key or len(key) > KEY_CHARS_MAX:
         raise UsageError(
-            "that is no key: it holds blanks or other characters that keys do not have; nothing is changed"
+            "that is no key: it holds blanks or other characters that keys do not have; nothing "
+            "is changed"
         )
     return key
 
@@ -118,7 +137,9 @@ class StoredKeys(Mapping[str, str]):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Keys that this process or a command could come across: those of the file, and those fetched."""
+        """Keys that this process or a command could come across: those of the file, and those
+        fetched.
+        """
         in_file = (one.key for one in self._stored.values() if one.key)
         return tuple(dict.fromkeys((*in_file, *filter(None, self._fetched.values()))))
 
@@ -131,7 +152,9 @@ class StoredKeys(Mapping[str, str]):
         if variable not in self._fetched:
             provider = self._providers[variable]
             one = self._stored[provider]
-            self._fetched[variable] = one.key if one.kept == IN_FILE else self._from_keyring(one.kept, provider)
+            self._fetched[variable] = (
+                one.key if one.kept == IN_FILE else self._from_keyring(one.kept, provider)
+            )
         return self._fetched[variable]
 
     def _from_keyring(self, kept: str, provider: str) -> str:
@@ -158,7 +181,9 @@ class StoredKeys(Mapping[str, str]):
         return self.source(variable)
 
     def forget(self, provider: str) -> str:
-        """Remove the key of a provider; return where it was. Raises `UsageError` and `SettingsError`."""
+        """Remove the key of a provider; return where it was. Raises `UsageError` and
+        `SettingsError`.
+        """
         from longrein.workspace.system_keyring import delete_secret
 
         stored = read_stored(self.path)
@@ -170,7 +195,9 @@ class StoredKeys(Mapping[str, str]):
             raise SettingsError(f"{one.kept} did not remove the key of {provider}: remove it there")
         write_stored(self.path, stored)
         self._stored = stored
-        for variable in [variable for variable, named in self._providers.items() if named == provider]:
+        for variable in [
+            variable for variable, named in self._providers.items() if named == provider
+        ]:
             del self._providers[variable]
             self._fetched.pop(variable, None)
         return self.file if one.kept == IN_FILE else f"the keyring ({one.kept})"

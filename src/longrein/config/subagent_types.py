@@ -1,8 +1,8 @@
 """Subagent types from files, as terminal agents have them: `.claude/agents/*.md` and similar.
 
-Of two types with one name the nearer wins: `--agents`, then the project's folders from the current one upwards (only
-in a trusted one, like its settings), then the user's, then the built-in ones. An invalid file is left out with a note
-that names it and the reason; it never stops a start.
+Of two types with one name the nearer wins: `--agents`, then the project's folders from the current
+one upwards (only in a trusted one, like its settings), then the user's, then the built-in ones. An
+invalid file is left out with a note that names it and the reason; it never stops a start.
 """
 
 import errno
@@ -42,9 +42,10 @@ def load_subagent_types(
 ) -> tuple[tuple[SubagentType, ...], tuple[str, ...]]:
     """Return (types, notes): the `builtin` types first, in their order, then the others by name.
 
-    `trusted`: whether the user trusts a folder; asked only where it has such files. `own`: whether the user's own files
-    are read. `given`: the value of `--agents`, a JSON object of name -> fields, with `prompt` for the text.
-    `known_tools`: tools that need no note. Raises `UsageError` where `given` is no such object.
+    `trusted`: whether the user trusts a folder; asked only where it has such files. `own`: whether
+    the user's own files are read. `given`: the value of `--agents`, a JSON object of name ->
+    fields, with `prompt` for the text. `known_tools`: tools that need no note. Raises `UsageError`
+    where `given` is no such object.
     """
     folders = [found for found in _folders(cwd, home, environ, trusted) if own or found[1]]
     if not folders and not given:
@@ -58,7 +59,9 @@ def load_subagent_types(
 def _folders(
     cwd: str, home: str, environ: Mapping[str, str], trusted: Callable[[str], bool]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (existing folder, root that its files must not leave; '' for the user's own), nearest first."""
+    """Yield (existing folder, root that its files must not leave; '' for the user's own),
+    nearest first.
+    """
     root = project_root(cwd)
     for above in reversed(folders_between(root, cwd)):
         for folder in (f"{above.rstrip('/')}/{name}" for name in PROJECT_FOLDERS):
@@ -66,13 +69,17 @@ def _folders(
                 continue  # folders in the home belong to the user's own types
             if trusted(above):
                 yield folder, root
-    for folder in (f"{config_dir(environ, home)}/agents", f"{home}/.agents/agents", f"{home}/.claude/agents"):
+    for folder in (
+        f"{config_dir(environ, home)}/agents",
+        f"{home}/.agents/agents",
+        f"{home}/.claude/agents",
+    ):
         if os.path.isdir(folder):
             yield folder, ""
 
 
-# --- Fields of several agents, read into a type ----------------------------------------------------------------------
-# Fields can only narrow: a type gets nothing beyond its parent. A restriction that is not possible removes the tool.
+# --- Fields of several agents, read into a type ---------------------------------------------------
+# Fields can only narrow: a type gets nothing beyond its parent. A restriction that is not possible removes the tool.  # noqa: E501
 
 
 NAME_CHARS_MAX = 64
@@ -87,7 +94,9 @@ EDITING = tuple(tool.spec.name for tool in own_tools() if tool.rule_name == "Edi
 
 def tool_names(tools: Sequence[Tool]) -> dict[str, str]:
     """Return a map from each lower-case name and alias of `tools` to the name."""
-    return {name: tool.spec.name for tool in tools for name in (tool.spec.name.lower(), *tool.aliases)}
+    return {
+        name: tool.spec.name for tool in tools for name in (tool.spec.name.lower(), *tool.aliases)
+    }
 
 
 class TypeSource(msgspec.Struct, frozen=True):
@@ -122,14 +131,18 @@ class TypeParser:
         self._unknown: dict[str, list[str]] = {}
 
     def scope(self, found: Sequence[TypeSource]) -> dict[str, SubagentType]:
-        """Return the types of one folder, or of `--agents`. Of two with one name the first counts."""
+        """Return the types of one folder, or of `--agents`. Of two with one name the first
+        counts.
+        """
         kinds: dict[str, SubagentType] = {}
         for one in found:
             kind = self._kind(one)
             if kind is None:
                 continue
             if kind.name in kinds:
-                self._lines.append(f"{one.shown}: {kind.name!r} is in {kinds[kind.name].source} too: left out.")
+                self._lines.append(
+                    f"{one.shown}: {kind.name!r} is in {kinds[kind.name].source} too: left out."
+                )
             else:
                 kinds[kind.name] = kind
         return kinds
@@ -140,7 +153,9 @@ class TypeParser:
         if self._later:
             said.append(f"Not obeyed here yet, in files of subagents: {_grouped(self._later)}.")
         if self._unknown:
-            said.append(f"Tools that subagents name and that are not here: {_grouped(self._unknown)}.")
+            said.append(
+                f"Tools that subagents name and that are not here: {_grouped(self._unknown)}."
+            )
         return tuple(said)
 
     def _kind(self, one: TypeSource) -> SubagentType | None:
@@ -181,10 +196,14 @@ class TypeParser:
         )
 
     def _shown(self, one: TypeSource, body: str) -> str:
-        """Return the text with invisible characters escaped, so that no hidden text reaches the model."""
+        """Return the text with invisible characters escaped, so that no hidden text reaches the
+        model.
+        """
         clean = escape(body)
         if clean != body:
-            self._lines.append(f"{one.shown} holds characters that cannot be seen: they are written out as \\u….")
+            self._lines.append(
+                f"{one.shown} holds characters that cannot be seen: they are written out as \\u…."
+            )
         return clean
 
     def _tools(
@@ -205,7 +224,10 @@ class TypeParser:
             if base == "Agent":
                 spawns += list(split_outside(inner)) if inner else ["*"]
             elif inner:
-                self._lines.append(f"{one.shown}: {text!r} narrows a tool, which only permission rules do: left out.")
+                self._lines.append(
+                    f"{one.shown}: {text!r} narrows a tool, which only permission rules do: left "
+                    "out."
+                )
             else:
                 tools[base] = None
                 self._know(base, name)
@@ -214,18 +236,25 @@ class TypeParser:
     def _without(self, name: str, fields: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
         """Return (removed tools, whether it may start no subagents)."""
         taken = [
-            self._split(text)[0] for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))
+            self._split(text)[0]
+            for text in _names(fields.get("disallowedTools") or fields.get("disallowed_tools"))
         ]
         written = fields.get("tools")
         if isinstance(written, dict):
-            taken += [self._split(key)[0] for key, on in written.items() if _truth(on) is False and key != "*"]
+            taken += [
+                self._split(key)[0]
+                for key, on in written.items()
+                if _truth(on) is False and key != "*"
+            ]
         taken += self._denied(fields.get("permission"))
         for tool in taken:
             self._know(tool, name)
         return tuple(dict.fromkeys(tool for tool in taken if tool != "Agent")), "Agent" in taken
 
     def _split(self, text: str) -> tuple[str, str]:
-        """Split `Task(a, b)` into (`Agent`, `a, b`): the tool's name in longrein and the text in brackets."""
+        """Split `Task(a, b)` into (`Agent`, `a, b`): the tool's name in longrein and the text in
+        brackets.
+        """
         match = re.fullmatch(r"([^()]+)(?:\((.*)\))?", text.strip())
         base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
         if base.startswith("mcp__") and base.count("__") == 1:
@@ -233,15 +262,25 @@ class TypeParser:
         return self._names.get(base.lower(), base), "" if inner == "*" else inner
 
     def _denied(self, permission: Any) -> list[str]:
-        """Return the tools that a map of permissions denies completely. `edit` stands for every tool that edits."""
+        """Return the tools that a map of permissions denies completely. `edit` stands for every
+        tool that edits.
+        """
         if not isinstance(permission, dict):
             return []
-        whole = {key: rule.get("*") if isinstance(rule, dict) else rule for key, rule in permission.items()}
+        whole = {
+            key: rule.get("*") if isinstance(rule, dict) else rule
+            for key, rule in permission.items()
+        }
         names = [self._split(str(key))[0] for key, rule in whole.items() if rule == "deny"]
         return [*names, *(EDITING if "Edit" in names else ())]
 
     def _know(self, tool: str, name: str) -> None:
-        if self.known_tools and tool not in self.known_tools and not tool.startswith("mcp_") and tool[-1:] != "*":
+        if (
+            self.known_tools
+            and tool not in self.known_tools
+            and not tool.startswith("mcp_")
+            and tool[-1:] != "*"
+        ):
             users = self._unknown.setdefault(tool, [])
             if name not in users:
                 users.append(name)
@@ -250,38 +289,53 @@ class TypeParser:
         mode = _text(fields.get("permissionMode") or fields.get("permission_mode"))
         if not mode or mode in MODES:
             return mode
-        self._lines.append(f"{one.shown}: permissionMode {mode!r} is not known here: it counts as default.")
+        self._lines.append(
+            f"{one.shown}: permissionMode {mode!r} is not known here: it counts as default."
+        )
         return "default"
 
     def _turns(self, one: TypeSource, fields: Mapping[str, Any]) -> int:
-        value = next((fields[k] for k in ("maxTurns", "max_turns", "steps", "maxSteps") if fields.get(k)), 0)
+        value = next(
+            (fields[k] for k in ("maxTurns", "max_turns", "steps", "maxSteps") if fields.get(k)), 0
+        )
         number = _number(value)
         if number is not None and 0 <= number <= TURNS_MAX:
             return number
-        self._lines.append(f"{one.shown}: maxTurns {value!r} is no number from 1 to {TURNS_MAX}: the default holds.")
+        self._lines.append(
+            f"{one.shown}: maxTurns {value!r} is no number from 1 to {TURNS_MAX}: the default "
+            "holds."
+        )
         return 0
 
     def _flag(self, one: TypeSource, fields: Mapping[str, Any], name: str) -> bool:
         value = fields.get(name)
         if value not in (None, "") and _truth(value) is None:
-            self._lines.append(f"{one.shown}: {name} {value!r} is neither true nor false: it counts as false.")
+            self._lines.append(
+                f"{one.shown}: {name} {value!r} is neither true nor false: it counts as false."
+            )
         return _truth(value) is True
 
     def _worktree(self, one: TypeSource, fields: Mapping[str, Any]) -> bool:
         value = _text(fields.get("isolation"))
         if value not in ("", "worktree", "none"):
-            self._lines.append(f"{one.shown}: isolation {value!r} is not known here: it works in the parent's folder.")
+            self._lines.append(
+                f"{one.shown}: isolation {value!r} is not known here: it works in the parent's "
+                "folder."
+            )
         return value == "worktree"
 
 
-# --- Single fields ---------------------------------------------------------------------------------------------------
+# --- Single fields --------------------------------------------------------------------------------
 
 
 def _name(one: TypeSource, fields: Mapping[str, Any]) -> str:
     """Return the name of the type: the field, else the name of the file or entry."""
     name = " ".join((_text(fields.get("name")) or one.stem).split())
     if not name or len(name) > NAME_CHARS_MAX or not name.isprintable() or set(name) & set('"(),*'):
-        raise InvalidType(f'{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "(),*)')
+        raise InvalidType(
+            f"{name[:80]!r} is no name for a type (printable, at most {NAME_CHARS_MAX}, none of "
+            '"(),*)'
+        )
     return name
 
 
@@ -310,7 +364,11 @@ def _model(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    return (
+        str(value).strip()
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        else ""
+    )
 
 
 def _truth(value: Any) -> bool | None:
@@ -335,11 +393,12 @@ def _names(value: Any) -> list[str]:
 
 def _grouped(table: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(
-        f"{field} ({', '.join(names[:5])}{' …' if len(names) > 5 else ''})" for field, names in table.items()
+        f"{field} ({', '.join(names[:5])}{' …' if len(names) > 5 else ''})"
+        for field, names in table.items()
     )
 
 
-# --- Files -----------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 
 FILES_MAX = 200
@@ -354,7 +413,8 @@ SIZE_MAX_BYTES = 256 * 1024
 def read_types(
     folders: Sequence[tuple[str, str]], given: str, home: str, known_tools: Sequence[Tool]
 ) -> tuple[dict[str, SubagentType], list[str]]:
-    """Return (types by name, notes). For `folders` see `_folders`, for `given` `load_subagent_types`.
+    """Return (types by name, notes). For `folders` see `_folders`, for `given`
+    `load_subagent_types`.
 
     Raises `UsageError` for an invalid `given`.
     """
@@ -369,13 +429,20 @@ def read_types(
     return kinds, [*notes, *taking.notes()]
 
 
-def _files(folder: str, root: str, home: str, notes: list[str], read: set[str]) -> Iterator[TypeSource]:
-    """Yield the markdown files at any depth in the order of their names, each once in spite of links."""
+def _files(
+    folder: str, root: str, home: str, notes: list[str], read: set[str]
+) -> Iterator[TypeSource]:
+    """Yield the markdown files at any depth in the order of their names, each once in spite of
+    links.
+    """
     inside = f"{os.path.realpath(root).rstrip('/')}/" if root else ""
     for number, path in enumerate(_walk(folder, DEPTH_MAX, set())):
         shown, real = shorten_home(path, home), os.path.realpath(path)
         if number == FILES_MAX:
-            notes.append(f"{shorten_home(folder, home)} holds more than {FILES_MAX} files: the others were left out.")
+            notes.append(
+                f"{shorten_home(folder, home)} holds more than {FILES_MAX} files: the others were "
+                "left out."
+            )
             return
         if inside and not real.startswith(inside):
             notes.append(f"{shown} leads out of the project: left out.")
@@ -420,9 +487,13 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def _content(path: str, inside: str) -> tuple[dict[str, Any], str]:
-    """Return the fields and the body of a file; `inside` as in `_files`. Raises `ValueError`: the problem."""
+    """Return the fields and the body of a file; `inside` as in `_files`. Raises `ValueError`:
+    the problem.
+    """
     try:
-        return split_frontmatter(read_bounded(path, SIZE_MAX_BYTES, exact=bool(inside)).decode("utf-8"))
+        return split_frontmatter(
+            read_bounded(path, SIZE_MAX_BYTES, exact=bool(inside)).decode("utf-8")
+        )
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise ValueError(f"is {error.strerror}") from None
@@ -433,14 +504,20 @@ def _content(path: str, inside: str) -> tuple[dict[str, Any], str]:
 
 def _given(text: str) -> list[TypeSource]:
     """Return the entries of `--agents`. Raises `UsageError`."""
-    wanted = '--agents wants a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
+    wanted = (
+        '--agents wants a JSON object such as {"reviewer": {"description": "…", "prompt": "…"}}'
+    )
     try:
         table: Any = decode_json(text)
     except msgspec.DecodeError as error:
         raise UsageError(f"{wanted}: {error}") from None
-    if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
+    if not isinstance(table, dict) or not all(
+        isinstance(fields, dict) for fields in table.values()
+    ):
         raise UsageError(wanted)
     return [
-        TypeSource(f"--agents {name}", name, {key: value for key, value in fields.items() if key != "name"})
+        TypeSource(
+            f"--agents {name}", name, {key: value for key, value in fields.items() if key != "name"}
+        )
         for name, fields in table.items()
     ]

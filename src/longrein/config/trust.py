@@ -1,13 +1,14 @@
 """Trusted folders: only what they bring is used as settings, subagent types and instructions.
 
-Kept in `trusted.json` of the state folder, so that a repository cannot trust itself. An entry has the real path and
-the identity of the repository there. The identity is what the kernel gave the folder and its `.git`: inode number and
-time of birth. Content is no identity, because a stranger can copy it: a fork has the same first commit, and an archive
-holds any address of origin. Nobody but the kernel sets a time of birth, so that a repository that is deleted and
-cloned again, unpacked or moved to the place of another one is asked about again.
+Kept in `trusted.json` of the state folder, so that a repository cannot trust itself. An entry has
+the real path and the identity of the repository there. The identity is what the kernel gave the
+folder and its `.git`: inode number and time of birth. Content is no identity, because a stranger
+can copy it: a fork has the same first commit, and an archive holds any address of origin. Nobody
+but the kernel sets a time of birth, so that a repository that is deleted and cloned again, unpacked
+or moved to the place of another one is asked about again.
 
-Trust ends at the next `.git` below: a repository, submodule or worktree inside a trusted folder is asked about on its
-own, because its content comes from elsewhere or from another branch.
+Trust ends at the next `.git` below: a repository, submodule or worktree inside a trusted folder is
+asked about on its own, because its content comes from elsewhere or from another branch.
 """
 
 import os
@@ -22,7 +23,9 @@ from longrein.config.settings_file import SIZE_MAX_BYTES, write_settings_file
 from longrein.events import SettingsError
 
 REPOSITORY = ".git"
-"""Entry of a repository's root: a folder or, in a worktree or submodule, a file that names the folder."""
+"""Entry of a repository's root: a folder or, in a worktree or submodule, a file that names the
+folder.
+"""
 GIT_FILE_BYTES_MAX = 4096
 
 
@@ -32,7 +35,9 @@ class TrustedFolder(msgspec.Struct, frozen=True):
     folder: str
     """Real path."""
     identity: str = ""
-    """See `identity_of`; '' in an entry of an older version, which trusts nothing until the user confirms it."""
+    """See `identity_of`; '' in an entry of an older version, which trusts nothing until the user
+    confirms it.
+    """
     hooks: tuple[str, ...] = ()
     """Fingerprints of the hooks that the user has confirmed."""
 
@@ -43,35 +48,62 @@ class TrustedFolders(msgspec.Struct, frozen=True):
     entries: tuple[TrustedFolder, ...] = ()
 
     def cover(self, folder: str) -> bool:
-        """Return whether the user trusts `folder`: itself, or a folder above it in the same repository."""
+        """Return whether the user trusts `folder`: itself, or a folder above it in the same
+        repository.
+        """
         known = {entry.folder: entry.identity for entry in self.entries}
-        return any(known.get(above) == identity_of(above) for above in _same_repository(folder) if above in known)
+        return any(
+            known.get(above) == identity_of(above)
+            for above in _same_repository(folder)
+            if above in known
+        )
 
     def why_not(self, folder: str) -> str:
-        """Return why a folder that was trusted no longer is; '' where it is trusted or never was."""
+        """Return why a folder that was trusted no longer is; '' where it is trusted or never
+        was.
+        """
         known = {entry.folder: entry.identity for entry in self.entries}
         for above in _same_repository(folder):
             if above in known and known[above] != identity_of(above):
                 if not known[above]:
-                    return f"{above} was trusted by an older longrein, by its path alone: confirm it once"
-                return f"another folder or repository stands at {above} than the one that was trusted"
+                    return (
+                        f"{above} was trusted by an older longrein, by its path alone: confirm "
+                        "it once"
+                    )
+                return (
+                    f"another folder or repository stands at {above} than the one that was trusted"
+                )
         return ""
 
     def confirmed_hooks(self, folder: str) -> frozenset[str]:
-        """Return the fingerprints of the hooks that the user has confirmed in `folder` and above it."""
+        """Return the fingerprints of the hooks that the user has confirmed in `folder` and above
+        it.
+        """
         above = set(_same_repository(folder))
-        return frozenset(one for entry in self.entries if entry.folder in above for one in entry.hooks)
+        return frozenset(
+            one for entry in self.entries if entry.folder in above for one in entry.hooks
+        )
 
     def with_folder(self, folder: str, home: str, hooks: tuple[str, ...] = ()) -> "TrustedFolders":
-        """Return these and the unit of `folder`, see `trust_unit`. Raises `SettingsError` for the whole home.
+        """Return these and the unit of `folder`, see `trust_unit`. Raises `SettingsError` for the
+        whole home.
 
         `hooks`: fingerprints of the hooks that are confirmed with it.
         """
         unit = trust_unit(folder, home)
         identity = identity_of(unit)
-        known = next((entry.hooks for entry in self.entries if (entry.folder, entry.identity) == (unit, identity)), ())
+        known = next(
+            (
+                entry.hooks
+                for entry in self.entries
+                if (entry.folder, entry.identity) == (unit, identity)
+            ),
+            (),
+        )
         rest = (entry for entry in self.entries if entry.folder != unit)
-        return TrustedFolders((*rest, TrustedFolder(unit, identity, tuple(dict.fromkeys((*known, *hooks))))))
+        return TrustedFolders(
+            (*rest, TrustedFolder(unit, identity, tuple(dict.fromkeys((*known, *hooks)))))
+        )
 
 
 def is_trusted(state_dir: str, folder: str) -> bool:
@@ -82,8 +114,8 @@ def is_trusted(state_dir: str, folder: str) -> bool:
 def trust(state_dir: str, folder: str, home: str, hooks: tuple[str, ...] = ()) -> str:
     """Trust the repository of `folder`, or the folder where there is none; return its real path.
 
-    `hooks`: fingerprints of the hooks that the user has seen. Raises `SettingsError` for a folder that holds the home,
-    and when the list cannot be written.
+    `hooks`: fingerprints of the hooks that the user has seen. Raises `SettingsError` for a folder
+    that holds the home, and when the list cannot be written.
     """
     unit, before = trust_unit(folder, home), read_trusted(state_dir)
     after = before.with_folder(folder, home, hooks)
@@ -104,10 +136,11 @@ def distrust(state_dir: str, folder: str) -> None:
 
 
 def trust_unit(folder: str, home: str) -> str:
-    """Return the real path to trust for `folder`: the root of its repository, else the folder itself.
+    """Return the real path to trust for `folder`: the root of its repository, else the folder
+    itself.
 
-    A repository around the home (of dotfiles) is never the unit. Raises `SettingsError` where the folder holds the
-    home.
+    A repository around the home (of dotfiles) is never the unit. Raises `SettingsError` where the
+    folder holds the home.
     """
     real = os.path.realpath(folder)
     if _holds(real, home):
@@ -118,9 +151,11 @@ def trust_unit(folder: str, home: str) -> str:
 
 
 def identity_of(folder: str) -> str:
-    """Return the identity of a folder and of the repository there; `missing` where there is no folder.
+    """Return the identity of a folder and of the repository there; `missing` where there is no
+    folder.
 
-    A `.git` file counts with its text, so that a worktree that is pointed to another repository is another one.
+    A `.git` file counts with its text, so that a worktree that is pointed to another repository is
+    another one.
     """
     if not os.path.isdir(folder):
         return "missing"
@@ -129,12 +164,18 @@ def identity_of(folder: str) -> str:
 
 
 def read_trusted(state_dir: str) -> TrustedFolders:
-    """Read the trusted folders. Entries of older versions, which are paths alone, have no identity."""
+    """Read the trusted folders. Entries of older versions, which are paths alone, have no
+    identity.
+    """
     try:
-        found = msgspec.json.decode(read_bounded(_file(state_dir), SIZE_MAX_BYTES), type=list[TrustedFolder | str])
+        found = msgspec.json.decode(
+            read_bounded(_file(state_dir), SIZE_MAX_BYTES), type=list[TrustedFolder | str]
+        )
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return TrustedFolders()
-    return TrustedFolders(tuple(TrustedFolder(one) if isinstance(one, str) else one for one in found))
+    return TrustedFolders(
+        tuple(TrustedFolder(one) if isinstance(one, str) else one for one in found)
+    )
 
 
 def _same_repository(folder: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""Preview of what trust in a folder activates, as rows for one screen. Before trust nothing else of the folder is read.
+"""Preview of what trust in a folder activates, as rows for one screen. Before trust nothing else of
+the folder is read.
 
-Each kind of thing that a folder can bring has one row in `KINDS`. A new kind adds its row there, and with it appears on
-the screen, in `longrein trust` and in the line of headless runs.
+Each kind of thing that a folder can bring has one row in `KINDS`. A new kind adds its row there,
+and with it appears on the screen, in `longrein trust` and in the line of headless runs.
 """
 
 import os
@@ -14,7 +15,13 @@ from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.custom_commands import opencode_files
 from longrein.config.environment import project_file, user_file
 from longrein.config.frontmatter import split_frontmatter
-from longrein.config.hooks import HookFile, hooks_in_head, parse_hooks, project_files, read_json_object
+from longrein.config.hooks import (
+    HookFile,
+    hooks_in_head,
+    parse_hooks,
+    project_files,
+    read_json_object,
+)
 from longrein.config.instructions import folders_between, instruction_files, project_root
 from longrein.config.mcp_servers import project_servers, project_servers_files
 from longrein.config.other_agents import read_file_of_project
@@ -63,13 +70,19 @@ class Kind(msgspec.Struct, frozen=True):
     """Describes one file of them."""
 
 
-def left_out_files(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> tuple[str, ...]:
-    """Return the files that are not read while the folder is not trusted, relative to it, for display."""
+def left_out_files(
+    cwd: str, home: str, environ: Mapping[str, str], settings: Settings
+) -> tuple[str, ...]:
+    """Return the files that are not read while the folder is not trusted, relative to it, for
+    display.
+    """
     folder = Folder(cwd, home, environ, settings)
     return tuple(_shown(path, folder) for kind in KINDS for path in kind.find(folder))
 
 
-def trust_preview(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> tuple[Row, ...]:
+def trust_preview(
+    cwd: str, home: str, environ: Mapping[str, str], settings: Settings
+) -> tuple[Row, ...]:
     """Return what trusting the folder would activate, one row for each file."""
     folder = Folder(cwd, home, environ, settings)
     return tuple(
@@ -80,24 +93,32 @@ def trust_preview(cwd: str, home: str, environ: Mapping[str, str], settings: Set
 
 
 def _shown(path: str, folder: Folder) -> str:
-    """Return a path relative to the folder, else with `~`; on one line, without invisible characters."""
+    """Return a path relative to the folder, else with `~`; on one line, without invisible
+    characters.
+    """
     inside = path.removeprefix(folder.cwd.rstrip("/") + "/")
-    shown = escape(inside if inside != path else shorten_home(path, folder.home)).replace("\n", "\\n")
+    shown = escape(inside if inside != path else shorten_home(path, folder.home)).replace(
+        "\n", "\\n"
+    )
     return shown if len(shown) <= NAME_CHARS_MAX else shown[: NAME_CHARS_MAX - 1] + "…"
 
 
-# --- Kinds -----------------------------------------------------------------------------------------------------------
+# --- Kinds ----------------------------------------------------------------------------------------
 
 
 def _settings_files(folder: Folder) -> list[str]:
     path = project_file(folder.cwd)
-    return [path] if os.path.lexists(path) and path != user_file(folder.environ, folder.home) else []
+    return (
+        [path] if os.path.lexists(path) and path != user_file(folder.environ, folder.home) else []
+    )
 
 
 def _settings_effect(path: str, folder: Folder) -> str:
     """Name the keys of a settings file, and those that a project cannot set."""
     try:
-        keys = keys_in(read_text(path, shorten_home(path, folder.home)) or "", shorten_home(path, folder.home))
+        keys = keys_in(
+            read_text(path, shorten_home(path, folder.home)) or "", shorten_home(path, folder.home)
+        )
     except SettingsError as error:
         return str(error)
     allowed = [dotted(key) for key in keys if _policy(key) not in ("", "nothing")]
@@ -115,11 +136,17 @@ def _policy(key: tuple[str, ...]) -> str:
 
 def _listed(keys: list[str]) -> str:
     more = len(keys) - FILES_SHOWN_MAX
-    return ", ".join(key[:NAME_CHARS_MAX] for key in keys[:FILES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(key[:NAME_CHARS_MAX] for key in keys[:FILES_SHOWN_MAX]) + (
+        f" and {more} more" if more > 0 else ""
+    )
 
 
-def shown_head_hooks(cwd: str, home: str, environ: Mapping[str, str], settings: Settings) -> list[Hook]:
-    """Return the hooks in the heads of those skills, commands and subagent types that the screen shows."""
+def shown_head_hooks(
+    cwd: str, home: str, environ: Mapping[str, str], settings: Settings
+) -> list[Hook]:
+    """Return the hooks in the heads of those skills, commands and subagent types that the screen
+    shows.
+    """
     folder = Folder(cwd, home, environ, settings)
     finders = (_skill_files, _command_files, _subagent_files)
     return [hook for find in finders for path in find(folder) for hook in _head_hooks(path, folder)]
@@ -138,7 +165,9 @@ def _head_hooks(path: str, folder: Folder) -> tuple[Hook, ...]:
 
 def _head_effect(path: str, folder: Folder) -> str:
     """List the hooks in the head of a file."""
-    return "; ".join(f"runs on {hook_line(hook)[:NAME_CHARS_MAX]}" for hook in _head_hooks(path, folder))
+    return "; ".join(
+        f"runs on {hook_line(hook)[:NAME_CHARS_MAX]}" for hook in _head_hooks(path, folder)
+    )
 
 
 def _hook_files(folder: Folder) -> list[str]:
@@ -149,13 +178,21 @@ def _hook_effect(path: str, folder: Folder) -> str:
     """List the hooks of a file: each runs a command or calls an address by itself."""
     shown = shorten_home(path, folder.home)
     table, problem = read_json_object(path, shown)
-    hooks, _ = parse_hooks(table.get("hooks"), HookFile(path, shown, is_own=False), project_root(folder.cwd))
+    hooks, _ = parse_hooks(
+        table.get("hooks"), HookFile(path, shown, is_own=False), project_root(folder.cwd)
+    )
     named = [f"runs on {hook_line(hook)[:NAME_CHARS_MAX]}" for hook in hooks]
-    more = [f"and {len(named) - FILES_SHOWN_MAX} more hooks"] if len(named) > FILES_SHOWN_MAX else []
+    more = (
+        [f"and {len(named) - FILES_SHOWN_MAX} more hooks"] if len(named) > FILES_SHOWN_MAX else []
+    )
     brought = read_file_of_project(HookFile(path, shown, is_own=False), folder.home)
     rules = [f"{value.path[1]} {_listed(value.value)}" for value in brought.values]
     unused = [note.removeprefix(f"{shown}: ") for note in brought.notes]
-    return problem or "; ".join([*named[:FILES_SHOWN_MAX], *more, *rules, *unused]) or "brings nothing that is used"
+    return (
+        problem
+        or "; ".join([*named[:FILES_SHOWN_MAX], *more, *rules, *unused])
+        or "brings nothing that is used"
+    )
 
 
 def _subagent_files(folder: Folder) -> list[str]:
@@ -167,7 +204,9 @@ def _subagent_files(folder: Folder) -> list[str]:
 
 def _skill_files(folder: Folder) -> list[str]:
     walk = Walk()
-    folders = existing_folders(folder.cwd, folder.home, lambda _: True, [(name, "claude") for name in SKILL_FOLDERS])
+    folders = existing_folders(
+        folder.cwd, folder.home, lambda _: True, [(name, "claude") for name in SKILL_FOLDERS]
+    )
     return [path for one in folders for path in _first(walk.skills(one.path), one.path)]
 
 
@@ -176,7 +215,14 @@ def _command_files(folder: Folder) -> list[str]:
     folders = existing_folders(folder.cwd, folder.home, lambda _: True, COMMAND_FOLDERS)
     endings = ((one.path, ".toml" if one.style == "gemini" else ".md") for one in folders)
     found = [path for one, ending in endings for path in _first(walk.files(one, ending), one)]
-    return [*found, *(one.path for one in opencode_files(folder.cwd, folder.home, {}, lambda _: True) if one.root)]
+    return [
+        *found,
+        *(
+            one.path
+            for one in opencode_files(folder.cwd, folder.home, {}, lambda _: True)
+            if one.root
+        ),
+    ]
 
 
 def _plugin_folders(folder: Folder) -> list[str]:
@@ -208,7 +254,11 @@ def _server_files(folder: Folder) -> list[str]:
 def _servers_effect(path: str, folder: Folder) -> str:
     """Name the servers of a file with what they run."""
     own = shorten_home(path, folder.home)
-    found = [server for server in project_servers(folder.cwd, folder.home, folder.environ) if server.source == own]
+    found = [
+        server
+        for server in project_servers(folder.cwd, folder.home, folder.environ)
+        if server.source == own
+    ]
     said = [f"{one.name}: {one.problem or one.address}"[:NAME_CHARS_MAX] for one in found]
     return "starts " + "; ".join(said[:FILES_SHOWN_MAX]) if said else "names no server"
 

@@ -23,7 +23,10 @@ from longrein.context.decide import (
 from longrein.context.fold import History as History, advance as advance, fold as fold, step as step
 from longrein.context.fold_notices import external_event as external_event
 from longrein.context.fold_notices import is_repeated as is_repeated
-from longrein.context.reminders import due_reminders as due_reminders, pending_notices as pending_notices
+from longrein.context.reminders import (
+    due_reminders as due_reminders,
+    pending_notices as pending_notices,
+)
 from longrein.context.state.quoting import neutralize_markers as neutralize_markers
 from longrein.context.render import (
     OUTPUT_TOKENS_MIN as OUTPUT_TOKENS_MIN,
@@ -75,7 +78,11 @@ from longrein.context.state.view import find_visible_reading as find_visible_rea
 from longrein.context.truncation import births as births, births_gain as births_gain
 
 if TYPE_CHECKING:
-    from longrein.context.analysis import Analysis as Analysis, analyse as analyse, analysis_lines as analysis_lines
+    from longrein.context.analysis import (
+        Analysis as Analysis,
+        analyse as analyse,
+        analysis_lines as analysis_lines,
+    )
     from longrein.context.clear_items import line_reasons as line_reasons, use_tables as use_tables
     from longrein.context.clearing.features import (
         ESCAPED_ENDS_MAX as ESCAPED_ENDS_MAX,
@@ -108,7 +115,8 @@ __getattr__ = names_at_first_use(
     {
         "analysis": "Analysis analyse analysis_lines",
         "clear_items": "line_reasons use_tables",
-        "clearing.features": "ESCAPED_ENDS_MAX call_content features is_escaped_line unescape_lines",
+        "clearing.features": "ESCAPED_ENDS_MAX call_content features is_escaped_line "
+        "unescape_lines",
         "clearing.line_value": "LineReason",
         "message_list": "Engine",
         "snapshot": "decode_state encode_state",

@@ -1,7 +1,8 @@
-"""Analysis of the context before a compaction: by kind, tool, time, file and module, and what could be freed.
+"""Analysis of the context before a compaction: by kind, tool, time, file and module, and what could
+be freed.
 
-Pure and offline: a function of the folded log. Every table adds up to the tokens of the next request, or to those of
-its conversation where it says so.
+Pure and offline: a function of the folded log. Every table adds up to the tokens of the next
+request, or to those of its conversation where it says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,7 +80,9 @@ class Analysis(msgspec.Struct, frozen=True):
     floor_tokens: int  # Tokens that only a summary can remove
 
 
-_Block = tuple[str, str, int]  # (kind, module, tokens) of a block of the request, system text and tools included
+_Block = tuple[
+    str, str, int
+]  # (kind, module, tokens) of a block of the request, system text and tools included
 _Talk = Sequence[tuple[Item, ToolCall | None, int]]
 """Items of the conversation with their call (of a result, the call it answers) and tokens."""
 
@@ -88,9 +91,14 @@ def analyse(state: State, budget: Budget) -> Analysis:
     """Analyse the view: its blocks, their tokens, and what could be freed."""
     blocks = _blocks(state)
     counts = [tokens for _, _, tokens in blocks]
-    made = {item.part.id: item.part for item in state.conversation if isinstance(item.part, ToolCall)}
+    made = {
+        item.part.id: item.part for item in state.conversation if isinstance(item.part, ToolCall)
+    }
     sizes = counts[len(counts) - len(state.conversation) :]
-    talk = [(item, _call_of(item, made), size) for item, size in zip(state.conversation, sizes, strict=True)]
+    talk = [
+        (item, _call_of(item, made), size)
+        for item, size in zip(state.conversation, sizes, strict=True)
+    ]
     rungs = _rungs(state, talk)
     going = dict.fromkeys(next_compacted(state, budget))
     taken = [tokens for item, _, tokens in talk if item.handle in going]
@@ -130,7 +138,7 @@ def _table(blocks: Iterable[tuple[str, int]]) -> tuple[Row, ...]:
     return tuple(Row(name, count, total) for name, (count, total) in sums.items())
 
 
-# --- Calls and files -------------------------------------------------------------------------------------------------
+# --- Calls and files ------------------------------------------------------------------------------
 
 
 def _call_of(item: Item, made: Mapping[str, ToolCall]) -> ToolCall | None:
@@ -152,11 +160,17 @@ def _tools(talk: _Talk) -> tuple[ToolRow, ...]:
 
 
 def _files(state: State, talk: _Talk) -> tuple[FileRow, ...]:
-    arguments = [(key_argument(call.arguments or {}), tokens) for _, call, tokens in talk if call is not None]
+    arguments = [
+        (key_argument(call.arguments or {}), tokens) for _, call, tokens in talk if call is not None
+    ]
     sizes = {row.name: row.tokens for row in _table(arguments) if row.name}
     rows = []
     for path, use in state.ledger.files.items():
-        near = sum(size for name, size in sizes.items() if name == path or path.endswith("/" + name.lstrip("./")))
+        near = sum(
+            size
+            for name, size in sizes.items()
+            if name == path or path.endswith("/" + name.lstrip("./"))
+        )
         rows.append(FileRow(path, use.reads, use.changes, near))
     return tuple(sorted(rows, key=lambda row: (-row.tokens, row.path)))
 
@@ -173,7 +187,7 @@ def _time(state: State, talk: _Talk) -> tuple[Row, ...]:
     return tuple(map(Row, names, counts, sizes))
 
 
-# --- What could be freed ---------------------------------------------------------------------------------------------
+# --- What could be freed --------------------------------------------------------------------------
 
 
 def _rungs(state: State, talk: _Talk) -> tuple[Row, ...]:
@@ -183,7 +197,12 @@ def _rungs(state: State, talk: _Talk) -> tuple[Row, ...]:
     for item, call, tokens in reversed(talk):
         rung = _rung(item, call, later, texts)
         free = tokens - LEFT_TOKENS
-        if rung is None or free <= 0 or not 0 < item.seqs[1] <= state.seen_reach or item.form == "placeholder":
+        if (
+            rung is None
+            or free <= 0
+            or not 0 < item.seqs[1] <= state.seen_reach
+            or item.form == "placeholder"
+        ):
             continue
         if item.kind in ("result", "call", "text") and item.tokens < SMALL_TOKENS:
             continue
@@ -192,7 +211,9 @@ def _rungs(state: State, talk: _Talk) -> tuple[Row, ...]:
     return tuple(Row(name, count, tokens) for name, (count, tokens) in sums.items() if count)
 
 
-def _rung(item: Item, call: ToolCall | None, later: dict[tuple[str, str], None], texts: dict[str, None]) -> int | None:
+def _rung(
+    item: Item, call: ToolCall | None, later: dict[tuple[str, str], None], texts: dict[str, None]
+) -> int | None:
     """Return the index in `RUNGS` of an item; None if only a summary can remove it.
 
     `later`, `texts`: calls and results after it.
@@ -212,7 +233,7 @@ def _rung(item: Item, call: ToolCall | None, later: dict[tuple[str, str], None],
     return 2 if part.status != "ok" else 3
 
 
-# --- Text ------------------------------------------------------------------------------------------------------------
+# --- Text -----------------------------------------------------------------------------------------
 
 
 def analysis_lines(analysis: Analysis) -> list[str]:
@@ -224,15 +245,23 @@ def analysis_lines(analysis: Analysis) -> list[str]:
     shown += _titled("by kind", a.kinds) + _titled("by module", a.modules)
     if a.tools:
         shown.append("by tool: calls, failed, tokens")
-        shown += [f"  {row.name:<28} {row.calls:>6} {row.failed:>6} {row.tokens:>9,}" for row in a.tools]
+        shown += [
+            f"  {row.name:<28} {row.calls:>6} {row.failed:>6} {row.tokens:>9,}" for row in a.tools
+        ]
     shown += _titled("over time: blocks, tokens", a.time)
     if a.files:
         shown.append("files: reads, changes, tokens")
         files = a.files[:FILES_SHOWN_MAX]
-        shown += [f"  {row.path:<44} {row.reads:>4} {row.changes:>4} {row.tokens:>9,}" for row in files]
+        shown += [
+            f"  {row.path:<44} {row.reads:>4} {row.changes:>4} {row.tokens:>9,}" for row in files
+        ]
         shown += [f"  and {len(a.files) - len(files)} more"] if len(a.files) > len(files) else []
     shown += _titled("could be freed, cheapest loss first", a.rungs)
-    taken = f"would take {a.next_count} blocks of {a.next_tokens:,} tokens" if a.next_count else "finds nothing to take"
+    taken = (
+        f"would take {a.next_count} blocks of {a.next_tokens:,} tokens"
+        if a.next_count
+        else "finds nothing to take"
+    )
     shown.append(f"the next compaction {taken}")
     shown.append(f"without a summary at least {a.floor_tokens:,} tokens stay")
     return shown
@@ -240,5 +269,9 @@ def analysis_lines(analysis: Analysis) -> list[str]:
 
 def _titled(title: str, rows: Sequence[Row]) -> list[str]:
     """Return the non-empty rows under `title`; [] without rows."""
-    shown = [f"  {row.name:<40} {row.count:>6} {row.tokens:>9,}" for row in rows if row.count or row.tokens]
+    shown = [
+        f"  {row.name:<40} {row.count:>6} {row.tokens:>9,}"
+        for row in rows
+        if row.count or row.tokens
+    ]
     return [title, *shown] if shown else []

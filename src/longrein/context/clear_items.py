@@ -1,8 +1,9 @@
-"""Adapter between the state and the clearing policy: items become pieces, a plan becomes a `Cleared`.
+"""Adapter between the state and the clearing policy: items become pieces, a plan becomes a
+`Cleared`.
 
-The policy's memory is kept in `state.worth` and brought up to date before each use. It is derived data: a proposed plan
-counts only once the log has it. When the view is not the expected one (after a resume, rewind, summary or restore), the
-memory is rebuilt from the items.
+The policy's memory is kept in `state.worth` and brought up to date before each use. It is derived
+data: a proposed plan counts only once the log has it. When the view is not the expected one (after
+a resume, rewind, summary or restore), the memory is rebuilt from the items.
 """
 
 from bisect import bisect_left
@@ -12,10 +13,21 @@ from typing import Any
 import msgspec
 
 from longrein.context.clearing.features import SourceItem, readable
-from longrein.context.clearing.line_value import LineReason, SizeEstimate, ValueModels, explain_lines
+from longrein.context.clearing.line_value import (
+    LineReason,
+    SizeEstimate,
+    ValueModels,
+    explain_lines,
+)
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
-from longrein.context.clearing.timing import ClearableKinds, ClearingPolicy, Rates, plan_clearing, plan_shrinking
+from longrein.context.clearing.timing import (
+    ClearableKinds,
+    ClearingPolicy,
+    Rates,
+    plan_clearing,
+    plan_shrinking,
+)
 from longrein.context.clearing.weights import TABLES
 from longrein.context.fold_breaks import reformed
 from longrein.context.state.request import Budget, Item
@@ -29,11 +41,14 @@ from longrein.context.state.token_estimate import (
 )
 from longrein.events import Cleared, Form, Image, ToolCall, ToolResult, marker_sign, text_of
 
-EXCHANGE = "exchange"  # In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
+# In `Budget.clears`: whole exchanges, that is replies with their thinking, calls and results
+EXCHANGE = "exchange"
 OLD = "old "  # In `Budget.clears` before a kind: only items from before the user's last message
 REMEMBERED_MIN = 600  # Number of items that may be remembered after they left the view
 EXCESS_FACTORS = (1.0, 1.2, 2.0)
-"""Factors on the requested tokens, tried in turn, because the policy estimates sizes from characters alone."""
+"""Factors on the requested tokens, tried in turn, because the policy estimates sizes from
+characters alone.
+"""
 _values: list[ValueModels] = []  # The fitted models, made at first use
 
 
@@ -59,10 +74,14 @@ def clear(state: State, budget: Budget, *, cold: bool) -> Cleared | None:
     """Clear items whose clearing pays; for free while the cache is cold. None if there are none."""
     memo, policy = update_memory(state), policy_for(state, budget)
     memo.worth.kept = state.held | _skill_results(state)
-    return _cleared_event(state, memo, plan_clearing(memo.worth, policy, cold=cold), "cold" if cold else "rent")
+    return _cleared_event(
+        state, memo, plan_clearing(memo.worth, policy, cold=cold), "cold" if cold else "rent"
+    )
 
 
-def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0) -> Cleared | None:
+def squeeze(
+    state: State, budget: Budget, goal_tokens: int, reason: str, least: float = 0.0
+) -> Cleared | None:
     """Clear down to `goal_tokens`, the least valuable items first, or everything that can be.
 
     `least`: smallest share of the value that possibly needed content keeps.
@@ -72,7 +91,9 @@ def squeeze(state: State, budget: Budget, goal_tokens: int, reason: str, least: 
     excess = float(state.view_tokens - goal_tokens)
     found = None
     for more in EXCESS_FACTORS:
-        found = _cleared_event(state, memo, plan_shrinking(memo.worth, policy, excess * more, least), reason)
+        found = _cleared_event(
+            state, memo, plan_shrinking(memo.worth, policy, excess * more, least), reason
+        )
         if found is None or found.gain_tokens >= excess:
             break
     return found
@@ -83,7 +104,9 @@ def _skill_results(state: State) -> frozenset[str]:
     return frozenset(f"r{skill.seq}" for skill in state.skills.values())
 
 
-def _cleared_event(state: State, memo: ClearingMemory, plan: Plan | None, reason: str) -> Cleared | None:
+def _cleared_event(
+    state: State, memo: ClearingMemory, plan: Plan | None, reason: str
+) -> Cleared | None:
     if plan is None:
         return None
     memo.plans = (*memo.plans[-3:], plan)
@@ -113,7 +136,9 @@ def _saved(state: State, form: Form) -> int:
 
 
 def line_reasons(state: State, budget: Budget, handle: str) -> list[LineReason]:
-    """Return the reason for each line of an item to be shown or not; [] if it is not in the view."""
+    """Return the reason for each line of an item to be shown or not; [] if it is not in the
+    view.
+    """
     memo, policy = update_memory(state), policy_for(state, budget)
     place = memo.worth.by_handle.get(handle)
     if place is None or memo.worth.items[place].form in ("folded", "gone"):
@@ -141,14 +166,18 @@ def policy_for(state: State, budget: Budget) -> ClearingPolicy:
 
 
 def rates_of(budget: Budget) -> Rates:
-    """Return prices in units of one uncached input token; those of a common provider if they are unknown."""
+    """Return prices in units of one uncached input token; those of a common provider if they are
+    unknown.
+    """
     price = budget.price
     if price is None or price.input <= 0:
         return Rates()
-    return Rates(price.read_usd / price.input, price.write_usd / price.input, price.output / price.input)
+    return Rates(
+        price.read_usd / price.input, price.write_usd / price.input, price.output / price.input
+    )
 
 
-# --- Updating the memory ---------------------------------------------------------------------------------------------
+# --- Updating the memory --------------------------------------------------------------------------
 
 
 def update_memory(state: State) -> ClearingMemory:
@@ -156,14 +185,20 @@ def update_memory(state: State) -> ClearingMemory:
     memo = state.worth if isinstance(state.worth, ClearingMemory) else None
     open_slot = min((call.slot for call in state.calls.values()), default=len(state.items))
     items = state.items[state.context_items : open_slot]
-    if memo is None or _overgrown(memo) or not (_same(memo, items, state) or _apply_matching_plan(memo, items)):
+    if (
+        memo is None
+        or _overgrown(memo)
+        or not (_same(memo, items, state) or _apply_matching_plan(memo, items))
+    ):
         memo = ClearingMemory(NeedsMemory(), [], recalls=0 if memo is None else memo.recalls)
         state.worth = memo
     for item in items[len(memo.known) :]:
         memo.worth.add(piece_of(item, state))
     memo.known = items
     memo.worth.begin_request(len(state.asked_seqs))
-    memo.worth.sent = len(memo.worth.items) - _unsent(state, items)  # folded items keep their place there
+    memo.worth.sent = len(memo.worth.items) - _unsent(
+        state, items
+    )  # folded items keep their place there
     for handle, _ in state.recalled[memo.recalls :]:
         memo.worth.record_recall(handle)
     memo.recalls = len(state.recalled)
@@ -176,13 +211,17 @@ def _overgrown(memo: ClearingMemory) -> bool:
 
 
 def _same(memo: ClearingMemory, items: list[Item], state: State) -> bool:
-    """True if the view begins as it was known, apart from birth forms of items that had not been sent."""
+    """True if the view begins as it was known, apart from birth forms of items that had not been
+    sent.
+    """
     known = memo.known
     if len(known) > len(items):
         return False
     other = [n for n, item in enumerate(known) if item is not items[n]]
     places = [memo.worth.by_handle.get(_handle(known[n]), -1) for n in other]
-    if any(place < memo.worth.sent for place in places) or any(known[n].handle != items[n].handle for n in other):
+    if any(place < memo.worth.sent for place in places) or any(
+        known[n].handle != items[n].handle for n in other
+    ):
         return False
     for n, place in zip(other, places, strict=True):
         memo.worth.replace(place, piece_of(items[n], state))
@@ -198,9 +237,14 @@ def _apply_matching_plan(memo: ClearingMemory, items: list[Item]) -> bool:
     """True if the view differs by one of the plans; that plan is then marked as done."""
     for plan in memo.plans:
         changed = {change.handle: change for change in plan.changes}
-        expected = [item for item in memo.known if item.handle not in changed or changed[item.handle].form != "folded"]
+        expected = [
+            item
+            for item in memo.known
+            if item.handle not in changed or changed[item.handle].form != "folded"
+        ]
         if len(expected) <= len(items) and all(
-            a is b or (a.handle == b.handle and a.handle in changed and _text(b) == changed[a.handle].text)
+            a is b
+            or (a.handle == b.handle and a.handle in changed and _text(b) == changed[a.handle].text)
             for a, b in zip(expected, items, strict=False)
         ):
             plan.take(memo.worth)
@@ -231,19 +275,41 @@ def piece_of(item: Item, state: State) -> SourceItem:
     tokens = float(state.gauge.tokens_of(part))
     if isinstance(part, ToolCall):
         tool = state.traits_of(part.name).kind
-        return SourceItem(handle, name, "", tokens, request, part.name, arguments_text(part), part.id, stated_kind=tool)
+        return SourceItem(
+            handle,
+            name,
+            "",
+            tokens,
+            request,
+            part.name,
+            arguments_text(part),
+            part.id,
+            stated_kind=tool,
+        )
     if isinstance(part, ToolResult):
         images = any(isinstance(p, Image) for p in part.parts)
-        goes_on = part.status == "ok" and any(task.started.call == part.call for task in state.tasks.values())
+        goes_on = part.status == "ok" and any(
+            task.started.call == part.call for task in state.tasks.values()
+        )
         status = "in the background" if goes_on else part.status
         tool = state.traits_of(part.name).kind
         return SourceItem(
-            handle, name, readable(text_of((part,))), tokens, request, part.name, "", part.call, status, images, tool
+            handle,
+            name,
+            readable(text_of((part,))),
+            tokens,
+            request,
+            part.name,
+            "",
+            part.call,
+            status,
+            images,
+            tool,
         )
     return SourceItem(handle, name, text_of((part,)), tokens, request)
 
 
-# --- Encoding --------------------------------------------------------------------------------------------------------
+# --- Encoding -------------------------------------------------------------------------------------
 
 
 class _StoredMemory(msgspec.Struct, array_like=True):

@@ -2,13 +2,15 @@
 
 The cheapest measure comes first.
 
-1. At any size: clear items whose re-reading has cost more than rewriting what follows them; for free while the
-   provider's cache is cold.
-2. At 80 % of the usable window (`Budget.prepare_share`), if clearing is not enough: prepare a background summary.
+1. At any size: clear items whose re-reading has cost more than rewriting what follows them; for
+   free while the provider's cache is cold.
+2. At 80 % of the usable window (`Budget.prepare_share`), if clearing is not enough: prepare a
+   background summary.
 3. At 92 % (`Budget.compact_share`): clear down to half, or else put the prepared summary in.
 4. When the window is full and no summary came: a digest, which needs no model.
 
-Only these functions see window, price and time. Their decisions are appended, and the view follows the log alone.
+Only these functions see window, price and time. Their decisions are appended, and the view follows
+the log alone.
 """
 
 import msgspec
@@ -21,25 +23,39 @@ from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, text_of
 
 GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
-DEEP_GOAL_SHARE = 0.30  # The same where reading is cheap: rewriting is then what costs, and deeper means less often
-CHEAP_READ = 0.05  # Price of cached input up to which reading is cheap, as a share of the input price
-DEEP_FROM_TOKENS = 48_000  # Usable tokens from which a compaction may go that deep; less would leave markers alone
-FIXED_SHARE_MIN = 0.25  # Share of the usable window from which text that never leaves does not count for the goal
+# The same where reading is cheap: rewriting is then what costs, and deeper means less often
+DEEP_GOAL_SHARE = 0.30
+CHEAP_READ = (
+    0.05  # Price of cached input up to which reading is cheap, as a share of the input price
+)
+DEEP_FROM_TOKENS = (
+    48_000  # Usable tokens from which a compaction may go that deep; less would leave markers alone
+)
+FIXED_SHARE_MIN = (
+    0.25  # Share of the usable window from which text that never leaves does not count for the goal
+)
 TAIL_SHARE_MAX = 0.25  # Largest share that stays verbatim after the span of a summary
-CLEAR_FROM_TOKENS = 16_000  # Smaller views are not cleared to save money: there is next to nothing to save
+CLEAR_FROM_TOKENS = (
+    16_000  # Smaller views are not cleared to save money: there is next to nothing to save
+)
 CLEAR_FROM_SHARE = 0.20  # Share of the usable window with the same meaning, for small windows
 ANSWER_SHARE_MIN = 0.10  # Smallest share of the window left for an answer
-LAST_RESORT_SHARE_MAX = 0.90  # Largest share of the view that may remain for the last resort to be worth it
+LAST_RESORT_SHARE_MAX = (
+    0.90  # Largest share of the view that may remain for the last resort to be worth it
+)
 MILD_SHARE = 0.03
-"""In mild clearing, content that may be needed keeps at least this share of its value; below that, a summary loses
-less."""
+"""In mild clearing, content that may be needed keeps at least this share of its value; below
+that, a summary loses less.
+"""
 PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short of memory
 REARM_SHARE = 0.10  # Share that must be new before the next crossing counts (law 6)
 NEW_SHARE_MIN = 0.02  # Share that must be new before the model can request another summary
 MODEL_SOURCE = "Compact"  # Source of the model's request: its tool
 INSTRUCTION_TOKENS = 500  # Tokens that a request for a summary adds to the view
 SUMMARY_ATTEMPTS_MAX = 2  # Requests for one summary, a retry included (law 6)
-FAILED_CROSSINGS_MAX = 3  # Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply
+FAILED_CROSSINGS_MAX = (
+    3  # Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply
+)
 PAUSE_STEPS = 10  # Steps before the next crossing then (law 6)
 
 
@@ -63,7 +79,9 @@ class Summarise(msgspec.Struct, frozen=True):
     reason: str
     focus: str = ""
     beside: bool = False
-    """True if the conversation continues meanwhile. The request is then the last one plus the instruction."""
+    """True if the conversation continues meanwhile. The request is then the last one plus the
+    instruction.
+    """
 
 
 class Swap(msgspec.Struct, frozen=True):
@@ -92,26 +110,35 @@ Decision = Nothing | Clear | Summarise | Swap | Digest | Full
 
 
 def window_of(state: State, budget: Budget) -> Budget:
-    """Return `budget` with the window learned from overflow errors or stalled counts, if it is smaller."""
+    """Return `budget` with the window learned from overflow errors or stalled counts, if it is
+    smaller.
+    """
     return _with_window(named_window(state, budget), state.gauge.scale(state.refused_raw))
 
 
 def named_window(state: State, budget: Budget) -> Budget:
-    """Return `budget` with the window from figures of the provider, without the size of refused requests."""
+    """Return `budget` with the window from figures of the provider, without the size of refused
+    requests.
+    """
     budget = _with_window(_with_window(budget, state.window_learned), state.gauge.ceiling)
     reserve = budget.window_tokens - budget.usable_tokens
     return _with_window(budget, state.input_learned + reserve) if state.input_learned else budget
 
 
 def _with_window(budget: Budget, tokens: int) -> Budget:
-    return msgspec.structs.replace(budget, window_tokens=tokens) if 0 < tokens < budget.window_tokens else budget
+    return (
+        msgspec.structs.replace(budget, window_tokens=tokens)
+        if 0 < tokens < budget.window_tokens
+        else budget
+    )
 
 
 def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = False) -> Decision:
-    """Decide what to do with the context before a request of purpose turn, or on a compaction request.
+    """Decide what to do with the context before a request of purpose turn, or on a compaction
+    request.
 
-    `now_us`: time in microseconds UTC; 0 if unknown (the cache then counts as warm). `pressed`: the process is short of
-    memory, so the view must shrink now.
+    `now_us`: time in microseconds UTC; 0 if unknown (the cache then counts as warm). `pressed`: the
+    process is short of memory, so the view must shrink now.
     """
     named, budget = named_window(state, budget), window_of(state, budget)
     if state.compact_wanted is not None:
@@ -123,7 +150,9 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     usable = budget.usable_tokens
     must = overflow or view > usable
     if pressed and not must and view > PRESSED_TOKENS_MIN and _is_rearmed(state, view):
-        tight = msgspec.structs.replace(budget, window_tokens=view, max_output_tokens=0)  # half of the present view
+        tight = msgspec.structs.replace(
+            budget, window_tokens=view, max_output_tokens=0
+        )  # half of the present view
         harder = _shrink(state, tight, view, must=True, reason="memory")
         if not isinstance(harder, Full):
             return harder
@@ -146,22 +175,31 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
         return Nothing("too little is new since the last compaction")
     if not (must or cold) and view < budget.compact_share * usable:
         return _prepare(state, budget, view)
-    decision = _shrink(state, budget, view, must=must, reason="overflow" if overflow else "watermark")
+    decision = _shrink(
+        state, budget, view, must=must, reason="overflow" if overflow else "watermark"
+    )
     return _window_full(state, named, known, view) if isinstance(decision, Full) else decision
 
 
 def goal_tokens(state: State, budget: Budget) -> int:
-    """Return the size that a compaction aims at: what never leaves, and a share of the room beside it (law 6)."""
+    """Return the size that a compaction aims at: what never leaves, and a share of the room
+    beside it (law 6).
+    """
     fixed = state.gauge.scale(state.gauge.raw - sum([item.tokens for item in state.conversation]))
     usable = budget.usable_tokens
     room = usable if fixed <= FIXED_SHARE_MIN * usable else max(0, usable - fixed)
     price = budget.price
     cheap = price is not None and price.input > 0 and price.read_usd <= CHEAP_READ * price.input
-    return round(usable - (1 - (DEEP_GOAL_SHARE if cheap and room >= DEEP_FROM_TOKENS else GOAL_SHARE)) * room)
+    return round(
+        usable
+        - (1 - (DEEP_GOAL_SHARE if cheap and room >= DEEP_FROM_TOKENS else GOAL_SHARE)) * room
+    )
 
 
 def _mild_clearing(state: State, budget: Budget, view: int, reason: str) -> Cleared | None:
-    """Return the clearing that alone reaches the goal and spares what may be needed; None if there is none."""
+    """Return the clearing that alone reaches the goal and spares what may be needed; None if
+    there is none.
+    """
     from longrein.context.clear_items import squeeze
 
     goal = goal_tokens(state, budget)
@@ -170,9 +208,13 @@ def _mild_clearing(state: State, budget: Budget, view: int, reason: str) -> Clea
 
 
 def _window_full(state: State, named: Budget, known: Budget, view: int) -> Decision:
-    """Diagnose a full window. A size that only an earlier turn's refusal speaks against is tried again."""
+    """Diagnose a full window. A size that only an earlier turn's refusal speaks against is tried
+    again.
+    """
     if not has_overflowed(state) and view <= named.usable_tokens:
-        return Nothing("a request of this size was refused before, but nothing more can be taken away")
+        return Nothing(
+            "a request of this size was refused before, but nothing more can be taken away"
+        )
     return Full(floor_diagnosis(state, known))
 
 
@@ -188,7 +230,9 @@ def is_cold(state: State, budget: Budget, now_us: int) -> bool:
 
 
 def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str) -> Decision:
-    """Shrink the view at the watermark: clear, else swap, else digest. Nothing waits for a model."""
+    """Shrink the view at the watermark: clear, else swap, else digest. Nothing waits for a
+    model.
+    """
     from longrein.context.clear_items import squeeze
     from longrein.context.summary.summary_text import build_digest
 
@@ -212,7 +256,9 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
 
 
 def decide_without_money(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
-    """Decide when the money left does not pay for the summary: a digest if needed, which is free."""
+    """Decide when the money left does not pay for the summary: a digest if needed, which is
+    free.
+    """
     from longrein.context.summary.summary_text import build_digest
 
     if wish.beside:
@@ -223,13 +269,16 @@ def decide_without_money(state: State, budget: Budget, wish: Summarise) -> Diges
 def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decision:
     """Decide when everything the model has replied to is gone already.
 
-    A view that leaves room for an answer is sent as it is. Otherwise entries without a reply go too, as far as that
-    helps.
+    A view that leaves room for an answer is sent as it is. Otherwise entries without a reply go
+    too, as far as that helps.
     """
     from longrein.context.summary.summary_text import build_digest
 
     most = budget.window_tokens * (1 - ANSWER_SHARE_MIN)
-    if reason != "overflow" and state.view_tokens - births_gain(state, births(state, budget)) <= most:
+    if (
+        reason != "overflow"
+        and state.view_tokens - births_gain(state, births(state, budget)) <= most
+    ):
         return Nothing("this is as small as it gets")
     first, last = _unseen_span(state)
     if last >= first and reason != "memory":  # low memory is no reason to hide unanswered entries
@@ -287,7 +336,9 @@ def _on_request(state: State, budget: Budget, focus: str) -> Decision:
     from longrein.context.summary.summary_text import build_digest
 
     swap = ready_swap(state, "request")
-    if swap is not None and (not focus or state.summary_of is None or state.summary_of.focus == focus):
+    if swap is not None and (
+        not focus or state.summary_of is None or state.summary_of.focus == focus
+    ):
         return swap
     first, last = summary_span(state)
     if last < first:
@@ -301,14 +352,20 @@ def _on_request(state: State, budget: Budget, focus: str) -> Decision:
 
 
 def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
-    """True if entries `first` to `last` are a summary and little else; limits the model's repeated requests."""
+    """True if entries `first` to `last` are a summary and little else; limits the model's
+    repeated requests.
+    """
     items = [item for item in state.conversation if first <= item.seqs[0] <= last]
     new = [item.tokens for item in items if item.kind not in ("summary", "ack")]
-    return len(new) < len(items) and state.gauge.scale(sum(new)) < NEW_SHARE_MIN * budget.usable_tokens
+    return (
+        len(new) < len(items) and state.gauge.scale(sum(new)) < NEW_SHARE_MIN * budget.usable_tokens
+    )
 
 
 def _tokens_when_sent(state: State, budget: Budget) -> int:
-    """Return the tokens of the view with the birth forms of new results; these are computed only if it matters."""
+    """Return the tokens of the view with the birth forms of new results; these are computed only
+    if it matters.
+    """
     view = state.view_tokens
     if view < budget.prepare_share * budget.usable_tokens:
         return view
@@ -317,7 +374,11 @@ def _tokens_when_sent(state: State, budget: Budget) -> int:
 
 def has_overflowed(state: State) -> bool:
     """True if the last request did not fit and nothing was removed since."""
-    return state.failure is not None and state.failure.kind == "overflow" and state.settled_seq < state.asked_seq
+    return (
+        state.failure is not None
+        and state.failure.kind == "overflow"
+        and state.settled_seq < state.asked_seq
+    )
 
 
 def _is_rearmed(state: State, usable: int) -> bool:
@@ -335,26 +396,34 @@ def floor_diagnosis(state: State, budget: Budget) -> str:
     conversation = sum(item.tokens for item in state.items)
     fixed = state.gauge.scale(state.gauge.raw - conversation)
     largest = max(state.items, key=lambda item: item.tokens, default=None)
-    biggest = f", largest block {state.gauge.scale(largest.tokens)} ({largest.handle})" if largest else ""
+    biggest = (
+        f", largest block {state.gauge.scale(largest.tokens)} ({largest.handle})" if largest else ""
+    )
     servers = schema_diagnosis(state.prefix, budget.window_tokens) if state.prefix else ""
     window = f"window {budget.window_tokens}"
     if state.view_tokens < budget.window_tokens:
         window = f"refused although the window is known as {budget.window_tokens}"
     return (
         f"the request does not fit: {state.view_tokens} tokens, {window} "
-        f"(system text and tools {fixed}, conversation {state.gauge.scale(conversation)}{biggest}); "
+        f"(system text and tools {fixed}, conversation "
+        f"{state.gauge.scale(conversation)}{biggest}); "
         + (f"{servers}; " if servers else "")
         + "use a model with a larger window or start a new session"
     )
 
 
 def summary_span(state: State) -> tuple[int, int]:
-    """Return the entries that a summary may replace: all that the model has replied to. Empty if last < first.
+    """Return the entries that a summary may replace: all that the model has replied to. Empty if
+    last < first.
 
     Cuts only before a reply or a user message, so that calls stay with their results (law 3).
     """
     items = state.conversation
-    told = ((n, item.seqs[0]) for n, item in enumerate(items) if item.kind in ("user", "reminder", "result"))
+    told = (
+        (n, item.seqs[0])
+        for n, item in enumerate(items)
+        if item.kind in ("user", "reminder", "result")
+    )
     cut = next((n for n, seq in told if seq == 0 or seq > state.seen_reach), len(items))
     if cut < len(items) and items[cut].kind == "result":
         replied = max((item.seqs[0] for item in items[:cut] if item.mine), default=0)
@@ -365,11 +434,13 @@ def summary_span(state: State) -> tuple[int, int]:
 def _unseen_span(state: State) -> tuple[int, int]:
     """Return the entries that a digest may replace when nothing else fits. Empty if last < first.
 
-    Unsent messages are excluded, since they have birth forms. A single call or result may be larger than the window,
-    and a summary larger than the window that a provider turns out to have.
+    Unsent messages are excluded, since they have birth forms. A single call or result may be larger
+    than the window, and a summary larger than the window that a provider turns out to have.
     """
     items = state.conversation
-    while items and not (items[-1].kind == "result" or items[-1].mine or items[-1].seqs[1] <= state.sent_reach):
+    while items and not (
+        items[-1].kind == "result" or items[-1].mine or items[-1].seqs[1] <= state.sent_reach
+    ):
         items.pop()
     return (items[0].seqs[0], max(item.seqs[1] for item in items)) if items else (1, 0)
 

@@ -1,7 +1,8 @@
-"""Fold of the log: `step(state, entry)` applies one entry. The work depends on the entry, not on the history.
+"""Fold of the log: `step(state, entry)` applies one entry. The work depends on the entry, not on
+the history.
 
-An item keeps its place. Results take the slots that their calls opened, so they are in call order in whatever order the
-calls end; messages that come meanwhile follow them.
+An item keeps its place. Results take the slots that their calls opened, so they are in call order
+in whatever order the calls end; messages that come meanwhile follow them.
 """
 
 import re
@@ -79,17 +80,23 @@ from longrein.events import (
     unwrapped,
 )
 
-# --- Sessions, background tasks and subagents ------------------------------------------------------------------------
+# --- Sessions, background tasks and subagents -----------------------------------------------------
 #
-# Tasks and subagents are world state, which a rewind leaves alone. A subagent's grant is reserved from its start to
-# its end, so the sum of spent and reserved money never exceeds the session's own grant.
+# Tasks and subagents are world state, which a rewind leaves alone. A subagent's grant is reserved
+# from its start to its end, so the sum of spent and reserved money never exceeds the session's own
+# grant.
 
 
 def _opened(state: State, seq: int, event: Opened) -> None:
     """Begin a session. From a parent's entries before it only the conversation stays."""
     state.session, state.nonce = event.session, event.nonce
     state.roots, state.cwd, state.profile = event.roots, event.cwd, event.profile
-    state.pins, state.kind, state.label, state.grant = event.pins, event.kind, event.label, event.grant
+    state.pins, state.kind, state.label, state.grant = (
+        event.pins,
+        event.kind,
+        event.label,
+        event.grant,
+    )
     if seq == 1:
         state.route = event.session
         return
@@ -141,7 +148,7 @@ def _child_ended(state: State, event: ChildEnded) -> None:
     state.children[event.child] = SubagentState(was.seq, was.at, was.started, event)
 
 
-# --- Fold ------------------------------------------------------------------------------------------------------------
+# --- Fold -----------------------------------------------------------------------------------------
 
 READINGS_MAX = 8  # Limit of readings of one file
 SKILLS_MAX = 50  # Limit of loaded skills that are remembered
@@ -149,7 +156,9 @@ SKILL_TOOL = "Skill"
 SKILL_TAG = '<skill_content name="'  # Beginning of a result that holds the text of a skill
 RECALLED_MAX = 100  # Limit of recalls that the clearing policy remembers
 
-History = Callable[[int], Iterable[Entry]]  # Function that returns entries 1 to n of the session's log
+History = Callable[
+    [int], Iterable[Entry]
+]  # Function that returns entries 1 to n of the session's log
 
 
 def fold(entries: Sequence[Entry]) -> State:
@@ -279,7 +288,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
     return state
 
 
-# --- Messages and reminders ------------------------------------------------------------------------------------------
+# --- Messages and reminders -----------------------------------------------------------------------
 
 
 def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
@@ -323,7 +332,9 @@ def _reminded(state: State, seq: int, event: Reminded) -> None:
     if event.kind == "wake":
         _turn(state, task=False)
     if event.kind == "stuck":
-        state.step_history = msgspec.structs.replace(state.step_history, told=state.step_history.told + 1, told_seq=seq)
+        state.step_history = msgspec.structs.replace(
+            state.step_history, told=state.step_history.told + 1, told_seq=seq
+        )
     if event.kind == "cron_fired" and not event.text:
         state.fired[event.source.partition(" ")[0]] = state.at
     if event.kind == "nested_memory":
@@ -343,7 +354,7 @@ def _schedules_set(state: State, schedules: tuple[Schedule, ...]) -> None:
     state.last_schedule = max(state.last_schedule, *numbers, 0)
 
 
-# --- Requests and replies --------------------------------------------------------------------------------------------
+# --- Requests and replies -------------------------------------------------------------------------
 
 
 def _asked(state: State, at: int, seq: int, event: Asked) -> None:
@@ -387,7 +398,9 @@ def _replied(state: State, seq: int, event: Replied) -> None:
         return
     state.failure, state.failures = None, 0
     state.last_usage, state.stop = usage, event.stop
-    if "input" not in event.estimated and not usage.web_searches:  # each search reads the view again
+    if (
+        "input" not in event.estimated and not usage.web_searches
+    ):  # each search reads the view again
         state.gauge.calibrate(usage.context_tokens, state.asked_raw)
     if state.asked_raw >= state.refused_raw:  # a refused size was accepted after all
         state.refused_raw = 0
@@ -406,7 +419,10 @@ def _add_parts(state: State, seq: int, event: Replied) -> None:
     for n, part in enumerate(event.parts):
         kind, handle = kinds.get(type(part)), f"r{seq}.{n + 1}"
         if kind is not None and (kind == "text" or event.stop != "interrupted"):
-            append_item(state, make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=handle))
+            append_item(
+                state,
+                make_item(seq, n, kind, part, block=blocks.get(n), owner=owner, handle=handle),
+            )
 
 
 def _open_slots(state: State, event: Replied) -> None:
@@ -418,8 +434,12 @@ def _open_slots(state: State, event: Replied) -> None:
         append_item(state, make_item(0, n, "result", ToolResult(call.id, call.name, "not_run", ())))
 
 
-_INPUT_LIMIT = re.compile(r"input (?:tokens?|length)\b(?:(?!max_).){0,40}?(?:exceed|limit|maximum)", re.IGNORECASE)
-"""Wording of an error that limits the input alone: the room for the answer is not part of its figure."""
+_INPUT_LIMIT = re.compile(
+    r"input (?:tokens?|length)\b(?:(?!max_).){0,40}?(?:exceed|limit|maximum)", re.IGNORECASE
+)
+"""Wording of an error that limits the input alone: the room for the answer is not part of its
+figure.
+"""
 
 
 def _ask_failed(state: State, event: AskFailed) -> None:
@@ -438,7 +458,7 @@ def _ask_failed(state: State, event: AskFailed) -> None:
         state.failures += 1
 
 
-# --- Tool calls ------------------------------------------------------------------------------------------------------
+# --- Tool calls -----------------------------------------------------------------------------------
 
 
 def _answered(state: State, event: PermissionAnswered) -> None:
@@ -447,11 +467,15 @@ def _answered(state: State, event: PermissionAnswered) -> None:
 
 
 def _hook_answered(state: State, event: HookAnswered) -> None:
-    """Record what a hook decided about the turn. Decisions on calls hold for one run only and are not folded."""
+    """Record what a hook decided about the turn. Decisions on calls hold for one run only and
+    are not folded.
+    """
     state.spent_usd += max(0.0, event.cost_usd)
     state.usage += counts_of(event.usage)
     if event.variables:
-        state.variables = state.variables | {name: (value, event.hook) for name, value in event.variables.items()}
+        state.variables = state.variables | {
+            name: (value, event.hook) for name, value in event.variables.items()
+        }
     if event.event in ("Stop", "SubagentStop"):
         state.stop_asked = True
         if event.decision == "block" or (event.context and event.decision != "stop"):
@@ -485,12 +509,21 @@ def _tool_ended(state: State, seq: int, event: ToolEnded) -> None:
     elif event.status == "ok":
         state.denied_last = False
         state.barren_steps = 0
-    if event.name == SKILL_TOOL and event.status == "ok" and (text := text_of(event.parts)).startswith(SKILL_TAG):
+    if (
+        event.name == SKILL_TOOL
+        and event.status == "ok"
+        and (text := text_of(event.parts)).startswith(SKILL_TAG)
+    ):
         _skill_loaded(state, seq, text[len(SKILL_TAG) :].partition('"')[0], text)
     traits = state.traits_of(event.name)
     record_result(state.ledger, seq, open_call.call, event, quiet=traits.quiet)
     state.step_history = add_result(
-        state.step_history, open_call.call, event, state.files_just_seen, polls=traits.polls, over=not state.calls
+        state.step_history,
+        open_call.call,
+        event,
+        state.files_just_seen,
+        polls=traits.polls,
+        over=not state.calls,
     )
     for seen in state.files_just_seen:
         _read(state, item.handle, seen)
@@ -501,7 +534,9 @@ def _read(state: State, handle: str, seen: FileSeen) -> None:
     """Remember a reading, or that a later one was answered with a pointer to it."""
     earlier = state.readings.get(seen.path, ())
     if seen.again:
-        told = tuple(msgspec.structs.replace(r, told=True) if r.handle == seen.again else r for r in earlier)
+        told = tuple(
+            msgspec.structs.replace(r, told=True) if r.handle == seen.again else r for r in earlier
+        )
         state.readings[seen.path] = told
     elif seen.first:
         kept = [r for r in earlier if r.hash == seen.hash][1 - READINGS_MAX :]
@@ -516,4 +551,6 @@ def _file_seen(state: State, seq: int, event: FileSeen) -> None:
     changed = known is not None and known.changed and known.hash == event.hash
     whole = event.whole or (known is not None and known.whole and known.hash == event.hash)
     told = (known or UNKNOWN_FILE).told_by(state.asks)
-    state.files[event.path] = KnownFile(event.hash, whole, event.blob, changed, seq, told=told, asks=state.asks)
+    state.files[event.path] = KnownFile(
+        event.hash, whole, event.blob, changed, seq, told=told, asks=state.asks
+    )

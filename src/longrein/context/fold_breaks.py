@@ -1,4 +1,6 @@
-"""Fold of the breaks: entries that change what has been sent. Handles stay valid, so nothing is lost (law 4)."""
+"""Fold of the breaks: entries that change what has been sent. Handles stay valid, so nothing is
+lost (law 4).
+"""
 
 from collections.abc import Iterable
 
@@ -7,7 +9,17 @@ from longrein.context.state.state import CompactionMark, State
 from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part
 from longrein.context.state.tool_traits import with_traits
 from longrein.context.state.view import count_prefix, make_item, reindex, replace_item
-from longrein.events import AnyPart, Cleared, Form, PrefixSet, Summarized, Text, ToolCall, ToolResult, decode_object
+from longrein.events import (
+    AnyPart,
+    Cleared,
+    Form,
+    PrefixSet,
+    Summarized,
+    Text,
+    ToolCall,
+    ToolResult,
+    decode_object,
+)
 
 UNDO_MAX = 20  # Limit of compactions that can be undone by number; the log keeps all
 CROSSINGS = ("watermark", "overflow", "memory", "request")
@@ -58,15 +70,23 @@ def change_form(state: State, seq: int, form: Form) -> None:
     part = reformed(old.part, form.text, images=shape == "trimmed")
     kind: ItemKind = "text" if old.kind == "thinking" else old.kind
     tokens = estimate_part(part) + ITEM_TOKENS
-    item = Item((seq, at, old.seqs[0]), kind, old.seqs, old.handle, part, shape, tokens, owner=old.owner)
+    item = Item(
+        (seq, at, old.seqs[0]), kind, old.seqs, old.handle, part, shape, tokens, owner=old.owner
+    )
     replace_item(state, at, item)
 
 
 def reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
-    """Return `old` with other content. Changed thinking becomes plain text: a signed block is whole or gone."""
+    """Return `old` with other content. Changed thinking becomes plain text: a signed block is
+    whole or gone.
+    """
     match old:
         case ToolResult(call, name, status, parts):
-            kept = [p for p in parts if not isinstance(p, Text) and not getattr(p, "media", "").startswith("text/")]
+            kept = [
+                p
+                for p in parts
+                if not isinstance(p, Text) and not getattr(p, "media", "").startswith("text/")
+            ]
             return ToolResult(call, name, status, (Text(text), *kept) if images else (Text(text),))
         case ToolCall(id, name):
             return ToolCall(id, name, decode_object(text), text)
@@ -77,9 +97,15 @@ def reformed(old: AnyPart, text: str, *, images: bool) -> AnyPart:
 def fold_summarized(state: State, seq: int, event: Summarized) -> None:
     """Replace the items of a span by one summary; open slots stay."""
     head, tail = state.items[: state.context_items], state.conversation
-    kept = [item for item in tail if item.seqs[0] == 0 or not event.first <= item.seqs[0] <= event.last]
+    kept = [
+        item for item in tail if item.seqs[0] == 0 or not event.first <= item.seqs[0] <= event.last
+    ]
     gone = [item for item in tail if item.seqs[0] and event.first <= item.seqs[0] <= event.last]
-    summary = [make_item(seq, 0, "summary", Text(event.text), handle=f"r{seq}", span=(event.first, event.last))]
+    summary = [
+        make_item(
+            seq, 0, "summary", Text(event.text), handle=f"r{seq}", span=(event.first, event.last)
+        )
+    ]
     if event.reply:
         summary.append(make_item(seq, 1, "ack", Text(event.reply), span=(event.first, event.last)))
     older = [at for at, item in enumerate(kept, 1) if item.seqs[0] and item.seqs[1] < event.first]
@@ -101,8 +127,13 @@ def fold_summarized(state: State, seq: int, event: Summarized) -> None:
 def fold_prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     """Set system text, tool list or static context. The first prefix is no break."""
     first = state.prefix is None
-    if state.prefix is not None and (state.prefix.provider, state.prefix.model) != (event.provider, event.model):
-        state.window_learned = state.input_learned = state.refused_raw = 0  # learned of the previous model
+    if state.prefix is not None and (state.prefix.provider, state.prefix.model) != (
+        event.provider,
+        event.model,
+    ):
+        state.window_learned = state.input_learned = state.refused_raw = (
+            0  # learned of the previous model
+        )
         state.gauge.ceiling, state.gauge.flat = 0, (0, 0, 0)
     count_prefix(state, -1)
     state.prefix, state.prefix_seq = event, seq

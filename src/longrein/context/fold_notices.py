@@ -1,8 +1,8 @@
 """Fold of the event catalogue: notices of events, and what the model was told.
 
-`record_notices` is called before each entry is folded. Notices are world state, so a rewind keeps them. The last
-reminders are conversation state, so a rewind forgets them and the same is told again. Effects of the model's own calls
-are not recorded.
+`record_notices` is called before each entry is folded. Notices are world state, so a rewind keeps
+them. The last reminders are conversation state, so a rewind forgets them and the same is told
+again. Effects of the model's own calls are not recorded.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,9 @@ from longrein.events import (
     TodoSet,
 )
 
-NOTICES_MAX = 400  # Limit of notices. Told ones are kept too, because a rewind makes them pending again.
+NOTICES_MAX = (
+    400  # Limit of notices. Told ones are kept too, because a rewind makes them pending again.
+)
 UNTOLD_MAX = 5_000  # Limit of pending notices
 CUT_EVERY = 64  # Number of notices between two cuts, so that the cost per notice is constant
 EVENT_CHARS_MAX = 20_000  # Limit of the text of an external event
@@ -48,7 +50,9 @@ def record_notices(state: State, entry: Entry) -> None:
 
 
 def external_event(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
-    """Return the `Reminded` for an external event, to be told before the next request; () for an unknown kind."""
+    """Return the `Reminded` for an external event, to be told before the next request; () for an
+    unknown kind.
+    """
     if kind not in KINDS or not KINDS[kind].external:
         return ()
     if len(text) > EVENT_CHARS_MAX:
@@ -57,7 +61,9 @@ def external_event(kind: str, source: str, text: str) -> tuple[Reminded, ...]:
 
 
 def is_repeated(state: State, event: Reminded) -> bool:
-    """Return True if an external event says what already waits to be told, or for a state what holds already."""
+    """Return True if an external event says what already waits to be told, or for a state what
+    holds already.
+    """
     kind = KINDS[event.kind]
     key = "" if kind.single else event.source
     told = state.reminded.get(event.kind)
@@ -86,7 +92,7 @@ def _cut(state: State) -> None:
     state.notices = [one for one in state.notices if id(one) not in dropped][-UNTOLD_MAX:]
 
 
-# --- Session and prefix ----------------------------------------------------------------------------------------------
+# --- Session and prefix ---------------------------------------------------------------------------
 
 
 def _opened(state: State, seq: int, event: Opened) -> None:
@@ -100,7 +106,13 @@ def _prefix_set(state: State, seq: int, event: PrefixSet) -> None:
     if old is None or not state.asks:
         return
     if (old.provider, old.model) != (event.provider, event.model):
-        add_notice(state, seq, "model_changed", f"{event.provider}/{event.model}", was=f"{old.provider}/{old.model}")
+        add_notice(
+            state,
+            seq,
+            "model_changed",
+            f"{event.provider}/{event.model}",
+            was=f"{old.provider}/{old.model}",
+        )
     was, now = [tool.name for tool in old.tools], [tool.name for tool in event.tools]
     new, gone = [name for name in now if name not in was], [name for name in was if name not in now]
     words = [f"new: {', '.join(new)}"] * bool(new) + [f"gone: {', '.join(gone)}"] * bool(gone)
@@ -132,7 +144,7 @@ def todo_state(todos: tuple[Todo, ...]) -> str:
     return "; ".join(f"{todo.status} {todo.content}" for todo in todos)
 
 
-# --- Files -----------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 
 def _file_changed(state: State, seq: int, event: FileChanged) -> None:
@@ -142,9 +154,13 @@ def _file_changed(state: State, seq: int, event: FileChanged) -> None:
     instructions = [source.path for source in state.prefix.sources] if state.prefix else []
     if event.path in instructions or event.path in state.told:
         kind = "memory_changed"
-    words = ", ".join(filter(None, ("" if event.hash else "it is gone", _whose(state, event), event.note)))
+    words = ", ".join(
+        filter(None, ("" if event.hash else "it is gone", _whose(state, event), event.note))
+    )
     whole = bool(event.diff) or not event.hash
-    add_notice(state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole)
+    add_notice(
+        state, seq, kind, f"{event.path}: {words}", body=event.diff, key=event.path, whole=whole
+    )
 
 
 def _whose(state: State, event: FileChanged) -> str:
@@ -152,24 +168,36 @@ def _whose(state: State, event: FileChanged) -> str:
     who = event.who
     match event.by:
         case "command" if who in state.tasks or who == "a command":
-            return f"while {who if who in state.tasks else 'your tasks'} ran, by that or by somebody else"
+            return (
+                f"while {who if who in state.tasks else 'your tasks'} ran, by that or by "
+                "somebody else"
+            )
         case "command":
             return f"while your command ran ({who})" if who else "while your command ran"
         case "subagent":
             name, _, command = who.partition(" ")
-            agent = "the main agent" if name == "main" else f"subagent {name}" if name else "a subagent"
+            agent = (
+                "the main agent" if name == "main" else f"subagent {name}" if name else "a subagent"
+            )
             return f"by {agent} {command}".rstrip()
         case _:
             return "by somebody else"
 
 
 def fold_file_changed(state: State, seq: int, event: FileChanged) -> None:
-    """Fold a `FileChanged`. Changes by others are on disk, but unknown to the model until they are told."""
+    """Fold a `FileChanged`. Changes by others are on disk, but unknown to the model until they
+    are told.
+    """
     known = state.files.get(event.path, UNKNOWN_FILE)
     if event.by == "agent":
         told = known.told_by(state.asks)
-        mixed = event.over or event.before not in ("", told[0])  # it has content that the model had not seen
-        now = KnownFile(event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks)
+        mixed = event.over or event.before not in (
+            "",
+            told[0],
+        )  # it has content that the model had not seen
+        now = KnownFile(
+            event.hash, True, event.blob, True, seq, told=told if mixed else None, asks=state.asks
+        )
     else:
         disk = None if event.hash == known.hash else event.hash
         now = replace(known, seq=seq, disk=disk, disk_blob=event.blob, changes=known.changes + 1)
@@ -182,12 +210,22 @@ def _now_known(state: State, seqs: list[int]) -> None:
         seen = state.files.get(one.key) if one.seq in seqs and one.whole else None
         if seen is not None and seen.seq == one.seq and seen.disk is not None:
             state.files[one.key] = replace(
-                seen, hash=seen.disk, blob=seen.disk_blob, disk=None, disk_blob="", told=None, asks=0
+                seen,
+                hash=seen.disk,
+                blob=seen.disk_blob,
+                disk=None,
+                disk_blob="",
+                told=None,
+                asks=0,
             )
 
 
-def add_rewind_notices(state: State, then: Mapping[str, KnownFile], put: tuple[FilePut, ...], seq: int) -> None:
-    """After a rewind restore the known files of `then`, and add notices of later changes that are still on disk."""
+def add_rewind_notices(
+    state: State, then: Mapping[str, KnownFile], put: tuple[FilePut, ...], seq: int
+) -> None:
+    """After a rewind restore the known files of `then`, and add notices of later changes that
+    are still on disk.
+    """
     back = {one.path for one in put if one.done}
     for path, now in list(state.files.items()):
         was = then.get(path)
@@ -197,14 +235,18 @@ def add_rewind_notices(state: State, then: Mapping[str, KnownFile], put: tuple[F
             del state.files[path]
         elif was.hash != now.hash:
             disk, blob = (now.hash, now.blob) if now.disk is None else (now.disk, now.disk_blob)
-            state.files[path] = KnownFile(was.hash, was.whole, was.blob, now.changed, now.seq, disk, blob)
+            state.files[path] = KnownFile(
+                was.hash, was.whole, was.blob, now.changed, now.seq, disk, blob
+            )
         else:
             continue
         if now.changed and path not in back:
-            add_notice(state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path)
+            add_notice(
+                state, seq, "went_back", f"{path}: as you left it in what was taken back", key=path
+            )
 
 
-# --- Background work and hooks ---------------------------------------------------------------------------------------
+# --- Background work and hooks --------------------------------------------------------------------
 
 
 def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
@@ -221,7 +263,10 @@ def _task_ended(state: State, seq: int, event: TaskEnded) -> None:
         kept = "none of which was kept"
     output = f"; {event.size_bytes} bytes of output, {kept}" if event.size_bytes else ""
     kind = "bg_lost" if event.state == "lost" else "bg_done"
-    line = f"{event.task}{_what(state, event.task)}: {event.state.replace('_', ' ')}{how}{cause}{took}{output}"
+    line = (
+        f"{event.task}{_what(state, event.task)}: "
+        f"{event.state.replace('_', ' ')}{how}{cause}{took}{output}"
+    )
     brief = f"{event.state.replace('_', ' ')}{how}"
     add_notice(state, seq, kind, line, body=event.tail, key=event.task, brief=brief)
 
@@ -248,17 +293,22 @@ def _child_ended(state: State, seq: int, event: ChildEnded) -> None:
 
 def _hook_answered(state: State, seq: int, event: HookAnswered) -> None:
     """Record feedback of a hook, unless the result of the stopped call has it."""
-    is_told = event.decision not in ("deny", "ask", "stop") and event.event not in ("PreToolUse", "UserPromptSubmit")
+    is_told = event.decision not in ("deny", "ask", "stop") and event.event not in (
+        "PreToolUse",
+        "UserPromptSubmit",
+    )
     body = "\n".join(filter(None, (event.text if is_told else "", event.context)))
     if body:
         add_notice(state, seq, "hook_feedback", f"{event.event} hook", body=body)
 
 
-# --- Reminders -------------------------------------------------------------------------------------------------------
+# --- Reminders ------------------------------------------------------------------------------------
 
 
 def _reminded(state: State, seq: int, event: Reminded) -> None:
-    """Record a reminder. With text it was told; without text it is an external event still to be told."""
+    """Record a reminder. With text it was told; without text it is an external event still to be
+    told.
+    """
     if event.kind == "resumed":
         state.resumed_seq, state.resumed_gap_s = seq, int(event.state or 0)
     if event.kind not in KINDS or not KINDS[event.kind].share:

@@ -1,4 +1,6 @@
-"""Rendering of the state as a request. The items of the view are passed on as they are, so each is encoded once."""
+"""Rendering of the state as a request. The items of the view are passed on as they are, so each
+is encoded once.
+"""
 
 import msgspec
 
@@ -12,7 +14,9 @@ from longrein.events import PrefixSet, Text, text_of
 OUTPUT_TOKENS_MIN = 1_000  # A money limit does not lower the output limit below this
 
 
-def render(state: State, budget: Budget, usd_left: float | None = None, tokens_left: int | None = None) -> Request:
+def render(
+    state: State, budget: Budget, usd_left: float | None = None, tokens_left: int | None = None
+) -> Request:
     """Render the next request of purpose turn.
 
     Needs a `PrefixSet` and no open call. `usd_left` and `tokens_left` lower the output limit.
@@ -30,7 +34,9 @@ def render(state: State, budget: Budget, usd_left: float | None = None, tokens_l
 
 
 def _framed(request: Request, at: int) -> Request:
-    """Move the text for earlier turns to the end of the system prompt (profile `seed-framework`)."""
+    """Move the text for earlier turns to the end of the system prompt (profile
+    `seed-framework`).
+    """
     items = request.items
     told = text_of((items[at].part,)) if at < len(items) and items[at].kind == "summary" else ""
     if not told.startswith(OPENING):
@@ -38,7 +44,9 @@ def _framed(request: Request, at: int) -> Request:
     prefix = msgspec.structs.replace(request.prefix, system=f"{request.prefix.system}\n\n{told}")
     marks = tuple(sorted({mark - (mark >= at) for mark in request.marks} - {-1}))
     rest = (*items[:at], *items[at + 1 :])
-    return msgspec.structs.replace(request, prefix=prefix, prefix_seq=items[at].key[0], items=rest, marks=marks)
+    return msgspec.structs.replace(
+        request, prefix=prefix, prefix_seq=items[at].key[0], items=rest, marks=marks
+    )
 
 
 def _prefix(state: State) -> PrefixSet:
@@ -48,7 +56,9 @@ def _prefix(state: State) -> PrefixSet:
 
 
 def marks(state: State) -> tuple[int, ...]:
-    """Return the cache marks: end of static context or summary, end of the last request, end of this one."""
+    """Return the cache marks: end of static context or summary, end of the last request, end of
+    this one.
+    """
     fixed = state.context_items - 1
     following = state.items[state.context_items : state.context_items + 2]
     fixed += sum(item.kind in ("summary", "ack") for item in following)
@@ -56,7 +66,9 @@ def marks(state: State) -> tuple[int, ...]:
     return tuple(sorted({at for at in (fixed, state.sent_items - 1, tail) if at >= 0}))
 
 
-def output_limit(state: State, budget: Budget, usd_left: float | None, tokens_left: int | None = None) -> int:
+def output_limit(
+    state: State, budget: Budget, usd_left: float | None, tokens_left: int | None = None
+) -> int:
     """Return the output limit by the model, the window, and the money and tokens left."""
     budget = window_of(state, budget)
     limit = min(budget.max_output_tokens, max(256, budget.window_tokens - state.view_tokens))
@@ -85,13 +97,16 @@ def reserve_usd(state: State, budget: Budget, max_output_tokens: int) -> float:
 
 def request_tokens(state: State, request: Request) -> int:
     """Estimate the input tokens of `request`, its prefix by the view's gauge."""
-    fixed = state.gauge.raw - sum([item.tokens for item in state.items]) if request.prefix.system else 0
+    fixed = (
+        state.gauge.raw - sum([item.tokens for item in state.items]) if request.prefix.system else 0
+    )
     items = sum([item.tokens or estimate_part(item.part) for item in request.items])
     return state.gauge.scale(max(0, fixed) + items)
 
 
 def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
-    """Render a summary request: the live request, or in the background the last one, plus one instruction.
+    """Render a summary request: the live request, or in the background the last one, plus one
+    instruction.
 
     So the summariser reads the provider's cache.
     """
@@ -101,6 +116,8 @@ def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
     carried = live.items[: state.sent_items] if wish.beside else live.items
     text = summary_instruction(wish.focus, window_of(state, budget))
     tokens = estimate_text(text) + ITEM_TOKENS
-    ask = Item((state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens)
+    ask = Item(
+        (state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens
+    )
     tail = tuple(at for at in live.marks if at < len(carried))
     return msgspec.structs.replace(live, items=(*carried, ask), marks=tail, purpose="summary")

@@ -1,7 +1,7 @@
 """Context report: tokens by item and by module, for `/context` and `longrein context`.
 
-Estimates are scaled by one factor so that the rows of the last request add up to the provider's count. The six modules
-are labels for people and budgets; they do not order the request.
+Estimates are scaled by one factor so that the rows of the last request add up to the provider's
+count. The six modules are labels for people and budgets; they do not order the request.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,14 @@ from longrein.context.state.state import State
 from longrein.context.state.token_estimate import arguments_text, estimate_text, spec_tokens
 from longrein.events import Image, PrefixSet, ToolCall, ToolResult, ToolSpec, text_of
 
-Module = Literal["system", "continuation", "calls and results", "verified milestones", "user requests", "environment"]
+Module = Literal[
+    "system",
+    "continuation",
+    "calls and results",
+    "verified milestones",
+    "user requests",
+    "environment",
+]
 MODULES: tuple[Module, ...] = get_args(Module)  # The six modules of the context (E1)
 MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "context": "environment",
@@ -50,25 +57,38 @@ class Report(msgspec.Struct, frozen=True):
 
     shown: tuple[ReportRow, ...]
     total_tokens: int  # Tokens of the next request: the sum of `shown`
-    counted_tokens: int  # Input and output of the last answered request as counted by the provider; 0 if there is none
+    # Input and output of the last answered request as counted by the provider; 0 if there is none
+    counted_tokens: int
     factor: float  # Count divided by estimate
     usable_tokens: int
     window_tokens: int
     note: str = ""  # Note on assumed prices
-    prepare_share: float = PREPARE_SHARE  # Share of the usable window at which a summary is prepared
+    prepare_share: float = (
+        PREPARE_SHARE  # Share of the usable window at which a summary is prepared
+    )
 
     def modules(self) -> list[tuple[Module, int]]:
         """Return (module, tokens) of the modules with content, in their order."""
-        sums = {module: sum(s.tokens for s in self.shown if s.module == module) for module in MODULES}
+        sums = {
+            module: sum(s.tokens for s in self.shown if s.module == module) for module in MODULES
+        }
         return [(module, tokens) for module, tokens in sums.items() if tokens]
 
 
 def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
-    """Return the blocks of the next request. `goes`: handles that the next compaction would remove."""
+    """Return the blocks of the next request. `goes`: handles that the next compaction would
+    remove.
+    """
     taken, price = frozenset(goes), budget.price
-    rows = [*_prefix_rows(state), *(row for item in state.items for row in _item_rows(state, item, price, taken))]
+    rows = [
+        *_prefix_rows(state),
+        *(row for item in state.items for row in _item_rows(state, item, price, taken)),
+    ]
     tokens = scaled([raw for raw, _ in rows], state.view_tokens)
-    shown = tuple(msgspec.structs.replace(row, tokens=count) for (_, row), count in zip(rows, tokens, strict=True))
+    shown = tuple(
+        msgspec.structs.replace(row, tokens=count)
+        for (_, row), count in zip(rows, tokens, strict=True)
+    )
     counted, factor = state.last_usage.context_tokens, state.gauge.ratio
     note = price.note if price is not None else ""
     return Report(
@@ -84,7 +104,9 @@ def report(state: State, budget: Budget, goes: Iterable[str] = ()) -> Report:
 
 
 def scaled(raws: list[int], total: int) -> list[int]:
-    """Scale `raws` to whole numbers that add up to `total` exactly; the largest remainders are rounded up."""
+    """Scale `raws` to whole numbers that add up to `total` exactly; the largest remainders are
+    rounded up.
+    """
     everything = sum(raws) or 1
     exact = [raw * total / everything for raw in raws]
     counts = [int(value) for value in exact]
@@ -98,21 +120,38 @@ def _prefix_rows(state: State) -> list[tuple[int, ReportRow]]:
         return []
     system = estimate_text(state.prefix.system)
     rows = [(system, _plain("system", state.prefix.system))]
-    return rows + [(spec_tokens(tool), _plain("tool", tool.description, tool.name)) for tool in state.prefix.tools]
+    return rows + [
+        (spec_tokens(tool), _plain("tool", tool.description, tool.name))
+        for tool in state.prefix.tools
+    ]
 
 
 def _plain(kind: str, text: str, name: str = "") -> ReportRow:
     return ReportRow("system", kind, name, "", "full", 0, 0.0, goes=False, begins=_beginning(text))
 
 
-def _item_rows(state: State, item: Item, price: Price | None, taken: frozenset[str]) -> list[tuple[int, ReportRow]]:
+def _item_rows(
+    state: State, item: Item, price: Price | None, taken: frozenset[str]
+) -> list[tuple[int, ReportRow]]:
     usd, goes = _usd(state, item, price), item.handle in taken
     name = item.part.name if isinstance(item.part, ToolCall | ToolResult) else ""
-    row = ReportRow(MODULE_OF_KIND[item.kind], item.kind, name, item.handle, item.form, 0, usd, goes, _begins(item))
+    row = ReportRow(
+        MODULE_OF_KIND[item.kind],
+        item.kind,
+        name,
+        item.handle,
+        item.form,
+        0,
+        usd,
+        goes,
+        _begins(item),
+    )
     if item.kind != "summary" or not state.ledger_text:
         return [(item.tokens, row)]
     verified = min(item.tokens, estimate_text(state.ledger_text))
-    milestones = msgspec.structs.replace(row, module="verified milestones", begins=_beginning(state.ledger_text))
+    milestones = msgspec.structs.replace(
+        row, module="verified milestones", begins=_beginning(state.ledger_text)
+    )
     return [(item.tokens - verified, row), (verified, milestones)]
 
 
@@ -138,7 +177,7 @@ def _usd(state: State, item: Item, price: Price | None) -> float:
     return state.gauge.scale(item.tokens) * (price.write_usd + (carried - 1) * price.read_usd) / 1e6
 
 
-# --- Tool schemas by server ------------------------------------------------------------------------------------------
+# --- Tool schemas by server -----------------------------------------------------------------------
 #
 # The tools of a server are named `mcp__SERVER__TOOL`.
 
@@ -156,19 +195,36 @@ def specs_by_server(specs: Iterable[ToolSpec]) -> dict[str, list[ToolSpec]]:
 
 
 def schema_diagnosis(prefix: PrefixSet, window_tokens: int) -> str:
-    """Return one line on the server with the largest schemas; '' if none takes a tenth of the window."""
+    """Return one line on the server with the largest schemas; '' if none takes a tenth of the
+    window.
+    """
     deferred = {spec.name for spec in prefix.deferred}
     costs = {
         server: (sum(map(spec_tokens, specs)), specs[0].name in deferred)
         for server, specs in specs_by_server((*prefix.tools, *prefix.deferred)).items()
         if server
     }
-    server, (tokens, late) = max(costs.items(), key=lambda cost: cost[1][0], default=("", (0, False)))
+    server, (tokens, late) = max(
+        costs.items(), key=lambda cost: cost[1][0], default=("", (0, False))
+    )
     if not server or tokens < DIAGNOSED_SHARE_MIN * window_tokens:
         return ""
-    fills = f"server {server}'s schemas fill {_thousands(tokens)} of your {_thousands(window_tokens)} window"
-    return f"{fills}; these are deferred now" if late else f"{fills}; switch off what you do not need of it"
+    fills = (
+        f"server {server}'s schemas fill {_thousands(tokens)} of your "
+        f"{_thousands(window_tokens)} window"
+    )
+    return (
+        f"{fills}; these are deferred now"
+        if late
+        else f"{fills}; switch off what you do not need of it"
+    )
 
 
 def _thousands(tokens: int) -> str:
-    return f"{tokens / 1000:.0f}k" if tokens >= 10_000 else f"{tokens / 1000:.1f}k" if tokens >= 1_000 else str(tokens)
+    return (
+        f"{tokens / 1000:.0f}k"
+        if tokens >= 10_000
+        else f"{tokens / 1000:.1f}k"
+        if tokens >= 1_000
+        else str(tokens)
+    )

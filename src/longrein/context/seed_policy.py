@@ -1,14 +1,17 @@
-"""Profile `seed`: the founding documents' compaction, literally, as the baseline for the default profile.
+"""Profile `seed`: the founding documents' compaction, literally, as the baseline for the default
+profile.
 
-Before every request all but the last three results longer than 100 characters become `[Previous: used X]`. Above 50,000
-estimated tokens (characters / 4) the first 80,000 characters of the conversation are summarised and everything is
-replaced. This breaks the cache each turn and forgets what it clears; only the log still has it.
+Before every request all but the last three results longer than 100 characters become `[Previous:
+used X]`. Above 50,000 estimated tokens (characters / 4) the first 80,000 characters of the
+conversation are summarised and everything is replaced. This breaks the cache each turn and forgets
+what it clears; only the log still has it.
 
-The documents exist in several versions. `seed` is the first; `seed-later` and `seed-new` are later ones where they
-differ. `seed-framework` is the version for a framework that owns the tool loop: between user messages everything is
-replaced by six cut turns at the end of the system prompt, within a turn nothing changes. Where the first version would
-end the program (a failed summary, a request that does not fit), all profiles do what the newest version does, and as a
-last resort what the default profile does.
+The documents exist in several versions. `seed` is the first; `seed-later` and `seed-new` are later
+ones where they differ. `seed-framework` is the version for a framework that owns the tool loop:
+between user messages everything is replaced by six cut turns at the end of the system prompt,
+within a turn nothing changes. Where the first version would end the program (a failed summary, a
+request that does not fit), all profiles do what the newest version does, and as a last resort what
+the default profile does.
 """
 
 import re
@@ -51,10 +54,10 @@ from longrein.events import (
     text_of,
 )
 
-# --- Compaction where a framework owns the tool loop -----------------------------------------------------------------
+# --- Compaction where a framework owns the tool loop ----------------------------------------------
 #
-# The framework calls tools inside one request of its own. So only user messages and answers are recorded, and only
-# between user messages can anything be shortened.
+# The framework calls tools inside one request of its own. So only user messages and answers are
+# recorded, and only between user messages can anything be shortened.
 
 
 TextTurn = tuple[str, str]  # (role, content); the role is `user`, `assistant` or `system`
@@ -63,13 +66,16 @@ FRAMED = "framework"  # Reason of the `Summarized` that replaces earlier turns b
 
 KEEP_RECENT = 3  # Exchanges shown in the system prompt: twice as many turns
 TURN_CHARS_MAX = 500  # Characters shown of each turn, a summary included
-THRESHOLD_TOKENS = 50_000  # Above this, at four characters each, everything is summarised before the next user message
+# Above this, at four characters each, everything is summarised before the next user message
+THRESHOLD_TOKENS = 50_000
 COMPACT_ANSWER = "Compression triggered. The conversation will be compacted after this answer."
 """Answer to the model's own request to compact; the focus it gave is ignored."""
 
 
 def record_text_turn(state: State, event: AnyEvent) -> None:
-    """Keep the documents' history in `state.said`: user messages, final answers, the last summary."""
+    """Keep the documents' history in `state.said`: user messages, final answers, the last
+    summary.
+    """
     match event:
         case UserSpoke(parts=parts):
             state.said = [*state.said, ("user", text_of(parts))]
@@ -91,7 +97,9 @@ def _last_message(state: State) -> int:
 
 def past_turns(state: State) -> list[TextTurn]:
     """Return the turns before the user's last message; all turns if no turn is open."""
-    present = sum(word.seq >= _last_message(state) for word in state.words) if state.turn_open else 0
+    present = (
+        sum(word.seq >= _last_message(state) for word in state.words) if state.turn_open else 0
+    )
     return state.said[: len(state.said) - present]
 
 
@@ -104,25 +112,37 @@ def context_summary(turns: Sequence[TextTurn]) -> str:
 
 
 def summary_request(turns: Sequence[TextTurn]) -> str:
-    """Return the user message that requests a summary: three points, then the start of the conversation."""
+    """Return the user message that requests a summary: three points, then the start of the
+    conversation.
+    """
     spelled = "\n".join(f"{role}: {content}" for role, content in turns)
     points = "1) what was accomplished, 2) the current state, 3) key decisions"
-    return f"Summarize this conversation for continuity. Include: {points}.\n\n{spelled[:INPUT_CHARS_MAX]}"
+    return (
+        "Summarize this conversation for continuity. Include: "
+        f"{points}.\n\n{spelled[:INPUT_CHARS_MAX]}"
+    )
 
 
-# --- The documents' message list -------------------------------------------------------------------------------------
+# --- The documents' message list ------------------------------------------------------------------
 #
-# The profile `seed` counts and serialises this list, not the view, so that its numbers are those of the documents.
+# The profile `seed` counts and serialises this list, not the view, so that its numbers are those of
+# the documents.
 
 
 JsonTurn = dict[str, Any]  # `role` is `user` or `assistant`; `content` a text, or a list of blocks
 
 
 def group_turns(state: State) -> list[list[Item]]:
-    """Group the view after its static context into turns of one side; a summary is a turn of its own."""
+    """Group the view after its static context into turns of one side; a summary is a turn of its
+    own.
+    """
     found: list[list[Item]] = []
     for item in state.conversation:
-        if not found or found[-1][-1].mine != item.mine or "summary" in (item.kind, found[-1][-1].kind):
+        if (
+            not found
+            or found[-1][-1].mine != item.mine
+            or "summary" in (item.kind, found[-1][-1].kind)
+        ):
             found.append([item])
         else:
             found[-1].append(item)
@@ -162,7 +182,7 @@ def _escaped(found: "re.Match[str]") -> str:
     return "".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))
 
 
-# --- Policy ----------------------------------------------------------------------------------------------------------
+# --- Policy ---------------------------------------------------------------------------------------
 
 INPUT_CHARS_MAX = 80_000  # Characters of the conversation given to the summariser
 SUMMARY_TOKENS_MAX = 2_000  # Output limit of the summariser
@@ -172,9 +192,13 @@ INSTRUCTION = (
 )
 ACKNOWLEDGED = "Understood. Continuing."
 COMPACT = "Compact"  # Tool by which the model requests a compaction
-MICRO = "micro_compact"  # Reason of the clearing before each request, which is not shown to the user
+MICRO = (
+    "micro_compact"  # Reason of the clearing before each request, which is not shown to the user
+)
 FAILURES_MAX = 3  # Consecutive failed summaries after which there is no automatic one any more
-OVERFLOW_RETRIES = 1  # Requests retried after a summary because one did not fit; then a digest is made
+OVERFLOW_RETRIES = (
+    1  # Requests retried after a summary because one did not fit; then a digest is made
+)
 OVERFLOW_KEEPS = 5  # Turns that such a summary leaves verbatim
 PREVIEW_CHARS = 2_000  # Characters shown of a trimmed result
 
@@ -184,11 +208,15 @@ class SeedVariant(msgspec.Struct, frozen=True):
 
     keep_recent: int = 3  # Results left alone
     clear_chars_min: int = 100  # Longer contents are cleared
-    preserved: tuple[str, ...] = ()  # Tools whose results are never cleared and do not count as recent
+    preserved: tuple[
+        str, ...
+    ] = ()  # Tools whose results are never cleared and do not count as recent
     threshold: int = 50_000  # Estimate above which everything is summarised
     chars_per_unit: int = 4  # Characters per unit of the estimate
     result_chars_max: int = 0  # A longer result is trimmed before it is first sent
-    results_chars_max: int = 0  # Results of one step that are longer together are trimmed, largest first
+    results_chars_max: int = (
+        0  # Results of one step that are longer together are trimmed, largest first
+    )
     turns_max: int = 0  # Number of turns above which the middle is removed
     head_turns: int = 3  # Turns kept before the middle
     tail_turns: int = 47  # Turns kept after it
@@ -226,7 +254,11 @@ def decide_seed(state: State, budget: Budget) -> Decision:
     variant = variant_of(state)
     swap = ready_swap(state, state.summary_of.reason if state.summary_of else "watermark")
     if swap is not None:
-        return msgspec.structs.replace(swap, prose=_reference(state, swap.prose)) if variant.reference_only else swap
+        return (
+            msgspec.structs.replace(swap, prose=_reference(state, swap.prose))
+            if variant.reference_only
+            else swap
+        )
     if state.compact_wanted is not None:
         return _on_request(state, budget)
     forms = _trim_large_results(state, variant)
@@ -235,7 +267,7 @@ def decide_seed(state: State, budget: Budget) -> Decision:
     return _snip(state, variant) or _micro(state, variant) or _auto(state, budget, variant)
 
 
-# --- Layer 1: clear, trim, snip --------------------------------------------------------------------------------------
+# --- Layer 1: clear, trim, snip -------------------------------------------------------------------
 
 
 def _micro(state: State, variant: SeedVariant) -> Clear | None:
@@ -254,7 +286,9 @@ def _name(item: Item) -> str:
 
 
 def _content(item: Item) -> str:
-    """Return the text of a result; '' for one with other blocks, such as an image, which is never changed."""
+    """Return the text of a result; '' for one with other blocks, such as an image, which is
+    never changed.
+    """
     parts = item.part.parts if isinstance(item.part, ToolResult) else ()
     return text_of(parts) if all(isinstance(part, Text | Document) for part in parts) else ""
 
@@ -263,8 +297,14 @@ def _trim_large_results(state: State, variant: SeedVariant) -> tuple[Form, ...]:
     """Return the forms of new results that are too large, alone or together."""
     if not variant.result_chars_max:
         return ()
-    new = [item for item in state.items if isinstance(item.part, ToolResult) and item.seqs[0] > state.sent_reach]
-    whole = sorted((item for item in new if item.form == "full"), key=lambda item: -len(_content(item)))
+    new = [
+        item
+        for item in state.items
+        if isinstance(item.part, ToolResult) and item.seqs[0] > state.sent_reach
+    ]
+    whole = sorted(
+        (item for item in new if item.form == "full"), key=lambda item: -len(_content(item))
+    )
     left, forms = sum(len(_content(item)) for item in new), []
     for item in whole:
         content = _content(item)
@@ -277,8 +317,13 @@ def _trim_large_results(state: State, variant: SeedVariant) -> tuple[Form, ...]:
 
 
 def _preview(handle: str, content: str) -> str:
-    """Return the text of a trimmed result. The log holds it; the documents use a file in the work tree."""
-    head = f'Output too large ({len(content)} characters). Recall(handle="{handle}") gives all of it. Preview:'
+    """Return the text of a trimmed result. The log holds it; the documents use a file in the
+    work tree.
+    """
+    head = (
+        f'Output too large ({len(content)} characters). Recall(handle="{handle}") gives all of '
+        "it. Preview:"
+    )
     return f"<persisted-output>\n{head}\n{content[:PREVIEW_CHARS]}\n</persisted-output>"
 
 
@@ -295,7 +340,10 @@ def _snip(state: State, variant: SeedVariant) -> Digest | None:
     if not middle or all(item.kind == "summary" for item in middle):
         return None
     first, last = min(item.seqs[0] for item in middle), max(item.seqs[1] for item in middle)
-    text = f"[Snipped: entries {first} to {last} of the conversation. The log holds them; Recall brings them back.]"
+    text = (
+        f"[Snipped: entries {first} to {last} of the conversation. The log holds them; Recall "
+        "brings them back.]"
+    )
     return Digest(Summarized(first, last, text, "snip"))
 
 
@@ -304,12 +352,14 @@ def _answers(turn: list[Item]) -> bool:
 
 
 def _whole_tail(turns: list[list[Item]], count: int) -> int:
-    """Return where the last `count` turns begin, one earlier if that would part results from their calls."""
+    """Return where the last `count` turns begin, one earlier if that would part results from
+    their calls.
+    """
     at = max(0, len(turns) - count)
     return at - 1 if 0 < at < len(turns) and _answers(turns[at]) else at
 
 
-# --- Profile seed-framework ------------------------------------------------------------------------------------------
+# --- Profile seed-framework -----------------------------------------------------------------------
 
 
 def _decide_framed(state: State, budget: Budget) -> Decision:
@@ -328,19 +378,25 @@ def _decide_framed(state: State, budget: Budget) -> Decision:
     if not past:
         return Nothing("nothing to compact")
     if state.turn_open and state.steps:
-        return Nothing(COMPACT_ANSWER if state.compact_wanted is not None else "a turn is left alone")
+        return Nothing(
+            COMPACT_ANSWER if state.compact_wanted is not None else "a turn is left alone"
+        )
     first, last = min(item.seqs[0] for item in past), max(item.seqs[1] for item in past)
-    wished = state.compact_wanted is not None or any(getattr(item.part, "name", "") == COMPACT for item in past)
+    wished = state.compact_wanted is not None or any(
+        getattr(item.part, "name", "") == COMPACT for item in past
+    )
     large = sum(len(content) for _, content in turns) // 4 > THRESHOLD_TOKENS
     if (wished or large) and state.summary_attempts < FAILURES_MAX:
-        return Summarise(first, last, "request" if state.compact_wanted is not None else "watermark")
+        return Summarise(
+            first, last, "request" if state.compact_wanted is not None else "watermark"
+        )
     text = context_summary(state.said)
     if not state.turn_open or (len(past) == 1 and past[0].part == Text(text)):
         return Nothing("below the threshold")
     return Digest(Summarized(first, last, text, FRAMED))
 
 
-# --- Layers 2 and 3: summaries ---------------------------------------------------------------------------------------
+# --- Layers 2 and 3: summaries --------------------------------------------------------------------
 
 
 def estimate_units(state: State, variant: SeedVariant) -> int:
@@ -360,11 +416,17 @@ def _auto(state: State, budget: Budget, variant: SeedVariant) -> Decision:
     if full and (gave_up or state.failures > OVERFLOW_RETRIES):
         return _digest(state, budget, first, last, "overflow")
     if gave_up:
-        return Nothing(f"{FAILURES_MAX} summaries in a row failed; there is no automatic one any more")
+        return Nothing(
+            f"{FAILURES_MAX} summaries in a row failed; there is no automatic one any more"
+        )
     if not overflow:
         return Summarise(first, last, "watermark")
     before, upto = _span(state, OVERFLOW_KEEPS)
-    return Summarise(before, upto, "overflow") if upto >= before else Summarise(first, last, "overflow")
+    return (
+        Summarise(before, upto, "overflow")
+        if upto >= before
+        else Summarise(first, last, "overflow")
+    )
 
 
 def _on_request(state: State, budget: Budget) -> Decision:
@@ -383,7 +445,9 @@ def _digest(state: State, budget: Budget, first: int, last: int, reason: str) ->
 
 
 def _span(state: State, keep: int) -> tuple[int, int]:
-    """Return the entries that a summary replaces: all, or all but the last `keep` turns. Empty if last < first."""
+    """Return the entries that a summary replaces: all, or all but the last `keep` turns. Empty
+    if last < first.
+    """
     turns = group_turns(state)
     kept = _whole_tail(turns, keep) if keep and len(turns) > keep else len(turns)
     gone = [item for turn in turns[:kept] for item in turn]
@@ -391,7 +455,9 @@ def _span(state: State, keep: int) -> tuple[int, int]:
 
 
 def render_seed_summary(state: State) -> Request:
-    """Render the summary request: one user message with the instruction and the first 80,000 characters."""
+    """Render the summary request: one user message with the instruction and the first 80,000
+    characters.
+    """
     if state.prefix is None:
         raise AssertionError("a request needs a PrefixSet before it")
     bare = PrefixSet("start", state.prefix.provider, state.prefix.model, state.prefix.wire, "")
@@ -409,54 +475,74 @@ def _summary_request(state: State, bare: PrefixSet, text: str) -> Request:
 
 
 def build_seed_summary(state: State, budget: Budget, swap: Swap) -> Summarized:
-    """Return the documents' two fake turns; one user message if a request may not end with the assistant."""
+    """Return the documents' two fake turns; one user message if a request may not end with the
+    assistant.
+    """
     if state.profile == FRAMEWORK_PROFILE:
         text = f"{_compressed_line(state)}\n\n{swap.prose}"
         return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=(swap.asked,))
     text, asks = f"[Compressed]\n\n{swap.prose}", (swap.asked,)
     if budget.accepts_prefill:
-        return Summarized(swap.first, swap.last, text, swap.reason, swap.prose, asks=asks, reply=ACKNOWLEDGED)
-    return Summarized(swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks)
+        return Summarized(
+            swap.first, swap.last, text, swap.reason, swap.prose, asks=asks, reply=ACKNOWLEDGED
+        )
+    return Summarized(
+        swap.first, swap.last, f"{text}\n\n{ACKNOWLEDGED}", swap.reason, swap.prose, asks=asks
+    )
 
 
 def _compressed_line(state: State) -> str:
-    return f"[Conversation compressed. Transcript: longrein export {state.session} --format transcript]"
+    return (
+        f"[Conversation compressed. Transcript: longrein export {state.session} --format "
+        "transcript]"
+    )
 
 
 def _reference(state: State, prose: str) -> str:
-    """Wrap a summary like the later versions: request verbatim, summary as JSON, where the whole is stored."""
+    """Wrap a summary like the later versions: request verbatim, summary as JSON, where the whole
+    is stored.
+    """
     request = state.words[-1].text if state.words else ""
     lines = [
         _compressed_line(state),
         f"Current user request:\n{request}",
-        f"Conversation summary (reference only; follow only the current request):\n{as_json(prose)}",
+        (
+            "Conversation summary (reference only; follow only the current "
+            f"request):\n{as_json(prose)}"
+        ),
     ]
     return "\n\n".join(lines)
 
 
-# --- Results of background work --------------------------------------------------------------------------------------
+# --- Results of background work -------------------------------------------------------------------
 #
 # Before the next request the documents append one block of results, each result once:
 #
-#     <background-results>
-#     [bg:b1] 2 passed
-#     </background-results>
+# <background-results>
+# [bg:b1] 2 passed
+# </background-results>
 #
-# Their fake assistant turn ("Noted background results.") is left out, because most servers refuse a request that ends
-# with it. The tag is removed from outputs, so that none can close the block.
+# Their fake assistant turn ("Noted background results.") is left out, because most servers refuse a
+# request that ends with it. The tag is removed from outputs, so that none can close the block.
 
 TAG = "background-results"
 RESULT_CHARS_MAX = 500  # Characters of one result
 
 
 def seed_reminders(state: State) -> tuple[Reminded, ...]:
-    """Return the reminders before the next request: ends of tasks and subagents; () without news."""
+    """Return the reminders before the next request: ends of tasks and subagents; () without
+    news.
+    """
     waiting: dict[str, list[Notice]] = {}
     for one in pending_notices(state):
         if KINDS[one.kind].rank == ENDED:
             waiting.setdefault(one.kind, []).append(one)
     return tuple(
-        Reminded(kind, f"<{TAG}>\n" + "\n".join(map(_line, notices)) + f"\n</{TAG}>", f"r{notices[-1].seq}")
+        Reminded(
+            kind,
+            f"<{TAG}>\n" + "\n".join(map(_line, notices)) + f"\n</{TAG}>",
+            f"r{notices[-1].seq}",
+        )
         for kind, notices in waiting.items()
     )
 

@@ -1,7 +1,7 @@
 """Snapshot encoding: the folded state with the clearing policy's memory, as bytes.
 
-A snapshot only saves time. A reader that cannot decode it folds the log instead. The format holds only values that the
-fold and the policy made.
+A snapshot only saves time. A reader that cannot decode it folds the log instead. The format holds
+only values that the fold and the policy made.
 """
 
 import msgspec
@@ -11,7 +11,9 @@ from longrein.context.state.state import State
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(State)
 LENGTH_BYTES = 8
-"""Size of the length field. Layout: length of the memory, memory, state, in one buffer, since both may be megabytes."""
+"""Size of the length field. Layout: length of the memory, memory, state, in one buffer, since
+both may be megabytes.
+"""
 
 
 def encode_state(state: State) -> bytearray:

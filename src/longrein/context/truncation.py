@@ -16,16 +16,22 @@ BIRTH_SHARE_MAX = 0.30  # Largest share of the usable window for all new results
 BIRTH_SHARE_MIN = 0.05  # Share that they get in any case, however full the window is
 BIRTH_TOKENS_MAX = 50_000  # Limit of the same in tokens
 WORDS_SHARE_MAX = 0.40  # Largest share of the usable window for new user messages
-TRIM_TRIES_MAX = 4  # Limit of attempts: the ends of a text may have more tokens per character than its middle
-HEAD_SHARE = 0.4  # Share of the head in a trimmed text. The tail gets more, because errors are at the end.
+TRIM_TRIES_MAX = (
+    4  # Limit of attempts: the ends of a text may have more tokens per character than its middle
+)
+HEAD_SHARE = (
+    0.4  # Share of the head in a trimmed text. The tail gets more, because errors are at the end.
+)
 
 
 def births(state: State, budget: Budget, *, roomy: bool = False) -> tuple[Form, ...]:
-    """Return the birth forms of items that the next request sends for the first time; other items go whole.
+    """Return the birth forms of items that the next request sends for the first time; other items
+    go whole.
 
-    All results together take at most `min(30 % of usable, 50k)` tokens, the user's messages at most 40 % of usable;
-    both less if the view leaves less. Messages are shortened further only without `roomy`, which says that room is made
-    first. The smallest items are kept whole first. The `seed` profiles shorten nothing that the window holds.
+    All results together take at most `min(30 % of usable, 50k)` tokens, the user's messages at most
+    40 % of usable; both less if the view leaves less. Messages are shortened further only without
+    `roomy`, which says that room is made first. The smallest items are kept whole first. The `seed`
+    profiles shorten nothing that the window holds.
     """
     fresh = [item for item in _unsent_items(state) if item.form == "full"]
     results = [item for item in fresh if item.kind == "result"]
@@ -57,7 +63,9 @@ def _birth_forms(state: State, fresh: list[Item], limit: float) -> list[Form]:
         text = texts[item.handle]
         if cost(text) > share:
             text = trim_to_tokens(text, share, item.handle, state.nonce, cost)
-        elif not any(isinstance(part, Document) and part.media.startswith("text/") for part in _parts(item)):
+        elif not any(
+            isinstance(part, Document) and part.media.startswith("text/") for part in _parts(item)
+        ):
             continue
         forms.append(Form(item.handle, "trimmed", text))
     return forms
@@ -85,8 +93,12 @@ def _parts(item: Item) -> Sequence[object]:
     return item.part.parts if isinstance(item.part, ToolResult) else (item.part,)
 
 
-def _shares(fresh: list[Item], texts: dict[str, str], limit: float, cost: Cost) -> list[tuple[Item, float]]:
-    sized = sorted(((cost(texts[i.handle]), n, i) for n, i in enumerate(fresh)), key=lambda s: s[:2])
+def _shares(
+    fresh: list[Item], texts: dict[str, str], limit: float, cost: Cost
+) -> list[tuple[Item, float]]:
+    sized = sorted(
+        ((cost(texts[i.handle]), n, i) for n, i in enumerate(fresh)), key=lambda s: s[:2]
+    )
     shares, left = [], limit
     for done, (tokens, _, item) in enumerate(sized):
         share = left / (len(sized) - done)
@@ -111,7 +123,8 @@ def _gap(part: Document, handle: str, nonce: str) -> str:
     return marker(
         nonce,
         "elided",
-        f"lines {first + 1} to {max(first + 1, last - 1)} of {part.lines} ({part.size_bytes} bytes) are not shown; "
+        f"lines {first + 1} to {max(first + 1, last - 1)} of {part.lines} ({part.size_bytes} "
+        "bytes) are not shown; "
         f'Recall(handle="{handle}", lines="{first + 1}-{first + 200}") brings any of them',
     )
 
@@ -129,7 +142,9 @@ def trim_to_tokens(text: str, tokens_max: float, handle: str, nonce: str, cost: 
 
 
 def trim(text: str, chars_max: int, handle: str, nonce: str) -> str:
-    """Return head and tail of `text` in about `chars_max` characters, cut at line ends where possible."""
+    """Return head and tail of `text` in about `chars_max` characters, cut at line ends where
+    possible.
+    """
     head = _cut_head(text, round(chars_max * HEAD_SHARE))
     tail = _cut_tail(text, chars_max - round(chars_max * HEAD_SHARE))
     lines, first = text.count("\n") + 1, head.count("\n") + 1

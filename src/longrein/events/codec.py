@@ -1,7 +1,7 @@
 """JSON form of events and entries, the same on disk, in exports and for the web.
 
-An exported line is `{"seq":1,"at":…,"event":{"type":"Opened",…}}`. On disk the event is stored alone, with seq and time
-in columns. Old logs are converted when read and never rewritten.
+An exported line is `{"seq":1,"at":…,"event":{"type":"Opened",…}}`. On disk the event is stored
+alone, with seq and time in columns. Old logs are converted when read and never rewritten.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,9 @@ _entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
 Lift = Callable[[dict[str, Any]], dict[str, Any]]
 
 UPCASTERS: Mapping[int, Mapping[str, Lift]] = {}
-"""Schema version of the log -> event type -> conversion to the next version. Entries are never removed."""
+"""Schema version of the log -> event type -> conversion to the next version. Entries are never
+removed.
+"""
 
 
 def encode_event(event: AnyEvent) -> bytes:
@@ -32,7 +34,8 @@ def encode_event(event: AnyEvent) -> bytes:
 def decode_event(data: bytes | str, version: int = SCHEMA_VERSION) -> AnyEvent:
     """Decode an event that was written with schema `version`.
 
-    Raises `SessionReadOnly` for an event of a newer longrein, and `msgspec.DecodeError` for invalid bytes.
+    Raises `SessionReadOnly` for an event of a newer longrein, and `msgspec.DecodeError` for invalid
+    bytes.
     """
     if version == SCHEMA_VERSION:
         try:
@@ -49,7 +52,8 @@ def decode_event(data: bytes | str, version: int = SCHEMA_VERSION) -> AnyEvent:
             ) from None
     if version > SCHEMA_VERSION:
         raise SessionReadOnly(
-            f"this session was written by a newer longrein (schema {version}, this one knows {SCHEMA_VERSION}); "
+            f"this session was written by a newer longrein (schema {version}, this one knows "
+            f"{SCHEMA_VERSION}); "
             "upgrade it"
         )
     fields = msgspec.json.decode(data, type=dict[str, Any])
@@ -61,10 +65,14 @@ def decode_event(data: bytes | str, version: int = SCHEMA_VERSION) -> AnyEvent:
 
 
 def _without_nulls(data: bytes | str) -> AnyEvent | None:
-    """Decode an event with `null` for an infinite number, which gets its default; None for other events."""
+    """Decode an event with `null` for an infinite number, which gets its default; None for other
+    events.
+    """
     fields = decode_json(data)
     try:
-        event: AnyEvent = msgspec.convert({key: value for key, value in fields.items() if value is not None}, AnyEvent)
+        event: AnyEvent = msgspec.convert(
+            {key: value for key, value in fields.items() if value is not None}, AnyEvent
+        )
     except msgspec.ValidationError:
         return None
     return event
@@ -82,7 +90,9 @@ def _is_deep(event: AnyEvent) -> bool:
 
 
 def _decode_deep(data: bytes | str) -> AnyEvent:
-    """Decode an event whose values are nested too deep. Such arguments are kept as received text and never run."""
+    """Decode an event whose values are nested too deep. Such arguments are kept as received text
+    and never run.
+    """
     raw = data.encode() if isinstance(data, str) else data
     fields = msgspec.json.decode(flattened(raw, DEPTH_MAX))
     match fields["type"]:
@@ -92,14 +102,18 @@ def _decode_deep(data: bytes | str) -> AnyEvent:
                 text = part.get("arguments")
                 if isinstance(text, str):
                     part["arguments"] = decode_object(text)
-                    part["received"] = part.get("received") or ("" if part["arguments"] is not None else text)
+                    part["received"] = part.get("received") or (
+                        "" if part["arguments"] is not None else text
+                    )
         case "ToolStarted":
             fields["arguments"] = None
     event: AnyEvent = msgspec.convert(fields, AnyEvent)
     return event
 
 
-_ABOVE_ARGUMENTS = 3  # Nesting levels around the arguments of a call: the reply, its parts, the call
+_ABOVE_ARGUMENTS = (
+    3  # Nesting levels around the arguments of a call: the reply, its parts, the call
+)
 
 
 def encode_entry(entry: Entry) -> bytes:

@@ -1,7 +1,7 @@
 """Content parts of messages: text, image, document, thinking, tool call, tool result.
 
-Large or binary content is stored in a blob, and the part names the blob. `ToolResult` and `ProviderBlock` refer to
-their call and part by id, never by position in a provider's message.
+Large or binary content is stored in a blob, and the part names the blob. `ToolResult` and
+`ProviderBlock` refer to their call and part by id, never by position in a provider's message.
 """
 
 from typing import Any
@@ -44,7 +44,9 @@ class Document(Part, frozen=True, tag="document"):
 
 
 class Thinking(Part, frozen=True, tag="thinking"):
-    """Reasoning text of the model. Its signature or ciphertext is in the provider block beside it."""
+    """Reasoning text of the model. Its signature or ciphertext is in the provider block beside
+    it.
+    """
 
     text: str  # Readable reasoning; empty when the provider sent only ciphertext
 
@@ -54,8 +56,12 @@ class ToolCall(Part, frozen=True, tag="tool_call"):
 
     id: str  # Call id, `c<seq of the Asked>.<index in the reply>`
     name: str  # Tool name as the model wrote it
-    arguments: dict[str, Any] | None  # Parsed arguments; None when the received text is not a JSON object
-    received: str = ""  # The text as received; empty when it is exactly the compact JSON of `arguments`
+    arguments: (
+        dict[str, Any] | None
+    )  # Parsed arguments; None when the received text is not a JSON object
+    received: str = (
+        ""  # The text as received; empty when it is exactly the compact JSON of `arguments`
+    )
 
 
 class ToolResult(Part, frozen=True, tag="tool_result"):
@@ -104,14 +110,18 @@ def without_attachments(parts: tuple[AnyPart, ...]) -> tuple[AnyPart, ...]:
     """Return the parts of a message that the user wrote: all but the texts of attached files."""
     return (
         *parts[:1],
-        *(part for part in parts[1:] if not (isinstance(part, Text) and part.text.startswith(ATTACHED))),
+        *(
+            part
+            for part in parts[1:]
+            if not (isinstance(part, Text) and part.text.startswith(ATTACHED))
+        ),
     )
 
 
-# --- Calls of deferred tools -----------------------------------------------------------------------------------------
+# --- Calls of deferred tools ----------------------------------------------------------------------
 #
-# The model writes `CallTool(name, args)`. The log keeps the reply as received, since the provider's cache has those
-# bytes. All other code sees the call that `unwrapped` returns.
+# The model writes `CallTool(name, args)`. The log keeps the reply as received, since the provider's
+# cache has those bytes. All other code sees the call that `unwrapped` returns.
 
 
 CALL_TOOL = "CallTool"  # Tool that calls deferred tools
@@ -120,9 +130,14 @@ CALL_TOOL = "CallTool"  # Tool that calls deferred tools
 def unwrapped(call: ToolCall) -> ToolCall:
     """Return the call that a `CallTool` contains, with the same id; other calls unchanged.
 
-    `args` may be missing, null or JSON text. A `CallTool` with invalid arguments is unchanged, so that it is refused.
+    `args` may be missing, null or JSON text. A `CallTool` with invalid arguments is unchanged, so
+    that it is refused.
     """
-    while call.name == CALL_TOOL and call.arguments is not None and call.arguments.keys() <= {"name", "args"}:
+    while (
+        call.name == CALL_TOOL
+        and call.arguments is not None
+        and call.arguments.keys() <= {"name", "args"}
+    ):
         name, inner = call.arguments.get("name"), _object(call.arguments.get("args"))
         if not isinstance(name, str) or not name or inner is None:
             return call

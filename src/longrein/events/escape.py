@@ -1,4 +1,5 @@
-r"""Invisible and cursor-moving characters of text from outside, written as `\x1b`, `\u202e`, `\U000e0041`.
+r"""Invisible and cursor-moving characters of text from outside, written as `\x1b`, `\u202e`,
+`\U000e0041`.
 
 Letters of every script and emoji with their joiners are kept.
 """
@@ -13,17 +14,20 @@ _UNSEEN = (
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""C0 but newline and tab, DEL, C1, bidirectional and zero-width characters, tags, fillers, lone surrogates."""
+"""C0 but newline and tab, DEL, C1, bidirectional and zero-width characters, tags, fillers, lone
+surrogates.
+"""
 JOINERS = "\u200c\u200d"
 SELECTORS = "\ufe0e\ufe0f"
 _EMOJI_BASES = "#*0123456789©®"
 
 
 def escape(text: str, write: Callable[[str], str] | None = None) -> str:
-    r"""Write every invisible or cursor-moving character as `\x1b`, `\u202e`, …; newline and tab are kept.
+    r"""Write every invisible or cursor-moving character as `\x1b`, `\u202e`, …; newline and tab are
+    kept.
 
-    Blanks of every width are kept too, since many languages use no-break spaces. One scan for clean text.
-    `write` replaces a character; None for the form above.
+    Blanks of every width are kept too, since many languages use no-break spaces. One scan for clean
+    text. `write` replaces a character; None for the form above.
     """
     by = write or written
     return _unseen().sub(lambda m: m[0] if _belongs(m[0], text, m.start()) else by(m[0]), text)
@@ -40,7 +44,9 @@ def without_unseen(text: str) -> str:
 
 
 def plain_name(path: str) -> str:
-    """Return a file name or path without case, width and invisible characters, with a plain `i`, for a comparison."""
+    """Return a file name or path without case, width and invisible characters, with a plain `i`,
+    for a comparison.
+    """
     if path.isascii() and path.isprintable():
         return path.lower()
     plain = normalize("NFKC", normalize("NFKC", without_unseen(path)).casefold())
@@ -49,14 +55,22 @@ def plain_name(path: str) -> str:
 
 @cache
 def _unseen() -> re.Pattern[str]:
-    """Return the pattern of escaped characters. Compiled at first use: most headless runs escape nothing."""
+    """Return the pattern of escaped characters. Compiled at first use: most headless runs escape
+    nothing.
+    """
     return re.compile(_UNSEEN)
 
 
 def written(char: str) -> str:
     """Return the escape of a character."""
     code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )
 
 
 def _belongs(char: str, text: str, at: int) -> bool:
@@ -65,5 +79,10 @@ def _belongs(char: str, text: str, at: int) -> bool:
     if char in SELECTORS:
         return before >= "\u203c" or (before != "" and before in _EMOJI_BASES)
     if char in JOINERS:
-        return before >= "\u0600" and after >= "\u0600" and before not in JOINERS and after not in JOINERS
+        return (
+            before >= "\u0600"
+            and after >= "\u0600"
+            and before not in JOINERS
+            and after not in JOINERS
+        )
     return False

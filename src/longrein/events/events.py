@@ -1,7 +1,8 @@
 """Event types: the closed union of events in a session's log.
 
-Each event is frozen, named in the past tense and complete in itself. A log is a list of entries `(seq, at, event)`. The
-conversation, the screen, the token count and the next move are functions of the log.
+Each event is frozen, named in the past tense and complete in itself. A log is a list of entries
+`(seq, at, event)`. The conversation, the screen, the token count and the next move are functions of
+the log.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -10,20 +11,24 @@ import msgspec
 
 from longrein.events.content import AnyPart, ProviderBlock
 
-# --- Token usage and failure kinds -----------------------------------------------------------------------------------
+# --- Token usage and failure kinds ----------------------------------------------------------------
 
 COUNT_MAX = 1_000_000_000  # Maximum of a valid token count
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens as counted by the provider. The first four kinds do not overlap and have separate prices."""
+    """Tokens as counted by the provider. The first four kinds do not overlap and have separate
+    prices.
+    """
 
     input_tokens: int = 0  # Input neither read from nor written to the cache
     cache_read_tokens: int = 0  # Input read from the prompt cache
     cache_write_tokens: int = 0  # Input written to the prompt cache
     output_tokens: int = 0  # Output, reasoning included
     reasoning_tokens: int = 0  # Reasoning tokens within the output
-    web_searches: int = 0  # Searches of the web that the provider ran; they have a price of their own
+    web_searches: int = (
+        0  # Searches of the web that the provider ran; they have a price of their own
+    )
 
     @property
     def context_tokens(self) -> int:
@@ -49,7 +54,11 @@ def is_count(value: object) -> bool:
 def counts_of(usage: Usage) -> Usage:
     """Return `usage` with 0 for every invalid count, such as -5, NaN or a text."""
     fields = [getattr(usage, name) for name in Usage.__struct_fields__]
-    return usage if all(map(is_count, fields)) else Usage(*(value if is_count(value) else 0 for value in fields))
+    return (
+        usage
+        if all(map(is_count, fields))
+        else Usage(*(value if is_count(value) else 0 for value in fields))
+    )
 
 
 FailureKind = Literal[
@@ -76,18 +85,25 @@ RETRYABLE: frozenset[str] = frozenset(
 """Kinds after which the same request is retried. `lost` is retried too, without a wait."""
 
 
-# --- Base types ------------------------------------------------------------------------------------------------------
+# --- Base types -----------------------------------------------------------------------------------
 
-SCHEMA_VERSION = 1  # Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only.
+# Version in `Opened`. Older logs are converted by `codec.UPCASTERS`; newer ones open read-only.
+SCHEMA_VERSION = 1
 
 
 class Visibility(NamedTuple):
-    """Places where an event appears. `tests/events/test_visibility.py` compares them with the code of each place."""
+    """Places where an event appears. `tests/events/test_visibility.py` compares them with the
+    code of each place.
+    """
 
     shown: Literal["both", "terminal", "headless", "no"]
-    """Frontends that draw it: `terminal/event_lines.py` or `view_model.py`, `headless/stream_json.py`."""
+    """Frontends that draw it: `terminal/event_lines.py` or `view_model.py`,
+    `headless/stream_json.py`.
+    """
     searchable: bool
-    """True if a search finds its text; `store/entry_content.py` says which text, and takes all of it by default."""
+    """True if a search finds its text; `store/entry_content.py` says which text, and takes all
+    of it by default.
+    """
     in_ledger: bool  # Whether `context/state/ledger.py` records it
 
 
@@ -98,14 +114,16 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", t
 
     def __init_subclass__(cls) -> None:
         if "visibility" not in vars(cls):
-            raise TypeError(f"{cls.__name__}: declare where the event appears, `visibility = Visibility(…)`")
+            raise TypeError(
+                f"{cls.__name__}: declare where the event appears, `visibility = Visibility(…)`"
+            )
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of values inside events."""
 
 
-# --- Values inside events --------------------------------------------------------------------------------------------
+# --- Values inside events -------------------------------------------------------------------------
 
 
 class Parent(Record, frozen=True):
@@ -131,15 +149,23 @@ class ToolTraits(Record, frozen=True):
     """Properties of a tool that the engine and the frontends use. No request holds them."""
 
     kind: str = ""
-    """`read`, `search`, `edit`, `write`, `shell`, `agent` or `other`; '' for the kind of tools with this name."""
+    """`read`, `search`, `edit`, `write`, `shell`, `agent` or `other`; '' for the kind of tools
+    with this name.
+    """
     quiet: bool = False
-    """True if successful calls are left out of the ledger, because other records hold them or none needs them."""
+    """True if successful calls are left out of the ledger, because other records hold them or
+    none needs them.
+    """
     polls: bool = False
-    """True if the tool queries a status, so that repeated calls with equal results are no repetition."""
+    """True if the tool queries a status, so that repeated calls with equal results are no
+    repetition.
+    """
     key_argument: str = ""
     """Argument that describes a call in one line."""
     task_argument: str = ""
-    """Argument that names a background task whose end the result reports, so that no notice has to."""
+    """Argument that names a background task whose end the result reports, so that no notice has
+    to.
+    """
     hosted: bool = False
     """True if the provider runs the tool itself, within its reply."""
 
@@ -150,7 +176,9 @@ class ToolSpec(Record, frozen=True):
     name: str  # Name the model calls
     description: str  # When to use it and how
     schema: dict[str, Any]  # JSON schema of the arguments, keys in a fixed order
-    traits: ToolTraits | None = None  # None in logs of versions that did not write them, and for foreign tools
+    traits: ToolTraits | None = (
+        None  # None in logs of versions that did not write them, and for foreign tools
+    )
 
     @property
     def sent(self) -> tuple[str, str, dict[str, Any]]:
@@ -169,8 +197,11 @@ class Form(Record, frozen=True):
     """Form in which an item is shown from now on."""
 
     handle: str  # Handle of the item: `r<seq>` or `r<seq>.<part>`
-    form: str  # `trimmed`, `placeholder` or `folded`; a folded item is not shown, a line elsewhere represents it
-    text: str  # Exact text that the model sees instead. For a call: its arguments as JSON, with the same keys.
+    # `trimmed`, `placeholder` or `folded`; a folded item is not shown, a line elsewhere represents
+    # it
+    form: str
+    # Exact text that the model sees instead. For a call: its arguments as JSON, with the same keys.
+    text: str
 
 
 class Todo(Record, frozen=True):
@@ -191,7 +222,9 @@ class Goal(Record, frozen=True):
     body: str = ""  # Criteria, notes and results
     owner: str = ""  # Session that works on it, or `a<seq>` of a subagent; empty for none
     lease_until: int = 0  # End of the owner's claim, microseconds UTC
-    revision: int = 0  # Increases with each change, so that an agent cannot overwrite a change it has not seen
+    revision: int = (
+        0  # Increases with each change, so that an agent cannot overwrite a change it has not seen
+    )
 
 
 class FilePut(Record, frozen=True):
@@ -203,7 +236,7 @@ class FilePut(Record, frozen=True):
     removed: bool = False  # Whether it was removed because it did not exist then
 
 
-# --- Session and conversation ----------------------------------------------------------------------------------------
+# --- Session and conversation ---------------------------------------------------------------------
 
 
 class Opened(Event, frozen=True):
@@ -213,7 +246,9 @@ class Opened(Event, frozen=True):
     version: int  # `SCHEMA_VERSION` of the writer
     session: str  # UUID of the session
     nonce: str  # Random text that longrein's own markers contain
-    roots: tuple[str, ...]  # Absolute folders the session may work in; the first is where it started
+    roots: tuple[
+        str, ...
+    ]  # Absolute folders the session may work in; the first is where it started
     cwd: str  # Absolute folder where commands start
     profile: str = "default"  # Context policy: `default` or `seed`
     parent: Parent | None = None  # Parent of a subagent or original of a fork
@@ -236,7 +271,9 @@ class PrefixSet(Event, frozen=True):
     system: str  # System text
     tools: tuple[ToolSpec, ...] = ()  # Tools in their fixed order
     context: tuple[str, ...] = ()
-    """Static context, one text per source: instruction files, environment. Sent before the first message."""
+    """Static context, one text per source: instruction files, environment. Sent before the first
+    message.
+    """
     sources: tuple[SourceFile, ...] = ()  # Files that the static context was read from
     deferred: tuple[ToolSpec, ...] = ()
     """Tools that the model can find with `ToolSearch`; their schemas are not in the prefix."""
@@ -274,13 +311,16 @@ class Asked(Event, frozen=True):
     reach: int  # Last entry in its view
     prefix: int  # Seq of the `PrefixSet` that it begins with
     births: tuple[Form, ...] = ()
-    """Forms of results that are sent for the first time; results not named here are sent in full."""
+    """Forms of results that are sent for the first time; results not named here are sent in
+    full.
+    """
     estimate_tokens: int = 0  # Estimated input
     reserved_usd: float = 0.0  # Money reserved for it
     focus: str = ""  # For a summary: what to keep in detail, in the user's words
     first: int = 0  # For a summary: first entry of the span
     last: int = 0  # For a summary: last entry of the span
-    reason: str = ""  # For a summary: `ahead` (prepared in the background), `watermark`, `request` or `overflow`
+    # For a summary: `ahead` (prepared in the background), `watermark`, `request` or `overflow`
+    reason: str = ""
 
 
 class Replied(Event, frozen=True):
@@ -290,11 +330,15 @@ class Replied(Event, frozen=True):
     asked: int  # Seq of the `Asked`
     parts: tuple[AnyPart, ...]  # Text, thinking and calls in the order of the reply
     stop: str  # `end`, `calls`, `length`, `refusal` or `interrupted`
-    usage: Usage = Usage()  # Usage as counted by the provider, or estimated where `estimated` says so
+    usage: Usage = (
+        Usage()
+    )  # Usage as counted by the provider, or estimated where `estimated` says so
     blocks: tuple[ProviderBlock, ...] = ()  # Provider blocks of the parts
     cost_usd: float = 0.0  # Cost by the price table at that time
     model: str = ""  # Model named in the provider's reply
-    estimated: tuple[str, ...] = ()  # `input`, `output`: sides of `usage` without a credible count from the provider
+    estimated: tuple[
+        str, ...
+    ] = ()  # `input`, `output`: sides of `usage` without a credible count from the provider
 
 
 class AskFailed(Event, frozen=True):
@@ -306,13 +350,15 @@ class AskFailed(Event, frozen=True):
     message: str = ""  # One line for the user
     status: int = 0  # HTTP status; 0 when there was none
     attempt: int = 1  # 1-based attempt at the same request
-    retry_after_s: float = -1.0  # Wait that the provider asked for, in seconds; negative when it did not
+    retry_after_s: float = (
+        -1.0
+    )  # Wait that the provider asked for, in seconds; negative when it did not
     limit_tokens: int = 0  # Window size from the error's text; 0 when it has none
     assumed_usd: float = 0.0  # Money that was probably spent
     partial: str = ""  # Blob of the partial reply
 
 
-# --- Permissions and hooks -------------------------------------------------------------------------------------------
+# --- Permissions and hooks ------------------------------------------------------------------------
 
 
 class PermissionAsked(Event, frozen=True):
@@ -324,7 +370,9 @@ class PermissionAsked(Event, frozen=True):
     shown: str  # Exact text shown to the user
     reason: str  # Why permission is needed
     suggestion: str = ""  # Rules that "always" would store, one per line
-    places: tuple[str, ...] = ()  # Real paths that were judged; of a command the current folder and links
+    places: tuple[
+        str, ...
+    ] = ()  # Real paths that were judged; of a command the current folder and links
     exact: str = ""  # Rule that covers this command alone
 
 
@@ -361,7 +409,7 @@ class HookAnswered(Event, frozen=True):
     variables: dict[str, str] = {}  # Variables that it sets for later commands
 
 
-# --- Tools and files -------------------------------------------------------------------------------------------------
+# --- Tools and files ------------------------------------------------------------------------------
 
 
 class ToolStarted(Event, frozen=True):
@@ -370,7 +418,9 @@ class ToolStarted(Event, frozen=True):
     visibility = Visibility(shown="terminal", searchable=True, in_ledger=True)
     call: str  # Call id
     name: str  # Tool name
-    arguments: dict[str, Any] | None = None  # Arguments after hooks; None when they are those of the call
+    arguments: dict[str, Any] | None = (
+        None  # Arguments after hooks; None when they are those of the call
+    )
 
 
 class ToolEnded(Event, frozen=True):
@@ -383,8 +433,10 @@ class ToolEnded(Event, frozen=True):
     parts: tuple[AnyPart, ...]  # Content for the model
     elapsed_ms: int = 0  # Time from start to end
     raw: str = ""
-    """Blob of a command's exact output, when the text in `parts` omits escapes, overwritten lines, control characters
-    or line breaks at the end. '' when nothing is omitted, or when a document in `parts` has the exact output."""
+    """Blob of a command's exact output, when the text in `parts` omits escapes, overwritten
+    lines, control characters or line breaks at the end. '' when nothing is omitted, or when a
+    document in `parts` has the exact output.
+    """
 
 
 class FileSeen(Event, frozen=True):
@@ -397,7 +449,9 @@ class FileSeen(Event, frozen=True):
     whole: bool = True  # Whether the whole file was shown
     first: int = 0  # First line shown, from 1; 0 when the file was not shown as numbered lines
     last: int = 0  # Last line shown
-    again: str = ""  # Handle of an earlier reading in the view that has this content, which was therefore not repeated
+    # Handle of an earlier reading in the view that has this content, which was therefore not
+    # repeated
+    again: str = ""
 
 
 class FileChanged(Event, frozen=True):
@@ -409,10 +463,13 @@ class FileChanged(Event, frozen=True):
     by: str  # `agent`, `subagent`, `command` or `user`
     blob: str = ""  # Blob of the new content; empty above 5 MB
     before: str = ""  # Hash of the content it replaced; empty for a new file
-    diff: str = ""  # For a change by others: the whole change as numbered lines; empty when it is not a small text
+    # For a change by others: the whole change as numbered lines; empty when it is not a small text
+    diff: str = ""
     note: str = ""  # Description of the change when there is no diff
     who: str = ""  # Label of the subagent or id of the task that made the change, if known
-    over: str = ""  # Blob of a concurrent change by others that this write replaced, after a merge or a report of it
+    # Blob of a concurrent change by others that this write replaced, after a merge or a report of
+    # it
+    over: str = ""
 
 
 class TodoSet(Event, frozen=True):
@@ -454,7 +511,9 @@ class Schedule(Record, frozen=True):
     """Prompt that comes back at set times."""
 
     id: str  # Name, such as `s1`; never reused in a session
-    when: str  # Interval such as `5m`, `in 5m` or `at 9:30` for once, or a cron line of five fields; in local time
+    # Interval such as `5m`, `in 5m` or `at 9:30` for once, or a cron line of five fields; in local
+    # time
+    when: str
     prompt: str  # The user's words
     created_at: int = 0  # Microseconds UTC
     by_model: bool = False  # True if `prompt` is the model's, who scheduled it with a tool
@@ -467,7 +526,7 @@ class SchedulesSet(Event, frozen=True):
     schedules: tuple[Schedule, ...]
 
 
-# --- Compaction ------------------------------------------------------------------------------------------------------
+# --- Compaction -----------------------------------------------------------------------------------
 
 
 class Cleared(Event, frozen=True):
@@ -492,7 +551,9 @@ class Summarized(Event, frozen=True):
     files: tuple[str, ...] = ()  # Files whose current content was added
     asks: tuple[int, ...] = ()  # Seqs of the `Asked` for it
     reply: str = ""  # Text of the fake assistant turn of the `seed` profile; empty otherwise
-    struck: int = 0  # Number of claims removed from the prose because the span does not contain them
+    struck: int = (
+        0  # Number of claims removed from the prose because the span does not contain them
+    )
 
 
 class Restored(Event, frozen=True):
@@ -515,11 +576,13 @@ class Recalled(Event, frozen=True):
     when: str = ""  # Requested time, as written
 
 
-# --- Background tasks, goals, subagents ------------------------------------------------------------------------------
+# --- Background tasks, goals, subagents -----------------------------------------------------------
 
 
 class TaskStarted(Event, frozen=True):
-    """Background task that runs or is queued. A queued task gets a second event with `running` when it starts."""
+    """Background task that runs or is queued. A queued task gets a second event with `running`
+    when it starts.
+    """
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
     task: str  # Task id, such as `b3`; in a subagent `a398.b3`. Never reused in a tree.
@@ -531,7 +594,9 @@ class TaskStarted(Event, frozen=True):
     policy: str = "keep"  # `keep` or `stop`: whether it continues when longrein exits
     cwd: str = ""  # Absolute folder it runs in
     promoted: str = ""
-    """Reason why a foreground command continued in the background: `timeout`, `user`; '' if it started there."""
+    """Reason why a foreground command continued in the background: `timeout`, `user`; '' if it
+    started there.
+    """
     path: str = ""  # File of its output
     memory_bytes: int = 0  # Memory limit of its process tree; 0 for none
     cpu_s: float = 0  # CPU limit of its process tree in seconds; 0 for none
@@ -549,7 +614,9 @@ class TaskEnded(Event, frozen=True):
     output: str = ""  # Blob of the output; empty when there was none
     elapsed_ms: int = 0  # Duration; 0 when unknown
     size_bytes: int = 0  # Size of its whole output
-    elided_bytes: int = 0  # Output that was not kept: the middle, beyond the quota or the free space on disk
+    elided_bytes: int = (
+        0  # Output that was not kept: the middle, beyond the quota or the free space on disk
+    )
     tail: str = ""  # End of the output
 
 
@@ -561,7 +628,9 @@ class GoalChanged(Event, frozen=True):
 
 
 class ChildStarted(Event, frozen=True):
-    """Start or continuation of a subagent. In one transaction with its `Opened`, or its next `UserSpoke`."""
+    """Start or continuation of a subagent. In one transaction with its `Opened`, or its next
+    `UserSpoke`.
+    """
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
     child: str  # Session id of the subagent
@@ -580,7 +649,9 @@ class ChildStarted(Event, frozen=True):
 
 
 class ChildEnded(Event, frozen=True):
-    """End of a subagent. In one transaction with the `ToolEnded` that has its report, if there is one."""
+    """End of a subagent. In one transaction with the `ToolEnded` that has its report, if there
+    is one.
+    """
 
     visibility = Visibility(shown="both", searchable=True, in_ledger=True)
     child: str  # Session id of the subagent
@@ -597,16 +668,20 @@ class ChildEnded(Event, frozen=True):
 
 
 class CheckpointTaken(Event, frozen=True):
-    """Checkpoint: a copy of the work tree, kept so that a rewind can restore what commands changed."""
+    """Checkpoint: a copy of the work tree, kept so that a rewind can restore what commands
+    changed.
+    """
 
     visibility = Visibility(shown="no", searchable=False, in_ledger=False)
     when: str  # `before` or `after` the calls, `rewind` (before one) or `rewound` (after it)
-    checkpoint: str = ""  # Name of the copy in the session's folder; empty when it could not be kept
+    checkpoint: str = (
+        ""  # Name of the copy in the session's folder; empty when it could not be kept
+    )
     calls: tuple[str, ...] = ()  # Ids of the calls that start next, or have ended
     problem: str = ""  # Why it could not be kept
 
 
-# --- Turns and rewinds -----------------------------------------------------------------------------------------------
+# --- Turns and rewinds ----------------------------------------------------------------------------
 
 
 class Rewound(Event, frozen=True):

@@ -1,7 +1,8 @@
-"""Ids inside a session: call ids, handles, entry UUIDs and markers, all computed from seqs and the session.
+"""Ids inside a session: call ids, handles, entry UUIDs and markers, all computed from seqs and the
+session.
 
-A handle `r412` is the entry that holds the content, `r412.2` its second part, `a398/r412` the same entry in the log of
-the subagent that entry 398 started.
+A handle `r412` is the entry that holds the content, `r412.2` its second part, `a398/r412` the same
+entry in the log of the subagent that entry 398 started.
 """
 
 import re
@@ -9,7 +10,9 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-_HANDLE = re.compile(r"(?:a(?P<child>[1-9]\d{0,17})/)?r(?P<seq>[1-9]\d{0,17})(?:\.(?P<part>[1-9]\d{0,5}))?\Z")
+_HANDLE = re.compile(
+    r"(?:a(?P<child>[1-9]\d{0,17})/)?r(?P<seq>[1-9]\d{0,17})(?:\.(?P<part>[1-9]\d{0,5}))?\Z"
+)
 
 
 class Handle(msgspec.Struct, frozen=True):
@@ -20,11 +23,17 @@ class Handle(msgspec.Struct, frozen=True):
     child: int = 0  # Seq of the `ChildStarted` of a subagent; 0 for this session
 
     def __str__(self) -> str:
-        return (f"a{self.child}/" if self.child else "") + f"r{self.seq}" + (f".{self.part}" if self.part else "")
+        return (
+            (f"a{self.child}/" if self.child else "")
+            + f"r{self.seq}"
+            + (f".{self.part}" if self.part else "")
+        )
 
 
 def parse_handle(text: str) -> Handle | None:
-    """Parse `r412`, `r412.2` or `a398/r412`, also in brackets, quotes or blanks; None for anything else."""
+    """Parse `r412`, `r412.2` or `a398/r412`, also in brackets, quotes or blanks; None for
+    anything else.
+    """
     match = _HANDLE.match(text.strip(" \t\n[]()'\"`"))
     if match is None:
         return None
@@ -42,7 +51,8 @@ def entry_uuid(session: str, seq: int) -> str:
 
 
 def marker(nonce: str, kind: str, text: str) -> str:
-    """Return a longrein marker, which tool output cannot forge because it contains the session's nonce (law 4).
+    """Return a longrein marker, which tool output cannot forge because it contains the session's
+    nonce (law 4).
 
     `Write`, `Edit` and `Bash` refuse arguments that contain `marker_sign(nonce)`.
     """

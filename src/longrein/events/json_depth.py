@@ -1,7 +1,7 @@
 """Limit on the nesting depth of JSON, so that recursive code cannot fail on a value.
 
-Values from outside (arguments of calls, old logs) are checked once on entry. longrein itself needs a few levels; the
-JSON library fails at about a thousand, fewer when it is called from deep code.
+Values from outside (arguments of calls, old logs) are checked once on entry. longrein itself needs
+a few levels; the JSON library fails at about a thousand, fewer when it is called from deep code.
 """
 
 import re
@@ -16,7 +16,9 @@ _decode = msgspec.json.Decoder().decode
 
 
 def is_too_deep(value: object) -> bool:
-    """Return True if lists and objects in `value` are nested deeper than `DEPTH_MAX`. Not recursive."""
+    """Return True if lists and objects in `value` are nested deeper than `DEPTH_MAX`. Not
+    recursive.
+    """
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(DEPTH_MAX):
         inner: list[Any] = []
@@ -30,7 +32,9 @@ def is_too_deep(value: object) -> bool:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Decode JSON. Raises `msgspec.DecodeError` for invalid text and for a value that is nested too deep."""
+    """Decode JSON. Raises `msgspec.DecodeError` for invalid text and for a value that is nested
+    too deep.
+    """
     try:
         value = _decode(text)
     except RecursionError:
@@ -52,7 +56,9 @@ def decode_object(text: str | bytes) -> dict[str, Any] | None:
 
 
 def flattened(data: bytes, levels: int) -> bytes:
-    """Replace each list and object below `levels` others in JSON `data` by its text, as a string."""
+    """Replace each list and object below `levels` others in JSON `data` by its text, as a
+    string.
+    """
     out: list[bytes] = []
     depth = done = start = 0
     for token in _TOKEN.finditer(data):

@@ -1,7 +1,8 @@
 """Redaction of secrets before anything is stored: known secrets, and text in the form of a token.
 
-Imports the standard library only, since the supervisor loads this file by its path. Secrets are replaced by a marker as
-in `ids.marker`. Its digest distinguishes secrets; it is salted with the session's nonce and reveals nothing.
+Imports the standard library only, since the supervisor loads this file by its path. Secrets are
+replaced by a marker as in `ids.marker`. Its digest distinguishes secrets; it is salted with the
+session's nonce and reveals nothing.
 """
 
 import binascii
@@ -10,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-# --- Forms of a token ------------------------------------------------------------------------------------------------
+# --- Forms of a token -----------------------------------------------------------------------------
 
 
 _HEX32 = r"[0-9a-fA-F]{32}(?![A-Za-z0-9])"
@@ -38,7 +39,11 @@ TOKENS: tuple[tuple[str, str, str], ...] = (
     ("Shopify", "shpat_ shpca_ shppa_ shpss_", _HEX32),
     ("Databricks", "dapi", r"[0-9a-f]{32}(?:-\d)?(?![A-Za-z0-9])"),
     ("HashiCorp Vault", "hvs. hvb. hvr.", _W + "{20,}"),
-    ("Doppler", "dp.pt. dp.st. dp.sa. dp.ct. dp.scim. dp.audit.", "[A-Za-z0-9_.-]{0,60}[A-Za-z0-9]{30,}"),
+    (
+        "Doppler",
+        "dp.pt. dp.st. dp.sa. dp.ct. dp.scim. dp.audit.",
+        "[A-Za-z0-9_.-]{0,60}[A-Za-z0-9]{30,}",
+    ),
     ("Linear", "lin_api_ lin_oauth_", "[A-Za-z0-9]{32,}"),
     ("Notion", "secret_ ntn_", "[A-Za-z0-9]{40,}"),
     ("Figma", "figd_ figo_", _W + "{20,}"),
@@ -61,7 +66,9 @@ TOKENS: tuple[tuple[str, str, str], ...] = (
     ("age", "AGE-SECRET-KEY-1", "[0-9A-Z]{40,}"),
     ("JSON Web Token", "eyJ", _W + r"{17,}\.eyJ" + _W + r"{4,}\." + _W + "{4,}"),
 )
-"""(vendor, literal beginnings, pattern of the rest). Every such token has a run of `_RUN_MIN` characters of a word."""
+"""(vendor, literal beginnings, pattern of the rest). Every such token has a run of `_RUN_MIN`
+characters of a word.
+"""
 _UNPREFIXED = (
     r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",  # Discord
     r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}",  # Terraform
@@ -95,16 +102,24 @@ def beginnings() -> list[str]:
 
 @cache
 def _beginning() -> bytes:
-    """Return the pattern of the fast test: a beginning after a boundary, grouped by first letter for speed."""
+    """Return the pattern of the fast test: a beginning after a boundary, grouped by first letter
+    for speed.
+    """
     groups: dict[str, list[str]] = {}
     for _, words, rest in TOKENS:
         for word in words.split():
-            groups.setdefault(word[0], []).append(re.escape(word[1:]) + rest[: rest.index("]") + 1] + "{8}")
+            groups.setdefault(word[0], []).append(
+                re.escape(word[1:]) + rest[: rest.index("]") + 1] + "{8}"
+            )
     branches = "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in groups.items())
-    return (f"[^A-Za-z0-9](?:(?=[{''.join(groups)}])(?:{branches})|" + "|".join(_UNPREFIXED_BEGINS) + ")").encode()
+    return (
+        f"[^A-Za-z0-9](?:(?=[{''.join(groups)}])(?:{branches})|"
+        + "|".join(_UNPREFIXED_BEGINS)
+        + ")"
+    ).encode()
 
 
-# --- Secrets by their place ------------------------------------------------------------------------------------------
+# --- Secrets by their place -----------------------------------------------------------------------
 
 
 _NO_PLACEHOLDER = r"(?![$<{%*\[])"
@@ -124,7 +139,7 @@ _URL = (
     r"(?![$<{%*\[]|(?P=user)@|(?:password|passwd|pass|pwd|pw|secret|test|example|changeme|xxx+|\.\.\.)@)"
     r"(?P<s>[^\s/@\"'<>]{3,200})@"
 )
-_WEBHOOK = r"(?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/[0-9]{5,25}/)(?P<s>[A-Za-z0-9/_-]{20,})"
+_WEBHOOK = r"(?:hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/[0-9]{5,25}/)(?P<s>[A-Za-z0-9/_-]{20,})"  # noqa: E501
 _SIGNATURE = r"[?&]sig=(?P<s>[A-Za-z0-9%+/]{30,}={0,2})"
 _BEGIN_KEY = r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY = (
@@ -136,37 +151,66 @@ _BEDROCK = r"(?<![A-Za-z0-9])ABSK[A-Za-z0-9+/]{100,}={0,2}"
 _SEPARATED = rb"[\"']?\s{0,3}[:=]>?\s{0,3}[\"']?[^\s\"'\[\]()]{5}"
 _PLACES: tuple[tuple[str, bytes, tuple[bytes, ...]], ...] = (
     (_KEY, rb"-----", (b"private key", b"private key block")),
-    (_HEADER, _SEPARATED, (b"authorization", b"api-key", b"vate-token", b"auth-token", b"vault-token")),
-    (_ASSIGNED, rb"[\"']?[ \t]{0,3}[:=]>?[ \t]{0,3}[\"']?[a-z0-9/+_~-]{20}", (b"key", b"token", b"secret")),
+    (
+        _HEADER,
+        _SEPARATED,
+        (b"authorization", b"api-key", b"vate-token", b"auth-token", b"vault-token"),
+    ),
+    (
+        _ASSIGNED,
+        rb"[\"']?[ \t]{0,3}[:=]>?[ \t]{0,3}[\"']?[a-z0-9/+_~-]{20}",
+        (b"key", b"token", b"secret"),
+    ),
     (_URL, rb"[^\s/?#@:\"'<>]{0,200}:[^\s/@\"'<>]{3,200}@", (b"://",)),
     (_AZURE, rb"[a-z0-9_~.-]{31}", (b"q~",)),
     (_BEDROCK, rb"[a-z0-9+/]{100}", (b"absk",)),
     (_WEBHOOK, rb"[0-9a-z/]{8}", (b"hooks.slack.com/services/", b"/api/webhooks/")),
     (_SIGNATURE, rb"[a-z0-9%+/]{30}", (b"?sig=", b"&sig=")),
 )
-"""(pattern, fast test in lower case: what follows one of the literals). Leading literals are fast to search for."""
-PLACE_WORDS = ("authorization", "api-key", "-token", "_key", "_token", "_secret", "apikey", "accountkey", "://", "sig=")
+"""(pattern, fast test in lower case: what follows one of the literals). Leading literals are
+fast to search for.
+"""
+PLACE_WORDS = (
+    "authorization",
+    "api-key",
+    "-token",
+    "_key",
+    "_token",
+    "_secret",
+    "apikey",
+    "accountkey",
+    "://",
+    "sig=",
+)
 """Words after which a stream holds its line back: a secret may follow."""
 
 
-# --- Known secrets ---------------------------------------------------------------------------------------------------
+# --- Known secrets --------------------------------------------------------------------------------
 
 
-SECRET_CHARS_MIN = 8  # Minimum length of a secret: replacing a shorter value would garble ordinary text
-SPLIT_CHARS_MIN = 12  # Minimum length of a form that is also found with line breaks and colours inside it
+SECRET_CHARS_MIN = (
+    8  # Minimum length of a secret: replacing a shorter value would garble ordinary text
+)
+SPLIT_CHARS_MIN = (
+    12  # Minimum length of a form that is also found with line breaks and colours inside it
+)
 _BLANK = b" \t\r\n\\"
 _COLOUR = rb"\x1b\[[0-?]*[ -/]*[@-~]"
 _BETWEEN = r"(?:[ \t\r\n\\]|\x1b\[[0-?]*[ -/]*[@-~])*"
 
 
 def secret_forms(secret: str) -> tuple[str, ...]:
-    """Return a known secret as written by itself, in base64 at each alignment, hexadecimal, URL and JSON escapes.
+    """Return a known secret as written by itself, in base64 at each alignment, hexadecimal, URL and
+    JSON escapes.
 
     Of base64 only the characters that the secret alone decides.
     """
     data = secret.encode("utf-8", "surrogatepass")
     forms = [secret, data.hex(), data.hex().upper(), *_base64_forms(data)]
-    percent = "".join(chr(b) if chr(b).isascii() and (chr(b).isalnum() or b in b"-._~") else f"%{b:02X}" for b in data)
+    percent = "".join(
+        chr(b) if chr(b).isascii() and (chr(b).isalnum() or b in b"-._~") else f"%{b:02X}"
+        for b in data
+    )
     forms += [percent, percent.replace("%20", "+")]
     if not (secret.isascii() and secret.isprintable()) or '"' in secret or "\\" in secret:
         import json
@@ -184,14 +228,17 @@ def _base64_forms(data: bytes) -> Iterator[str]:
 
 
 def squeezed(data: bytes) -> bytes:
-    """Return `data` without blanks, line breaks, backslashes and colours: what may split a secret."""
+    """Return `data` without blanks, line breaks, backslashes and colours: what may split a
+    secret.
+    """
     if b"\x1b" in data:
         data = re.sub(_COLOUR, b"", data)
     return data.translate(None, _BLANK)
 
 
 def split_tail(text: str, forms: Sequence[str], size_max: int) -> int:
-    """Return the length of the end of `text` that may begin a form with blanks or colours inside it; 0 if none.
+    """Return the length of the end of `text` that may begin a form with blanks or colours inside
+    it; 0 if none.
 
     Only a beginning of `SECRET_CHARS_MIN` characters counts, so that prompts are seen at once.
     """
@@ -206,7 +253,9 @@ def split_tail(text: str, forms: Sequence[str], size_max: int) -> int:
 
 
 def split_start(text: str, at: int, forms: Sequence[str], size_max: int) -> int:
-    """Return where a form with blanks or colours inside it begins that a cut at `at` would split, else `at`."""
+    """Return where a form with blanks or colours inside it begins that a cut at `at` would
+    split, else `at`.
+    """
     first = max(0, at - size_max)
     around = text[first : at + size_max]
     tight = squeezed(_bytes(around))
@@ -227,8 +276,14 @@ def overlap(text: str, word: str) -> int:
 
 
 def _visible_chars(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (place, character) of what `squeezed` keeps; an unfinished colour at the end is left out too."""
-    colours = {n for match in re.finditer(r"\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|\Z)|\Z)", text) for n in range(*match.span())}
+    """Yield (place, character) of what `squeezed` keeps; an unfinished colour at the end is left
+    out too.
+    """
+    colours = {
+        n
+        for match in re.finditer(r"\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|\Z)|\Z)", text)
+        for n in range(*match.span())
+    }
     for n, char in enumerate(text):
         if n not in colours and char not in " \t\r\n\\":
             yield n, char
@@ -242,30 +297,46 @@ def _split_pattern(form: str) -> str:
     return _BETWEEN.join(re.escape(char) for char in form if char not in _BLANK.decode())
 
 
-# --- Redaction -------------------------------------------------------------------------------------------------------
+# --- Redaction ------------------------------------------------------------------------------------
 
 
-_RUN_MIN = 20  # Every token form above has at least this many consecutive letters, digits, `_` and `-`
-_MASK = bytes(0x61 if chr(b).isascii() and (chr(b).isalnum() or b in b"_-") else 0x20 for b in range(256))
-_WORDS = bytes(b if chr(b).isascii() and (chr(b).isalnum() or b in b"_-.~") else 0x20 for b in range(256))
+_RUN_MIN = (
+    20  # Every token form above has at least this many consecutive letters, digits, `_` and `-`
+)
+_MASK = bytes(
+    0x61 if chr(b).isascii() and (chr(b).isalnum() or b in b"_-") else 0x20 for b in range(256)
+)
+_WORDS = bytes(
+    b if chr(b).isascii() and (chr(b).isalnum() or b in b"_-.~") else 0x20 for b in range(256)
+)
 _RUN = b"a" * _RUN_MIN
 _PASSES_MAX = 4
-"""Maximum number of passes: a replacement can uncover an adjacent token. More than two have not been seen."""
+"""Maximum number of passes: a replacement can uncover an adjacent token. More than two have not
+been seen.
+"""
 
 
-def redactor(secrets: Sequence[str], nonce: str, patterns: Sequence[str] = ()) -> Callable[[str], str]:
-    """Return a function that replaces secrets in a text by markers; it returns the same object without secrets.
+def redactor(
+    secrets: Sequence[str], nonce: str, patterns: Sequence[str] = ()
+) -> Callable[[str], str]:
+    """Return a function that replaces secrets in a text by markers; it returns the same object
+    without secrets.
 
-    `secrets`: known values, found in each of their `secret_forms`. `patterns`: the user's own regular expressions.
-    Idempotent, and deterministic for a nonce, so that a resumed session stores the same bytes.
+    `secrets`: known values, found in each of their `secret_forms`. `patterns`: the user's own
+    regular expressions. Idempotent, and deterministic for a nonce, so that a resumed session stores
+    the same bytes.
     """
     frame = f"[longrein:{nonce} secret: "
     known = known_forms(secrets, frame)
-    split = [(tight, form) for form in known if len(tight := squeezed(_bytes(form))) >= SPLIT_CHARS_MIN]
+    split = [
+        (tight, form) for form in known if len(tight := squeezed(_bytes(form))) >= SPLIT_CHARS_MIN
+    ]
     own = [re.compile(pattern) for pattern in patterns]
 
     def marked(secret: str) -> str:
-        digest = hashlib.sha256((nonce + known.get(secret, secret)).encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hashlib.sha256(
+            (nonce + known.get(secret, secret)).encode("utf-8", "surrogatepass")
+        ).hexdigest()
         return f"{frame}{digest[:8]}]"
 
     def redact(text: str) -> str:
@@ -286,9 +357,20 @@ def redactor(secrets: Sequence[str], nonce: str, patterns: Sequence[str] = ()) -
 
 
 def known_forms(secrets: Sequence[str], frame: str = "") -> dict[str, str]:
-    """Return each form of each known secret with the secret, the longest form first; none that is part of `frame`."""
-    pairs = {form: s for s in secrets if len(s) >= SECRET_CHARS_MIN and s not in frame for form in secret_forms(s)}
-    return dict(sorted(((f, s) for f, s in pairs.items() if f not in frame), key=lambda p: (-len(p[0]), p[0])))
+    """Return each form of each known secret with the secret, the longest form first; none that
+    is part of `frame`.
+    """
+    pairs = {
+        form: s
+        for s in secrets
+        if len(s) >= SECRET_CHARS_MIN and s not in frame
+        for form in secret_forms(s)
+    }
+    return dict(
+        sorted(
+            ((f, s) for f, s in pairs.items() if f not in frame), key=lambda p: (-len(p[0]), p[0])
+        )
+    )
 
 
 def redact(text: str, secrets: Sequence[str], nonce: str) -> str:
@@ -297,7 +379,9 @@ def redact(text: str, secrets: Sequence[str], nonce: str) -> str:
 
 
 def suspicious(text: str) -> bool:
-    """Return True if `text` may contain a secret in the form of a token. About 10 ms per MB of source code."""
+    """Return True if `text` may contain a secret in the form of a token. About 10 ms per MB of
+    source code.
+    """
     return bool(_suspects(text))
 
 
@@ -312,7 +396,9 @@ def _suspects(text: str) -> list[str]:
     if b":" in data or b"=" in data or b"-----" in data or len(data) >= 36:
         low = data.lower()
         for pattern, after, words in _PLACES:
-            if any(word in low and re.compile(re.escape(word) + after).search(low) for word in words):
+            if any(
+                word in low and re.compile(re.escape(word) + after).search(low) for word in words
+            ):
                 found.append(pattern)
     if _RUN in data.translate(_MASK):
         long = b" ".join([word for word in data.translate(_WORDS).split() if len(word) >= _RUN_MIN])
@@ -332,7 +418,9 @@ def _tokens_out(text: str, shapes: Sequence[str], frame: str, marked: Callable[[
 
 
 def _outside(pattern: re.Pattern[str], text: str, frame: str, marked: Callable[[str], str]) -> str:
-    """Replace matches of `pattern`, or of group `s` or else its first group if it has one, except inside a marker."""
+    """Replace matches of `pattern`, or of group `s` or else its first group if it has one,
+    except inside a marker.
+    """
     group: int | str = "s" if "s" in pattern.groupindex else 1 if pattern.groups else 0
 
     def replaced(match: re.Match[str]) -> str:
@@ -344,4 +432,6 @@ def _outside(pattern: re.Pattern[str], text: str, frame: str, marked: Callable[[
         return match[0][:start] + marked(secret) + match[0][end:]
 
     pieces = re.split("(" + re.escape(frame) + r"[0-9a-f]{8}\])", text)
-    return "".join(piece if i % 2 else pattern.sub(replaced, piece) for i, piece in enumerate(pieces))
+    return "".join(
+        piece if i % 2 else pattern.sub(replaced, piece) for i, piece in enumerate(pieces)
+    )

@@ -1,9 +1,18 @@
-"""Redaction of a stream: text that may be the beginning of a secret is held back until the rest has come."""
+"""Redaction of a stream: text that may be the beginning of a secret is held back until the rest
+has come.
+"""
 
 import codecs
 from collections.abc import Callable, Sequence
 
-from longrein.events.redact import PLACE_WORDS, beginnings, known_forms, overlap, split_start, split_tail
+from longrein.events.redact import (
+    PLACE_WORDS,
+    beginnings,
+    known_forms,
+    overlap,
+    split_start,
+    split_tail,
+)
 
 HOLD_CHARS_MAX = 1 << 14
 """Longest secret; a private key of 16,384 bits is shorter."""
@@ -18,7 +27,9 @@ class StreamRedactor:
     """Redacts a stream of bytes; the possible beginning of a secret waits until it is complete."""
 
     def __init__(self, redact: Callable[[str], str], secrets: Sequence[str], words: bool) -> None:
-        """`secrets` are known values. With `words` the user has own patterns, so the last word is held."""
+        """`secrets` are known values. With `words` the user has own patterns, so the last word
+        is held.
+        """
         self._redact = redact
         self._secrets = list(known_forms(secrets))
         self._split_chars = 4 * max(map(len, self._secrets), default=0)
@@ -30,7 +41,9 @@ class StreamRedactor:
     def take(self, data: bytes) -> bytes:
         """Add `data` and return what can be given out now."""
         data = self.held + data
-        text, whole = codecs.utf_8_decode(data, "surrogateescape", False)  # up to an incomplete last character
+        text, whole = codecs.utf_8_decode(
+            data, "surrogateescape", False
+        )  # up to an incomplete last character
         end = self._settled(text)
         if len(text) - end > HOLD_CHARS_MAX:
             end = len(text)
@@ -45,7 +58,9 @@ class StreamRedactor:
     def _settled(self, text: str) -> int:
         """End of the part that no later byte can turn into a secret and that cuts none in two."""
         known = max((overlap(text, secret) for secret in self._secrets), default=0)
-        known = max(known, split_tail(text, self._secrets, self._split_chars) if self._secrets else 0)
+        known = max(
+            known, split_tail(text, self._secrets, self._split_chars) if self._secrets else 0
+        )
         low = text[-max(map(len, PLACE_WORDS)) :].lower()
         begun = max(overlap(text, _KEY), *(overlap(low, word) for word in PLACE_WORDS))
         recent = max(0, len(text) - HOLD_CHARS_MAX - 1)
@@ -59,7 +74,11 @@ class StreamRedactor:
     def _before_word(self, text: str, recent: int, end: int) -> int:
         """Start of the word around `end` if it may be a token, else `end`."""
         last = text[recent:end]
-        kept = last.rstrip(_TOKEN_CHARS) if not self._words else last[: max(map(last.rfind, " \n\t\r")) + 1]
+        kept = (
+            last.rstrip(_TOKEN_CHARS)
+            if not self._words
+            else last[: max(map(last.rfind, " \n\t\r")) + 1]
+        )
         run = last[len(kept) :]
         more = text[end : end + _TOKEN_BEGINS_CHARS]
         suspect = (

@@ -1,1 +1,3 @@
-"""Frontends: `headless` and `terminal`, which do not import each other, and the command line's flags."""
+"""Frontends: `headless` and `terminal`, which do not import each other, and the command line's
+flags.
+"""

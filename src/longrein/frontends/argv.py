@@ -12,7 +12,15 @@ import msgspec
 
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
-from longrein.frontends.flags import COMMANDS, MAIN, NOT_YET, RESERVED, WITHOUT_EFFECT, Command, Flag
+from longrein.frontends.flags import (
+    COMMANDS,
+    MAIN,
+    NOT_YET,
+    RESERVED,
+    WITHOUT_EFFECT,
+    Command,
+    Flag,
+)
 
 
 class Parsed(msgspec.Struct):
@@ -29,8 +37,8 @@ class Parsed(msgspec.Struct):
 def parse(argv: Sequence[str]) -> Parsed:
     """Parse `argv`, which does not hold the program's name. Raises `UsageError`.
 
-    `--flag VALUE`, `--flag=VALUE`, `-x VALUE`, `-xVALUE` and joined switches are read; `--` ends the flags; a word
-    with a blank in it that starts with `-` is no flag.
+    `--flag VALUE`, `--flag=VALUE`, `-x VALUE`, `-xVALUE` and joined switches are read; `--` ends
+    the flags; a word with a blank in it that starts with `-` is no flag.
     """
     parsed = Parsed(MAIN, {}, [])
     rest = list(reversed(argv))
@@ -39,7 +47,9 @@ def parse(argv: Sequence[str]) -> Parsed:
         if token == "--":
             parsed.words += reversed(rest)
             break
-        may_be_command = parsed.command is MAIN and not parsed.words and "print" not in parsed.values
+        may_be_command = (
+            parsed.command is MAIN and not parsed.words and "print" not in parsed.values
+        )
         if _is_flag(token):
             _read_flag(parsed, token, rest)
         elif may_be_command and token and token in COMMANDS:
@@ -70,16 +80,26 @@ def _hint(word: str, known: Iterable[str], ratio: float = 0.65) -> str:
 
 
 def _is_flag(token: str) -> bool:
-    return token.startswith("-") and token != "-" and not any(map(str.isspace, token.partition("=")[0]))
+    return (
+        token.startswith("-")
+        and token != "-"
+        and not any(map(str.isspace, token.partition("=")[0]))
+    )
 
 
 def _is_prompt(parsed: Parsed, rest: Sequence[str]) -> bool:
-    """Return True if a word that is a command of another agent is a prompt; `rest` holds the tokens after it, reversed.
+    """Return True if a word that is a command of another agent is a prompt; `rest` holds the tokens
+    after it, reversed.
 
-    With -p, -c or -r it is one. A prompt of several words is one token with blanks, so it may begin with any word.
+    With -p, -c or -r it is one. A prompt of several words is one token with blanks, so it may begin
+    with any word.
     """
     flags = rest[rest.index("--") + 1 :] if "--" in rest else rest
-    return bool(_PROMPTING & parsed.values.keys() or any(map(_is_prompting, flags)) or {"-h", "--help"} & {*flags})
+    return bool(
+        _PROMPTING & parsed.values.keys()
+        or any(map(_is_prompting, flags))
+        or {"-h", "--help"} & {*flags}
+    )
 
 
 _PROMPTING = frozenset(("print", "continue_newest", "resume"))
@@ -130,7 +150,11 @@ def _value(flag: Flag, equals: str, joined: str, rest: list[str]) -> Any:
     if equals or joined:
         return convert(flag, joined)
     if flag.kind == "maybe":
-        return rest.pop() if rest and not rest[-1].startswith("-") and not any(map(str.isspace, rest[-1])) else ""
+        return (
+            rest.pop()
+            if rest and not rest[-1].startswith("-") and not any(map(str.isspace, rest[-1]))
+            else ""
+        )
     if not rest or (_is_flag(rest[-1]) and _flag(MAIN, rest[-1].partition("=")[0]) is not None):
         raise UsageError(f"{flag.name} needs a value: {flag.name} {flag.metavar}")
     return convert(flag, rest.pop())
@@ -149,7 +173,9 @@ def convert(flag: Flag, text: str) -> Any:
         case "money":
             dollars = _number(text.removeprefix("$"))
             if not (math.isfinite(dollars) and dollars > 0):
-                raise UsageError(f"{flag.name}: {text!r} is not an amount of US dollars such as 2.50")
+                raise UsageError(
+                    f"{flag.name}: {text!r} is not an amount of US dollars such as 2.50"
+                )
             return dollars
         case "rules":
             return _rules(flag, text)
@@ -169,7 +195,9 @@ def _number(text: str) -> float:
 
 
 def _rules(flag: Flag, text: str) -> tuple[str, ...]:
-    """Split `Edit,Bash(git log) Read` into three rules: at commas and blanks outside of brackets."""
+    """Split `Edit,Bash(git log) Read` into three rules: at commas and blanks outside of
+    brackets.
+    """
     rules, depth = [""], 0
     for char in text:
         depth += (char == "(") - (char == ")")
@@ -181,7 +209,9 @@ def _rules(flag: Flag, text: str) -> tuple[str, ...]:
             rules[-1] += char
     found = tuple(filter(None, rules))
     if depth != 0 or not found:
-        raise UsageError(f"{flag.name}: {text!r} is no list of rules such as 'Edit,Bash(git status)'")
+        raise UsageError(
+            f"{flag.name}: {text!r} is no list of rules such as 'Edit,Bash(git status)'"
+        )
     return found
 
 
@@ -191,12 +221,15 @@ def _set(values: dict[str, Any], flag: Flag, value: Any) -> None:
     elif flag.kind == "words":
         value = (*values.get(flag.field, ()), value)
     elif values.get(flag.field, value) != value:
-        raise UsageError(f"{flag.name} is given twice, as {values[flag.field]!r} and {value!r}: give it once")
+        raise UsageError(
+            f"{flag.name} is given twice, as {values[flag.field]!r} and {value!r}: give it once"
+        )
     values[flag.field] = value
 
 
 _BY_NAME: Mapping[str, Mapping[str, Flag]] = {
-    command.name: {name: flag for flag in command.flags for name in flag.names} for command in COMMANDS.values()
+    command.name: {name: flag for flag in command.flags for name in flag.names}
+    for command in COMMANDS.values()
 }
 
 
@@ -208,22 +241,33 @@ def _unknown(command: Command, name: str) -> str:
     if command is MAIN and name in NOT_YET:
         return f"{name} is not available yet"
     here = f"longrein {command.name}".rstrip()
-    return f"{here} has no flag {name}{_hint(name, _BY_NAME[command.name]) or f'; see {here} --help'}"
+    return (
+        f"{here} has no flag {name}{_hint(name, _BY_NAME[command.name]) or f'; see {here} --help'}"
+    )
 
 
 def _check(parsed: Parsed, *, sure: bool) -> None:
-    """Check flags and words of the command; with `sure`, a word that looks like a command is a prompt."""
+    """Check flags and words of the command; with `sure`, a word that looks like a command is a
+    prompt.
+    """
     command, words = parsed.command, parsed.words
     fields = {flag.field for flag in command.flags}
     for flag in MAIN.flags:
         if flag.field in parsed.values and flag.field not in fields:
-            raise UsageError(f"longrein {command.name} has no flag {flag.name}; see longrein {command.name} --help")
+            raise UsageError(
+                f"longrein {command.name} has no flag {flag.name}; see longrein {command.name} "
+                "--help"
+            )
     if parsed.values.get("help") or parsed.values.get("version"):
         return
     if len(words) > command.words_max:
         raise UsageError(_too_many(command, words))
     if len(words) < command.words_min:
-        lists = "; `longrein sessions` lists them" if command.usage.startswith(("ID", "SESSION")) else ""
+        lists = (
+            "; `longrein sessions` lists them"
+            if command.usage.startswith(("ID", "SESSION"))
+            else ""
+        )
         raise UsageError(f"which one? longrein {command.name} {command.usage}{lists}")
     sure = sure or bool(_PROMPTING & parsed.values.keys())
     if command is MAIN and words and not sure:
@@ -231,11 +275,15 @@ def _check(parsed: Parsed, *, sure: bool) -> None:
 
 
 def _refuse_near_command(word: str) -> None:
-    """Raise `UsageError` for a word that is nearly a command: similar, or with letters exchanged."""
+    """Raise `UsageError` for a word that is nearly a command: similar, or with letters
+    exchanged.
+    """
     if any(map(str.isspace, word)):
         return
     swapped = next((name for name in COMMANDS if name and sorted(name) == sorted(word.lower())), "")
-    near = f"; did you mean {swapped}?" if swapped else _hint(word, filter(None, COMMANDS), TYPO_RATIO)
+    near = (
+        f"; did you mean {swapped}?" if swapped else _hint(word, filter(None, COMMANDS), TYPO_RATIO)
+    )
     if near:
         raise UsageError(f"no command {word!r}{near} (if it is a prompt: longrein -- {word})")
 
@@ -243,7 +291,10 @@ def _refuse_near_command(word: str) -> None:
 def _too_many(command: Command, words: Sequence[str]) -> str:
     if command is MAIN:
         first = words[0] if len(words[0]) <= 40 else words[0][:39] + "…"
-        return f"one prompt is expected, but {words[1]!r} follows {first!r}: put quotes around the whole"
+        return (
+            f"one prompt is expected, but {words[1]!r} follows {first!r}: put quotes around "
+            "the whole"
+        )
     return f"longrein {command.name} does not know what to do with {words[command.words_max]!r}"
 
 
@@ -256,7 +307,8 @@ BYPASS = "bypassPermissions"
 class Options(msgspec.Struct, frozen=True):
     """The flags of the main command, passed from `cli` to `app`; `flags.MAIN` tells of each.
 
-    '', 0 and () mean not given: settings apply. `prompt` is the first message; `resume` is '' to choose from a list.
+    '', 0 and () mean not given: settings apply. `prompt` is the first message; `resume` is '' to
+    choose from a list.
     """
 
     prompt: str = ""
@@ -319,7 +371,9 @@ def options_of(values: Mapping[str, Any]) -> Options:
     if given.pop("skip_permissions", False):
         given["permission_mode"] = BYPASS
         if mode != BYPASS:
-            raise UsageError(f"--dangerously-skip-permissions and --permission-mode {mode}: give one of them")
+            raise UsageError(
+                f"--dangerously-skip-permissions and --permission-mode {mode}: give one of them"
+            )
     if given.get("input_format") == given.get("output_format") == "stream-json":
         given["print"] = True  # agent SDKs leave out -p
     options = Options(**given)
@@ -333,19 +387,34 @@ def _contradictions(o: Options) -> tuple[tuple[bool, str], ...]:
     """(condition, error message) of flags that do not go together."""
     resumes = o.continue_newest or o.resume is not None
     return (
-        (o.continue_newest and o.resume is not None, "-c and -r name two sessions: give one of them"),
-        (o.fork_session and not resumes, "--fork-session copies a session: say which with -c or -r ID"),
+        (
+            o.continue_newest and o.resume is not None,
+            "-c and -r name two sessions: give one of them",
+        ),
+        (
+            o.fork_session and not resumes,
+            "--fork-session copies a session: say which with -c or -r ID",
+        ),
         (
             bool(o.session_id) and resumes and not o.fork_session,
             "--session-id names a new session: leave out -c and -r, or add --fork-session",
         ),
         (bool(o.resume_session_at) and not resumes, "--resume-session-at goes with -c or -r ID"),
-        (bool(o.max_thinking_tokens) and not o.max_thinking_tokens.isdecimal(), _not_tokens(o.max_thinking_tokens)),
+        (
+            bool(o.max_thinking_tokens) and not o.max_thinking_tokens.isdecimal(),
+            _not_tokens(o.max_thinking_tokens),
+        ),
         (o.system_prompt is not None and o.system_prompt_file != "", _twice("--system-prompt")),
-        (o.append_system_prompt != "" and o.append_system_prompt_file != "", _twice("--append-system-prompt")),
+        (
+            o.append_system_prompt != "" and o.append_system_prompt_file != "",
+            _twice("--append-system-prompt"),
+        ),
         (o.json_schema != "" and not o.print, "--json-schema goes with -p: add -p"),
         *_contradictions_of_programs(o),
-        (bool(o.session_id) and not _is_uuid(o.session_id), f"--session-id: {o.session_id!r} is not a UUID"),
+        (
+            bool(o.session_id) and not _is_uuid(o.session_id),
+            f"--session-id: {o.session_id!r} is not a UUID",
+        ),
         (o.print and o.resume == "", "-r needs an ID with -p: `longrein sessions` lists them"),
         (not o.print and o.output_format != "text", "--output-format goes with -p: add -p"),
         (not o.print and o.background != "", "--background goes with -p: add -p"),
@@ -363,17 +432,29 @@ def _contradictions(o: Options) -> tuple[tuple[bool, str], ...]:
 
 def _contradictions_of_programs(o: Options) -> tuple[tuple[bool, str], ...]:
     """Contradictions among the flags of agent SDKs."""
-    unknown = [name for name in (o.setting_sources or "").split(",") if name.strip() not in ("", *SOURCES)]
+    unknown = [
+        name for name in (o.setting_sources or "").split(",") if name.strip() not in ("", *SOURCES)
+    ]
     tool = o.permission_prompt_tool
     return (
-        (bool(unknown), f"--setting-sources: {unknown[0] if unknown else ''!r} is not one of {', '.join(SOURCES)}"),
+        (
+            bool(unknown),
+            (
+                f"--setting-sources: {unknown[0] if unknown else ''!r} is not one of "
+                f"{', '.join(SOURCES)}"
+            ),
+        ),
         (
             tool == "stdio" and o.input_format != "stream-json",
             "--permission-prompt-tool stdio goes with --input-format stream-json",
         ),
         (
             tool not in ("", "stdio"),
-            f"--permission-prompt-tool: {tool!r} cannot be asked yet; stdio asks the program that runs longrein",
+            (
+                f"--permission-prompt-tool: {tool!r} cannot be asked yet; stdio asks the program "
+                "that "
+                "runs longrein"
+            ),
         ),
     )
 

@@ -1,4 +1,6 @@
-"""Files, folders and pictures that a message names with `@`: read when it is sent, and sent with it."""
+"""Files, folders and pictures that a message names with `@`: read when it is sent, and sent with
+it.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -42,7 +44,9 @@ class AttachmentReader(msgspec.Struct, frozen=True):
     """(path, real path) -> whether a rule forbids the model to read it."""
 
     def read(self, text: str) -> Attachments:
-        """Return the attachments of a message. What follows an `@` and is no file or folder stays text."""
+        """Return the attachments of a message. What follows an `@` and is no file or folder
+        stays text.
+        """
         parts: list[AnyPart] = []
         notes: list[str] = []
         for name in list(dict.fromkeys(named_paths(text)))[:ATTACHMENTS_MAX]:
@@ -75,10 +79,16 @@ class AttachmentReader(msgspec.Struct, frozen=True):
     def image_of(self, data: bytes) -> Image | None:
         """Return a picture by its bytes; None when no model can view it."""
         info = image_info(data)
-        return Image(self.keep_blob(data), info.media, len(data), info.width, info.height) if info else None
+        return (
+            Image(self.keep_blob(data), info.media, len(data), info.width, info.height)
+            if info
+            else None
+        )
 
     def _place(self, name: str) -> ResolvedPath | None:
-        """Return the file or folder that `name` means, perhaps with a punctuation mark behind it; None for neither."""
+        """Return the file or folder that `name` means, perhaps with a punctuation mark behind
+        it; None for neither.
+        """
         for written in (name, name.rstrip(".,;:!?)]}'\"")):
             place = self.workspace.resolve(written, self.cwd())
             if place.kind in ("file", "folder"):
@@ -110,13 +120,22 @@ class AttachmentReader(msgspec.Struct, frozen=True):
                 raise OSError(f"it is larger than {MEDIA_BYTES_MAX // 1024 // 1024} MB")
             data = self.workspace.read(place.real, MEDIA_BYTES_MAX)
             found = self.image_of(data) if image is not None else None
-            yield found or Document(self.keep_blob(data), "application/pdf", len(data), escape_line(place.path))
+            yield found or Document(
+                self.keep_blob(data), "application/pdf", len(data), escape_line(place.path)
+            )
         elif b"\0" in data:
             size = counted(place.size_bytes, "byte")
-            yield Text(f"{ATTACHED}{escape_line(place.path)}, {binary_kind(data)}, {size}, which cannot be shown]")
+            yield Text(
+                f"{ATTACHED}{escape_line(place.path)}, {binary_kind(data)}, {size}, which cannot "
+                "be shown]"
+            )
         else:
             left = place.size_bytes - len(data)
-            rest = f"\n[cut here: Read shows the other {counted(left, 'byte')} of it]" if left > 0 else ""
+            rest = (
+                f"\n[cut here: Read shows the other {counted(left, 'byte')} of it]"
+                if left > 0
+                else ""
+            )
             yield self._text(place.path, data.decode("utf-8", "replace"), rest)
 
     def _text(self, name: str, text: str, rest: str) -> Text:

@@ -13,10 +13,14 @@ PIECE_BYTES = 4096
 
 
 class BufferedOutput:
-    """Buffered writer to a file descriptor that never blocks, and notices when the reader has left."""
+    """Buffered writer to a file descriptor that never blocks, and notices when the reader has
+    left.
+    """
 
     def __init__(self, fd: int) -> None:
-        """`fd` belongs to the caller. It is not made non-blocking, as other processes may share it."""
+        """`fd` belongs to the caller. It is not made non-blocking, as other processes may share
+        it.
+        """
         self._fd = fd
         self.unwritten = bytearray()
         self._poll: select.poll | None = None
@@ -24,7 +28,9 @@ class BufferedOutput:
         self._no_wait = False
         self._terminal = False
         self.write_error = ""
-        """Reason why writing has failed: `closed` when the reader left, else the system's error; '' while it works."""
+        """Reason why writing has failed: `closed` when the reader left, else the system's error;
+        '' while it works.
+        """
         try:
             mode = os.fstat(fd).st_mode
         except OSError as error:
@@ -51,10 +57,16 @@ class BufferedOutput:
         self._ready.set()
 
     async def drain(self, limit_s: float | None = None) -> None:
-        """Wait until all is written, writing has failed, or `limit_s` seconds are over. Does not raise for these."""
+        """Wait until all is written, writing has failed, or `limit_s` seconds are over. Does not
+        raise for these.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while self.unwritten and not self.write_error and not (self._no_wait and limit_s is None):
+                while (
+                    self.unwritten
+                    and not self.write_error
+                    and not (self._no_wait and limit_s is None)
+                ):
                     await self._wait_writable()
                     self._push()
 
@@ -68,7 +80,9 @@ class BufferedOutput:
         except BlockingIOError:
             pass
         except OSError as error:
-            self.write_error = "closed" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+            self.write_error = (
+                "closed" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+            )
             taken = len(self.unwritten)
         del self.unwritten[:taken]
 

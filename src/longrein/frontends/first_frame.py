@@ -1,7 +1,8 @@
 """The row that takes keys while longrein is still being imported: raw mode, and what was typed.
 
-`__main__` opens it before anything else is imported, so this module needs the standard library only. The screen takes
-it over; every other way removes it: `close`. Without a terminal, and for commands that open no screen, nothing happens.
+`__main__` opens it before anything else is imported, so this module needs the standard library
+only. The screen takes it over; every other way removes it: `close`. Without a terminal, and for
+commands that open no screen, nothing happens.
 """
 
 import os
@@ -16,7 +17,17 @@ from types import FrameType
 from typing import Any
 
 HINT = "starting; type ahead"
-NO_SCREEN = ("-p", "--print", "-h", "--help", "-v", "--version", "--plain", "--output-format", "--input-format")
+NO_SCREEN = (
+    "-p",
+    "--print",
+    "-h",
+    "--help",
+    "-v",
+    "--version",
+    "--plain",
+    "--output-format",
+    "--input-format",
+)
 """Flags with which no screen opens."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PASTE = r"(\x1b\[200~.*?(?:\x1b\[201~|$))"
@@ -35,7 +46,9 @@ _frame = _Frame()
 
 
 def opens_screen(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Return True if `argv` surely opens the screen: a lone word may be a command, and is none of a flag's values."""
+    """Return True if `argv` surely opens the screen: a lone word may be a command, and is none
+    of a flag's values.
+    """
     if environ.get("TERM", "dumb") in ("dumb", ""):
         return False
     for before, word in zip(("", *argv), argv, strict=False):
@@ -48,7 +61,9 @@ def opens_screen(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def open_frame(argv: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Enter raw mode and draw the row, where `argv` opens the screen and a person sits at the terminal."""
+    """Enter raw mode and draw the row, where `argv` opens the screen and a person sits at the
+    terminal.
+    """
     if not opens_screen(argv, environ):
         return
     try:
@@ -69,7 +84,9 @@ def open_frame(argv: Sequence[str], environ: Mapping[str, str]) -> None:
 
 
 def raw(before: Sequence[Any]) -> list[Any]:
-    """Return the attributes `before` in raw mode. Signals of keys stay, since nothing else handles Ctrl-C yet."""
+    """Return the attributes `before` in raw mode. Signals of keys stay, since nothing else
+    handles Ctrl-C yet.
+    """
     changed = list(before)
     changed[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
     changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
@@ -129,7 +146,8 @@ def close() -> None:
 
 
 def take_over() -> tuple[list[Any] | None, bytes]:
-    """Remove the row for the screen; return the attributes of the terminal before, and what was typed.
+    """Remove the row for the screen; return the attributes of the terminal before, and what was
+    typed.
 
     Raw mode stays. Without a frame: (None, what the kernel has, each Enter a line break).
     """
@@ -142,7 +160,11 @@ def take_over() -> tuple[list[Any] | None, bytes]:
 
 
 def keys_of(typed: str, *, as_text: bool) -> str:
-    """Return the keys for the input: an Enter on an empty input is left out; with `as_text` none is one."""
+    """Return the keys for the input: an Enter on an empty input is left out; with `as_text` none
+    is one.
+    """
     if as_text:
         return typed.replace("\r", "\n")
-    return re.sub(_PASTE + r"|\r+", lambda found: found[1] or "\r", typed.lstrip("\r"), flags=re.DOTALL)
+    return re.sub(
+        _PASTE + r"|\r+", lambda found: found[1] or "\r", typed.lstrip("\r"), flags=re.DOTALL
+    )

@@ -1,4 +1,6 @@
-"""The command line's flags and subcommands, declared once for the parser, the help pages and the error messages."""
+"""The command line's flags and subcommands, declared once for the parser, the help pages and the
+error messages.
+"""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -8,8 +10,9 @@ import msgspec
 from longrein.settings_schema import BACKGROUND_MODES, PROFILES
 
 Kind = Literal["switch", "word", "text", "maybe", "rules", "words", "count", "money"]
-"""`text`: may be empty; `maybe`: the value is optional; `rules`: split at commas and blanks; `words`: may be given
-several times."""
+"""`text`: may be empty; `maybe`: the value is optional; `rules`: split at commas and blanks;
+`words`: may be given several times.
+"""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -78,7 +81,8 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         flag("-p --print", "answer PROMPT (and what is piped in) on stdout, then exit"),
         flag(
             "--output-format",
-            "text: the answer; json: one result object; stream-json: a line for each thing that happens",
+            "text: the answer; json: one result object; stream-json: a line for each thing that "
+            "happens",
             "word",
             "FORMAT",
             ("text", "json", "stream-json"),
@@ -94,7 +98,8 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         flag("--verbose", "progress on stderr, a line for each call"),
         flag(
             "--background",
-            "tasks and subagents that still work when the answer is done: exit leaves them, drain waits "
+            "tasks and subagents that still work when the answer is done: exit leaves them, drain "
+            "waits "
             "for them, steer (the default) goes on with what each brings",
             "word",
             "HOW",
@@ -104,7 +109,8 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         flag("--max-budget-usd", "stop before spending more; exit code 4", "money", "DOLLARS"),
         flag(
             "--json-schema",
-            "end with an object that fits this JSON schema; the result line has it as structured_output",
+            "end with an object that fits this JSON schema; the result line has it as "
+            "structured_output",
             "word",
             "SCHEMA",
         ),
@@ -118,25 +124,40 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         ),
         flag("--include-hook-events", "stream-json: also the runs of hooks"),
         flag("--replay-user-messages", "stream-json: also each message that was taken from stdin"),
-        flag("--debug --debug-to-stderr", "progress on stderr, a line for each call", field="debug"),
+        flag(
+            "--debug --debug-to-stderr", "progress on stderr, a line for each call", field="debug"
+        ),
     ),
     "Which session": (
-        flag("-c --continue", "go on with the newest session of this folder", field="continue_newest"),
+        flag(
+            "-c --continue", "go on with the newest session of this folder", field="continue_newest"
+        ),
         flag(
             "-r --resume",
             "go on with this session (the beginning of its id is enough); without ID, choose",
             "maybe",
             "ID",
         ),
-        flag("-w --worktree", "work in the git worktree NAME of this repository, made if missing", "maybe", "NAME"),
+        flag(
+            "-w --worktree",
+            "work in the git worktree NAME of this repository, made if missing",
+            "maybe",
+            "NAME",
+        ),
         flag("--fork-session", "with -c or -r: go on in a copy"),
         flag("--session-id", "the id a new session is to have", "word", "UUID"),
-        flag("--resume-session-at", "with -c or -r: go back to the message with this id first", "word", "UUID"),
+        flag(
+            "--resume-session-at",
+            "with -c or -r: go back to the message with this id first",
+            "word",
+            "UUID",
+        ),
     ),
     "What it may do": (
         flag(
             "--permission-mode",
-            "default: asks before writes and most commands; acceptEdits: edits without asking; plan: changes "
+            "default: asks before writes and most commands; acceptEdits: edits without asking; "
+            "plan: changes "
             "nothing; auto: also runs what the sandbox confines; dontAsk: denies what would ask; "
             "bypassPermissions: never asks",
             "word",
@@ -144,9 +165,17 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             MODES,
         ),
         flag(
-            "--allowed-tools --allowedTools", "do not ask for these, such as 'Edit,Bash(git status)'", "rules", "RULES"
+            "--allowed-tools --allowedTools",
+            "do not ask for these, such as 'Edit,Bash(git status)'",
+            "rules",
+            "RULES",
         ),
-        flag("--disallowed-tools --disallowedTools", "never allow these, whatever else allows them", "rules", "RULES"),
+        flag(
+            "--disallowed-tools --disallowedTools",
+            "never allow these, whatever else allows them",
+            "rules",
+            "RULES",
+        ),
         flag(
             "--tools",
             "the built-in tools to offer, such as 'Read,Edit'; '' for none, default for all",
@@ -158,16 +187,24 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             "the same as --permission-mode bypassPermissions",
             field="skip_permissions",
         ),
-        flag("--add-dir", "a further folder to work in; may be given again", "words", "DIR", field="add_dirs"),
+        flag(
+            "--add-dir",
+            "a further folder to work in; may be given again",
+            "words",
+            "DIR",
+            field="add_dirs",
+        ),
         flag(
             "--settings",
-            "settings as in .claude/settings.json, a file or JSON: permissions, env, model and hooks of it are used",
+            "settings as in .claude/settings.json, a file or JSON: permissions, env, model and "
+            "hooks of it are used",
             "word",
             "FILE|JSON",
         ),
         flag(
             "--setting-sources",
-            "which files to use: user, project, local; '' for none. Those of a project also need its trust",
+            "which files to use: user, project, local; '' for none. Those of a project also need "
+            "its trust",
             "text",
             "LIST",
         ),
@@ -185,18 +222,33 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
             field="plugin_dirs",
         ),
         flag("--strict-mcp-config", "only the MCP servers of --mcp-config"),
-        flag("--trust", "use the settings, subagent types and instructions of this folder, in this run only"),
+        flag(
+            "--trust",
+            "use the settings, subagent types and instructions of this folder, in this run only",
+        ),
     ),
     "Model and instructions": (
         flag("--plain", "interactive, but lines only: nothing is ever redrawn"),
         flag("--model", "such as anthropic/claude-sonnet-4-5, or sonnet", "word", "PROVIDER/MODEL"),
-        flag("--fallback-model", "the model to go on with when this one is overloaded", "word", "PROVIDER/MODEL"),
+        flag(
+            "--fallback-model",
+            "the model to go on with when this one is overloaded",
+            "word",
+            "PROVIDER/MODEL",
+        ),
         flag("--effort", "how much the model thinks", "word", "LEVEL", EFFORT_WORDS),
         flag("--max-thinking-tokens", "the same as a number of tokens", "text", "N"),
-        flag("--thinking", "adaptive: as the model likes; disabled: none", "word", "HOW", ("adaptive", "disabled")),
+        flag(
+            "--thinking",
+            "adaptive: as the model likes; disabled: none",
+            "word",
+            "HOW",
+            ("adaptive", "disabled"),
+        ),
         flag(
             "--agents",
-            'further subagent types: {"NAME": {"description": "…", "prompt": "…", "tools": […], "model": "…"}}',
+            'further subagent types: {"NAME": {"description": "…", "prompt": "…", "tools": […], '
+            '"model": "…"}}',
             "word",
             "JSON",
         ),
@@ -213,14 +265,25 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
 SHELLS = ("bash", "zsh", "fish")
 SIMULATED = ("default", "seed", "keep-all", "summary-92", "batch")
 PRICE_TABLES = (
-    *("anthropic", "anthropic-1h", "openai10", "openai25", "openai50", "gemini", "deepseek", "local", "unknown"),
+    *(
+        "anthropic",
+        "anthropic-1h",
+        "openai10",
+        "openai25",
+        "openai50",
+        "gemini",
+        "deepseek",
+        "local",
+        "unknown",
+    ),
 )
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
 
 MAIN = Command(
     "",
     "[FLAGS] [PROMPT]",
-    "A coding agent for the terminal. Without -p it is interactive and PROMPT is its first message.",
+    "A coding agent for the terminal. Without -p it is interactive and PROMPT is its first "
+    "message.",
     tuple(one for group in MAIN_GROUPS.values() for one in group),
     1,
 )
@@ -229,7 +292,13 @@ COMMANDS: Mapping[str, Command] = {
     c.name: c
     for c in (
         MAIN,
-        Command("sessions", "[FLAGS]", "List the sessions on this machine, newest first.", (JSON, STATE_DIR, HELP), 0),
+        Command(
+            "sessions",
+            "[FLAGS]",
+            "List the sessions on this machine, newest first.",
+            (JSON, STATE_DIR, HELP),
+            0,
+        ),
         Command(
             "context",
             "ID [FLAGS]",
@@ -241,14 +310,22 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "inspect",
             "[SESSION] [FLAGS]",
-            "Show a session as a page in the browser: where its tokens, money, cache and time went, each item's life, "
-            "the transcript, subagents and files. Without SESSION the newest of this folder. The page is one file that "
+            "Show a session as a page in the browser: where its tokens, money, cache and time "
+            "went, each item's life, "
+            "the transcript, subagents and files. Without SESSION the newest of this folder. The "
+            "page is one file that "
             "loads nothing; it stands beside the log.",
             (
                 flag("--out", "file to write", "word", "FILE"),
                 flag("--no-open", "do not open a browser"),
-                flag("--live", "serve the page on 127.0.0.1 while the session grows; Ctrl-C ends it"),
-                flag("--compare", "two sessions side by side, or one and one or two policies (see longrein simulate)"),
+                flag(
+                    "--live", "serve the page on 127.0.0.1 while the session grows; Ctrl-C ends it"
+                ),
+                flag(
+                    "--compare",
+                    "two sessions side by side, or one and one or two policies (see longrein "
+                    "simulate)",
+                ),
                 STATE_DIR,
                 HELP,
             ),
@@ -257,7 +334,8 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "fit",
             "[SESSION...] --out FILE [FLAGS]",
-            "Fit the weights of the clearing policy on recorded sessions (files, folders, ids); nothing leaves the "
+            "Fit the weights of the clearing policy on recorded sessions (files, folders, ids); "
+            "nothing leaves the "
             "machine. See longrein simulate --weights.",
             (
                 flag("--sessions", "folder of recorded sessions", "word", "FOLDER"),
@@ -270,11 +348,13 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "simulate",
             "SESSION... [FLAGS]",
-            "Replay recorded sessions (files, folders, ids) through a policy, offline: what it costs and keeps.",
+            "Replay recorded sessions (files, folders, ids) through a policy, offline: what it "
+            "costs and keeps.",
             (
                 flag(
                     "--policy",
-                    "default, seed (clears each turn), keep-all, summary-92 (a summary at 92 % of the window) or batch "
+                    "default, seed (clears each turn), keep-all, summary-92 (a summary at 92 % of "
+                    "the window) or batch "
                     "(old results in batches, then the same); without it all of them",
                     "word",
                     "NAME",
@@ -288,8 +368,19 @@ COMMANDS: Mapping[str, Command] = {
                     PRICE_TABLES,
                 ),
                 flag("--window", "context window in tokens (200000)", "count", "N"),
-                flag("--wire", "wire of the provider, which decides what may be cleared", "word", "NAME", WIRES),
-                flag("--weights", "file of longrein fit, compared with the shipped weights", "word", "FILE"),
+                flag(
+                    "--wire",
+                    "wire of the provider, which decides what may be cleared",
+                    "word",
+                    "NAME",
+                    WIRES,
+                ),
+                flag(
+                    "--weights",
+                    "file of longrein fit, compared with the shipped weights",
+                    "word",
+                    "FILE",
+                ),
                 JSON,
                 STATE_DIR,
                 HELP,
@@ -300,8 +391,10 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "search",
             "QUERY [FLAGS]",
-            "Find words in everything that was said, run and read in this folder's sessions, newest first. All "
-            'words must occur in one place, "quoted" ones as they stand; case does not count; parts of words are '
+            "Find words in everything that was said, run and read in this folder's sessions, "
+            "newest first. All "
+            'words must occur in one place, "quoted" ones as they stand; case does not count; '
+            "parts of words are "
             "found. Exit code 0: found; 1: nothing found.",
             (
                 flag("--session", "in this session only, wherever it was", "word", "ID"),
@@ -320,7 +413,8 @@ COMMANDS: Mapping[str, Command] = {
             (
                 flag(
                     "--format",
-                    "jsonl: every entry of the log; html and markdown: a page to read; atif: a trajectory for other "
+                    "jsonl: every entry of the log; html and markdown: a page to read; atif: a "
+                    "trajectory for other "
                     "tools; transcript: the conversation as providers spell it",
                     "word",
                     "FORMAT",
@@ -337,9 +431,12 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "import",
             "FILE... | claude|codex|gemini|opencode [FLAGS]",
-            "Take over sessions that can be resumed: files of `longrein export --whole`, transcripts of Claude Code "
-            "(~/.claude/projects/*/*.jsonl) and rollouts of Codex (~/.codex/sessions/*/*/*/*.jsonl). They work in the "
-            "current folder from then on. A session that is there is never changed. With the name of an agent: show "
+            "Take over sessions that can be resumed: files of `longrein export --whole`, "
+            "transcripts of Claude Code "
+            "(~/.claude/projects/*/*.jsonl) and rollouts of Codex "
+            "(~/.codex/sessions/*/*/*/*.jsonl). They work in the "
+            "current folder from then on. A session that is there is never changed. With the name "
+            "of an agent: show "
             "what of its settings can be taken over, and write it to your own after a yes.",
             (flag("--yes", "write settings without a question"), STATE_DIR, HELP),
             1000,
@@ -348,8 +445,10 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "tasks",
             "[SESSION | SESSION/TASK | stop SESSION/TASK] [FLAGS]",
-            "List the background tasks of every session that run, or ended and were not told yet; with SESSION "
-            "all of that one. With SESSION/TASK show one and the end of its output. The beginning of an id is "
+            "List the background tasks of every session that run, or ended and were not told yet; "
+            "with SESSION "
+            "all of that one. With SESSION/TASK show one and the end of its output. The beginning "
+            "of an id is "
             "enough; b3 alone will do where only one session has such a task.",
             (flag("--tail", "how many lines of the output", "count", "N"), JSON, STATE_DIR, HELP),
             2,
@@ -357,7 +456,8 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "agents",
             "[SESSION] [FLAGS]",
-            "Show the subagents that work now, in every open session; with SESSION all that it ever had: state, "
+            "Show the subagents that work now, in every open session; with SESSION all that it "
+            "ever had: state, "
             "time, requests, tokens, money and what each did last.",
             (JSON, STATE_DIR, HELP),
             1,
@@ -365,13 +465,21 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "happened",
             "KIND [TEXT] [FLAGS]",
-            "Tell the model of a session that something happened: in an editor, a server, a script. A working session "
-            "is told with its next request, an idle one with your next prompt. The text is data, never an order. "
-            "Without TEXT, stdin is the text. KIND is one of program_message, diagnostics, selected_lines_in_ide, "
+            "Tell the model of a session that something happened: in an editor, a server, a "
+            "script. A working session "
+            "is told with its next request, an idle one with your next prompt. The text is data, "
+            "never an order. "
+            "Without TEXT, stdin is the text. KIND is one of program_message, diagnostics, "
+            "selected_lines_in_ide, "
             "opened_file_in_ide, mcp_resource, mcp_resource_updated, teammate_message.",
             (
                 flag("--source", "what it is about, such as a file or a program", "word", "NAME"),
-                flag("--session", "the session; default: $LONGREIN_SESSION, else this folder's newest", "word", "ID"),
+                flag(
+                    "--session",
+                    "the session; default: $LONGREIN_SESSION, else this folder's newest",
+                    "word",
+                    "ID",
+                ),
                 STATE_DIR,
                 HELP,
             ),
@@ -380,11 +488,19 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "schedule",
             "[add WHEN PROMPT | remove ID] [FLAGS]",
-            "List what comes back at set times in a session, add to it or remove from it. WHEN is an interval (5m, "
-            "2h, 1d) or a cron line of five fields in local time, such as 0 9 * * 1-5. PROMPT comes as your word "
-            "while the session is open and idle; missed times come once. A schedule ends after 7 days.",
+            "List what comes back at set times in a session, add to it or remove from it. WHEN is "
+            "an interval (5m, "
+            "2h, 1d) or a cron line of five fields in local time, such as 0 9 * * 1-5. PROMPT "
+            "comes as your word "
+            "while the session is open and idle; missed times come once. A schedule ends after 7 "
+            "days.",
             (
-                flag("--session", "the session; default: $LONGREIN_SESSION, else this folder's newest", "word", "ID"),
+                flag(
+                    "--session",
+                    "the session; default: $LONGREIN_SESSION, else this folder's newest",
+                    "word",
+                    "ID",
+                ),
                 STATE_DIR,
                 HELP,
             ),
@@ -393,16 +509,24 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "worktrees",
             "[merge NAME | remove NAME] [FLAGS]",
-            "List the git worktrees that subagents have left with changes. merge brings one into your folder as "
-            "uncommitted changes, whole or, where both sides changed the same lines, not at all. remove takes one "
+            "List the git worktrees that subagents have left with changes. merge brings one into "
+            "your folder as "
+            "uncommitted changes, whole or, where both sides changed the same lines, not at all. "
+            "remove takes one "
             "away with its branch. Exit code 1: refused, with the reason.",
-            (flag("--unmerged", "remove it even with commits that were not merged"), JSON, STATE_DIR, HELP),
+            (
+                flag("--unmerged", "remove it even with commits that were not merged"),
+                JSON,
+                STATE_DIR,
+                HELP,
+            ),
             2,
         ),
         Command(
             "watch",
             "[SESSION] [FLAGS]",
-            "Follow a session that another process has open, read-only; without SESSION the newest open one of this "
+            "Follow a session that another process has open, read-only; without SESSION the "
+            "newest open one of this "
             "folder. Ctrl-C ends. The process that works in it is not disturbed.",
             (STATE_DIR, HELP),
             1,
@@ -410,8 +534,10 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "login",
             "[PROVIDER] [FLAGS]",
-            "Keep the key of a provider: it is asked for and not shown, or read from stdin. It goes into the system's "
-            "keyring (the keyring package, secret-tool or security), else into a file that only you can read. Without "
+            "Keep the key of a provider: it is asked for and not shown, or read from stdin. It "
+            "goes into the system's "
+            "keyring (the keyring package, secret-tool or security), else into a file that only "
+            "you can read. Without "
             "PROVIDER: list the providers and where the key of each comes from.",
             (STATE_DIR, HELP),
             1,
@@ -433,17 +559,25 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "completion",
             "bash|zsh|fish",
-            "Write what completes commands and flags in your shell: source <(longrein completion bash), the same with "
+            "Write what completes commands and flags in your shell: source <(longrein completion "
+            "bash), the same with "
             "zsh, or longrein completion fish | source.",
             (HELP,),
             1,
             1,
         ),
-        Command("doctor", "[FLAGS]", "Say what longrein finds here and what is missing.", (STATE_DIR, HELP), 0),
+        Command(
+            "doctor",
+            "[FLAGS]",
+            "Say what longrein finds here and what is missing.",
+            (STATE_DIR, HELP),
+            0,
+        ),
         Command(
             "acp",
             "[FLAGS]",
-            "Serve an editor over stdin and stdout by the Agent Client Protocol (Zed, JetBrains, neovim …). The editor "
+            "Serve an editor over stdin and stdout by the Agent Client Protocol (Zed, JetBrains, "
+            "neovim …). The editor "
             "starts it; docs/editors.md has the settings.",
             (flag("--doctor", "only say what is missing, then exit"), STATE_DIR, HELP),
             0,
@@ -451,8 +585,10 @@ COMMANDS: Mapping[str, Command] = {
         Command(
             "trust",
             "[FLAGS]",
-            "Use what this folder brings from now on: settings and rules, which can only narrow what may happen, "
-            "hooks, MCP servers, skills, commands, subagent types and instruction files. Holds for this repository "
+            "Use what this folder brings from now on: settings and rules, which can only narrow "
+            "what may happen, "
+            "hooks, MCP servers, skills, commands, subagent types and instruction files. Holds "
+            "for this repository "
             "at this place, not for another one inside it or in its place.",
             (
                 flag("--undo", "take the trust back"),
@@ -464,24 +600,43 @@ COMMANDS: Mapping[str, Command] = {
         ),
         Command(
             "mcp",
-            "[list | get NAME | add NAME COMMAND… | add NAME URL | add-json NAME JSON | remove NAME | test [NAME] | "
+            "[list | get NAME | add NAME COMMAND… | add NAME URL | add-json NAME JSON | remove "
+            "NAME | test [NAME] | "
             "approve [NAME…] | reset-project-choices | login NAME | logout NAME] [FLAGS]",
             "Configure and try MCP servers. Put `--` before a command that has flags: "
             "longrein mcp add files -- npx -y @modelcontextprotocol/server-filesystem .",
             (
-                flag("-t --transport", "stdio (the default), http or sse", "word", "KIND", ("stdio", "http", "sse")),
+                flag(
+                    "-t --transport",
+                    "stdio (the default), http or sse",
+                    "word",
+                    "KIND",
+                    ("stdio", "http", "sse"),
+                ),
                 flag(
                     "-s --scope",
-                    "user: every folder (the default); local: this folder, for you; project: .mcp.json, for everybody",
+                    "user: every folder (the default); local: this folder, for you; project: "
+                    ".mcp.json, for everybody",
                     "word",
                     "SCOPE",
                     ("user", "local", "project"),
                 ),
-                flag("-e --env", "NAME=VALUE for the server; may be given again", "words", "NAME=VALUE"),
-                flag("-H --header", "'NAME: VALUE' for its requests; may be given again", "words", "HEADER"),
+                flag(
+                    "-e --env",
+                    "NAME=VALUE for the server; may be given again",
+                    "words",
+                    "NAME=VALUE",
+                ),
+                flag(
+                    "-H --header",
+                    "'NAME: VALUE' for its requests; may be given again",
+                    "words",
+                    "HEADER",
+                ),
                 flag(
                     "--sandbox",
-                    "strict: as commands; network: also the network and what the entry names; off: as you",
+                    "strict: as commands; network: also the network and what the entry names; "
+                    "off: as you",
                     "word",
                     "HOW",
                     ("strict", "network", "off"),
@@ -505,40 +660,86 @@ COMMANDS: Mapping[str, Command] = {
 RESERVED: Mapping[str, str] = {
     word: told
     for told, words in (
-        ("`longrein help` shows commands and flags, `longrein help COMMAND` those of one command", "commands"),
+        (
+            (
+                "`longrein help` shows commands and flags, `longrein help COMMAND` those of one "
+                "command"
+            ),
+            "commands",
+        ),
         (
             "`longrein login` keeps a key; others come from variables such as ANTHROPIC_API_KEY",
-            "signin signout auth account whoami setup-token providers provider key keys credentials",
+            (
+                "signin signout auth account whoami setup-token providers provider key keys "
+                "credentials"
+            ),
         ),
         (
-            "settings stand in ~/.config/longrein/config.toml, see docs/settings.md; `longrein doctor` says what holds",
-            "config configure configuration settings setup set env permissions sandbox features hooks hook",
+            (
+                "settings stand in ~/.config/longrein/config.toml, see docs/settings.md; `longrein "
+                "doctor` says what holds"
+            ),
+            (
+                "config configure configuration settings setup set env permissions sandbox "
+                "features "
+                "hooks hook"
+            ),
         ),
-        ("nothing needs to be set up; instructions for a project stand in its AGENTS.md", "init onboard memory"),
-        ("`longrein -c` goes on with the newest session, `longrein -r` lets you choose one", "continue resume"),
+        (
+            "nothing needs to be set up; instructions for a project stand in its AGENTS.md",
+            "init onboard memory",
+        ),
+        (
+            "`longrein -c` goes on with the newest session, `longrein -r` lets you choose one",
+            "continue resume",
+        ),
         ("`longrein -r ID --fork-session` goes on in a copy", "fork"),
         ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
         ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
-        ("`longrein sessions` lists the sessions", "list ls ps history threads thread projects project"),
+        (
+            "`longrein sessions` lists the sessions",
+            "list ls ps history threads thread projects project",
+        ),
         ("`longrein export ID` writes a session out", "log logs share"),
-        ("`longrein context ID` shows what fills a session; /cost in a session what it cost", "stats usage cost"),
+        (
+            "`longrein context ID` shows what fills a session; /cost in a session what it cost",
+            "stats usage cost",
+        ),
         ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
-        ("it is a command within a session: type it there after a /", "compact rewind clear pin goals queue"),
+        (
+            "it is a command within a session: type it there after a /",
+            "compact rewind clear pin goals queue",
+        ),
         ("`longrein --version` shows it", "version about"),
-        ("install or update longrein by the tool that installed it, such as pip", "install update upgrade uninstall"),
+        (
+            "install or update longrein by the tool that installed it, such as pip",
+            "install update upgrade uninstall",
+        ),
         ("`longrein doctor` says what is here and what is missing", "status info debug"),
         (
-            "longrein has no server; programs use `longrein -p --input-format stream-json --output-format stream-json`",
-            "serve server web app desktop ide daemon gateway attach connect remote remote-control app-server",
+            (
+                "longrein has no server; programs use `longrein -p --input-format stream-json "
+                "--output-format stream-json`"
+            ),
+            (
+                "serve server web app desktop ide daemon gateway attach connect remote "
+                "remote-control "
+                "app-server"
+            ),
         ),
         (
             "it is not available yet",
-            "mcp-server plugin plugins extension extensions skill skills recipe cloud review apply pr",
+            (
+                "mcp-server plugin plugins extension extensions skill skills recipe cloud review "
+                "apply pr"
+            ),
         ),
     )
     for word in words.split()
 }
-"""Commands of other agents, each with the longrein equivalent; a lone one is not sent to a model as a prompt."""
+"""Commands of other agents, each with the longrein equivalent; a lone one is not sent to a model
+as a prompt.
+"""
 
 NOT_YET = frozenset(
     (
@@ -554,11 +755,16 @@ WITHOUT_EFFECT: Mapping[str, tuple[bool, str]] = {
     "--debug-file": (True, "--debug writes to stderr"),
     "--no-session-persistence": (False, "the session is kept, as every session is"),
     "--resume-drops-turn": (True, "the resume does not check what it drops"),
-    "--session-mirror": (False, "the session is stored by longrein, not in the program's session store"),
+    "--session-mirror": (
+        False,
+        "the session is stored by longrein, not in the program's session store",
+    ),
     "--task-budget": (True, "the model is not told a budget; --max-budget-usd limits money"),
     "--thinking-display": (True, "thoughts are always shown as the model gives them"),
 }
-"""Flags of agent SDKs that are accepted and do nothing: whether they take a value, and the line said on stderr."""
+"""Flags of agent SDKs that are accepted and do nothing: whether they take a value, and the line
+said on stderr.
+"""
 
 EXIT_CODES = (
     ("0", "done"),
@@ -583,12 +789,14 @@ _EXAMPLES = (
 )
 
 _PROMPT = (
-    "A PROMPT of several words is put in quotes and may begin with any word. One word alone that is a command of other "
+    "A PROMPT of several words is put in quotes and may begin with any word. One word alone that "
+    "is a command of other "
     "agents, such as `init`, is sent to the model only after `--` or with -p, -c or -r."
 )
 
 _STDIN = (
-    "What is piped in is added to PROMPT (10 MB at most). With a PROMPT, a pipe that says nothing for 3 seconds is "
+    "What is piped in is added to PROMPT (10 MB at most). With a PROMPT, a pipe that says nothing "
+    "for 3 seconds is "
     "left alone; once it has spoken, it is read to its end. "
     "The prompt - takes all of stdin as the prompt, however long that takes."
 )
@@ -604,7 +812,9 @@ def help_page(command: Command, width: int = 100) -> str:
 
     width = max(width, 60)
     usage = f"Usage: longrein {command.name}".rstrip() + " "
-    page = textwrap.wrap(command.usage, width, initial_indent=usage, subsequent_indent=" " * len(usage))
+    page = textwrap.wrap(
+        command.usage, width, initial_indent=usage, subsequent_indent=" " * len(usage)
+    )
     page += ["", *textwrap.wrap(command.help, width)]
     for title, rows in _sections(command):
         page += ["", f"{title}:"]
@@ -617,7 +827,11 @@ def help_page(command: Command, width: int = 100) -> str:
                 start = margin
             page += textwrap.wrap(told, width, initial_indent=start, subsequent_indent=margin)
     for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)) if command is MAIN else ():
-        page += ["", f"{title}:", *textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")]
+        page += [
+            "",
+            f"{title}:",
+            *textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  "),
+        ]
     return "\n".join(page) + "\n"
 
 
@@ -625,9 +839,16 @@ def _sections(command: Command) -> list[tuple[str, list[tuple[str, str]]]]:
     """Headings with their rows of (spelling, description)."""
     if command is not MAIN:
         return [("Flags", [(_spelling(f), f.help) for f in command.flags])]
-    flags = [(group, [(_spelling(f), f.help) for f in flags]) for group, flags in MAIN_GROUPS.items()]
+    flags = [
+        (group, [(_spelling(f), f.help) for f in flags]) for group, flags in MAIN_GROUPS.items()
+    ]
     commands = [(c.name, c.help) for c in COMMANDS.values() if c.name]
-    return [("Examples", list(_EXAMPLES)), ("Commands", commands), *flags, ("Exit codes", list(EXIT_CODES))]
+    return [
+        ("Examples", list(_EXAMPLES)),
+        ("Commands", commands),
+        *flags,
+        ("Exit codes", list(EXIT_CODES)),
+    ]
 
 
 def _spelling(flag: Flag) -> str:

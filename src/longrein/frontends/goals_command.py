@@ -6,7 +6,9 @@ from longrein.events import Goal, LongreinError
 from longrein.frontends.text_format import escape, escape_line, joined
 from longrein.tools import GoalPort
 
-USAGE = "/goals [all | N | add TITLE [after N,N] | start N | done N | open N | drop N | title N TEXT]"
+USAGE = (
+    "/goals [all | N | add TITLE [after N,N] | start N | done N | open N | drop N | title N TEXT]"
+)
 MARKS = {"completed": "[x]", "in_progress": "[>]", "deleted": "[-]"}
 _STATUSES = {"start": "in_progress", "done": "completed", "open": "pending", "drop": "deleted"}
 
@@ -38,7 +40,10 @@ async def _rows(port: GoalPort, word: str, rest: str) -> Sequence[str]:
         return [USAGE]
     for goal in await port.goals(every=True):
         if goal.id == _number(word):
-            return [goal_line(goal), *(f"  {row}" for row in escape(goal.body).expandtabs(4).splitlines())]
+            return [
+                goal_line(goal),
+                *(f"  {row}" for row in escape(goal.body).expandtabs(4).splitlines()),
+            ]
     return [f"there is no goal {escape_line(word)}; /goals all lists them"]
 
 
@@ -46,7 +51,9 @@ def _after(rest: str) -> tuple[str, list[int]]:
     """Split `TITLE after 1,2` into the title and the ids of the goals that block it."""
     title, after, numbers = rest.rpartition(" after ")
     found = [_number(part) for part in numbers.replace(",", " ").split()]
-    return (title.strip(), found) if after and title.strip() and found and all(found) else (rest, [])
+    return (
+        (title.strip(), found) if after and title.strip() and found and all(found) else (rest, [])
+    )
 
 
 def _number(text: str) -> int:
@@ -58,7 +65,9 @@ def _number(text: str) -> int:
 def goal_line(goal: Goal) -> str:
     """Line of a goal: mark, id, title, owner, blocking goals."""
     owner = f"by {escape_line(goal.owner)}" if goal.owner else ""
-    after = f"after {', '.join(f'#{number}' for number in goal.blocked_by)}" if goal.blocked_by else ""
+    after = (
+        f"after {', '.join(f'#{number}' for number in goal.blocked_by)}" if goal.blocked_by else ""
+    )
     details = joined(owner, after, by="; ")
     head = f"{MARKS.get(goal.status, '[ ]')} #{goal.id} {escape_line(goal.title)}"
     return f"{head}  ({details})" if details else head

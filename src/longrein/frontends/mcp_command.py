@@ -6,7 +6,10 @@ from longrein.events import LongreinError
 from longrein.frontends.text_format import counted, escape_line, shortened
 from longrein.tools.mcp.servers import McpToolset, ServerView
 
-USAGE = "/mcp [NAME | reconnect NAME | login NAME | disable NAME | enable NAME | answer NAME … | decline NAME]"
+USAGE = (
+    "/mcp [NAME | reconnect NAME | login NAME | disable NAME | enable NAME | answer NAME … | "
+    "decline NAME]"
+)
 NONE = "no MCP server is configured; `longrein mcp add NAME -- COMMAND…` adds one"
 SHOWN_CHARS = 90
 
@@ -37,7 +40,11 @@ def server_rows(servers: McpToolset, argument: str) -> Sequence[str]:
 
 
 def _row(view: ServerView) -> str:
-    what = f"{counted(len(view.tools), 'tool')}" if view.status == "connected" else shortened(view.problem, SHOWN_CHARS)
+    what = (
+        f"{counted(len(view.tools), 'tool')}"
+        if view.status == "connected"
+        else shortened(view.problem, SHOWN_CHARS)
+    )
     return escape_line(f"{view.name}  {view.status}  {what}".rstrip())
 
 

@@ -11,7 +11,8 @@ ANSWER_BYTES_MAX = 4096
 
 
 def ask(question: str, answers: Mapping[str, str]) -> str:
-    """Ask until one of `answers` is typed, in any case; return what stands for it, '' at the end of the input.
+    """Ask until one of `answers` is typed, in any case; return what stands for it, '' at the end of
+    the input.
 
     What was typed before the question does not answer it.
     """

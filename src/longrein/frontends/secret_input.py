@@ -30,7 +30,9 @@ class KeyCommands(msgspec.Struct, frozen=True):
     login: Callable[[str], SecretQuestion]
     """Provider -> the question for its key. Raises `UsageError`."""
     logout: Callable[[str], str]
-    """Remove the key of a provider ('' for the only one); returns the line to show. Raises `LongreinError`."""
+    """Remove the key of a provider ('' for the only one); returns the line to show. Raises
+    `LongreinError`.
+    """
 
 
 def read_secret(question: str, fd: int = 0) -> str:

@@ -12,7 +12,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def signal_handlers(handlers: dict[int, Callable[[], object]]) -> Iterator[None]:
-    """Call a handler on each signal that is received in the block. Needs the main thread and a running loop."""
+    """Call a handler on each signal that is received in the block. Needs the main thread and a
+    running loop.
+    """
     loop = asyncio.get_running_loop()
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)

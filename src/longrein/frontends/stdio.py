@@ -1,4 +1,6 @@
-"""Standard streams: piped input as a whole or as lines, complete output, one-line messages on stderr."""
+"""Standard streams: piped input as a whole or as lines, complete output, one-line messages on
+stderr.
+"""
 
 import asyncio
 import io
@@ -12,7 +14,9 @@ from longrein.events import LongreinError, UsageError
 from longrein.frontends.text_format import escape, escape_bytes
 
 STDIN_WAIT_S = 3.0
-"""Seconds that a pipe may stay silent before the prompt is sent without it; other agents wait as long."""
+"""Seconds that a pipe may stay silent before the prompt is sent without it; other agents wait as
+long.
+"""
 STDIN_BYTES_MAX = 10_000_000
 """Largest text and longest line taken from stdin, bytes; other agents have the same limit."""
 _READ_BYTES = 1 << 16
@@ -21,9 +25,9 @@ _READ_BYTES = 1 << 16
 def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> bytes:
     """Read everything piped into `fd`; b'' when it is a terminal or closed.
 
-    A pipe or socket is not read when its first byte does not come within `wait_s` seconds (None: no limit); after the
-    first byte it is read to its end. `say` gets a line in the first case and when the pipe pauses. Raises `UsageError`
-    above `STDIN_BYTES_MAX` and for a folder.
+    A pipe or socket is not read when its first byte does not come within `wait_s` seconds (None: no
+    limit); after the first byte it is read to its end. `say` gets a line in the first case and when
+    the pipe pauses. Raises `UsageError` above `STDIN_BYTES_MAX` and for a folder.
     """
     try:
         os.fstat(fd)
@@ -32,14 +36,19 @@ def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> 
     if os.isatty(fd):
         return b""
     if not _ready(fd, wait_s):
-        say(f"nothing came on stdin for {wait_s:.0f} s: going on without it (to wait for it: longrein -p -)")
+        say(
+            f"nothing came on stdin for {wait_s:.0f} s: going on without it (to wait for it: "
+            "longrein -p -)"
+        )
         return b""
     chunks, size, patient = [], 0, wait_s is None
     while chunk := _read(fd):
         chunks.append(chunk)
         size += len(chunk)
         if size > STDIN_BYTES_MAX:
-            raise UsageError("stdin is larger than 10 MB: save it to a file and name the file in the prompt")
+            raise UsageError(
+                "stdin is larger than 10 MB: save it to a file and name the file in the prompt"
+            )
         if not patient and not _ready(fd, STDIN_WAIT_S):
             patient = True
             say(f"waiting for the end of stdin, {size} bytes so far")
@@ -49,8 +58,8 @@ def read_piped(fd: int, *, wait_s: float | None, say: Callable[[str], None]) -> 
 async def read_lines(fd: int) -> AsyncIterator[bytes]:
     """Yield the lines of `fd` as they arrive, without newlines and without blank lines.
 
-    Reading never blocks the loop, except for a plain file, which is always ready. Of a line above `STDIN_BYTES_MAX`
-    only a beginning that is longer than that is kept.
+    Reading never blocks the loop, except for a plain file, which is always ready. Of a line above
+    `STDIN_BYTES_MAX` only a beginning that is longer than that is kept.
     """
     rest = bytearray()
     while chunk := await wait_chunk(fd):
@@ -101,7 +110,8 @@ async def wait_chunk(fd: int) -> bytes:
 def show(text: str | bytes) -> None:
     """Write all of `text` to stdout as UTF-8; on a terminal, escape control characters.
 
-    Raises `BrokenPipeError` when the reader has left, and `LongreinError` for other errors such as a full disk.
+    Raises `BrokenPipeError` when the reader has left, and `LongreinError` for other errors such as
+    a full disk.
     """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     try:
@@ -115,7 +125,9 @@ def show(text: str | bytes) -> None:
 
 
 def stdout_file() -> BinaryIO:
-    """Stdout as a binary file; on a terminal only for whole lines. Closing it leaves stdout open."""
+    """Stdout as a binary file; on a terminal only for whole lines. Closing it leaves stdout
+    open.
+    """
     return _Terminal() if os.isatty(1) else open(1, "wb", closefd=False)
 
 

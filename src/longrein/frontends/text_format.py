@@ -1,11 +1,22 @@
-"""Text for people: figures, tables, escaping, and one-line descriptions of calls and events. Pure."""
+"""Text for people: figures, tables, escaping, and one-line descriptions of calls and events.
+Pure.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from longrein.events import AnyEvent, AskFailed, PermissionAsked, Replied, Text, ToolCall, ToolEnded, unwrapped
+from longrein.events import (
+    AnyEvent,
+    AskFailed,
+    PermissionAsked,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    unwrapped,
+)
 from longrein.permissions import escape
 
 __all__ = ["escape", "escape_bytes", "escape_line"]
@@ -97,7 +108,7 @@ def json_page(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value)) + b"\n"
 
 
-# --- Escaping of text from outside: control and invisible characters are shown as `\x1b` -----------------------------
+# --- Escaping of text from outside: control and invisible characters are shown as `\x1b` ----------
 
 
 def escape_line(text: str) -> str:
@@ -129,23 +140,39 @@ def _as_json(char: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-KEYS = ("command", "file_path", "path", "pattern", "query", "url", "handle", "description", "prompt", "focus")
+KEYS = (
+    "command",
+    "file_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "handle",
+    "description",
+    "prompt",
+    "focus",
+)
 """Arguments that describe a call, best first."""
 
 
 def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
     """The argument that describes a call best, escaped, on one line; '' without one.
 
-    `stated`: the argument that the tool states (`ToolTraits.key_argument`); '' when it states none or is unknown.
+    `stated`: the argument that the tool states (`ToolTraits.key_argument`); '' when it states none
+    or is unknown.
     """
     values = arguments or {}
-    named = [values[key] for key in (stated, *KEYS) if isinstance(values.get(key), str) and values[key]]
+    named = [
+        values[key] for key in (stated, *KEYS) if isinstance(values.get(key), str) and values[key]
+    ]
     found = named or [value for value in values.values() if isinstance(value, str) and value]
     return first_line(found[0]) if found else ""
 
 
 def activity_text(event: AnyEvent) -> str:
-    """Return an escaped line that describes an event, such as `Read src/app.py`; '' for other events."""
+    """Return an escaped line that describes an event, such as `Read src/app.py`; '' for other
+    events.
+    """
     match event:
         case Replied():
             return _reply(event)
@@ -160,7 +187,9 @@ def activity_text(event: AnyEvent) -> str:
 
 
 def _reply(reply: Replied) -> str:
-    """The last call of a reply and the number of others; without calls, the first line of its last text."""
+    """The last call of a reply and the number of others; without calls, the first line of its
+    last text.
+    """
     calls = [unwrapped(part) for part in reply.parts if isinstance(part, ToolCall)]
     if calls:
         last = f"{escape_line(calls[-1].name)} {key_argument(calls[-1].arguments)}".rstrip()

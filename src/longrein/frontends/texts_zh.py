@@ -1,4 +1,6 @@
-"""Chinese texts of the terminal, by the English text. Placeholders such as `{count}` stand in both."""
+"""Chinese texts of the terminal, by the English text. Placeholders such as `{count}` stand in
+both.
+"""
 
 TEXTS = {
     # footer and state line
@@ -58,18 +60,18 @@ TEXTS = {
     "no answer": "不回答",
     "{who} asks: {tool}": "{who} 请求：{tool}",
     "lines {first}-{last} of {total}{change}": "第 {first}-{last} 行，共 {total} 行{change}",
-    "; PgDn PgUp ↓ ↑ scroll, v shows and e prints all": "；PgDn PgUp ↓ ↑ 滚动，v 显示全部，e 打印全部",
+    "; PgDn PgUp ↓ ↑ scroll, v shows and e prints all": "；PgDn PgUp ↓ ↑ 滚动，v 显示全部，e 打印全部",  # noqa: E501
     "; ↓ ↑ scroll, v shows all": "；↓ ↑ 滚动，v 显示全部",
     "; v all": "；v 全部",
     "`{part}` is covered by no rule: {why}": "`{part}` 不在任何规则之内：{why}",
     "it changes {path}": "它会修改 {path}",
     "no rule allows {tool}": "没有规则允许 {tool}",
     "the rule {rule} asks": "规则 {rule} 要求询问",
-    "{name} is protected: what stands there runs or is obeyed later": "{name} 受保护：其中的内容以后会被执行或遵从",
+    "{name} is protected: what stands there runs or is obeyed later": "{name} 受保护：其中的内容以后会被执行或遵从",  # noqa: E501
     "allowed always": "已允许：总是",
     "allowed for this session": "已允许：本次会话",
     # lists
-    "{at} of {count}; ↑ ↓ move, Enter chooses, Esc leaves": "{at} / {count}；↑ ↓ 移动，Enter 选择，Esc 退出",
+    "{at} of {count}; ↑ ↓ move, Enter chooses, Esc leaves": "{at} / {count}；↑ ↓ 移动，Enter 选择，Esc 退出",  # noqa: E501
     "which model?": "选择哪个模型？",
     "which mode?": "选择哪种模式？",
     "which session?": "选择哪个会话？",
@@ -125,13 +127,13 @@ TEXTS = {
     "no background tasks; Ctrl-B sends a running command to the background": (
         "没有后台任务；Ctrl-B 把正在运行的命令转入后台"
     ),
-    "no subagents; the model starts them with its tool Agent": "没有子代理；模型用它的工具 Agent 启动子代理",
+    "no subagents; the model starts them with its tool Agent": "没有子代理；模型用它的工具 Agent 启动子代理",  # noqa: E501
     "nothing waits: all that was said has been delivered": "没有等待的消息：说过的都已送达",
     "/queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away": (
         "/queue NUMBER 取回一条以便修改，/queue drop NUMBER 丢弃一条"
     ),
-    "{tasks} still runs ({names}): what becomes of it?": "{tasks} 仍在运行（{names}）：怎么处理它？",
-    "{tasks} still run ({names}): what becomes of them?": "{tasks} 仍在运行（{names}）：怎么处理它们？",
+    "{tasks} still runs ({names}): what becomes of it?": "{tasks} 仍在运行（{names}）：怎么处理它？",  # noqa: E501
+    "{tasks} still run ({names}): what becomes of them?": "{tasks} 仍在运行（{names}）：怎么处理它们？",  # noqa: E501
     "session {session} is kept; `longrein -c` goes on with it{more}": (
         "会话 {session} 已保留；`longrein -c` 可以继续{more}"
     ),
@@ -159,10 +161,10 @@ TEXTS = {
     "what this session used": "本次会话的用量",
     "nothing runs that could be stopped": "没有可以停止的内容",
     "there is no other session of this folder": "此文件夹没有其他会话",
-    "nothing was said yet, so there is nothing to go back to": "还没有说过话，所以没有可以回退的地方",
+    "nothing was said yet, so there is nothing to go back to": "还没有说过话，所以没有可以回退的地方",  # noqa: E501
     "nothing is known of it yet": "目前还一无所知",
     "the mode is {mode} already": "模式已经是 {mode}",
-    "/{command} waits until the turn is over; Esc interrupts it": "/{command} 要等到本轮结束；Esc 中断本轮",
+    "/{command} waits until the turn is over; Esc interrupts it": "/{command} 要等到本轮结束；Esc 中断本轮",  # noqa: E501
     "there is no command /{name}; did you mean /{other}?": "没有命令 /{name}；您是指 /{other} 吗？",
     "there is no command /{name}; /help lists them": "没有命令 /{name}；/help 列出全部命令",
     "it is pinned already: {text}": "已经固定：{text}",
@@ -175,13 +177,13 @@ TEXTS = {
     "which calls are asked about; without MODE, choose": "哪些调用需要询问；不带 MODE 时选择",
     "begin a new session; this one stays on disk": "开始新会话；当前会话保留在磁盘上",
     "go back to before something you said": "回到您说某句话之前",
-    "make room now, keeping FOCUS; --dry-run only tells": "立即腾出空间，保留 FOCUS；--dry-run 只作说明",
+    "make room now, keeping FOCUS; --dry-run only tells": "立即腾出空间，保留 FOCUS；--dry-run 只作说明",  # noqa: E501
     "undo the last compaction, or that one": "撤销上一次（或指定的）压缩",
     "what fills the context; why rN stands as it does": "上下文的构成；rN 为何如此显示",
     "keep TEXT word for word through compactions": "压缩时逐字保留 TEXT",
     "drop a pin": "取消固定",
     "what is pinned": "已固定的内容",
-    "do PROMPT now and again every 5m, 2h …, for 7 days": "现在执行 PROMPT，并每 5m、2h … 重复，共 7 天",
+    "do PROMPT now and again every 5m, 2h …, for 7 days": "现在执行 PROMPT，并每 5m、2h … 重复，共 7 天",  # noqa: E501
     "what comes back at set times, such as 0 9 * * 1-5": "定时任务，例如 0 9 * * 1-5",
     "change the colours; without NAME, choose": "更换颜色；不带 NAME 时选择",
     "what was used and spent": "用量和花费",
@@ -205,7 +207,7 @@ TEXTS = {
     "copy the last answer, or the N-th last one": "复制最后一个回答，或倒数第 N 个",
     "let longrein work in FOLDER, too": "让 longrein 也在 FOLDER 中工作",
     "how much the model thinks": "模型思考的程度",
-    "session, model, folder, context, money, what runs": "会话、模型、文件夹、上下文、费用、运行中的内容",
+    "session, model, folder, context, money, what runs": "会话、模型、文件夹、上下文、费用、运行中的内容",  # noqa: E501
     "settings that are not built in, and their files": "非内置的设置及其文件",
     "what longrein finds here and what is missing": "longrein 在此找到什么，缺少什么",
     "what this session changed; the git diff": "本会话的改动；git 差异",

@@ -1,7 +1,7 @@
 """Texts of the terminal in the user's language. The catalogues are keyed by the English text.
 
-`translate` is called where a text is about to be drawn, never on what a model, a file or a command says. A key may hold
-placeholders: `{count} queued` stands for `3 queued`.
+`translate` is called where a text is about to be drawn, never on what a model, a file or a command
+says. A key may hold placeholders: `{count} queued` stands for `3 queued`.
 """
 
 import re
@@ -47,7 +47,9 @@ def language_of(environ: Mapping[str, str]) -> str:
 
 
 def translate(text: str) -> str:
-    """Return `text` in the language in use; as it is where the catalogue lacks it. Blanks around it are kept."""
+    """Return `text` in the language in use; as it is where the catalogue lacks it. Blanks around
+    it are kept.
+    """
     return _looked_up(text) if _in_use[0].texts and not text.isspace() else text
 
 
@@ -57,7 +59,12 @@ def _looked_up(text: str) -> str:
     found = catalogue.texts.get(bare)
     if found is None:
         found = next(
-            (_filled(shown, match) for pattern, shown in catalogue.patterns if (match := pattern.fullmatch(bare))), bare
+            (
+                _filled(shown, match)
+                for pattern, shown in catalogue.patterns
+                if (match := pattern.fullmatch(bare))
+            ),
+            bare,
         )
     return text.replace(bare, found, 1) if bare else text
 
@@ -67,7 +74,9 @@ def _filled(shown: str, match: "re.Match[str]") -> str:
 
 
 def _catalogue(texts: Mapping[str, str]) -> Catalogue:
-    with_places = sorted((key for key in texts if PLACEHOLDER.search(key)), key=lambda key: -len(key))
+    with_places = sorted(
+        (key for key in texts if PLACEHOLDER.search(key)), key=lambda key: -len(key)
+    )
     return Catalogue(
         {key: shown for key, shown in texts.items() if key not in with_places},
         tuple((_pattern(key), texts[key]) for key in with_places),
@@ -77,5 +86,6 @@ def _catalogue(texts: Mapping[str, str]) -> Catalogue:
 def _pattern(key: str) -> "re.Pattern[str]":
     parts = PLACEHOLDER.split(key)
     return re.compile(
-        "".join(f"(?P<{part}>.*?)" if n % 2 else re.escape(part) for n, part in enumerate(parts)), re.DOTALL
+        "".join(f"(?P<{part}>.*?)" if n % 2 else re.escape(part) for n, part in enumerate(parts)),
+        re.DOTALL,
     )

@@ -1,1 +1,3 @@
-"""The inspector: a stored session as one HTML page, written to a file or served on loopback while the session runs."""
+"""The inspector: a stored session as one HTML page, written to a file or served on loopback
+while the session runs.
+"""

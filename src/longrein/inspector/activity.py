@@ -118,13 +118,19 @@ class FileTracker:
         """Take in an entry of the log of `agent`."""
         match entry.event:
             case FileSeen(path=path):
-                self._touches.setdefault(path, []).append(Touch(entry.seq, "read", agent or "agent", entry.at, agent))
+                self._touches.setdefault(path, []).append(
+                    Touch(entry.seq, "read", agent or "agent", entry.at, agent)
+                )
             case FileChanged(path=path, by="subagent", who=who, hash=digest):
-                self._reported.append((Touch(entry.seq, "change", who or "subagent", entry.at, agent), path, digest))
+                self._reported.append(
+                    (Touch(entry.seq, "change", who or "subagent", entry.at, agent), path, digest)
+                )
             case FileChanged(path=path, by=by, who=who, hash=digest):
                 self._by_agents.add((path, digest))
                 name = agent if agent and by == "agent" else who or by
-                self._touches.setdefault(path, []).append(Touch(entry.seq, "change", name, entry.at, agent))
+                self._touches.setdefault(path, []).append(
+                    Touch(entry.seq, "change", name, entry.at, agent)
+                )
             case _:
                 pass
 

@@ -46,7 +46,9 @@ class SessionLogs(Protocol):
     """The logs of a session and its subagents."""
 
     def entries(self, session: str, after: int) -> Iterable[Entry] | None:
-        """Return the entries of a subagent, or with '' of the session, after seq `after`; None if there is no log."""
+        """Return the entries of a subagent, or with '' of the session, after seq `after`; None
+        if there is no log.
+        """
 
     def is_open(self) -> bool:
         """Return True if a process has the session open."""
@@ -76,7 +78,9 @@ class AgentLog:
 class SessionInspector:
     """Reads a session and makes its `Inspection`."""
 
-    def __init__(self, logs: SessionLogs, budget_for: Callable[[str], Budget], rows_max: int = ROWS_MAX) -> None:
+    def __init__(
+        self, logs: SessionLogs, budget_for: Callable[[str], Budget], rows_max: int = ROWS_MAX
+    ) -> None:
         """`budget_for`: function from `provider/model` to the budget."""
         self._logs = logs
         self._rows_max = rows_max
@@ -104,7 +108,9 @@ class SessionInspector:
         return self._budget(self._state.prefix)
 
     def read(self) -> int:
-        """Read what was added to the logs. Return the number of new entries. Raises what the logs raise."""
+        """Read what was added to the logs. Return the number of new entries. Raises what the
+        logs raise.
+        """
         waiting, count = [""], 0
         seen = {""}
         while waiting:
@@ -241,16 +247,26 @@ class SessionInspector:
 
     def _line_fates(self, handle: str) -> list[LineFate]:
         reasons = line_reasons(self._state, self.budget, handle)[:EXPLAINED_LINES_MAX]
-        return [LineFate(r.line[:LINE_CHARS_MAX], r.stays, round(r.chance, 4), r.why) for r in reasons]
+        return [
+            LineFate(r.line[:LINE_CHARS_MAX], r.stays, round(r.chance, 4), r.why) for r in reasons
+        ]
 
     def recording(self) -> tuple[Recording, float]:
-        """Return the main agent's log for a replay, and the tokens of all that its requests sent first."""
-        sent = sum(life.tokens for life in self._items.lives.values() if life.item.kind not in ("context", "summary"))
+        """Return the main agent's log for a replay, and the tokens of all that its requests sent
+        first.
+        """
+        sent = sum(
+            life.tokens
+            for life in self._items.lives.values()
+            if life.item.kind not in ("context", "summary")
+        )
         return of_entries(self._state.session, self._entries), sent
 
 
 def inspect_session(inspector: SessionInspector) -> Inspection:
-    """Return the inspection of what was read, with the cost of the plain policies, fit to the size of a page."""
+    """Return the inspection of what was read, with the cost of the plain policies, fit to the
+    size of a page.
+    """
     found, (recording, sent) = inspector.inspection(), inspector.recording()
     scale = scale_of(inspector.budget, recording, sent)
     policies = replayed_policies(recording, inspector.budget, scale)
@@ -282,6 +298,10 @@ def _changed(before: Sequence[T], now: Sequence[T], key: str) -> list[T]:
 
 
 def _changed_items(before: Sequence[ItemData], now: Sequence[ItemData]) -> list[ItemData]:
-    """Return items that look different. What they cost grows with each request and alone makes no difference."""
+    """Return items that look different. What they cost grows with each request and alone makes
+    no difference.
+    """
     known = {item.handle: (item.stages, item.shown, item.next_goes) for item in before}
-    return [item for item in now if known.get(item.handle) != (item.stages, item.shown, item.next_goes)]
+    return [
+        item for item in now if known.get(item.handle) != (item.stages, item.shown, item.next_goes)
+    ]

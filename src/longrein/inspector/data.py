@@ -1,10 +1,10 @@
 """Data of the inspector's page: the JSON between `build.py` and `page/`.
 
-A field that has its default value is left out of the JSON. Times are microseconds UTC, token counts are the provider's
-where it named them and calibrated estimates elsewhere, money is US dollars.
+A field that has its default value is left out of the JSON. Times are microseconds UTC, token counts
+are the provider's where it named them and calibrated estimates elsewhere, money is US dollars.
 
-The page gets one of two documents: an `Inspection`, or a `Comparison` of two. A page served by `--live` then gets
-`Update`s as server-sent events.
+The page gets one of two documents: an `Inspection`, or a `Comparison` of two. A page served by
+`--live` then gets `Update`s as server-sent events.
 """
 
 from typing import Literal
@@ -14,7 +14,18 @@ import msgspec
 VERSION = 1
 """Version of this format."""
 MODULES = (
-    *("system", "tools", "instructions", "summary", "user", "assistant", "thinking", "calls", "results", "reminders"),
+    *(
+        "system",
+        "tools",
+        "instructions",
+        "summary",
+        "user",
+        "assistant",
+        "thinking",
+        "calls",
+        "results",
+        "reminders",
+    ),
 )
 """Modules of a request, in the order of the stacked bars. `instructions` is the static context."""
 
@@ -45,7 +56,9 @@ class SessionData(Data, frozen=True):
 
 
 class ModuleTokens(Data, frozen=True):
-    """Tokens of one request by module, scaled so that they add up to the provider's count of the request."""
+    """Tokens of one request by module, scaled so that they add up to the provider's count of the
+    request.
+    """
 
     system: int = 0
     tools: int = 0
@@ -67,8 +80,10 @@ class Break(Data, frozen=True):
     """Why the cache did not hold what had been sent before, and what that cost."""
 
     cause: str
-    """`cleared`, `summarised`, `prefix`, `rewound` or `restored`: an entry changed what had been sent. `expired`: the
-    cache's lifetime was over. `provider`: the provider did not read what it had been sent, for no reason known here."""
+    """`cleared`, `summarised`, `prefix`, `rewound` or `restored`: an entry changed what had been
+    sent. `expired`: the cache's lifetime was over. `provider`: the provider did not read what it
+    had been sent, for no reason known here.
+    """
     detail: str = ""
     """Words of the entry, such as `watermark`."""
     seq: int = 0
@@ -99,7 +114,9 @@ class RequestData(Data, frozen=True):
     cache_read: int = 0
     cache_write: int = 0
     missed: int = 0
-    """Tokens of `input` and `cache_write` that had been sent before and could have been read from the cache."""
+    """Tokens of `input` and `cache_write` that had been sent before and could have been read
+    from the cache.
+    """
     output: int = 0
     reasoning: int = 0
     """Tokens of `output` that are reasoning."""
@@ -123,9 +140,10 @@ class PolicyData(Data, frozen=True):
     """Cost of the session under another context policy, by replay."""
 
     name: str
-    """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a summary at 92 % of the
-    window. `batch` hides old results in batches, then does the same. The session's own cost is the last
-    `RequestData.total_usd`."""
+    """`keep-all` keeps everything, whether it fits the window or not. `summary-92` asks for a
+    summary at 92 % of the window. `batch` hides old results in batches, then does the same. The
+    session's own cost is the last `RequestData.total_usd`.
+    """
     cost: float
     """In `Inspection.cost_unit`, without recalls."""
     with_recalls: float
@@ -154,7 +172,9 @@ class Span(Data, frozen=True):
     label: str = ""
     """Tool, command or purpose."""
     status: str = "ok"
-    """`ok`, `open` while it lasts, or how it ended: `failed`, `denied`, `interrupted`, `killed`, a failure's kind …"""
+    """`ok`, `open` while it lasts, or how it ended: `failed`, `denied`, `interrupted`, `killed`,
+    a failure's kind …
+    """
 
 
 class Lane(Data, frozen=True):
@@ -180,14 +200,19 @@ class Stage(Data, frozen=True):
     """First request (`n`) that showed the item so."""
     seq: int
     """Entry that gave it this form."""
-    form: Literal["full", "trimmed", "placeholder", "folded", "summarised", "recalled", "restored", "gone"]
-    """`folded`: not shown, a line elsewhere stands for it. `summarised`: in the span of a summary. `recalled`: the
-    model or the user asked for it again; what is shown stays. `gone`: a rewind or a new prefix took it away."""
+    form: Literal[
+        "full", "trimmed", "placeholder", "folded", "summarised", "recalled", "restored", "gone"
+    ]
+    """`folded`: not shown, a line elsewhere stands for it. `summarised`: in the span of a
+    summary. `recalled`: the model or the user asked for it again; what is shown stays. `gone`: a
+    rewind or a new prefix took it away.
+    """
     tokens: int = 0
     """Tokens that it has in this form."""
     text: str = ""
-    """Exact text that the model saw; '' for the whole text, which the row of the transcript with the item's handle has,
-    and where nothing was shown."""
+    """Exact text that the model saw; '' for the whole text, which the row of the transcript with
+    the item's handle has, and where nothing was shown.
+    """
     why: str = ""
     left_out: int = 0
     """Bytes that were cut from the middle of `text`."""
@@ -227,7 +252,9 @@ class ItemData(Data, frozen=True):
     next_goes: bool = False
     """True if the next compaction would take it."""
     lines: list[LineFate] = []
-    """Why its lines would stay or go if it were cleared now; for the largest items that are shown."""
+    """Why its lines would stay or go if it were cleared now; for the largest items that are
+    shown.
+    """
 
 
 class DiffLine(Data, frozen=True):
@@ -244,8 +271,10 @@ class TranscriptRow(Data, frozen=True):
     seq: int
     at_us: int
     kind: str
-    """`user`, `text`, `thinking`, `call`, `result`, `reminder`, `summary`, `cleared`, `restored`, `rewound`,
-    `permission`, `hook`, `task`, `subagent`, `failure`, `prefix`, `turn`, `todo`, `setting`, `recall` or `file`."""
+    """`user`, `text`, `thinking`, `call`, `result`, `reminder`, `summary`, `cleared`,
+    `restored`, `rewound`, `permission`, `hook`, `task`, `subagent`, `failure`, `prefix`, `turn`,
+    `todo`, `setting`, `recall` or `file`.
+    """
     author: str
     """`user`, `assistant`, `tool`, `longrein`, `hook` or `subagent`."""
     text: str = ""
@@ -262,7 +291,9 @@ class TranscriptRow(Data, frozen=True):
     result_of: int = 0
     """Of a result: the entry of its call."""
     status: str = ""
-    """Of a result: `ok`, `failed`, `denied`, `interrupted` or `not_run`; of others what they decided."""
+    """Of a result: `ok`, `failed`, `denied`, `interrupted` or `not_run`; of others what they
+    decided.
+    """
     elapsed_ms: int = 0
     bytes: int = 0
     """UTF-8 bytes of the whole text; of a short text left out."""
@@ -273,7 +304,9 @@ class TranscriptRow(Data, frozen=True):
 
 
 class Spent(Data, frozen=True):
-    """Money, tokens and other things that a subagent may spend or has spent. In limits 0 means no limit."""
+    """Money, tokens and other things that a subagent may spend or has spent. In limits 0 means
+    no limit.
+    """
 
     usd: float = 0.0
     tokens: int = 0
@@ -291,7 +324,9 @@ class SubagentData(Data, frozen=True):
     kind: str
     description: str
     state: str
-    """`running`, `asking`, `queued`, `left`, or how it ended: `done`, `failed`, `limit`, `interrupted`."""
+    """`running`, `asking`, `queued`, `left`, or how it ended: `done`, `failed`, `limit`,
+    `interrupted`.
+    """
     started_us: int
     limit: Spent
     spent: Spent
@@ -364,7 +399,9 @@ class Inspection(Data, frozen=True):
     subagents: list[SubagentData]
     files: list[FileData]
     cost_unit: str = "usd"
-    """Unit of `policies`: `usd`, or `tokens` for tokens of uncached input where no prices are known."""
+    """Unit of `policies`: `usd`, or `tokens` for tokens of uncached input where no prices are
+    known.
+    """
     prices_note: str = ""
     """Note on assumed prices."""
     left_out: LeftOut = LeftOut()
@@ -382,8 +419,8 @@ class Comparison(Data, frozen=True):
 class Update(Data, frozen=True):
     """Changes since the page was made; the data of a server-sent event of type `update`.
 
-    `transcript` holds rows to append. Every other list holds whole values that are new or replace the one with the same
-    `n`, `id`, `handle` or `path`.
+    `transcript` holds rows to append. Every other list holds whole values that are new or replace
+    the one with the same `n`, `id`, `handle` or `path`.
     """
 
     session: SessionData

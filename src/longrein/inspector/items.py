@@ -1,4 +1,6 @@
-"""Lives of the items of the view: when each was born, in which forms requests showed it, and why that changed."""
+"""Lives of the items of the view: when each was born, in which forms requests showed it, and why
+that changed.
+"""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -67,12 +69,17 @@ class ItemTracker:
             self._changes.append(entry)
         elif isinstance(event, Recalled) and event.handle in self.lives:
             asked = f"lines {event.lines}" if event.lines else event.query
-            why = ("the model" if event.call else "the user") + " asked for it" + (f": {asked}" if asked else "")
+            why = (
+                ("the model" if event.call else "the user")
+                + " asked for it"
+                + (f": {asked}" if asked else "")
+            )
             stage = Stage(next_request, entry.seq, "recalled", why=why)
             self.lives[event.handle].stages.append(stage)
 
     def take_request(self, state: State, n: int, first: int, *, is_broken: bool) -> int:
-        """Take in the view of request `n`. Return the uncalibrated tokens of the items that no request had before.
+        """Take in the view of request `n`. Return the uncalibrated tokens of the items that no
+        request had before.
 
         `first`: number of items that are as in the request before; 0 if that `is_broken`.
         """
@@ -108,12 +115,17 @@ class ItemTracker:
         is_full = item.form in ("full", "summary")
         form: Literal["restored", "trimmed", "placeholder"]
         form, text = ("restored", "") if is_full else (_form_of(item), text_of_item(item))
-        restorer = next((c for c in reversed(self._changes) if isinstance(c.event, Restored | Rewound)), None)
+        restorer = next(
+            (c for c in reversed(self._changes) if isinstance(c.event, Restored | Rewound)), None
+        )
         cleared = next((c.event for c in self._changes if c.seq == seq), None)
         if isinstance(cleared, Cleared):
             why = in_words(cleared.reason)
         elif restorer is not None:
-            seq, why = restorer.seq, "a rewind" if isinstance(restorer.event, Rewound) else "a compaction was undone"
+            seq, why = (
+                restorer.seq,
+                "a rewind" if isinstance(restorer.event, Rewound) else "a compaction was undone",
+            )
         else:
             why = SHORT_AT_BIRTH
         stage = Stage(n, seq, form, tokens, text, why)
@@ -132,7 +144,9 @@ class ItemTracker:
         life.stages.append(Stage(n, self._changes[-1].seq if self._changes else 0, "gone"))
 
     def items(self, shown: dict[str, tuple[float, bool]]) -> list[ItemData]:
-        """Return all items. `shown`: handle -> (cost of carrying it, whether the next compaction takes it)."""
+        """Return all items. `shown`: handle -> (cost of carrying it, whether the next compaction
+        takes it).
+        """
         return [self._item(handle, life, shown.get(handle)) for handle, life in self.lives.items()]
 
     def _item(self, handle: str, life: Life, shown: tuple[float, bool] | None) -> ItemData:

@@ -68,10 +68,19 @@ class LaneBuilder:
                 self._end_idle(at)
             case Asked(purpose=purpose):
                 self._end_idle(at)
-                self._requests[seq] = self._begin("model", entry, "request" if purpose == "turn" else purpose)
+                self._requests[seq] = self._begin(
+                    "model", entry, "request" if purpose == "turn" else purpose
+                )
             case Replied(asked=asked, stop=stop) as reply:
-                self._titles.update((call.id, _title(call)) for call in reply.parts if isinstance(call, ToolCall))
-                self._end(self._requests.pop(asked, None), at, "interrupted" if stop == "interrupted" else "ok", seq)
+                self._titles.update(
+                    (call.id, _title(call)) for call in reply.parts if isinstance(call, ToolCall)
+                )
+                self._end(
+                    self._requests.pop(asked, None),
+                    at,
+                    "interrupted" if stop == "interrupted" else "ok",
+                    seq,
+                )
             case AskFailed(asked=asked, kind=kind):
                 self._end(self._requests.pop(asked, None), at, kind, seq)
             case PermissionAsked(call=call, name=name):
@@ -84,7 +93,11 @@ class LaneBuilder:
                 self._end(self._questions.pop(call, None), at, status)
                 self._end(self._tools.pop(call, None), at, status, seq)
             case TurnEnded():
-                for span in (*self._requests.values(), *self._tools.values(), *self._questions.values()):
+                for span in (
+                    *self._requests.values(),
+                    *self._tools.values(),
+                    *self._questions.values(),
+                ):
                     span.end(at, "interrupted")
                 self._requests, self._tools, self._questions = {}, {}, {}
                 if not self.agent:
@@ -105,7 +118,9 @@ class LaneBuilder:
         spans = [span.shown(now_us) for span in self._spans]
         lanes = [Lane(name, kind, self.label, spans, self.parent, self.agent, self.status)]  # type: ignore[arg-type]
         for task, span in self._tasks.items():
-            lanes.append(Lane(task, "task", span.label, [span.shown(now_us)], name, self.agent, span.status))
+            lanes.append(
+                Lane(task, "task", span.label, [span.shown(now_us)], name, self.agent, span.status)
+            )
         return lanes
 
     def _begin(self, kind: str, entry: Entry, label: str) -> OpenSpan:

@@ -1,7 +1,8 @@
 """The inspector's page: one HTML file with its data, style and scripts, which loads nothing.
 
-The browser enforces this: the page's policy allows only the one script and the one style, by their hashes, and no
-network except the server of a live page. The texts of a session stand in a data block and become text nodes.
+The browser enforces this: the page's policy allows only the one script and the one style, by their
+hashes, and no network except the server of a live page. The texts of a session stand in a data
+block and become text nodes.
 """
 
 import base64

@@ -1,4 +1,6 @@
-"""Cost of the same session under plain context policies, and a session as it would have been under one of them."""
+"""Cost of the same session under plain context policies, and a session as it would have been
+under one of them.
+"""
 
 from collections.abc import Sequence
 
@@ -20,9 +22,13 @@ from longrein.replay import (
 from longrein.replay.plain import PLAIN, Change, PlainReplay
 
 PLAIN_POLICIES = ("keep-all", *PLAIN)
-"""Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or not."""
+"""Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or
+not.
+"""
 SEARCHED_CHARS_MAX = 6_000_000
-"""In a longer session no uses are looked for, so that the page is made in seconds: recalls are then not counted."""
+"""In a longer session no uses are looked for, so that the page is made in seconds: recalls are
+then not counted.
+"""
 READ_SHARE, OUTPUT_SHARE = 0.1, 5.0
 """Price ratios where none are known."""
 
@@ -40,25 +46,35 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 def scale_of(budget: Budget, recording: Recording, sent_tokens: float) -> Scale:
-    """Return the scale for a model. `sent_tokens`: tokens of all that the requests sent first, as far as known."""
+    """Return the scale for a model. `sent_tokens`: tokens of all that the requests sent first,
+    as far as known.
+    """
     estimated = sum(item.tokens for item in recording.items)
     tokens = sent_tokens / estimated if estimated and sent_tokens else 1.0
     price = budget.price
     if price is None or price.input <= 0:
         return Scale(tokens, tokens, "tokens", Rates(READ_SHARE, 1.0, OUTPUT_SHARE, known=False))
-    rates = Rates(price.read_usd / price.input, price.write_usd / price.input, price.output / price.input)
+    rates = Rates(
+        price.read_usd / price.input, price.write_usd / price.input, price.output / price.input
+    )
     return Scale(tokens, tokens * price.input / 1e6, "usd", rates)
 
 
 def replayed_policies(recording: Recording, budget: Budget, scale: Scale) -> list[PolicyData]:
     """Replay a session under each plain policy."""
     uses = _uses(recording)
-    return [_policy(name, recording, _scaled_budget(budget, scale), scale, uses) for name in PLAIN_POLICIES]
+    return [
+        _policy(name, recording, _scaled_budget(budget, scale), scale, uses)
+        for name in PLAIN_POLICIES
+    ]
 
 
 def _scaled_budget(budget: Budget, scale: Scale) -> Budget:
     """Return the budget in the replay's estimated tokens."""
-    window, output = round(budget.window_tokens / scale.tokens), round(budget.max_output_tokens / scale.tokens)
+    window, output = (
+        round(budget.window_tokens / scale.tokens),
+        round(budget.max_output_tokens / scale.tokens),
+    )
     return msgspec.structs.replace(budget, window_tokens=window, max_output_tokens=output)
 
 
@@ -79,7 +95,9 @@ def _open(name: str, recording: Recording, budget: Budget) -> PolicyReplay | Pla
     return replay_of(name, recording, budget)
 
 
-def _policy(name: str, recording: Recording, budget: Budget, scale: Scale, uses: Uses) -> PolicyData:
+def _policy(
+    name: str, recording: Recording, budget: Budget, scale: Scale, uses: Uses
+) -> PolicyData:
     replay = _open(name, recording, budget)
     account = CostAccount(name, recording, scale.rates, window=budget.window_tokens, uses=uses)
     cumulative = []
@@ -99,11 +117,14 @@ def _policy(name: str, recording: Recording, budget: Budget, scale: Scale, uses:
     )
 
 
-# --- A session under another policy, for a comparison ----------------------------------------------------------------
+# --- A session under another policy, for a comparison ---------------------------------------------
 
 
-def replayed_inspection(base: Inspection, recording: Recording, name: str, budget: Budget, scale: Scale) -> Inspection:
-    """Return the session as it would have been under the policy `name`: its requests and their cost.
+def replayed_inspection(
+    base: Inspection, recording: Recording, name: str, budget: Budget, scale: Scale
+) -> Inspection:
+    """Return the session as it would have been under the policy `name`: its requests and their
+    cost.
 
     Raises `KeyError` for an unknown name.
     """
@@ -111,20 +132,36 @@ def replayed_inspection(base: Inspection, recording: Recording, name: str, budge
         raise KeyError(name)
     own = _scaled_budget(budget, scale)
     replay = _open(name, recording, own)
-    account = CostAccount(name, recording, scale.rates, window=own.window_tokens, uses=_uses(recording))
+    account = CostAccount(
+        name, recording, scale.rates, window=own.window_tokens, uses=_uses(recording)
+    )
     requests: list[RequestData] = []
     at_us = _times(recording)
     for change in replay.changes():
         before, breaks = account.spent, account.breaks
         account.request(change, replay.tokens, replay.summary_tokens)
         now = account.spent
-        spent = Tokens(now.read - before.read, now.written - before.written, now.output - before.output)
-        cause = ("summarised" if change.summary is not None else "cleared") if account.breaks > breaks else ""
+        spent = Tokens(
+            now.read - before.read, now.written - before.written, now.output - before.output
+        )
+        cause = (
+            ("summarised" if change.summary is not None else "cleared")
+            if account.breaks > breaks
+            else ""
+        )
         modules = _modules(recording, replay, change.t)
         requests.append(_request(change, modules, spent, cause, at_us[change.t], requests, scale))
     session = msgspec.structs.replace(base.session, policy=name)
     return msgspec.structs.replace(
-        base, session=session, requests=requests, lanes=[], items=[], transcript=[], subagents=[], files=[], policies=[]
+        base,
+        session=session,
+        requests=requests,
+        lanes=[],
+        items=[],
+        transcript=[],
+        subagents=[],
+        files=[],
+        policies=[],
     )
 
 
@@ -137,7 +174,12 @@ def _times(recording: Recording) -> list[int]:
     return times
 
 
-MODULE_OF_KIND = {"user": "user", "assistant_text": "assistant", "tool_call": "calls", "tool_result": "results"}
+MODULE_OF_KIND = {
+    "user": "user",
+    "assistant_text": "assistant",
+    "tool_call": "calls",
+    "tool_result": "results",
+}
 NAMED_MODULES = {"thinking": "thinking", "reminder": "reminders"}
 
 
@@ -161,7 +203,9 @@ def _request(
     earlier: Sequence[RequestData],
     scale: Scale,
 ) -> RequestData:
-    """Return request `change.t` of a replay. The tokens of a summary request are counted in the request after it."""
+    """Return request `change.t` of a replay. The tokens of a summary request are counted in the
+    request after it.
+    """
     usd = round(spent.cost(scale.rates) * scale.cost, 8)
     tokens = ModuleTokens(**{name: round(count * scale.tokens) for name, count in modules.items()})
     before, now = sum(earlier[-1].tokens.all()) if earlier else 0, sum(tokens.all())

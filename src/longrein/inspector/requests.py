@@ -1,4 +1,6 @@
-"""Requests of the main agent: tokens by module, use of the cache, money, and breaks with their price."""
+"""Requests of the main agent: tokens by module, use of the cache, money, and breaks with their
+price.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -41,9 +43,13 @@ CAUSES: Mapping[type, str] = {
     Restored: "restored",
     Cleared: "cleared",
 }
-"""Event that changes what was sent -> cause of the break. If there are several, the first one here is named."""
+"""Event that changes what was sent -> cause of the break. If there are several, the first one
+here is named.
+"""
 MISSED_MIN, MISSED_SHARE_MIN = 1_024, 0.05
-"""Tokens, and share of what could be read, from which a miss without an entry that explains it is marked as a break."""
+"""Tokens, and share of what could be read, from which a miss without an entry that explains it
+is marked as a break.
+"""
 
 
 class _Sent(msgspec.Struct):
@@ -63,7 +69,9 @@ class _Sent(msgspec.Struct):
 class RequestTracker:
     """Makes the list of requests from the log. `items` follows the same log."""
 
-    def __init__(self, items: ItemTracker, budget_for: Callable[[PrefixSet | None], Budget]) -> None:
+    def __init__(
+        self, items: ItemTracker, budget_for: Callable[[PrefixSet | None], Budget]
+    ) -> None:
         self.items = items
         self._requests: list[RequestData] = []
         self._budget_for = budget_for
@@ -85,7 +93,9 @@ class RequestTracker:
         return len(self._requests) + 1
 
     def hear(self, entry: Entry, state: State, kept: int) -> None:
-        """Take in an entry. `state` is the state after it, `kept` is `sent_items` of the state before it."""
+        """Take in an entry. `state` is the state after it, `kept` is `sent_items` of the state
+        before it.
+        """
         event = entry.event
         self.items.hear(entry, self.next_request)
         match event:
@@ -135,7 +145,13 @@ class RequestTracker:
         tokens = _modules(raws, state.view_tokens)
         self._requests.append(
             RequestData(
-                n, entry.seq, entry.at, tokens, purpose=event.purpose, status="waiting", total_usd=self.total_usd
+                n,
+                entry.seq,
+                entry.at,
+                tokens,
+                purpose=event.purpose,
+                status="waiting",
+                total_usd=self.total_usd,
             )
         )
 
@@ -177,11 +193,15 @@ class RequestTracker:
         )
 
     def _missed(self, sent: _Sent, usage: Usage) -> tuple[int, Break | None]:
-        """Return the tokens that were sent before and not read from the cache, and the break that explains them."""
+        """Return the tokens that were sent before and not read from the cache, and the break
+        that explains them.
+        """
         total, before = usage.context_tokens, self._cached_tokens
         new = round(sent.new * total / max(1, sum(sent.raws)))
         held = min(before, max(0, total - new))
-        missed = max(0, held - usage.cache_read_tokens) if held >= sent.budget.cache_min_tokens else 0
+        missed = (
+            max(0, held - usage.cache_read_tokens) if held >= sent.budget.cache_min_tokens else 0
+        )
         cause, detail, seq = _cause(sent)
         if not cause:
             if missed <= max(MISSED_MIN, MISSED_SHARE_MIN * held):
@@ -215,7 +235,9 @@ def _cause(sent: _Sent) -> tuple[str, str, int]:
 
     Clearing while the cache is cold costs nothing, so it is not the cause of what was missed.
     """
-    if all(isinstance(entry.event, Cleared) and entry.event.reason == "cold" for entry in sent.breaks):
+    if all(
+        isinstance(entry.event, Cleared) and entry.event.reason == "cold" for entry in sent.breaks
+    ):
         return "", "", 0
     for kind, cause in CAUSES.items():
         found = [entry for entry in sent.breaks if isinstance(entry.event, kind)]

@@ -1,8 +1,9 @@
-"""Serve a session's page on 127.0.0.1 while the session runs, with new entries as server-sent events.
+"""Serve a session's page on 127.0.0.1 while the session runs, with new entries as server-sent
+events.
 
-Whoever can reach the page reads the whole session, so every request needs the token of the address that was shown to
-the user, a `Host` that names this server, and no `Origin` of another site. Nothing but the page and its events is
-served, and nothing can be changed.
+Whoever can reach the page reads the whole session, so every request needs the token of the address
+that was shown to the user, a `Host` that names this server, and no `Origin` of another site.
+Nothing but the page and its events is served, and nothing can be changed.
 """
 
 import hmac
@@ -70,9 +71,11 @@ class LivePage:
             self._changed.notify_all()
 
     def next_event(self, after: int) -> tuple[int, bytes]:
-        """Wait for the event after state `after`; return the number of the new state and the event's bytes.
+        """Wait for the event after state `after`; return the number of the new state and the
+        event's bytes.
 
-        A heartbeat keeps the number. `reload` is sent when the state is no longer known, `end` as the last event.
+        A heartbeat keeps the number. `reload` is sent when the state is no longer known, `end` as
+        the last event.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._version != after or self.is_ended, HEARTBEAT_S)
@@ -82,7 +85,10 @@ class LivePage:
             return version, b"event: reload\ndata: {}\n\n"
         if version != after and before is not None:
             update, _ = changes(before, now, self._limit)
-            return version, b"id: %d\nevent: update\ndata: %b\n\n" % (version, msgspec.json.encode(update))
+            return version, b"id: %d\nevent: update\ndata: %b\n\n" % (
+                version,
+                msgspec.json.encode(update),
+            )
         return version, b"event: end\ndata: {}\n\n" if is_ended else b": still here\n\n"
 
 
@@ -104,7 +110,9 @@ class InspectorServer(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/?token={self.token}"
 
     def refusal(self, path: str, header: Callable[[str], list[str]]) -> str:
-        """Return why a request is refused; '' if it is allowed. `header`: all values of a header."""
+        """Return why a request is refused; '' if it is allowed. `header`: all values of a
+        header.
+        """
         hosts, origins = header("Host"), header("Origin")
         if len(hosts) != 1 or hosts[0] not in [f"{name}:{self.server_port}" for name in NAMES]:
             return "this server is called by another name"
@@ -113,12 +121,16 @@ class InspectorServer(ThreadingHTTPServer):
         if any(site not in ("same-origin", "none") for site in header("Sec-Fetch-Site")):
             return "another site has asked"
         given = parse_qs(urlsplit(path).query).get("token", []) if path.startswith("/") else []
-        if len(given) != 1 or not hmac.compare_digest(given[0].encode("utf-8", "replace"), self.token.encode()):
+        if len(given) != 1 or not hmac.compare_digest(
+            given[0].encode("utf-8", "replace"), self.token.encode()
+        ):
             return "the token is missing or wrong; open the address that longrein has shown"
         return ""
 
     def finish(self) -> None:
-        """Tell the open pages of the end, wait shortly until they know, and stop. `serve_forever` must be running."""
+        """Tell the open pages of the end, wait shortly until they know, and stop.
+        `serve_forever` must be running.
+        """
         self.page.end()
         for _ in range(CONNECTIONS_MAX):
             self.free.acquire(timeout=END_WAIT_S / CONNECTIONS_MAX)
@@ -179,7 +191,9 @@ class PageHandler(BaseHTTPRequestHandler):
             if event.startswith((b"event: end", b"event: reload")):
                 return
 
-    def _send(self, status: HTTPStatus, body: str | bytes, kind: str = "text/plain; charset=utf-8") -> None:
+    def _send(
+        self, status: HTTPStatus, body: str | bytes, kind: str = "text/plain; charset=utf-8"
+    ) -> None:
         data = body.encode() + b"\n" if isinstance(body, str) else body
         self._begin(status, kind, len(data))
         if self.command != "HEAD":
@@ -191,7 +205,9 @@ class PageHandler(BaseHTTPRequestHandler):
         if length >= 0:
             self.send_header("Content-Length", str(length))
         self.send_header("Connection", "close")
-        self.send_header("Content-Security-Policy", f"{content_policy(live=True)}; frame-ancestors 'none'")
+        self.send_header(
+            "Content-Security-Policy", f"{content_policy(live=True)}; frame-ancestors 'none'"
+        )
         for name, value in HEADERS.items():
             self.send_header(name, value)
         self.end_headers()

@@ -25,7 +25,9 @@ def encoded_size(text: str) -> int:
 
 
 def fitting_size(sizes: Iterable[int], total: int) -> int:
-    """Return the largest limit, so that texts of these sizes, each cut to the limit, take `total` together."""
+    """Return the largest limit, so that texts of these sizes, each cut to the limit, take
+    `total` together.
+    """
     left, ordered = total, sorted(sizes)
     for at, size in enumerate(ordered):
         share = left // (len(ordered) - at)
@@ -67,18 +69,26 @@ def _texts(inspection: Inspection) -> Iterable[str]:
 
 
 def fit_to(inspection: Inspection, limit: int) -> Inspection:
-    """Return the inspection with every text cut to `limit` encoded bytes, and the sums of what was left out."""
+    """Return the inspection with every text cut to `limit` encoded bytes, and the sums of what
+    was left out.
+    """
     rows, items = shorter_rows(inspection.transcript, limit), shorter_items(inspection.items, limit)
     children = [
-        msgspec.structs.replace(child, task=cut(child.task, limit)[0], report=cut(child.report, limit)[0])
+        msgspec.structs.replace(
+            child, task=cut(child.task, limit)[0], report=cut(child.report, limit)[0]
+        )
         for child in inspection.subagents
     ]
-    losses = [row.left_out for row in rows] + [stage.left_out for item in items for stage in item.stages]
+    losses = [row.left_out for row in rows] + [
+        stage.left_out for item in items for stage in item.stages
+    ]
     bodies = sum(loss > 0 for loss in losses)
     left_out = msgspec.structs.replace(
         inspection.left_out, bodies=bodies, bytes=sum(losses), above_bytes=limit if bodies else 0
     )
-    return msgspec.structs.replace(inspection, transcript=rows, items=items, subagents=children, left_out=left_out)
+    return msgspec.structs.replace(
+        inspection, transcript=rows, items=items, subagents=children, left_out=left_out
+    )
 
 
 def shorter_rows(rows: Sequence[TranscriptRow], limit: int) -> list[TranscriptRow]:
@@ -93,12 +103,18 @@ def _shorter_row(row: TranscriptRow, limit: int) -> TranscriptRow:
         return row
     whole = len(row.text.encode()) + sum(len(line.text.encode()) + 1 for line in row.diff)
     return msgspec.structs.replace(
-        row, text=text, diff=diff, bytes=whole + row.left_out, left_out=row.left_out + lost + lost_lines
+        row,
+        text=text,
+        diff=diff,
+        bytes=whole + row.left_out,
+        left_out=row.left_out + lost + lost_lines,
     )
 
 
 def _shorter_diff(diff: list[DiffLine], limit: int) -> tuple[list[DiffLine], int]:
-    """Return the first lines of a diff that take `limit` together, each cut to it, and the bytes left out."""
+    """Return the first lines of a diff that take `limit` together, each cut to it, and the bytes
+    left out.
+    """
     kept: list[DiffLine] = []
     size = lost = 0
     for line in diff:
@@ -113,7 +129,9 @@ def _shorter_diff(diff: list[DiffLine], limit: int) -> tuple[list[DiffLine], int
 def shorter_items(items: Sequence[ItemData], limit: int) -> list[ItemData]:
     """Return items with the texts of their stages cut to `limit`."""
     return [
-        msgspec.structs.replace(item, stages=[_shorter_stage(stage, limit) for stage in item.stages])
+        msgspec.structs.replace(
+            item, stages=[_shorter_stage(stage, limit) for stage in item.stages]
+        )
         if any(stage.text for stage in item.stages)
         else item
         for item in items

@@ -16,9 +16,11 @@ class StoredLogs:
         self._children: dict[str, Reader] = {}
 
     def entries(self, session: str, after: int) -> Iterable[Entry] | None:
-        """Return the entries of a subagent, or with '' of the session, after seq `after`; None if there is no log.
+        """Return the entries of a subagent, or with '' of the session, after seq `after`; None if
+        there is no log.
 
-        Entries that a subagent shares with its parent are left out. Raises `StoreDamaged`, `SessionReadOnly`.
+        Entries that a subagent shares with its parent are left out. Raises `StoreDamaged`,
+        `SessionReadOnly`.
         """
         if not session:
             return self._reader.entries(after)

@@ -70,7 +70,11 @@ class TranscriptBuilder:
             case UserSpoke(parts=parts):
                 return [self._said(entry, n, part, len(parts)) for n, part in enumerate(parts)]
             case Replied(parts=parts):
-                return [row for n, part in enumerate(parts) if (row := self._reply_part(entry, n, part)) is not None]
+                return [
+                    row
+                    for n, part in enumerate(parts)
+                    if (row := self._reply_part(entry, n, part)) is not None
+                ]
             case ToolEnded() as event:
                 return [self._result(entry, event)]
             case PrefixSet() as event:
@@ -101,12 +105,25 @@ class TranscriptBuilder:
     ) -> TranscriptRow:
         handle = handle or (f"r{entry.seq}" if kind in ("reminder", "summary") else "")
         title = shortened(title, TITLE_CHARS_MAX)
-        return TranscriptRow(entry.seq, entry.at, kind, author, text, self.agent, handle, title, status=status, **more)
+        return TranscriptRow(
+            entry.seq,
+            entry.at,
+            kind,
+            author,
+            text,
+            self.agent,
+            handle,
+            title,
+            status=status,
+            **more,
+        )
 
     def _said(self, entry: Entry, n: int, part: AnyPart, count: int) -> TranscriptRow:
         handle = f"r{entry.seq}" if count == 1 else f"r{entry.seq}.{n + 1}"
         title = part.media if isinstance(part, Image | Document) else ""
-        return self._row(entry, "user", "user", text_of((part,)), title, handle=handle, images=_pictures((part,)))
+        return self._row(
+            entry, "user", "user", text_of((part,)), title, handle=handle, images=_pictures((part,))
+        )
 
     def _reply_part(self, entry: Entry, n: int, part: AnyPart) -> TranscriptRow | None:
         handle = f"r{entry.seq}.{n + 1}"
@@ -121,7 +138,9 @@ class TranscriptBuilder:
                 title = f"{call.name} {key_argument(call.arguments)}".rstrip()
                 diff = diff_of_call(call)
                 text = _plain_arguments(call) if diff else arguments_text(part)
-                return self._row(entry, "call", "assistant", text, title, handle=handle, call=call.id, diff=diff)
+                return self._row(
+                    entry, "call", "assistant", text, title, handle=handle, call=call.id, diff=diff
+                )
             case _:
                 return None
 
@@ -152,7 +171,9 @@ class TranscriptBuilder:
         yield self._row(entry, "prefix", "longrein", event.system, title, event.reason)
         for n, text in enumerate(event.context):
             source = event.sources[n].path if n < len(event.sources) else "instructions"
-            yield self._row(entry, "prefix", "longrein", text, source, handle=f"r{entry.seq}.{n + 1}")
+            yield self._row(
+                entry, "prefix", "longrein", text, source, handle=f"r{entry.seq}.{n + 1}"
+            )
 
 
 def _pictures(parts: Iterable[AnyPart]) -> int:
@@ -175,10 +196,20 @@ def _row_values(event: AnyEvent) -> Values | None:  # noqa: C901, PLR0911, PLR09
         case PermissionAsked(shown=shown, reason=reason, name=name):
             return "permission", "longrein", shown, f"{name}: {reason}", "asked"
         case PermissionAnswered(verdict=verdict, by=by, scope=scope, message=message, rule=rule):
-            return "permission", _person(by), message or rule, f"{verdict} by {by}, {scope}", verdict
+            return (
+                "permission",
+                _person(by),
+                message or rule,
+                f"{verdict} by {by}, {scope}",
+                verdict,
+            )
         case HookAnswered(hook=hook, event=name, decision=decision) as answer:
             text = "\n".join(filter(None, (answer.text, answer.context, answer.message)))
-            return ("hook", "hook", text, f"{name}: {hook}", decision) if text or decision != "none" else None
+            return (
+                ("hook", "hook", text, f"{name}: {hook}", decision)
+                if text or decision != "none"
+                else None
+            )
         case Cleared(forms=forms, reason=reason, gain_tokens=gain):
             title = f"{counted(len(forms), 'item')} shortened, {gain:,} tokens less in each request"
             return "cleared", "longrein", in_words(reason), title, reason
@@ -187,11 +218,19 @@ def _row_values(event: AnyEvent) -> Values | None:  # noqa: C901, PLR0911, PLR09
         case Restored(undone=undone):
             return "restored", "user", "", f"the compaction r{undone} was undone"
         case Rewound(to=to, files=files):
-            lines = [f"{'removed' if f.removed else 'restored'} {f.path}" if f.done else f.path for f in files]
+            lines = [
+                f"{'removed' if f.removed else 'restored'} {f.path}" if f.done else f.path
+                for f in files
+            ]
             return "rewound", "user", "\n".join(lines), f"the user went back to r{to}"
         case Recalled() as asked:
             wanted = asked.handle or asked.path or asked.query
-            return "recall", "assistant" if asked.call else "user", "", f"{wanted} {asked.lines}".rstrip()
+            return (
+                "recall",
+                "assistant" if asked.call else "user",
+                "",
+                f"{wanted} {asked.lines}".rstrip(),
+            )
         case TaskStarted(task=task, command=command, state=state):
             return "task", "assistant", command, f"background task {task}", state
         case TaskEnded(task=task, tail=tail, state=state):
@@ -217,11 +256,13 @@ def _person(by: str) -> str:
     return by if by in ("user", "hook", "subagent") else "longrein"
 
 
-# --- Diffs of edits --------------------------------------------------------------------------------------------------
+# --- Diffs of edits -------------------------------------------------------------------------------
 
 
 def diff_of_call(call: ToolCall) -> list[DiffLine]:
-    """Return the change that an edit or write asks for; [] for other calls and arguments that do not fit."""
+    """Return the change that an edit or write asks for; [] for other calls and arguments that do
+    not fit.
+    """
     arguments = call.arguments or {}
     edits = arguments.get("edits")
     pairs = [arguments, *(edits if isinstance(edits, list) else ())]
@@ -237,7 +278,9 @@ def diff_of_call(call: ToolCall) -> list[DiffLine]:
     if not lines and isinstance(content, str) and isinstance(arguments.get("file_path"), str):
         lines = [DiffLine("+", line) for line in content.split("\n")]
     if len(lines) > DIFF_LINES_MAX:
-        lines[DIFF_LINES_MAX:] = [DiffLine("@", f"{counted(len(lines) - DIFF_LINES_MAX, 'line')} left out")]
+        lines[DIFF_LINES_MAX:] = [
+            DiffLine("@", f"{counted(len(lines) - DIFF_LINES_MAX, 'line')} left out")
+        ]
     return lines
 
 

@@ -1,7 +1,7 @@
 """The context engine for a program's own loop, with a clock, a random sign and a place on disk.
 
-`engine` works for any loop that keeps a list of messages. The parts that only one framework needs are modules of this
-package: `from longrein.integrations.langchain import ContextMiddleware`.
+`engine` works for any loop that keeps a list of messages. The parts that only one framework needs
+are modules of this package: `from longrein.integrations.langchain import ContextMiddleware`.
 """
 
 import importlib
@@ -64,16 +64,18 @@ def engine(  # noqa: PLR0913 - all options of a conversation
     state_dir: str = "",
     session: str = "",
 ) -> StoredEngine:
-    """Create the engine of one conversation, for a list of dicts or of LangChain's or Pydantic AI's messages.
+    """Create the engine of one conversation, for a list of dicts or of LangChain's or Pydantic AI's
+    messages.
 
-    `model`, such as `"openai/gpt-5"`, sets window, output limit, price and cache lifetime where they are known; other
-    arguments override these. `window`, `max_output`: tokens. `price`: US dollars for a million tokens. `cache_ttl_s`:
-    seconds that the provider keeps a prompt cache. `clears`: kinds of content that may be cleared: `exchange` for
-    whole old replies with their thinking, calls and results; `result`, `call`, `text` and `thinking` in place.
-    `summarise`: function from a list of messages to a model's prose. `shape`: format of the messages of another
-    library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation to continue from
-    `state_dir` after a restart. Raises `UsageError` for an invalid argument, `SessionBusy` when another process has
-    the session open, `StoreDamaged`, `StoreFull`.
+    `model`, such as `"openai/gpt-5"`, sets window, output limit, price and cache lifetime where
+    they are known; other arguments override these. `window`, `max_output`: tokens. `price`: US
+    dollars for a million tokens. `cache_ttl_s`: seconds that the provider keeps a prompt cache.
+    `clears`: kinds of content that may be cleared: `exchange` for whole old replies with their
+    thinking, calls and results; `result`, `call`, `text` and `thinking` in place. `summarise`:
+    function from a list of messages to a model's prose. `shape`: format of the messages of another
+    library. `state_dir`: folder to store the log in. `session` (a UUID, or any name): conversation
+    to continue from `state_dir` after a restart. Raises `UsageError` for an invalid argument,
+    `SessionBusy` when another process has the session open, `StoreDamaged`, `StoreFull`.
     """
     known = _known(model) if model else None
     window = window or (known.window_tokens if known else 0)
@@ -101,13 +103,20 @@ def engine(  # noqa: PLR0913 - all options of a conversation
 
 
 def _known(model: str) -> Budget:
-    """Return the budget of `provider/model`, or of a model name alone. Raises `UsageError` for an unknown model."""
+    """Return the budget of `provider/model`, or of a model name alone. Raises `UsageError` for
+    an unknown model.
+    """
     if not isinstance(model, str):
-        raise UsageError(f"engine takes the name of a model first: write engine(window={model!r}, max_output=...)")
+        raise UsageError(
+            f"engine takes the name of a model first: write engine(window={model!r}, "
+            "max_output=...)"
+        )
     provider, slash, name = model.partition("/")
     known = model_budget(provider, name) if slash else model_budget("", model)
     if known is None:
-        raise UsageError(f"nothing is known of the model {model!r}: give window=… and max_output=…, in tokens")
+        raise UsageError(
+            f"nothing is known of the model {model!r}: give window=… and max_output=…, in tokens"
+        )
     return known
 
 
@@ -124,17 +133,44 @@ def _check(
     rules = (
         (
             not window,
-            'engine needs the name of a model, engine("openai/gpt-5"), or window=… and max_output=… in tokens',
+            (
+                'engine needs the name of a model, engine("openai/gpt-5"), or window=… and '
+                "max_output=… in tokens"
+            ),
         ),
-        (not isinstance(window, int) or window < 0, f"window is a number of tokens above 0, not {window!r}"),
-        (not max_output, f"engine needs max_output=…, the tokens of the longest answer in a window of {window}"),
-        (not isinstance(max_output, int) or max_output < 0, f"max_output is a number of tokens, not {max_output!r}"),
-        (max_output >= window, f"max_output {max_output} leaves no room in a window of {window} tokens"),
+        (
+            not isinstance(window, int) or window < 0,
+            f"window is a number of tokens above 0, not {window!r}",
+        ),
+        (
+            not max_output,
+            f"engine needs max_output=…, the tokens of the longest answer in a window of {window}",
+        ),
+        (
+            not isinstance(max_output, int) or max_output < 0,
+            f"max_output is a number of tokens, not {max_output!r}",
+        ),
+        (
+            max_output >= window,
+            f"max_output {max_output} leaves no room in a window of {window} tokens",
+        ),
         (not cache_ttl_s >= 0, f"cache_ttl_s is a number of seconds, not {cache_ttl_s!r}"),
-        (isinstance(clears, str), f"clears is a list of texts, not a text: write clears=[{clears!r}]"),
-        (not set(kinds) <= set(KINDS), f"clears takes {', '.join(KINDS)}, not {sorted(set(kinds) - set(KINDS))}"),
-        (price is not None and not isinstance(price, Price), f"price is a longrein.context.Price, not {price!r}"),
-        (summarise is not None and not callable(summarise), "summarise is a function from a list of messages to text"),
+        (
+            isinstance(clears, str),
+            f"clears is a list of texts, not a text: write clears=[{clears!r}]",
+        ),
+        (
+            not set(kinds) <= set(KINDS),
+            f"clears takes {', '.join(KINDS)}, not {sorted(set(kinds) - set(KINDS))}",
+        ),
+        (
+            price is not None and not isinstance(price, Price),
+            f"price is a longrein.context.Price, not {price!r}",
+        ),
+        (
+            summarise is not None and not callable(summarise),
+            "summarise is a function from a list of messages to text",
+        ),
     )
     for wrong, line in rules:
         if wrong:
@@ -142,7 +178,8 @@ def _check(
 
 
 class MixedFormat:
-    """Format that reads each message by the library of its class; dicts and other objects as wires do.
+    """Format that reads each message by the library of its class; dicts and other objects as wires
+    do.
 
     An adapter is imported at the first message of its library, which has been imported by then.
     """
@@ -169,16 +206,22 @@ class MixedFormat:
         if kind not in self._formats:
             packages = [base.__module__.partition(".")[0] for base in kind.__mro__]
             adapter = next((ADAPTERS[home] for home in packages if home in ADAPTERS), "")
-            self._formats[kind] = importlib.import_module(adapter).FORMAT if adapter else DICT_FORMAT
+            self._formats[kind] = (
+                importlib.import_module(adapter).FORMAT if adapter else DICT_FORMAT
+            )
         return self._formats[kind]
 
 
-ADAPTERS = {"langchain_core": "longrein.integrations.langchain", "pydantic_ai": "longrein.integrations.pydantic_ai"}
+ADAPTERS = {
+    "langchain_core": "longrein.integrations.langchain",
+    "pydantic_ai": "longrein.integrations.pydantic_ai",
+}
 """Top package of a framework's message classes -> the adapter module."""
 
 
 def did_not_fit(engine: Engine, error: BaseException) -> bool:
-    """Return whether a provider's error says that the list was too long; if so, report it to `engine`.
+    """Return whether a provider's error says that the list was too long; if so, report it to
+    `engine`.
 
     After True prepare the same list again; after False raise `error` on.
     """

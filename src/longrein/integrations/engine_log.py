@@ -1,7 +1,7 @@
 """The stored log of an engine. Writing never makes the caller's loop wait.
 
-The store is opened and closed in a thread with an event loop of its own, because the caller may or may not have one.
-In between, entries are queued for the store's writer thread.
+The store is opened and closed in a thread with an event loop of its own, because the caller may or
+may not have one. In between, entries are queued for the store's writer thread.
 """
 
 import asyncio
@@ -20,7 +20,9 @@ _SESSION_NAMESPACE = uuid.UUID("6d0f9f4e-3f0b-5a43-9f65-5d7f0b8f2a10")
 
 
 def session_id(name: str) -> str:
-    """Return the session id for `name`: a UUID as it is, a new one for '', else one derived from the name."""
+    """Return the session id for `name`: a UUID as it is, a new one for '', else one derived from
+    the name.
+    """
     if not name:
         return str(uuid.uuid4())
     try:
@@ -33,7 +35,9 @@ class EngineLog:
     """The open session log of an engine."""
 
     def __init__(self, state_dir: str, session: str, now_us: Callable[[], int]) -> None:
-        """Open or create the log. Raises `SessionBusy`, `StoreDamaged`, `StoreFull`, `SessionReadOnly`."""
+        """Open or create the log. Raises `SessionBusy`, `StoreDamaged`, `StoreFull`,
+        `SessionReadOnly`.
+        """
         self.session = session
         """Id of the session."""
         self.entries: Sequence[Entry] = ()
@@ -51,11 +55,15 @@ class EngineLog:
         return log
 
     def keep(self, entry: Entry) -> None:
-        """Queue one entry. Raises the error of an earlier entry that could not be written, such as `StoreFull`."""
+        """Queue one entry. Raises the error of an earlier entry that could not be written, such
+        as `StoreFull`.
+        """
         if self._failed is not None:
             raise self._failed
         if self._log is None:
-            raise LongreinError("this engine was closed; open it again with the same session to go on")
+            raise LongreinError(
+                "this engine was closed; open it again with the same session to go on"
+            )
         self._log.append([entry], flush=False).add_done_callback(self._written)
 
     def _written(self, future: "Future[None]") -> None:

@@ -45,9 +45,14 @@ class LangChainFormat:
                 return NeutralMessage("system", system=text_of(_contents(one)))
             case ToolMessage():
                 status = "failed" if one.status == "error" else "ok"
-                return NeutralMessage("user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),))
+                return NeutralMessage(
+                    "user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),)
+                )
             case AIMessage():
-                calls = tuple(ToolCall(call["id"] or "", call["name"], call["args"]) for call in one.tool_calls)
+                calls = tuple(
+                    ToolCall(call["id"] or "", call["name"], call["args"])
+                    for call in one.tool_calls
+                )
                 return NeutralMessage("assistant", (*_spoken(one), *calls), usage=usage_of(one))
             case _:
                 return NeutralMessage("user", _contents(one))
@@ -56,15 +61,23 @@ class LangChainFormat:
         """See `Shape.rewrite`."""
         if isinstance(one, ToolMessage):
             change = changes[0]
-            return None if change is None else one.model_copy(update={"content": result_content(change, one.content)})
+            return (
+                None
+                if change is None
+                else one.model_copy(update={"content": result_content(change, one.content)})
+            )
         spoken = len(_spoken(one) if isinstance(one, AIMessage) else _contents(one))
         fields: dict[str, Any] = {"content": one.content}
         if texts := {n: change for n, change in changes.items() if n < spoken}:
             written = DICT_FORMAT.rewrite({"role": "user", "content": _without_calls(one)}, texts)
             fields["content"] = (written or {}).get("content") or ""
         if isinstance(one, AIMessage):
-            fields["tool_calls"] = _calls(one, {n - spoken: to for n, to in changes.items() if n >= spoken})
-        return one.model_copy(update=fields) if fields["content"] or fields.get("tool_calls") else None
+            fields["tool_calls"] = _calls(
+                one, {n - spoken: to for n, to in changes.items() if n >= spoken}
+            )
+        return (
+            one.model_copy(update=fields) if fields["content"] or fields.get("tool_calls") else None
+        )
 
     def tell(self, text: str) -> Any:
         """See `Shape.tell`."""
@@ -78,7 +91,9 @@ def _without_calls(one: BaseMessage) -> Any:
     """Return the content without the blocks that repeat `tool_calls`, as Anthropic's do."""
     if isinstance(one.content, str):
         return one.content
-    return [block for block in one.content if isinstance(block, str) or block.get("type") != "tool_use"]
+    return [
+        block for block in one.content if isinstance(block, str) or block.get("type") != "tool_use"
+    ]
 
 
 def _contents(one: BaseMessage) -> tuple[AnyPart, ...]:
@@ -101,22 +116,26 @@ def _calls(one: AIMessage, changes: Mapping[int, AnyPart | None]) -> list[Any]:
 ENGINES_MAX = 256
 """Engines that a middleware keeps open; the least recently used one is closed first."""
 SUMMARISED_ELSEWHERE = (
-    "another middleware (SummarizationMiddleware, which deepagents brings along) summarises the messages before "
-    "longrein sees them: what it removes cannot be recalled, and the prompt cache breaks. Leave it out of the agent"
+    "another middleware (SummarizationMiddleware, which deepagents brings along) summarises the "
+    "messages before "
+    "longrein sees them: what it removes cannot be recalled, and the prompt cache breaks. Leave "
+    "it out of the agent"
 )
 
 
 class ContextMiddleware(AgentMiddleware):
-    """Middleware that sends the prepared list, reports the usage, and offers the model the tool `Recall`.
+    """Middleware that sends the prepared list, reports the usage, and offers the model the tool
+    `Recall`.
 
-    Each thread of the agent (`configurable.thread_id`) and each of its subagents has an engine of its own.
+    Each thread of the agent (`configurable.thread_id`) and each of its subagents has an engine of
+    its own.
     """
 
     def __init__(self, model: "str | Engine | Chooser" = "", **options: Any) -> None:
         """Take the arguments of `longrein.engine`; `session` is set to the thread's id.
 
-        In place of a model's name it takes one `Engine`, for an agent with a single thread, or a function from the
-        runtime to the engine. Raises `UsageError` as `longrein.engine` does.
+        In place of a model's name it takes one `Engine`, for an agent with a single thread, or a
+        function from the runtime to the engine. Raises `UsageError` as `longrein.engine` does.
         """
         super().__init__()
         self._engines: dict[str, Engine] = {}
@@ -127,7 +146,9 @@ class ContextMiddleware(AgentMiddleware):
             self._given = model
         elif isinstance(model, str):
             self._options = {"model": model, **options}
-            engine(**{**self._options, "state_dir": ""})  # report a wrong argument here, not at the first request
+            engine(
+                **{**self._options, "state_dir": ""}
+            )  # report a wrong argument here, not at the first request
         else:
             self._choose = model
         self.tools = [] if self._choose else [_recall_tool(self._of_thread)]
@@ -137,7 +158,9 @@ class ContextMiddleware(AgentMiddleware):
         engine = self._of(request)
         try:
             return handler(_with(request, engine.prepare(_whole(request))))
-        except Exception as error:  # provider libraries have no common error class; others are re-raised
+        except (
+            Exception
+        ) as error:  # provider libraries have no common error class; others are re-raised
             if not did_not_fit(engine, error):
                 raise
             return handler(_with(request, engine.prepare(_whole(request))))
@@ -147,7 +170,9 @@ class ContextMiddleware(AgentMiddleware):
         engine = self._of(request)
         try:
             return await handler(_with(request, await engine.aprepare(_whole(request))))
-        except Exception as error:  # provider libraries have no common error class; others are re-raised
+        except (
+            Exception
+        ) as error:  # provider libraries have no common error class; others are re-raised
             if not did_not_fit(engine, error):
                 raise
             return await handler(_with(request, await engine.aprepare(_whole(request))))
@@ -165,7 +190,9 @@ class ContextMiddleware(AgentMiddleware):
 
     def _of(self, request: Any) -> Engine:
         found = self._choose(request.runtime) if self._choose else self._of_thread()
-        if id(found) not in self._told and any(map(_is_foreign_summary, getattr(request, MESSAGES_FIELD))):
+        if id(found) not in self._told and any(
+            map(_is_foreign_summary, getattr(request, MESSAGES_FIELD))
+        ):
             self._told.add(id(found))
             found.notes.append(SUMMARISED_ELSEWHERE)
             warnings.warn(SUMMARISED_ELSEWHERE, UserWarning, stacklevel=2)
@@ -184,8 +211,10 @@ class ContextMiddleware(AgentMiddleware):
         if self._given is not None:
             if self._engines:
                 raise UsageError(
-                    f"this engine belongs to the thread {next(iter(self._engines))!r}, and {thread!r} needs one of its "
-                    'own: give ContextMiddleware the arguments of the engine, such as ContextMiddleware("openai/gpt-5")'
+                    f"this engine belongs to the thread {next(iter(self._engines))!r}, and "
+                    f"{thread!r} needs one of its "
+                    "own: give ContextMiddleware the arguments of the engine, such as "
+                    'ContextMiddleware("openai/gpt-5")'
                 )
             return self._given
         if len(self._engines) >= ENGINES_MAX:
@@ -196,7 +225,9 @@ class ContextMiddleware(AgentMiddleware):
 
 
 def _thread() -> str:
-    """Return the id of the running thread with the path of the subagent in it; '' outside of a run."""
+    """Return the id of the running thread with the path of the subagent in it; '' outside of a
+    run.
+    """
     try:
         configurable = get_config().get("configurable") or {}
     except RuntimeError:  # raised outside of a run, as documented
@@ -226,10 +257,15 @@ def _recall_tool(of: Callable[[], Engine]) -> StructuredTool:
         return of().recall(handle, lines)
 
     return StructuredTool(
-        name=RECALL, description=RECALL_DESCRIPTION, args_schema=msgspec.to_builtins(RECALL_SCHEMA), func=recall
+        name=RECALL,
+        description=RECALL_DESCRIPTION,
+        args_schema=msgspec.to_builtins(RECALL_SCHEMA),
+        func=recall,
     )
 
 
 def recall_tool(engine: Engine) -> StructuredTool:
-    """Create the tool `Recall` of one engine, for agents whose middleware is given a function instead."""
+    """Create the tool `Recall` of one engine, for agents whose middleware is given a function
+    instead.
+    """
     return _recall_tool(lambda: engine)

@@ -25,10 +25,16 @@ Filter = Callable[[CallModelData[Any]], Awaitable[ModelInputData]]
 
 
 def input_filter(engine: Engine) -> Filter:
-    """Create the filter for `RunConfig.call_model_input_filter`. Its list must be the whole conversation so far."""
+    """Create the filter for `RunConfig.call_model_input_filter`. Its list must be the whole
+    conversation so far.
+    """
 
     async def filter_input(data: CallModelData[Any]) -> ModelInputData:
-        front = [{"role": "system", "content": data.model_data.instructions}] if data.model_data.instructions else []
+        front = (
+            [{"role": "system", "content": data.model_data.instructions}]
+            if data.model_data.instructions
+            else []
+        )
         view = await engine.aprepare([*front, *data.model_data.input])
         return ModelInputData(input=view[len(front) :], instructions=data.model_data.instructions)
 

@@ -3,9 +3,9 @@
     from longrein.integrations.pydantic_ai import EngineCapability
     agent = Agent(model, capabilities=[EngineCapability(longrein.engine("openai/gpt-5"))])
 
-The capability leaves the history of the run whole. `history_processor(engine)` is for `ProcessHistory`: Pydantic AI
-then keeps the returned list as the history, and the engine continues from it. Needs `pip install
-longrein[pydantic-ai]`.
+The capability leaves the history of the run whole. `history_processor(engine)` is for
+`ProcessHistory`: Pydantic AI then keeps the returned list as the history, and the engine continues
+from it. Needs `pip install longrein[pydantic-ai]`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,20 +20,44 @@ from pydantic_ai.exceptions import ModelContextWindowExceededError
 from pydantic_ai.toolsets import FunctionToolset
 
 from longrein.context import arguments_text
-from longrein.context.message_list import RECALL, RECALL_DESCRIPTION, RECALL_SCHEMA, Engine, NeutralMessage, usage_of
+from longrein.context.message_list import (
+    RECALL,
+    RECALL_DESCRIPTION,
+    RECALL_SCHEMA,
+    Engine,
+    NeutralMessage,
+    usage_of,
+)
 from longrein.context.message_list.message_formats import parsed
-from longrein.events import AnyPart, Document, Text, Thinking, ToolCall, ToolResult, UsageError, text_of
+from longrein.events import (
+    AnyPart,
+    Document,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UsageError,
+    text_of,
+)
 from longrein.integrations import did_not_fit, engine
 
 __all__ = ["EngineCapability", "PydanticFormat", "engine", "history_processor", "recall_tool"]
 
 MESSAGES_FIELD = "messages"
 """Pydantic AI's name of the message list."""
-_STATUS = {"success": "ok", "failed": "failed", "retried": "failed", "denied": "denied", "interrupted": "interrupted"}
+_STATUS = {
+    "success": "ok",
+    "failed": "failed",
+    "retried": "failed",
+    "denied": "denied",
+    "interrupted": "interrupted",
+}
 
 
 class PydanticFormat:
-    """Format of Pydantic AI's messages. Parts that only the framework understands stay unchanged."""
+    """Format of Pydantic AI's messages. Parts that only the framework understands stay
+    unchanged.
+    """
 
     def read(self, one: Any) -> NeutralMessage:
         """See `Shape.read`."""
@@ -91,7 +115,9 @@ def _read(part: Any) -> AnyPart | None:
             return ToolCall(part.tool_call_id, part.tool_name, parsed(raw or ""), raw or "")
         case theirs.ToolReturnPart():
             status = _STATUS.get(part.outcome, "ok")
-            return ToolResult(part.tool_call_id, part.tool_name, status, (Text(part.model_response_str()),))
+            return ToolResult(
+                part.tool_call_id, part.tool_name, status, (Text(part.model_response_str()),)
+            )
         case _:
             return None
 
@@ -142,7 +168,9 @@ class EngineCapability(AbstractCapability[Any]):
         view = await self.engine.aprepare(list(getattr(request_context, MESSAGES_FIELD)))
         return replace(request_context, **{MESSAGES_FIELD: view})
 
-    async def on_model_request_error(self, _ctx: Any, *, request_context: Any, error: Exception) -> Any:
+    async def on_model_request_error(
+        self, _ctx: Any, *, request_context: Any, error: Exception
+    ) -> Any:
         """Repeat a request once, shorter, when the provider refuses its length."""
         if request_context.attempt == 1 and isinstance(error, ModelContextWindowExceededError):
             did_not_fit(self.engine, error)

@@ -1,6 +1,7 @@
 """The wire `anthropic`: Anthropic Messages, content blocks inside alternating messages.
 
-On this wire the request marks what the provider caches: the end of the system text and the items in `Request.marks`.
+On this wire the request marks what the provider caches: the end of the system text and the items in
+`Request.marks`.
 """
 
 from collections.abc import Sequence
@@ -83,13 +84,17 @@ class Anthropic(Wire):
         return {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
 
     def body(self, request: Request, cache: FragmentCache) -> bytes:
-        """Encode the request. Without its cache marks, the list of messages is a prefix of the next request's list."""
+        """Encode the request. Without its cache marks, the list of messages is a prefix of the
+        next request's list.
+        """
         head = cached_head(cache, request, lambda: self._head(request))
         chunks = cache.chunks(request.items)
         marked = _with_cache_marks(request, chunks)
         limit = request.max_output_tokens
         start = b'{"max_tokens":%d%b,%b,"messages":[' % (limit, self._thinking_option(limit), head)
-        if cache.first_side == "assistant":  # only after a rewind or a digest; a conversation must begin with the user
+        if (
+            cache.first_side == "assistant"
+        ):  # only after a rewind or a digest; a conversation must begin with the user
             start += b'{"role":"user","content":[{"type":"text","text":"(continued)"}]},'
         return b"".join((start, *marked, cache.closing, b"]}"))
 
@@ -146,18 +151,25 @@ class Anthropic(Wire):
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
         pieces = self.pieces(item)
-        fields: dict[str, object] = {"type": "tool_result", "tool_use_id": wire_call_id(result.call)}
+        fields: dict[str, object] = {
+            "type": "tool_result",
+            "tool_use_id": wire_call_id(result.call),
+        }
         if len(pieces) == 1 and isinstance(pieces[0], TextPiece):
             fields["content"] = pieces[0].text
         elif pieces:
-            fields["content"] = [_block(p) for p in pieces if not isinstance(p, TextPiece) or p.text.strip()]
+            fields["content"] = [
+                _block(p) for p in pieces if not isinstance(p, TextPiece) or p.text.strip()
+            ]
         if result.status != "ok":
             fields["is_error"] = True
         return encode_json(fields)
 
 
 def takes_adaptive_thinking(model: str) -> bool:
-    """Return whether the model takes an effort word (Claude 4.6 and later) instead of a token budget."""
+    """Return whether the model takes an effort word (Claude 4.6 and later) instead of a token
+    budget.
+    """
     name = model.rsplit("/", 1)[-1]
     return name.startswith("claude-") and not name.startswith(_NUMBERED_THINKING)
 
@@ -171,14 +183,19 @@ def _block(piece: Piece) -> dict[str, object]:
         case TextPiece(text):
             return {"type": "text", "text": text if text.strip() else "(empty)"}
         case ImagePiece(media, base64):
-            return {"type": "image", "source": {"type": "base64", "media_type": media, "data": base64}}
+            return {
+                "type": "image",
+                "source": {"type": "base64", "media_type": media, "data": base64},
+            }
         case PdfPiece(name, base64):
             source = {"type": "base64", "media_type": "application/pdf", "data": base64}
             return {"type": "document", "source": source, "title": name}
 
 
 def _with_cache_marks(request: Request, chunks: list[bytes]) -> list[bytes]:
-    """Add cache marks to `chunks`; a mark on thinking or on an empty fragment moves to the block before."""
+    """Add cache marks to `chunks`; a mark on thinking or on an empty fragment moves to the block
+    before.
+    """
     marked = list(chunks)
     for mark in request.marks:
         for at in range(min(mark, len(request.items) - 1), -1, -1):
@@ -189,7 +206,7 @@ def _with_cache_marks(request: Request, chunks: list[bytes]) -> list[bytes]:
     return marked
 
 
-# --- Reading a stream ------------------------------------------------------------------------------------------------
+# --- Reading a stream -----------------------------------------------------------------------------
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -257,8 +274,16 @@ _decode = msgspec.json.Decoder(_Event).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_block = msgspec.json.Decoder(_Block).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
-_KINDS = {"": "text", "text": "text", "thinking": "thinking", "redacted_thinking": "thinking", "tool_use": "call"}
-"""Block type -> kind of part. Other types belong to the provider's own tools; of those only the search is read."""
+_KINDS = {
+    "": "text",
+    "text": "text",
+    "thinking": "thinking",
+    "redacted_thinking": "thinking",
+    "tool_use": "call",
+}
+"""Block type -> kind of part. Other types belong to the provider's own tools; of those only the
+search is read.
+"""
 
 
 class _Hit(msgspec.Struct):
@@ -332,7 +357,9 @@ class AnthropicStreamReader(StreamReader):
             self.fail(str(status or code), text, text or code, status)
 
     def _begin(self, message: _Message) -> None:
-        """Read the start of a message. A second one inside a message (a gateway that retried) is a failure."""
+        """Read the start of a message. A second one inside a message (a gateway that retried) is
+        a failure.
+        """
         if self._slots and message.id != self._id:
             said = "the provider began a second answer in the middle of the first"
             self.failed = self.builder.failure("truncated", said)
@@ -375,7 +402,13 @@ class AnthropicStreamReader(StreamReader):
 
     def _slot(self, index: int, delta: _Part) -> PartBuilder:
         """Begin a part for a block whose start never arrived."""
-        kind = "call" if delta.partial_json else "thinking" if delta.thinking or delta.signature else "text"
+        kind = (
+            "call"
+            if delta.partial_json
+            else "thinking"
+            if delta.thinking or delta.signature
+            else "text"
+        )
         self._slots[index] = slot = self.builder.open(kind)
         return slot
 
@@ -392,12 +425,16 @@ class AnthropicStreamReader(StreamReader):
                 self._end_search(raw, out)
             return
         block = _decode_block(raw)
-        self._slots[index] = slot = self.builder.open(kind, name=(block.name or "") if kind == "call" else "")
+        self._slots[index] = slot = self.builder.open(
+            kind, name=(block.name or "") if kind == "call" else ""
+        )
         if kind == "call":
             slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
             whole = bytes(block.input).strip()
             if whole not in (b"", b"{}", b"null"):
-                self._given[index] = msgspec.json.format(whole, indent=-1).decode()  # without blanks
+                self._given[index] = msgspec.json.format(
+                    whole, indent=-1
+                ).decode()  # without blanks
             out.append(CallDelta(slot.call, slot.name))
         elif block.type == "redacted_thinking":
             slot.raw = encode_json({"type": "redacted_thinking", "data": block.data or ""}).decode()
@@ -413,7 +450,9 @@ class AnthropicStreamReader(StreamReader):
             self._searches[index] = _Search(self.builder.open("thinking"), block.id, pieces)
 
     def _end_search(self, raw: bytes, out: list[Delta]) -> None:
-        """Keep a search with its result; one without a result is left out, as the provider refuses it alone."""
+        """Keep a search with its result; one without a result is left out, as the provider
+        refuses it alone.
+        """
         found = _decode_found(raw)
         search = next((one for one in self._searches.values() if one.id == found.tool_use_id), None)
         if search is None or search.slot.raw:
@@ -435,7 +474,11 @@ class AnthropicStreamReader(StreamReader):
         if slot.kind == "call" and not slot.pieces:
             self.builder.grow(slot, self._given.get(index, ""))
         elif slot.kind == "thinking" and slot.signature_pieces:
-            fields = {"type": "thinking", "thinking": slot.text, "signature": "".join(slot.signature_pieces)}
+            fields = {
+                "type": "thinking",
+                "thinking": slot.text,
+                "signature": "".join(slot.signature_pieces),
+            }
             slot.raw = encode_json(fields).decode()
 
     def _use(self, usage: _Usage | None) -> None:
@@ -444,9 +487,15 @@ class AnthropicStreamReader(StreamReader):
         was = self.builder.usage
         self.builder.usage = Usage(
             was.input_tokens if usage.input_tokens is None else usage.input_tokens,
-            was.cache_read_tokens if usage.cache_read_input_tokens is None else usage.cache_read_input_tokens,
-            was.cache_write_tokens if usage.cache_creation_input_tokens is None else usage.cache_creation_input_tokens,
+            was.cache_read_tokens
+            if usage.cache_read_input_tokens is None
+            else usage.cache_read_input_tokens,
+            was.cache_write_tokens
+            if usage.cache_creation_input_tokens is None
+            else usage.cache_creation_input_tokens,
             was.output_tokens if usage.output_tokens is None else usage.output_tokens,
-            web_searches=(usage.server_tool_use.web_search_requests if usage.server_tool_use else None)
+            web_searches=(
+                usage.server_tool_use.web_search_requests if usage.server_tool_use else None
+            )
             or was.web_searches,
         )

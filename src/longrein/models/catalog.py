@@ -1,4 +1,6 @@
-"""Known providers and models: windows, prices, addresses, key variables; and the cost of a request."""
+"""Known providers and models: windows, prices, addresses, key variables; and the cost of a
+request.
+"""
 
 from collections.abc import Sequence
 
@@ -12,7 +14,9 @@ from longrein.models.wire import family
 WINDOW_DEFAULT_TOKENS = 128_000
 """Window of an unknown model: the smallest in wide use for work with tools."""
 WINDOW_LOCAL_TOKENS = 32_768
-"""Largest window assumed at a local server; such servers are usually started with less than the model takes."""
+"""Largest window assumed at a local server; such servers are usually started with less than the
+model takes.
+"""
 OUTPUT_DEFAULT_TOKENS = 8_192
 """Output limit of an unknown model; nearly every model takes it."""
 CACHE_READ, CACHE_WRITE = 2, 3
@@ -62,7 +66,9 @@ def known_models() -> tuple[str, ...]:
 
 
 def model_budget(provider: str, model: str) -> Budget | None:
-    """Budget of `model` at `provider` ('': the company that sells the model); None if both are unknown."""
+    """Budget of `model` at `provider` ('': the company that sells the model); None if both are
+    unknown.
+    """
     row = _row(model)
     known = known_provider(provider)
     if row is None and not (known is not None and known.local):
@@ -73,15 +79,19 @@ def model_budget(provider: str, model: str) -> Budget | None:
 def look_up(provider: str, model: str) -> Budget:
     """Budget of `model` at `provider`. An unknown model gets cautious figures and no price.
 
-    The longest name in the table that begins the model's family wins, so dated and tagged spellings are found. An
-    open model has another price at each host, so a price counts only at the provider that the row names. A local
-    server costs nothing and gets at most `WINDOW_LOCAL_TOKENS`.
+    The longest name in the table that begins the model's family wins, so dated and tagged spellings
+    are found. An open model has another price at each host, so a price counts only at the provider
+    that the row names. A local server costs nothing and gets at most `WINDOW_LOCAL_TOKENS`.
     """
     row = _row(model)
     known = known_provider(provider)
     if known is not None and known.local:
         output = min(row[2] if row else OUTPUT_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
-        return Budget(min(row[1] if row else WINDOW_LOCAL_TOKENS, WINDOW_LOCAL_TOKENS), output, Price(0.0, 0.0))
+        return Budget(
+            min(row[1] if row else WINDOW_LOCAL_TOKENS, WINDOW_LOCAL_TOKENS),
+            output,
+            Price(0.0, 0.0),
+        )
     if row is None:
         return Budget(WINDOW_DEFAULT_TOKENS, OUTPUT_DEFAULT_TOKENS)
     sold_by, window, output, prices, ttl_s, least, prefill = row
@@ -91,10 +101,12 @@ def look_up(provider: str, model: str) -> Budget:
 
 
 def usual_price(provider: str, model: str, prices: Sequence[float]) -> Price:
-    """Make a price of (input, output, cache read, cache write); assume negative or missing cache prices.
+    """Make a price of (input, output, cache read, cache write); assume negative or missing cache
+    prices.
 
-    The assumed price is the median share of the input price in the table: of the seller of the model, else of the
-    provider, else of all rows. Where only the read price of a row is known, a write costs as much as input.
+    The assumed price is the median share of the input price in the table: of the seller of the
+    model, else of the provider, else of all rows. Where only the read price of a row is known, a
+    write costs as much as input.
     """
     input_usd, output_usd, read_usd, write_usd = (*prices, -1.0, -1.0)[:4]
     if read_usd >= 0:
@@ -108,10 +120,19 @@ def usual_price(provider: str, model: str, prices: Sequence[float]) -> Price:
 
 
 def _price_rows(seller: str | None = None) -> list[tuple[float, ...]]:
-    """Prices of the rows with a cache read price: of one seller (by any of its names), or of all."""
-    names = {other: first for first, others in ALIASES.items() for other in others if other != "openrouter"}
+    """Prices of the rows with a cache read price: of one seller (by any of its names), or of
+    all.
+    """
+    names = {
+        other: first
+        for first, others in ALIASES.items()
+        for other in others
+        if other != "openrouter"
+    }
     wanted = names.get(seller, seller) if seller is not None else None
-    return [row[3] for row in MODELS.values() if len(row[3]) > CACHE_READ and wanted in (None, row[0])]
+    return [
+        row[3] for row in MODELS.values() if len(row[3]) > CACHE_READ and wanted in (None, row[0])
+    ]
 
 
 def _median(shares: list[float]) -> float:
@@ -121,13 +142,15 @@ def _median(shares: list[float]) -> float:
 def _row(model: str) -> tuple[str, int, int, tuple[float, ...], float, int, bool] | None:
     name = family(model)
     for candidate in (name, model.lower().rsplit("/", 1)[-1]):
-        known = [known for known in MODELS if candidate == known or candidate.startswith(known + "-")]
+        known = [
+            known for known in MODELS if candidate == known or candidate.startswith(known + "-")
+        ]
         if known:
             return MODELS[max(known, key=len)]
     return None
 
 
-# --- Cost of a request -----------------------------------------------------------------------------------------------
+# --- Cost of a request ----------------------------------------------------------------------------
 
 
 COUNT_FACTOR_MAX = 10
@@ -156,17 +179,27 @@ def cost_usd(price: Price | None, usage: Usage, wire: str = "") -> float:
 def settled_usage(
     told: Usage, guess: Usage, window_tokens: int, output_max_tokens: int
 ) -> tuple[Usage, tuple[str, ...]]:
-    """Choose the usage to charge, and name the sides (`input`, `output`) that are taken from `guess`.
+    """Choose the usage to charge, and name the sides (`input`, `output`) that are taken from
+    `guess`.
 
-    A side of `told` is used if its counts are non-negative integers with a plausible sum: not zero where `guess` is
-    not, not far below `guess`, and not far above `guess`, the window and the output limit.
+    A side of `told` is used if its counts are non-negative integers with a plausible sum: not zero
+    where `guess` is not, not far below `guess`, and not far above `guess`, the window and the
+    output limit.
     """
     given = (told.input_tokens, told.cache_read_tokens, told.cache_write_tokens)
-    has_input = all(map(is_count, given)) and _is_plausible(sum(given), guess.context_tokens, window_tokens)
+    has_input = all(map(is_count, given)) and _is_plausible(
+        sum(given), guess.context_tokens, window_tokens
+    )
     made = (told.output_tokens, told.reasoning_tokens)
-    has_output = all(map(is_count, made)) and _is_plausible(told.output_tokens, guess.output_tokens, output_max_tokens)
+    has_output = all(map(is_count, made)) and _is_plausible(
+        told.output_tokens, guess.output_tokens, output_max_tokens
+    )
     settled = Usage(
-        *(given if has_input else (guess.input_tokens, guess.cache_read_tokens, guess.cache_write_tokens)),
+        *(
+            given
+            if has_input
+            else (guess.input_tokens, guess.cache_read_tokens, guess.cache_write_tokens)
+        ),
         *(made if has_output else (guess.output_tokens, guess.reasoning_tokens)),
         told.web_searches,
     )

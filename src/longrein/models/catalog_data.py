@@ -1,31 +1,44 @@
-"""Tables of `catalog`: figures of the providers' own pages in November 2026. Settings override them.
+"""Tables of `catalog`: figures of the providers' own pages in November 2026. Settings override
+them.
 
-Prices are US dollars for a million tokens: (input, output, cache read, cache write). If a price rises with
-the length of the prompt, the table holds the price of the shorter range, except for a step at 100k tokens or below.
-Discounts with an end date are left out.
+Prices are US dollars for a million tokens: (input, output, cache read, cache write). If a price
+rises with the length of the prompt, the table holds the price of the shorter range, except for a
+step at 100k tokens or below. Discounts with an end date are left out.
 """
 
 ModelRow = tuple[str, int, int, tuple[float, ...], float, int, bool]
-"""Sold by, window tokens, largest output tokens, prices, cache TTL in seconds, smallest cacheable prefix, prefill."""
+"""Sold by, window tokens, largest output tokens, prices, cache TTL in seconds, smallest
+cacheable prefix, prefill.
+"""
 
 
-def _claude(window: int, output: int, input_usd: float, *, read: float = 0.1, least: int = 1024) -> ModelRow:
-    """Claude: writes to the five-minute cache cost a quarter more than input, reads a share of input."""
+def _claude(
+    window: int, output: int, input_usd: float, *, read: float = 0.1, least: int = 1024
+) -> ModelRow:
+    """Claude: writes to the five-minute cache cost a quarter more than input, reads a share of
+    input.
+    """
     prices = (input_usd, 5 * input_usd, round(read * input_usd, 4), 1.25 * input_usd)
     return ("anthropic", window, output, prices, 300.0, least, False)
 
 
 def _gpt(input_usd: float, output_usd: float, read_usd: float) -> ModelRow:
-    """GPT from 5.6 on: 1.05M tokens; cache writes cost a quarter more than input; the cache lasts half an hour."""
+    """GPT from 5.6 on: 1.05M tokens; cache writes cost a quarter more than input; the cache
+    lasts half an hour.
+    """
     prices = (input_usd, output_usd, read_usd, 1.25 * input_usd)
     return ("openai", 1_050_000, 128_000, prices, 1800.0, 1024, False)
 
 
-def _openai(window: int, output: int, input_usd: float, output_usd: float, read_usd: float) -> ModelRow:
+def _openai(
+    window: int, output: int, input_usd: float, output_usd: float, read_usd: float
+) -> ModelRow:
     return ("openai", window, output, (input_usd, output_usd, read_usd), 600.0, 1024, False)
 
 
-def _gemini(output: int, input_usd: float, output_usd: float, read_usd: float, *, least: int = 4096) -> ModelRow:
+def _gemini(
+    output: int, input_usd: float, output_usd: float, read_usd: float, *, least: int = 4096
+) -> ModelRow:
     return ("gemini", 1_048_576, output, (input_usd, output_usd, read_usd), 300.0, least, False)
 
 
@@ -118,7 +131,9 @@ MODELS: dict[str, ModelRow] = {
     "llama-4": _open("meta", 131_072, 8_192),
     "gemma": _open("google-open", 131_072, 8_192),
 }
-"""Family (as `naming.family` gives it) -> figures. The longest name that a model begins with wins."""
+"""Family (as `naming.family` gives it) -> figures. The longest name that a model begins with
+wins.
+"""
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "anthropic": ("openrouter",),
@@ -126,7 +141,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "gemini": ("google", "openrouter"),
     "moonshot": ("kimi",),
 }
-"""Seller -> other names under which the same prices hold. A router hands on the prices of the closed models."""
+"""Seller -> other names under which the same prices hold. A router hands on the prices of the
+closed models.
+"""
 
 PROVIDERS: tuple[tuple[str, str, str, tuple[str, ...], tuple[str, ...], str], ...] = (
     (
@@ -161,9 +178,30 @@ PROVIDERS: tuple[tuple[str, str, str, tuple[str, ...], tuple[str, ...], str], ..
         (),
         "anthropic/claude-sonnet-5.5",
     ),
-    ("deepseek", "openai-chat", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), (), "deepseek-v4-pro"),
-    ("moonshot", "openai-chat", "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY", "KIMI_API_KEY"), (), "kimi-k3"),
-    ("mistral", "openai-chat", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), (), "devstral-latest"),
+    (
+        "deepseek",
+        "openai-chat",
+        "https://api.deepseek.com/v1",
+        ("DEEPSEEK_API_KEY",),
+        (),
+        "deepseek-v4-pro",
+    ),
+    (
+        "moonshot",
+        "openai-chat",
+        "https://api.moonshot.ai/v1",
+        ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
+        (),
+        "kimi-k3",
+    ),
+    (
+        "mistral",
+        "openai-chat",
+        "https://api.mistral.ai/v1",
+        ("MISTRAL_API_KEY",),
+        (),
+        "devstral-latest",
+    ),
     ("xai", "openai-chat", "https://api.x.ai/v1", ("XAI_API_KEY",), (), "grok-4.7"),
     (
         "qwen",
@@ -173,12 +211,47 @@ PROVIDERS: tuple[tuple[str, str, str, tuple[str, ...], tuple[str, ...], str], ..
         (),
         "qwen3-coder-plus",
     ),
-    ("zai", "openai-chat", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY", "ZHIPUAI_API_KEY"), (), "glm-5.3"),
+    (
+        "zai",
+        "openai-chat",
+        "https://api.z.ai/api/paas/v4",
+        ("ZAI_API_KEY", "ZHIPUAI_API_KEY"),
+        (),
+        "glm-5.3",
+    ),
     ("minimax", "openai-chat", "https://api.minimax.io/v1", ("MINIMAX_API_KEY",), (), "MiniMax-M3"),
-    ("groq", "openai-chat", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), (), "openai/gpt-oss-120b"),
-    ("cerebras", "openai-chat", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), (), "gpt-oss-120b"),
-    ("together", "openai-chat", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), (), "openai/gpt-oss-120b"),
-    ("fireworks", "openai-chat", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), (), ""),
+    (
+        "groq",
+        "openai-chat",
+        "https://api.groq.com/openai/v1",
+        ("GROQ_API_KEY",),
+        (),
+        "openai/gpt-oss-120b",
+    ),
+    (
+        "cerebras",
+        "openai-chat",
+        "https://api.cerebras.ai/v1",
+        ("CEREBRAS_API_KEY",),
+        (),
+        "gpt-oss-120b",
+    ),
+    (
+        "together",
+        "openai-chat",
+        "https://api.together.xyz/v1",
+        ("TOGETHER_API_KEY",),
+        (),
+        "openai/gpt-oss-120b",
+    ),
+    (
+        "fireworks",
+        "openai-chat",
+        "https://api.fireworks.ai/inference/v1",
+        ("FIREWORKS_API_KEY",),
+        (),
+        "",
+    ),
     ("ollama", "openai-chat", "http://127.0.0.1:11434/v1", (), ("OLLAMA_HOST",), ""),
     ("lmstudio", "openai-chat", "http://127.0.0.1:1234/v1", (), (), ""),
     ("llamacpp", "openai-chat", "http://127.0.0.1:8080/v1", (), (), ""),

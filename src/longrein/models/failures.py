@@ -1,7 +1,7 @@
 """Classification of provider errors, and the pause before a retry.
 
-The HTTP status decides first, the text only refines it: a 429 is never an overflow, and a 400 is an overflow only if
-its text matches `OVERFLOW_SPELLINGS`.
+The HTTP status decides first, the text only refines it: a 429 is never an overflow, and a 400 is an
+overflow only if its text matches `OVERFLOW_SPELLINGS`.
 """
 
 import re
@@ -11,9 +11,10 @@ import msgspec
 from longrein.events import RETRYABLE, decode_json
 from longrein.models.port import Failure
 
-# --- Retry pauses ----------------------------------------------------------------------------------------------------
+# --- Retry pauses ---------------------------------------------------------------------------------
 #
-# A pure function of the number of failures, the kind of failure and the wait that the provider asked for.
+# A pure function of the number of failures, the kind of failure and the wait that the provider
+# asked for.
 
 
 FIRST_PAUSE_S = 0.5
@@ -21,18 +22,25 @@ FIRST_PAUSE_S = 0.5
 PAUSE_MAX_S = 32.0
 """Longest pause by doubling."""
 JITTER_SHARE = 0.25
-"""Largest share by which a pause is randomly lengthened, so that many sessions do not retry at once."""
+"""Largest share by which a pause is randomly lengthened, so that many sessions do not retry at
+once.
+"""
 RETRY_AFTER_MAX_S = 60.0
 """Longest pause that a provider can ask for; a longer one is cut to this."""
 ATTEMPTS_MAX = 10
-"""Attempts at one request. Their pauses add up to at least 127 s, longer than most outages of a proxy."""
+"""Attempts at one request. Their pauses add up to at least 127 s, longer than most outages of a
+proxy.
+"""
 
 
-def pause_s(failures_in_row: int, kind: str, retry_after_s: float = -1.0, jitter: float = 0.0) -> float | None:
+def pause_s(
+    failures_in_row: int, kind: str, retry_after_s: float = -1.0, jitter: float = 0.0
+) -> float | None:
     """Return the seconds to wait before the next attempt; None: give up.
 
-    `failures_in_row` counts the failure just seen, so it starts at 1. `kind` is a `FailureKind`. A negative
-    `retry_after_s` means that the provider asked for no wait. `jitter` is a random number from 0 to 1.
+    `failures_in_row` counts the failure just seen, so it starts at 1. `kind` is a `FailureKind`. A
+    negative `retry_after_s` means that the provider asked for no wait. `jitter` is a random number
+    from 0 to 1.
     """
     if kind not in RETRYABLE or failures_in_row >= ATTEMPTS_MAX:
         return None
@@ -42,7 +50,7 @@ def pause_s(failures_in_row: int, kind: str, retry_after_s: float = -1.0, jitter
     return min(FIRST_PAUSE_S * 2.0 ** (max(failures_in_row, 1) - 1), PAUSE_MAX_S) * longer
 
 
-# --- Classification --------------------------------------------------------------------------------------------------
+# --- Classification -------------------------------------------------------------------------------
 
 
 MESSAGE_CHARS_MAX = 500
@@ -61,31 +69,53 @@ OVERFLOW_SPELLINGS: tuple[tuple[str, str], ...] = (
     ("Groq", r"reduce the length of the messages"),
     ("OpenRouter", r"endpoint'?s? maximum context|is \d[\d,]* tokens.{0,60}requested about"),
     ("GitHub Copilot", r"prompt token count of [\d,]+ exceeds the limit"),
-    ("Mistral", r"too large for model with .{0,20}maximum context|tokens? .{0,40}too large for model"),
+    (
+        "Mistral",
+        r"too large for model with .{0,20}maximum context|tokens? .{0,40}too large for model",
+    ),
     ("Moonshot", r"exceeded model token limit"),
     ("MiniMax", r"context window exceeds limit"),
     ("Amazon Bedrock", r"input is too long|too many input tokens"),
-    ("Together, vLLM", r"inputs?`? (tokens )?\+ ?`?max_new_tokens`? must be|longer than the maximum model length"),
+    (
+        "Together, vLLM",
+        r"inputs?`? (tokens )?\+ ?`?max_new_tokens`? must be|longer than the maximum model length",
+    ),
     ("llama.cpp", r"exceed_context_size|exceeds? the available context size"),
     ("LM Studio", r"greater than the context length|context length of only|context overflow"),
     ("Ollama", r"prompt too long; exceeded|exceeded max context length|input length exceeds"),
-    ("DeepSeek, Qwen", r"range of input length should be|max(imum)? (input|message) (length|tokens) "),
+    (
+        "DeepSeek, Qwen",
+        r"range of input length should be|max(imum)? (input|message) (length|tokens) ",
+    ),
     ("Z.ai", r"model_context_window_exceeded|prompt exceeds max length"),
     ("Cohere", r"too many tokens"),
-    ("Cerebras", r"please reduce (the length|your prompt)|token limit exceeded|exceeds? .{0,20}token limit"),
-    ("any", r"context (window|length|size) .{0,20}exceeded|exceeded .{0,30}context (window|length|size)"),
+    (
+        "Cerebras",
+        r"please reduce (the length|your prompt)|token limit exceeded|exceeds? .{0,20}token limit",
+    ),
+    (
+        "any",
+        (
+            r"context (window|length|size) .{0,20}exceeded|exceeded .{0,30}context "
+            r"(window|length|size)"
+        ),
+    ),
 )
-"""(provider, pattern): texts of a 400, 413 or 422 that mean that the request does not fit the window."""
+"""(provider, pattern): texts of a 400, 413 or 422 that mean that the request does not fit the
+window.
+"""
 
 _BILLING = (
     r"insufficient_quota|credit balance|billing|exceeded your current quota|out of credits|"
     r"insufficient (balance|funds|credits)|payment|spend(ing)? limit|arrears"
 )
 _OVERLOAD = (
-    r"overloaded|at capacity|over capacity|no available (capacity|workers|server)|model is (busy|loading)|high demand"
+    r"overloaded|at capacity|over capacity|no available (capacity|workers|server)|model "
+    r"is (busy|loading)|high demand"
 )
 _POLICY = (
-    r"content_policy|content_filter|content management policy|usage polic|responsible ai|safety (system|filter)|"
+    r"content_policy|content_filter|content management policy|usage polic|responsible ai|safety "
+    r"(system|filter)|"
     r"data_inspection_failed|prohibited_content|moderation"
 )
 _LIMIT = "|".join(
@@ -104,7 +134,9 @@ _LIMIT = "|".join(
         r"(?:must be <=|cannot exceed) #",
     )
 )
-"""Patterns of the window in an overflow error. Strict, because a wrong figure would shrink the session."""
+"""Patterns of the window in an overflow error. Strict, because a wrong figure would shrink the
+session.
+"""
 
 
 def _search(pattern: str, text: str) -> re.Match[str] | None:
@@ -117,7 +149,9 @@ class RetryHeaders(msgspec.Struct, frozen=True):
     retry_after: str = ""
     retry_after_ms: str = ""
     date: str = ""
-    """Time of the server, to which a `Retry-After` date is compared, so that a wrong local clock does no harm."""
+    """Time of the server, to which a `Retry-After` date is compared, so that a wrong local clock
+    does no harm.
+    """
 
 
 def failure_of_status(status: int, body: str, headers: RetryHeaders, wall_s: float) -> Failure:
@@ -127,7 +161,10 @@ def failure_of_status(status: int, body: str, headers: RetryHeaders, wall_s: flo
     limit = limit_tokens(body) if kind == "overflow" else 0
     message, asked_s = _with_hint(kind, status, message), retry_after_s(headers, wall_s)
     if kind in RETRYABLE and asked_s > RETRY_AFTER_MAX_S:
-        message += f"; it asks for a wait of {asked_s:,.0f} s, longrein waits {RETRY_AFTER_MAX_S:.0f} s at most"
+        message += (
+            f"; it asks for a wait of {asked_s:,.0f} s, longrein waits "
+            f"{RETRY_AFTER_MAX_S:.0f} s at most"
+        )
     return Failure(kind, message, status, asked_s, limit)
 
 
@@ -142,7 +179,13 @@ def kind_of(status: int, text: str) -> str:
     if status in (401, 403):
         return "refused" if _search(_POLICY, text) else "auth"
     if status >= 500:
-        return "overload" if _search(_OVERLOAD, text) else "overflow" if _is_overflow(text) else "server"
+        return (
+            "overload"
+            if _search(_OVERLOAD, text)
+            else "overflow"
+            if _is_overflow(text)
+            else "server"
+        )
     if status in (408, 409, 425):
         return "server"
     return _kind_of_client_error(status, text)
@@ -152,7 +195,8 @@ def _kind_of_client_error(status: int, text: str) -> str:
     if status in (400, 413, 422) and _is_overflow(text):
         return "overflow"
     if status == 413 or (status == 400 and not error_text(text)):
-        return "overflow"  # Cerebras and several proxies send no body at all when the prompt is too long
+        # Cerebras and several proxies send no body at all when the prompt is too long
+        return "overflow"
     if status == 400 and _search(_BILLING, text):
         return "billing"
     if status == 400 and _search(
@@ -178,7 +222,11 @@ def kind_of_error_event(code: str, text: str) -> str:
             return kind
     if _is_overflow(both):
         return "overflow"
-    return "invalid" if _search(r"invalid_request|invalid_prompt|INVALID_ARGUMENT|not_found_error", both) else "server"
+    return (
+        "invalid"
+        if _search(r"invalid_request|invalid_prompt|INVALID_ARGUMENT|not_found_error", both)
+        else "server"
+    )
 
 
 def _is_overflow(text: str) -> bool:
@@ -194,7 +242,9 @@ def limit_tokens(text: str) -> int:
 
 
 def error_text(body: str) -> str:
-    """Extract the readable message of an error body, as one line; the body itself if it is not JSON."""
+    """Extract the readable message of an error body, as one line; the body itself if it is not
+    JSON.
+    """
     try:
         value = decode_json(body)
     except msgspec.DecodeError:
@@ -231,13 +281,18 @@ def _with_hint(kind: str, status: int, message: str) -> str:
             advice = "check the key (`longrein login` keeps another) or use another provider"
             return f"the provider refused the key (HTTP {status}: {message}); {advice}"
         case "billing":
-            return f"the provider wants money first (HTTP {status}: {message}); top up the account or use another model"
+            return (
+                f"the provider wants money first (HTTP {status}: {message}); top up the "
+                "account or use another model"
+            )
         case _:
             return f"{message} (HTTP {status})" if str(status) not in message else message
 
 
 def retry_after_s(headers: RetryHeaders, wall_s: float) -> float:
-    """Return the wait that the provider asks for, in seconds; negative: none. Reads milliseconds, seconds and dates."""
+    """Return the wait that the provider asks for, in seconds; negative: none. Reads
+    milliseconds, seconds and dates.
+    """
     if (ms := _number(headers.retry_after_ms)) >= 0:
         return ms / 1000
     if (seconds := _number(headers.retry_after)) >= 0:

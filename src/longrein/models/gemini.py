@@ -1,4 +1,6 @@
-"""The wire `gemini`: contents of parts; calls pair by name and id; thought signatures are fields of their parts."""
+"""The wire `gemini`: contents of parts; calls pair by name and id; thought signatures are fields
+of their parts.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,14 +34,23 @@ from longrein.models.wire_content import (
     received_json,
 )
 
-# --- Reading a stream ------------------------------------------------------------------------------------------------
+# --- Reading a stream -----------------------------------------------------------------------------
 #
 # There is no terminal event: a stream is complete when it has a stop reason and ends.
 
 
 _STOPS = {"STOP": "end", "MAX_TOKENS": "length"}
 _REFUSALS = frozenset(
-    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE", "MODEL_ARMOR"}
+    {
+        "SAFETY",
+        "RECITATION",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "LANGUAGE",
+        "MODEL_ARMOR",
+    }
 )
 _BAD_CALL_REASONS = frozenset(
     {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"}
@@ -114,7 +125,9 @@ def usage_of(usage: _Usage) -> Usage:
     """Convert a usage; thoughts count as output."""
     given = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
     read, thought = usage.cached_content_token_count or 0, usage.thoughts_token_count or 0
-    return Usage(max(0, given - read), read, 0, (usage.candidates_token_count or 0) + thought, thought)
+    return Usage(
+        max(0, given - read), read, 0, (usage.candidates_token_count or 0) + thought, thought
+    )
 
 
 class GeminiStreamReader(StreamReader):
@@ -151,7 +164,11 @@ class GeminiStreamReader(StreamReader):
             self.builder.stop = "refusal"
         if event.error is not None:
             text = event.error.message or event.error.status or ""
-            self.fail(str(event.error.code or event.error.status or ""), text, status=event.error.code or 0)
+            self.fail(
+                str(event.error.code or event.error.status or ""),
+                text,
+                status=event.error.code or 0,
+            )
 
     def _part(self, part: _Part, out: list[Delta]) -> None:
         if part.tool_call or part.tool_response:
@@ -167,14 +184,20 @@ class GeminiStreamReader(StreamReader):
         elif part.text and not part.thought:
             self.grow(self.builder.last("text"), part.text, out)
         if part.thought_signature and part.function_call is None and not part.thought:
-            self.builder.last("text").raw = encode_json({"thoughtSignature": part.thought_signature}).decode()
+            self.builder.last("text").raw = encode_json(
+                {"thoughtSignature": part.thought_signature}
+            ).decode()
 
     def _search(self, part: _Part, out: list[Delta]) -> None:
         """Keep a search when its response comes; one without a response is left out."""
         called = bytes(part.tool_call)
         raw = called or bytes(part.tool_response)
-        signed = f',"thoughtSignature":{encode_json(part.thought_signature).decode()}' if part.thought_signature else ""
-        whole = f'{{"{"toolCall" if called else "toolResponse"}":{raw.decode("utf-8", "replace")}{signed}}}'
+        signed = (
+            f',"thoughtSignature":{encode_json(part.thought_signature).decode()}'
+            if part.thought_signature
+            else ""
+        )
+        whole = f'{{"{"toolCall" if called else "toolResponse"}":{raw.decode("utf-8", "replace")}{signed}}}'  # noqa: E501
         search = _decode_search(raw)
         self.builder.size_chars += len(whole)
         if called:
@@ -188,7 +211,9 @@ class GeminiStreamReader(StreamReader):
 
     def finish(self) -> Reply | Failure:
         """See `StreamReader.finish`."""
-        self.builder.usage = msgspec.structs.replace(self.builder.usage, web_searches=self._searched)
+        self.builder.usage = msgspec.structs.replace(
+            self.builder.usage, web_searches=self._searched
+        )
         return super().finish()
 
     def _call(self, call: _Call, signature: str | None, out: list[Delta]) -> None:
@@ -207,20 +232,32 @@ class GeminiStreamReader(StreamReader):
 
     def _stop(self, candidate: _Candidate) -> None:
         reason = candidate.finish_reason or ""
-        if reason in _BAD_CALL_REASONS and not self.builder.calls:  # a call of an unknown tool is a call
-            said = f"the model wrote a call that the provider could not read ({candidate.finish_message or reason})"
+        if (
+            reason in _BAD_CALL_REASONS and not self.builder.calls
+        ):  # a call of an unknown tool is a call
+            said = (
+                "the model wrote a call that the provider could not read "
+                f"({candidate.finish_message or reason})"
+            )
             self.failed = self.builder.failure("server", said)
         else:
             self.builder.stop = "refusal" if reason in _REFUSALS else _STOPS.get(reason, "end")
 
 
-# --- Writing a request -----------------------------------------------------------------------------------------------
+# --- Writing a request ----------------------------------------------------------------------------
 
 
 _OPENING = {"user": b'{"role":"user","parts":[', "model": b'{"role":"model","parts":['}
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts as the signature of a call that another model made."""
-THINKING_TOKENS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576, "max": 24_576}
+THINKING_TOKENS = {
+    "none": 0,
+    "minimal": 512,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 24_576,
+    "max": 24_576,
+}
 """Thinking budgets in tokens of Gemini 2.5, which takes a number."""
 
 
@@ -272,7 +309,9 @@ class Gemini(Wire):
     def _head(self, request: Request) -> bytes:
         head = b""
         if request.prefix.system.strip():
-            head += b',"systemInstruction":' + encode_json({"parts": [{"text": request.prefix.system}]})
+            head += b',"systemInstruction":' + encode_json(
+                {"parts": [{"text": request.prefix.system}]}
+            )
         tools: list[dict[str, object]] = []
         if own := own_tools(request.prefix):
             tools.append({"functionDeclarations": list(map(_tool, own))})
@@ -298,7 +337,9 @@ class Gemini(Wire):
         return encode_json(_part(piece))
 
     def _signature(self, item: Item) -> dict[str, object]:
-        return {key: value for key, value in self._own_fields(item).items() if key == "thoughtSignature"}
+        return {
+            key: value for key, value in self._own_fields(item).items() if key == "thoughtSignature"
+        }
 
     def _call(self, item: Item, call: ToolCall) -> bytes:
         signature = self._signature(item)

@@ -1,7 +1,7 @@
 """`HttpModel`: a model that speaks one wire over HTTP.
 
-Every answer is limited: in bytes (head, one event, the reply, the whole answer) and in seconds (silence, events without
-content). Reaching a limit gives a `Failure` that names it.
+Every answer is limited: in bytes (head, one event, the reply, the whole answer) and in seconds
+(silence, events without content). Reaching a limit gives a `Failure` that names it.
 """
 
 import asyncio
@@ -30,23 +30,36 @@ from longrein.models.transport import (
     ResponseTooLong,
     TransportError,
 )
-from longrein.models.wire import FragmentCache, SessionCaches, StreamReader, Wire, WireTarget, json_fields
+from longrein.models.wire import (
+    FragmentCache,
+    SessionCaches,
+    StreamReader,
+    Wire,
+    WireTarget,
+    json_fields,
+)
 from longrein.models.wire_content import DECODE_ERRORS, REPLY_CHARS_MAX, repair_json
 
-# --- Recovery from refused content -----------------------------------------------------------------------------------
+# --- Recovery from refused content ----------------------------------------------------------------
 #
-# An image or a piece of reasoning that is refused once would be refused in each later request. `HttpModel` answers such
-# a refusal with a retryable failure and leaves the content out from then on.
+# An image or a piece of reasoning that is refused once would be refused in each later request.
+# `HttpModel` answers such a refusal with a retryable failure and leaves the content out from then
+# on.
 
 
 IMAGE_SIDES_PX = (8_000, 2_000, 0)
-"""Longest side of an image, tried in turn: the limit for one, the limit for many in one request, no images."""
+"""Longest side of an image, tried in turn: the limit for one, the limit for many in one request,
+no images.
+"""
 _REASONING_REFUSED = (
-    r"signature.{0,80}(thinking|thought)|(thinking|thought).{0,80}signature|expected `?(redacted_)?thinking|"
-    r"encrypted[_ ]content.{0,80}(verif|decrypt|invalid|not supported|pars)|reasoning.{0,60}without its required"
+    r"signature.{0,80}(thinking|thought)|(thinking|thought).{0,80}signature|expected "
+    r"`?(redacted_)?thinking|"
+    r"encrypted[_ ]content.{0,80}(verif|decrypt|invalid|not "
+    r"supported|pars)|reasoning.{0,60}without its required"
 )
 _IMAGE_REFUSED = (
-    r"(image|picture|media|vision).{0,120}(exceed|too large|too big|invalid|not support|unsupported|could not|unable|"
+    r"(image|picture|media|vision).{0,120}(exceed|too large|too big|invalid|not "
+    r"support|unsupported|could not|unable|"
     r"corrupt|dimension|pixels)|"
     r"(could not|unable to|not support|unsupported|invalid|cannot|failed to).{0,60}(image|vision)"
 )
@@ -71,15 +84,19 @@ def as_retryable(failure: Failure) -> Failure:
     return msgspec.structs.replace(failure, kind="server", message=said)
 
 
-# --- The model -------------------------------------------------------------------------------------------------------
+# --- The model ------------------------------------------------------------------------------------
 
 
 FIRST_BYTE_FACTOR = 5.0
-"""Idle limits that the first byte may take: a local server reads the whole prompt before it answers."""
+"""Idle limits that the first byte may take: a local server reads the whole prompt before it
+answers.
+"""
 DRAIN_S = 0.25
 """Wait for the end of the body after the last event, so that the connection can be reused."""
 TRAILING_WAIT_S = 1.0
-"""Wait for more events after a reply with stop reason and usage, where no terminal event is expected."""
+"""Wait for more events after a reply with stop reason and usage, where no terminal event is
+expected.
+"""
 NOT_FOUND_STATUSES = (404, 405)
 """Statuses for an unknown address or an unknown model."""
 ERROR_BYTES_MAX = 64_000
@@ -119,7 +136,9 @@ class HttpModel:
         self._caches.clear()
 
     def blocks(self, request: Request) -> list[bytes]:
-        """Encoded items of `request`, one fragment each, to compare the prefixes of two requests."""
+        """Encoded items of `request`, one fragment each, to compare the prefixes of two
+        requests.
+        """
         cache = self._caches.of(request)
         return [cache.fragment(item) for item in request.items]
 
@@ -157,13 +176,21 @@ class HttpModel:
 
     async def _send(self, body: bytes) -> HttpResponse:
         options = self._options
-        headers = {"content-type": "application/json", **self._wire.headers(options.api_key), **dict(options.headers)}
+        headers = {
+            "content-type": "application/json",
+            **self._wire.headers(options.api_key),
+            **dict(options.headers),
+        }
         if self._connections is None:
             self._connections = ConnectionPool(self._options, self._url)
-        return await self._connections.post(body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR)
+        return await self._connections.post(
+            body, headers, options.idle_timeout_s * FIRST_BYTE_FACTOR
+        )
 
     async def _read_json(self, response: HttpResponse, reader: StreamReader) -> list[Delta]:
-        """Read an answer of type JSON: an error with status 200, a server that ignores `stream`, or events."""
+        """Read an answer of type JSON: an error with status 200, a server that ignores `stream`,
+        or events.
+        """
         body = await self._body(response, BODY_BYTES_MAX)
         return self._read_json_body(body, reader) if body.strip() else [self._not_a_model()]
 
@@ -173,7 +200,9 @@ class HttpModel:
         return [*batch, final or self._not_a_model()]
 
     async def _body(self, response: HttpResponse, bytes_max: int) -> bytes:
-        """Read a body that does not stream. Raises `ResponseTooLong` and, past `content_timeout_s`, `ReadTimeout`."""
+        """Read a body that does not stream. Raises `ResponseTooLong` and, past
+        `content_timeout_s`, `ReadTimeout`.
+        """
         pieces: list[bytes] = []
         came = 0
         try:
@@ -188,9 +217,13 @@ class HttpModel:
         return b"".join(pieces)
 
     def _not_a_model(self) -> Failure:
-        """Failure for an answer that no model sent; retryable only if a model has answered at this address before."""
+        """Failure for an answer that no model sent; retryable only if a model has answered at
+        this address before.
+        """
         kind = "server" if self._was_model else "invalid"
-        return Failure(kind, f"{self._url} gave an answer that is not a model's; is base_url right?")
+        return Failure(
+            kind, f"{self._url} gave an answer that is not a model's; is base_url right?"
+        )
 
     async def _read_error(self, response: HttpResponse) -> Failure:
         body = b""
@@ -202,7 +235,10 @@ class HttpModel:
                         break
         headers = _retry_headers(response)
         if onward := response.headers.get("location", ""):
-            said = f"{self._url} sends requests on to {onward.partition('?')[0]}; set base_url to where they are to go"
+            said = (
+                f"{self._url} sends requests on to {onward.partition('?')[0]}; set base_url to "
+                "where they are to go"
+            )
             return Failure("invalid", said, response.status)
         text, now_s = body.decode("utf-8", "replace"), self._clock.wall_us() / 1e6
         failure = failure_of_status(response.status, text, headers, now_s)
@@ -220,7 +256,9 @@ class HttpModel:
         self._caches = SessionCaches(lambda: FragmentCache(self._wire))
         return as_retryable(failure)
 
-    async def _read(self, response: HttpResponse, reader: StreamReader) -> AsyncIterator[list[Delta]]:
+    async def _read(
+        self, response: HttpResponse, reader: StreamReader
+    ) -> AsyncIterator[list[Delta]]:
         splitter = EventSplitter()
         now = asyncio.get_running_loop().time
         limit_s = self._options.content_timeout_s
@@ -247,11 +285,14 @@ class HttpModel:
                 if isinstance(final, Reply):
                     await _drain(response)
                 return
-        page = not has_events and response.headers.get("content-type", "").startswith(("text/html", "text/plain"))
+        page = not has_events and response.headers.get("content-type", "").startswith(
+            ("text/html", "text/plain")
+        )
         yield self._at_end(reader, splitter, page)
 
     def _at_end(self, reader: StreamReader, splitter: EventSplitter, page: bool) -> list[Delta]:
-        """Deltas at the end of a stream without a terminal event. The rest may hold that event, or a JSON body.
+        """Deltas at the end of a stream without a terminal event. The rest may hold that event, or
+        a JSON body.
 
         `page`: the content type is text and no event has arrived.
         """
@@ -263,16 +304,24 @@ class HttpModel:
             return [self._not_a_model()]
         batch, final = read_rest(reader, payloads)
         if final is None and reader.builder.stop and self.wire == "openai-chat":
-            # A server that twice in a row sends a stop reason and then ends its stream never sends `[DONE]`.
+            # A server that twice in a row sends a stop reason and then ends its stream never sends
+            # `[DONE]`.
             self._ends_without_done += 1
             if self._ends_without_done >= 2:
                 final = reader.finish()
-        batch.append(final or reader.builder.failure("truncated", "the stream ended before the model had finished"))
+        batch.append(
+            final
+            or reader.builder.failure("truncated", "the stream ended before the model had finished")
+        )
         return batch
 
 
-def read_events(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
-    """Feed complete events; return their deltas, and the reply or failure if they end the stream."""
+def read_events(
+    reader: StreamReader, payloads: list[bytes]
+) -> tuple[list[Delta], Reply | Failure | None]:
+    """Feed complete events; return their deltas, and the reply or failure if they end the
+    stream.
+    """
     batch: list[Delta] = []
     for payload in payloads:
         try:
@@ -281,18 +330,25 @@ def read_events(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta
             loose = repair_json(payload)
             if loose is None or not (_try_read(reader, loose, batch) or _is_foreign(reader, loose)):
                 said = payload[:80].decode("utf-8", "replace")
-                return batch, reader.builder.failure("server", f"the provider sent what is not its protocol: {said}")
+                return batch, reader.builder.failure(
+                    "server", f"the provider sent what is not its protocol: {said}"
+                )
         if reader.failed is not None:
             return batch, reader.failed
         if reader.done:
             return batch, reader.finish()
         if reader.builder.size_chars > REPLY_CHARS_MAX:
-            said = f"the model's answer was cut: it grew beyond {REPLY_CHARS_MAX >> 20} MB without an end"
+            said = (
+                f"the model's answer was cut: it grew beyond {REPLY_CHARS_MAX >> 20} MB "
+                "without an end"
+            )
             return batch, reader.builder.failure("invalid", said)
     return batch, None
 
 
-def read_rest(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta], Reply | Failure | None]:
+def read_rest(
+    reader: StreamReader, payloads: list[bytes]
+) -> tuple[list[Delta], Reply | Failure | None]:
     """Feed the rest of a stream that ended; an incomplete event is ignored."""
     batch: list[Delta] = []
     for payload in payloads:
@@ -303,7 +359,8 @@ def read_rest(reader: StreamReader, payloads: list[bytes]) -> tuple[list[Delta],
 
 
 def read_body(reader: StreamReader, body: bytes) -> tuple[list[Delta], Reply | Failure | None]:
-    """Read a whole body: events, one JSON object, or a list of them. The second value is None without a reply.
+    """Read a whole body: events, one JSON object, or a list of them. The second value is None
+    without a reply.
 
     A JSON body is complete also without a stop reason. Raises `EventTooLong`.
     """
@@ -333,15 +390,21 @@ def _try_read(reader: StreamReader, payload: bytes, batch: list[Delta]) -> bool:
 
 
 def _is_foreign(reader: StreamReader, payload: bytes) -> bool:
-    """Return whether the wire ignores events of this type, so that their fields may be of any type."""
+    """Return whether the wire ignores events of this type, so that their fields may be of any
+    type.
+    """
     event = json_fields(payload.decode())
     delta = event.get("delta")
     kinds = [fields.get("type") for fields in (event, delta) if isinstance(fields, dict)]
-    return bool(reader.kinds) and any(isinstance(kind, str) and kind not in reader.kinds for kind in kinds)
+    return bool(reader.kinds) and any(
+        isinstance(kind, str) and kind not in reader.kinds for kind in kinds
+    )
 
 
 async def _trailing_events(chunks: AsyncIterator[bytes], splitter: EventSplitter) -> list[bytes]:
-    """Read events after a reply that looks complete. Limited, since some servers never end their stream."""
+    """Read events after a reply that looks complete. Limited, since some servers never end their
+    stream.
+    """
     payloads: list[bytes] = []
     came = 0
     with suppress(TimeoutError, TransportError, EventTooLong):
@@ -365,10 +428,16 @@ async def _drain(response: HttpResponse) -> None:
 def header_problem(options: ModelOptions) -> str:
     """Say why the key or a header cannot be sent; empty if it can. Never repeats the value."""
     if not _is_sendable(options.api_key):
-        return f"the key for {options.provider} holds a blank line or a character that HTTP forbids; set it again"
+        return (
+            f"the key for {options.provider} holds a blank line or a character that HTTP "
+            "forbids; set it again"
+        )
     for name, value in options.headers:
         if not (_is_sendable(name) and _is_sendable(value)):
-            return f"the extra header {name!r} for {options.provider} holds a character that HTTP forbids"
+            return (
+                f"the extra header {name!r} for {options.provider} holds a character that HTTP "
+                "forbids"
+            )
     return ""
 
 
@@ -392,7 +461,9 @@ def request_failure(error: Exception, url: str) -> Failure:
         case ConnectFailed():
             return Failure("network", f"cannot connect to {host}: {_one_line(error)}")
         case RequestInvalid():
-            return Failure("invalid", f"a request to {host} cannot be made; check base_url and headers")
+            return Failure(
+                "invalid", f"a request to {host} cannot be made; check base_url and headers"
+            )
         case ResponseTooLong():
             return Failure("invalid", f"{host} answered with more than can be taken: {error}")
         case _:
@@ -403,21 +474,31 @@ def stream_failure(reader: StreamReader, error: Exception) -> Failure:
     """Failure for an error while the answer streamed."""
     match error:
         case ReadTimeout():
-            return reader.builder.failure("stalled", "the model fell silent in the middle of its answer")
+            return reader.builder.failure(
+                "stalled", "the model fell silent in the middle of its answer"
+            )
         case ClosedEarly():
-            return reader.builder.failure("truncated", "the stream was cut before the model had finished")
+            return reader.builder.failure(
+                "truncated", "the stream was cut before the model had finished"
+            )
         case ResponseTooLong():
             return reader.builder.failure("invalid", f"the model's answer was cut: {error}")
         case EventTooLong():
-            said = f"the model's answer was cut: one event is longer than {EVENT_BYTES_MAX >> 20} MB"
+            said = (
+                f"the model's answer was cut: one event is longer than {EVENT_BYTES_MAX >> 20} MB"
+            )
             return reader.builder.failure("invalid", said)
         case _:
-            return reader.builder.failure("network", f"the connection broke in mid-answer: {_one_line(error)}")
+            return reader.builder.failure(
+                "network", f"the connection broke in mid-answer: {_one_line(error)}"
+            )
 
 
 def stalled_failure(reader: StreamReader, limit_s: float) -> Failure:
     """Failure for a stream that brought no content for `limit_s` seconds."""
-    return reader.builder.failure("stalled", f"the model sent nothing but heartbeats for {limit_s:g} s")
+    return reader.builder.failure(
+        "stalled", f"the model sent nothing but heartbeats for {limit_s:g} s"
+    )
 
 
 def _one_line(error: Exception) -> str:

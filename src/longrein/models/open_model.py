@@ -1,4 +1,6 @@
-"""Open a model from its options, and ask a server which models it offers. The only module that knows all wires."""
+"""Open a model from its options, and ask a server which models it offers. The only module that
+knows all wires.
+"""
 
 from typing import Any
 
@@ -15,12 +17,15 @@ CLEARS: dict[str, tuple[str, ...]] = {
     "openai-responses": ("exchange", "result", "call", "text", "old thinking"),
     "gemini": ("exchange", "result", "text", "old call", "old thinking"),
 }
-"""Kinds of items that may be cleared on a wire. The Messages API and the Responses API want the thinking of the running
-turn with its calls; a Gemini signature belongs to one call, and only those of the running turn are required."""
+"""Kinds of items that may be cleared on a wire. The Messages API and the Responses API want the
+thinking of the running turn with its calls; a Gemini signature belongs to one call, and only
+those of the running turn are required.
+"""
 
 
 def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Model:
-    """Open the model that `options` describe. Opens no socket; reads a file only for a scripted model.
+    """Open the model that `options` describe. Opens no socket; reads a file only for a scripted
+    model.
 
     Raises `SettingsError` for an unknown wire and for a script that cannot be read.
     """
@@ -30,21 +35,30 @@ def open_model(options: ModelOptions, read_blob: ReadBlob, clock: Clock) -> Mode
         return ScriptedModel(load_script(options.base_url, _read_file), options, clock)
     if options.wire not in CLEARS:
         known = ", ".join((*CLEARS, "scripted"))
-        raise SettingsError(f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are {known}")
+        raise SettingsError(
+            f"provider {options.provider!r} has the unknown wire {options.wire!r}; wires are "
+            f"{known}"
+        )
     from longrein.models.http_model import HttpModel
 
     budget = options.budget or look_up(options.provider, options.model)
     budget = msgspec.structs.replace(budget, clears=CLEARS[options.wire])
-    target = WireTarget(options.wire, options.model, read_blob, host_of(options.base_url), options.effort)
+    target = WireTarget(
+        options.wire, options.model, read_blob, host_of(options.base_url), options.effort
+    )
     if not options.text_tools:
         return HttpModel(make_wire(target), options, budget, clock)
     from longrein.models.text_tool_calls import STOPS, TextToolModel
 
-    return TextToolModel(HttpModel(make_wire(msgspec.structs.replace(target, stops=STOPS)), options, budget, clock))
+    return TextToolModel(
+        HttpModel(make_wire(msgspec.structs.replace(target, stops=STOPS)), options, budget, clock)
+    )
 
 
 def make_wire(target: WireTarget) -> Wire:
-    """Make the wire that `target` names. A wire is imported when it is used, because imports are slow."""
+    """Make the wire that `target` names. A wire is imported when it is used, because imports are
+    slow.
+    """
     match target.wire:
         case "anthropic":
             from longrein.models.anthropic import Anthropic
@@ -75,7 +89,7 @@ def host_of(url: str) -> str:
     return rest.rsplit(":", 1)[0].lower() if not rest.startswith("[") else rest.split("]")[0] + "]"
 
 
-# --- Models of a local server ----------------------------------------------------------------------------------------
+# --- Models of a local server ---------------------------------------------------------------------
 #
 # A local server on its usual port is found without settings.
 
@@ -109,7 +123,9 @@ def offered_models(base_url: str) -> tuple[str, ...]:
     timeout = httpx2.Timeout(LIST_TIMEOUT_S, connect=LIST_CONNECT_S)
     try:
         with (
-            httpx2.Client(verify=base_url.startswith("https:"), trust_env=False, timeout=timeout) as client,
+            httpx2.Client(
+                verify=base_url.startswith("https:"), trust_env=False, timeout=timeout
+            ) as client,
             client.stream("GET", f"{base_url.rstrip('/')}/models") as response,
         ):
             return _names(_body(response)) if response.status_code == 200 else ()
@@ -132,4 +148,6 @@ def _names(body: bytes) -> tuple[str, ...]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
     names = [offer.id or offer.name for offer in offers.data or offers.models or ()]
-    return tuple(name for name in names if name and not any(word in name.lower() for word in _OTHER_USES))
+    return tuple(
+        name for name in names if name and not any(word in name.lower() for word in _OTHER_USES)
+    )

@@ -1,8 +1,9 @@
-"""The wire `openai-chat`: Chat Completions of OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, Mistral and many others.
+"""The wire `openai-chat`: Chat Completions of OpenAI, OpenRouter, Ollama, llama.cpp, vLLM, Mistral
+and many others.
 
-Fragments have three shapes: text is the inside of a JSON string (without a bare quote), an object begins with `{"`, a
-field of the assistant's message (its reasoning) begins with `"`. All text of a run is joined into one string, because
-several servers refuse lists.
+Fragments have three shapes: text is the inside of a JSON string (without a bare quote), an object
+begins with `{"`, a field of the assistant's message (its reasoning) begins with `"`. All text of a
+run is joined into one string, because several servers refuse lists.
 """
 
 from collections.abc import Sequence
@@ -40,9 +41,10 @@ from longrein.models.wire_content import (
     received_json,
 )
 
-# --- Reading a stream ------------------------------------------------------------------------------------------------
+# --- Reading a stream -----------------------------------------------------------------------------
 #
-# The terminal event is `data: [DONE]`. `finish_reason` alone does not end a stream, which may be cut before the usage.
+# The terminal event is `data: [DONE]`. `finish_reason` alone does not end a stream, which may be
+# cut before the usage.
 
 
 _STOPS = {
@@ -57,7 +59,11 @@ _STOPS = {
     "sensitive": "refusal",
     "refusal": "refusal",
 }
-_ERROR_STOPS = {"error": "server", "network_error": "server", "insufficient_system_resource": "overload"}
+_ERROR_STOPS = {
+    "error": "server",
+    "network_error": "server",
+    "insufficient_system_resource": "overload",
+}
 
 
 _STREAMED_FIELDS = ("text", "summary", "data")
@@ -122,7 +128,9 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def usage_of(usage: _Usage) -> Usage:
-    """Convert a usage. Some servers count reasoning besides the completion; their total shows it."""
+    """Convert a usage. Some servers count reasoning besides the completion; their total shows
+    it.
+    """
     given, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
     details = usage.prompt_tokens_details or TokenDetails()
     read = details.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
@@ -179,7 +187,9 @@ class ChatStreamReader(StreamReader):
         if not self.builder.stop and not self.builder.slots:
             return self.builder.failure("empty", "the model gave an empty answer")
         if self._thinking is not None and (self._details or self._thinking.name):
-            fields: dict[str, Any] = {self._thinking.name: self._thinking.text} if self._thinking.name else {}
+            fields: dict[str, Any] = (
+                {self._thinking.name: self._thinking.text} if self._thinking.name else {}
+            )
             if self._details:
                 fields = {"reasoning_details": [_join_pieces(detail) for detail in self._details]}
             self._thinking.raw = encode_json(fields).decode()
@@ -231,7 +241,10 @@ class ChatStreamReader(StreamReader):
             self._thinking = self.builder.open("thinking", name="reasoning")
         for new in details:
             old = self._details[-1] if self._details else None
-            if old is None or (old.get("type"), old.get("index")) != (new.get("type"), new.get("index")):
+            if old is None or (old.get("type"), old.get("index")) != (
+                new.get("type"),
+                new.get("index"),
+            ):
                 old = {}
                 self._details.append(old)
             for key, value in new.items():
@@ -240,7 +253,9 @@ class ChatStreamReader(StreamReader):
                     pieces.append(value)
                 elif value is not None or key not in old:
                     old[key] = value
-                self.builder.size_chars += PIECE_CHARS + (len(value) if isinstance(value, str) else 0)
+                self.builder.size_chars += PIECE_CHARS + (
+                    len(value) if isinstance(value, str) else 0
+                )
 
     def _call(self, call: _Call, out: list[Delta]) -> None:
         function = call.function or _Function()
@@ -259,7 +274,9 @@ class ChatStreamReader(StreamReader):
             out.append(CallDelta(slot.call, slot.name if fresh else "", text))
 
     def _named(self, call: _Call, name: str, text: str) -> str:
-        """Name for a piece. A repeated name after a complete call names the new call whose arguments follow."""
+        """Name for a piece. A repeated name after a complete call names the new call whose
+        arguments follow.
+        """
         if call.index is not None or not self._calls:
             return name
         id_, slot = self._calls[-1][1:]
@@ -270,8 +287,14 @@ class ChatStreamReader(StreamReader):
         return name
 
     def _slot(self, call: _Call, name: str, text: str) -> PartBuilder:
-        """Call that a piece belongs to. Servers may omit the index, the id or both, or give all calls index 0."""
-        known = [(id_, slot) for index, id_, slot in self._calls if call.index is None or index == call.index]
+        """Call that a piece belongs to. Servers may omit the index, the id or both, or give all
+        calls index 0.
+        """
+        known = [
+            (id_, slot)
+            for index, id_, slot in self._calls
+            if call.index is None or index == call.index
+        ]
         if known:
             id_, slot = known[-1]
             other = bool((call.id and id_ and call.id != id_) or (slot.name and name != slot.name))
@@ -292,7 +315,9 @@ class ChatStreamReader(StreamReader):
 
     def _stop(self, reason: str) -> None:
         if reason in _ERROR_STOPS:
-            self.failed = self.builder.failure(_ERROR_STOPS[reason], f"the provider broke off: {reason}")
+            self.failed = self.builder.failure(
+                _ERROR_STOPS[reason], f"the provider broke off: {reason}"
+            )
         elif self.builder.stop != "refusal":
             self.builder.stop = _STOPS.get(reason, "end")
 
@@ -304,13 +329,21 @@ class ChatStreamReader(StreamReader):
 
 
 def _is_complete(slot: PartBuilder) -> bool:
-    """Return whether the arguments of a call are complete. Looks at the last pieces first, which is cheap."""
-    return "".join(slot.pieces[-8:]).rstrip().endswith(("}", '"', "]")) and read_arguments(slot.text) is not None
+    """Return whether the arguments of a call are complete. Looks at the last pieces first, which
+    is cheap.
+    """
+    return (
+        "".join(slot.pieces[-8:]).rstrip().endswith(("}", '"', "]"))
+        and read_arguments(slot.text) is not None
+    )
 
 
 def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:
     """Join the pieces of a reasoning block."""
-    return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in detail.items()}
+    return {
+        key: "".join(value) if isinstance(value, _Pieces) else value
+        for key, value in detail.items()
+    }
 
 
 def _error_code(raw: bytes) -> str:
@@ -323,11 +356,14 @@ def _error_code(raw: bytes) -> str:
     return str(value.get("code") or value.get("status") or value.get("type") or "")
 
 
-# --- Writing a request -----------------------------------------------------------------------------------------------
+# --- Writing a request ----------------------------------------------------------------------------
 
 
 _TEXT_SEPARATOR = b"\\n\\n"
-_IMAGES_MESSAGE = b',{"role":"user","content":[{"type":"text","text":"[pictures of the results above, in their order]"}'
+_IMAGES_MESSAGE = (
+    b',{"role":"user","content":[{"type":"text","text":"[pictures of the results '
+    b'above, in their order]"}'
+)
 _MISTRAL = ("mistral", "ministral", "codestral", "devstral", "magistral", "pixtral")
 
 
@@ -384,9 +420,15 @@ class OpenAIChat(Wire):
         head = cached_head(cache, request, lambda: self._head(request))
         chunks = cache.chunks(request.items)
         system = request.prefix.system
-        start = b'{"%b":%d,%b,"messages":[' % (self.quirks.limit_key, request.max_output_tokens, head)
+        start = b'{"%b":%d,%b,"messages":[' % (
+            self.quirks.limit_key,
+            request.max_output_tokens,
+            head,
+        )
         if system.strip():
-            start += encode_json({"role": "system", "content": system}) + (b"," if cache.first_side else b"")
+            start += encode_json({"role": "system", "content": system}) + (
+                b"," if cache.first_side else b""
+            )
         return b"".join((start, *chunks, cache.closing, b"]}"))
 
     def reader(self) -> ChatStreamReader:
@@ -423,7 +465,9 @@ class OpenAIChat(Wire):
         return _bracket_results(fragments) if side == "tool" else _bracket_user(fragments)
 
     def _thinking(self, item: Item) -> bytes:
-        """Encode reasoning as a field of the assistant's message, under the field name it was received with."""
+        """Encode reasoning as a field of the assistant's message, under the field name it was
+        received with.
+        """
         return encode_json(self._own_fields(item))[1:-1]
 
     def _said(self, item: Item, text: str) -> bytes:  # noqa: ARG002
@@ -439,7 +483,9 @@ class OpenAIChat(Wire):
         )
 
     def _result(self, item: Item, result: ToolResult) -> bytes:
-        """Encode a result message. Its images follow, each after a newline, which compact JSON never holds."""
+        """Encode a result message. Its images follow, each after a newline, which compact JSON
+        never holds.
+        """
         pieces = self.pieces(item)
         text = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
         shown = [self._piece(piece) for piece in pieces if not isinstance(piece, TextPiece)]
@@ -453,7 +499,9 @@ class OpenAIChat(Wire):
             case TextPiece(text):
                 return encode_json(text if text.strip() else "(empty)")[1:-1]
             case ImagePiece(media, base64):
-                return encode_json({"type": "image_url", "image_url": {"url": f"data:{media};base64,{base64}"}})
+                return encode_json(
+                    {"type": "image_url", "image_url": {"url": f"data:{media};base64,{base64}"}}
+                )
             case PdfPiece(name, base64):
                 file = {"filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
                 return encode_json({"type": "file", "file": file})
@@ -464,7 +512,7 @@ def _tool(tool: ToolSpec) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-# --- Brackets --------------------------------------------------------------------------------------------------------
+# --- Brackets -------------------------------------------------------------------------------------
 
 
 def _bracket_user(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
@@ -500,7 +548,9 @@ def _bracket_assistant(fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
     return _bracket_in_order(fragments, ranks)
 
 
-def _bracket_in_order(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[list[bytes], bytes]:
+def _bracket_in_order(
+    fragments: Sequence[bytes], ranks: Sequence[int]
+) -> tuple[list[bytes], bytes]:
     chunks: list[bytes] = []
     closing, was = b'{"role":"assistant"', -1
     for fragment, rank in zip(fragments, ranks, strict=True):
@@ -518,7 +568,9 @@ def _bracket_in_order(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple
 
 
 def _bracket_mixed(fragments: Sequence[bytes], ranks: Sequence[int]) -> tuple[list[bytes], bytes]:
-    """Bracket text after a call, or several replies in one run, in the order this wire requires, as one chunk."""
+    """Bracket text after a call, or several replies in one run, in the order this wire requires,
+    as one chunk.
+    """
     pairs = sorted(zip(ranks, fragments, strict=True), key=lambda pair: pair[0])
     thinking = [pair for pair in pairs if pair[0] == 0][:1]
     rest = [pair for pair in pairs if pair[0] > 0]

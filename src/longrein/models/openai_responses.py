@@ -1,4 +1,6 @@
-"""The wire `openai-responses`: a flat list of items, nothing stored at the provider, reasoning sent back encrypted."""
+"""The wire `openai-responses`: a flat list of items, nothing stored at the provider, reasoning
+sent back encrypted.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,10 +35,10 @@ from longrein.models.wire_content import (
     received_json,
 )
 
-# --- Reading a stream ------------------------------------------------------------------------------------------------
+# --- Reading a stream -----------------------------------------------------------------------------
 #
-# Terminal events are `response.completed`, `response.incomplete` and `response.failed`. The status inside the response
-# counts, not the name of the event.
+# Terminal events are `response.completed`, `response.incomplete` and `response.failed`. The status
+# inside the response counts, not the name of the event.
 
 
 class _Piece(msgspec.Struct):
@@ -124,14 +126,29 @@ _decode = msgspec.json.Decoder(_Event).decode
 _decode_item = msgspec.json.Decoder(_Item).decode
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 _decode_whole = msgspec.json.Decoder(_Whole).decode
-_KINDS = {"message": "text", "reasoning": "thinking", "function_call": "call", "web_search_call": "thinking"}
+_KINDS = {
+    "message": "text",
+    "reasoning": "thinking",
+    "function_call": "call",
+    "web_search_call": "thinking",
+}
 """Item type -> kind of part. Other types belong to the provider's own tools."""
 _EVENT_TYPES = frozenset(
     {
         *("response.output_item.added", "response.output_item.done", "error"),
-        *("response.output_text.delta", "response.refusal.delta", "response.function_call_arguments.delta"),
+        *(
+            "response.output_text.delta",
+            "response.refusal.delta",
+            "response.function_call_arguments.delta",
+        ),
         *("response.reasoning_summary_text.delta", "response.reasoning_text.delta"),
-        *("response.completed", "response.incomplete", "response.done", "response.failed", "response.cancelled"),
+        *(
+            "response.completed",
+            "response.incomplete",
+            "response.done",
+            "response.failed",
+            "response.cancelled",
+        ),
     }
 )
 """Event types that are read."""
@@ -142,13 +159,21 @@ def usage_of(usage: _Usage) -> Usage:
     details = usage.input_tokens_details or TokenDetails()
     read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
     thought = (usage.output_tokens_details or TokenDetails()).reasoning_tokens or 0
-    return Usage(max(0, (usage.input_tokens or 0) - read - written), read, written, usage.output_tokens or 0, thought)
+    return Usage(
+        max(0, (usage.input_tokens or 0) - read - written),
+        read,
+        written,
+        usage.output_tokens or 0,
+        thought,
+    )
 
 
 def _describe(action: _Action) -> str:
     what = ", ".join(filter(None, action.queries or (action.query,)))
     opened = " in ".join(filter(None, (action.pattern, action.url)))
-    return describe_search(what or opened, [("", source.url or "") for source in action.sources or ()])
+    return describe_search(
+        what or opened, [("", source.url or "") for source in action.sources or ()]
+    )
 
 
 class ResponsesStreamReader(StreamReader):
@@ -222,7 +247,9 @@ class ResponsesStreamReader(StreamReader):
         self.grow(slot, text, out)
 
     def _growing(self, index: int, kind: str) -> PartBuilder | None:
-        """Return the part of `kind` at `index`, a new one if its start never arrived; None for an ignored item."""
+        """Return the part of `kind` at `index`, a new one if its start never arrived; None for
+        an ignored item.
+        """
         slot = self._slots.get(index)
         if slot is None and index in self._slots:
             return None
@@ -231,7 +258,9 @@ class ResponsesStreamReader(StreamReader):
         return slot
 
     def _shut(self, index: int, raw: bytes, out: list[Delta]) -> None:
-        """End an item: keep the bytes that must be sent back, and take the text that no delta brought."""
+        """End an item: keep the bytes that must be sent back, and take the text that no delta
+        brought.
+        """
         slot = self._slots.pop(index, None)  # items without an index follow one after the other
         kind = _KINDS.get(_decode_kind(raw).type)
         if kind is not None and (slot is None or slot.kind != kind):
@@ -249,7 +278,9 @@ class ResponsesStreamReader(StreamReader):
             if item.encrypted_content:
                 slot.raw = raw.decode("utf-8", "replace")
                 self.builder.size_chars += len(raw)
-            self._whole(slot, "\n\n".join(p.text or "" for p in item.summary or item.content or ()), out)
+            self._whole(
+                slot, "\n\n".join(p.text or "" for p in item.summary or item.content or ()), out
+            )
         elif slot.kind == "text":
             if item.phase:
                 slot.raw = encode_json({"phase": item.phase}).decode()
@@ -267,7 +298,9 @@ class ResponsesStreamReader(StreamReader):
             self.grow(slot, text[len(come) :], out)
 
     def _end(self, response: _Response, name: str) -> None:
-        """End the response. `name` is the status in the event's type, used if the response holds none."""
+        """End the response. `name` is the status in the event's type, used if the response holds
+        none.
+        """
         self.done = True
         self.builder.model = response.model or ""
         if response.usage is not None:
@@ -285,7 +318,7 @@ class ResponsesStreamReader(StreamReader):
         self.fail(code, text, text or code)
 
 
-# --- Writing a request -----------------------------------------------------------------------------------------------
+# --- Writing a request ----------------------------------------------------------------------------
 
 
 _OPENING = b'{"type":"message","role":"user","content":['
@@ -353,16 +386,23 @@ class OpenAIResponses(Wire):
         fields = self._own_fields(item)
         if fields.get("type") != "web_search_call":
             return super()._thinking(item)
-        # By its own id, the provider would want the reasoning before it, which may have been cleared.
+        # By its own id, the provider would want the reasoning before it, which may have been
+        # cleared.
         return encode_json({**fields, "id": _own_id("ws", item)})
 
     def _piece(self, piece: Piece) -> bytes:
         return encode_json(_content(piece))
 
     def _said(self, item: Item, text: str) -> bytes:
-        """Encode text as an output message with all fields, which strict servers (vLLM, gateways) require."""
+        """Encode text as an output message with all fields, which strict servers (vLLM,
+        gateways) require.
+        """
         content = [{"type": "output_text", "text": text, "annotations": []}]
-        fields: dict[str, object] = {"type": "message", "id": _own_id("msg", item), "status": "completed"}
+        fields: dict[str, object] = {
+            "type": "message",
+            "id": _own_id("msg", item),
+            "status": "completed",
+        }
         fields |= {"role": "assistant", "content": content}
         fields |= {key: value for key, value in self._own_fields(item).items() if key == "phase"}
         return encode_json(fields)
@@ -372,7 +412,9 @@ class OpenAIResponses(Wire):
         output: object = "\n".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
         if not all(isinstance(piece, TextPiece) for piece in pieces):
             output = [_content(piece) for piece in pieces]
-        return encode_json({"type": "function_call_output", "call_id": wire_call_id(result.call), "output": output})
+        return encode_json(
+            {"type": "function_call_output", "call_id": wire_call_id(result.call), "output": output}
+        )
 
 
 def _own_id(kind: str, item: Item) -> str:
@@ -381,7 +423,12 @@ def _own_id(kind: str, item: Item) -> str:
 
 
 def _tool(tool: ToolSpec) -> dict[str, object]:
-    fields = {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.schema}
+    fields = {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+    }
     return {**fields, "strict": False}
 
 
@@ -392,4 +439,8 @@ def _content(piece: Piece) -> dict[str, object]:
         case ImagePiece(media, base64):
             return {"type": "input_image", "image_url": f"data:{media};base64,{base64}"}
         case PdfPiece(name, base64):
-            return {"type": "input_file", "filename": name, "file_data": f"data:application/pdf;base64,{base64}"}
+            return {
+                "type": "input_file",
+                "filename": name,
+                "file_data": f"data:application/pdf;base64,{base64}",
+            }

@@ -1,4 +1,5 @@
-"""The model interface: a request goes in, batches of deltas come out, the last delta is a `Reply` or a `Failure`.
+"""The model interface: a request goes in, batches of deltas come out, the last delta is a `Reply`
+or a `Failure`.
 
 Errors of a provider or the network are values: `Model.stream` never raises for them.
 """
@@ -85,9 +86,9 @@ class Model(Protocol):
     def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
         """Send `request` and yield its deltas, one sequence per network read.
 
-        The last element of the last sequence is a `Reply` or a `Failure`. Closing the iterator (`aclose`) or
-        cancelling the task closes the connection. Never raises for errors of the provider or the network. Never
-        retries: the agent loop decides that from the log.
+        The last element of the last sequence is a `Reply` or a `Failure`. Closing the iterator
+        (`aclose`) or cancelling the task closes the connection. Never raises for errors of the
+        provider or the network. Never retries: the agent loop decides that from the log.
         """
         ...
 
@@ -116,13 +117,17 @@ class ModelOptions(msgspec.Struct, frozen=True):
     idle_timeout_s: float = 120.0
     """Longest silence inside a stream; five times as long for the first byte."""
     content_timeout_s: float = 900.0
-    """Longest time without content of the reply. Comments, pings and empty events do not count as content."""
+    """Longest time without content of the reply. Comments, pings and empty events do not count
+    as content.
+    """
     connect_timeout_s: float = 20.0
     """Longest wait for a connection."""
     headers: tuple[tuple[str, str], ...] = ()
     """Extra headers."""
     effort: str = ""
-    """Reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, `max`; empty: the provider's default."""
+    """Reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, `max`; empty: the provider's
+    default.
+    """
     proxy: str = ""
     """URL of a proxy for `https` addresses, from `HTTPS_PROXY`; loopback never uses one."""
 

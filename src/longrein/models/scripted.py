@@ -1,8 +1,8 @@
 """A model that plays a script file, for the demo, for tests and for trying tools offline.
 
-Its answer is a function of the request, so a script continues after a kill, a resume and a rewind. Each part of a reply
-carries its turn's number in a provider block; the next turn is the one after the last such number in the view. Replies
-that were cut have no number and count one each.
+Its answer is a function of the request, so a script continues after a kill, a resume and a rewind.
+Each part of a reply carries its turn's number in a provider block; the next turn is the one after
+the last such number in the view. Replies that were cut have no number and count one each.
 """
 
 import re
@@ -27,36 +27,30 @@ from longrein.models.port import (
 )
 from longrein.models.wire_content import ReplyBuilder, encode_json, exact_json
 
-# --- The script file -------------------------------------------------------------------------------------------------
+# --- The script file ------------------------------------------------------------------------------
 #
-# Settings name the file like any provider: `wire = "scripted"`, `base_url = "path/to/script.json"`. It is one JSON
-# object:
+# Settings name the file like any provider: `wire = "scripted"`, `base_url = "path/to/script.json"`.
+# It is one JSON object:
 #
-#     {
-#       "window_tokens": 200000,            // optional: the window of the model …
-#       "max_output_tokens": 8192,
-#       "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},   // … and its price
-#       "turns": [                          // one for each reply, in order
-#         {"expect": "fix the test",        // must be in the messages since the last reply, else the request fails
-#          "thinking": "I look first.",     // all optional: thinking, text, calls
-#          "text": "I look at the test.",
-#          "calls": [{"name": "Read", "arguments": {"path": "test_a.py"}}]},
-#         {"find": {"handle": "Recall\\((r\\d+)"},  // the last match of the pattern in the request …
-#          "calls": [{"name": "Recall", "arguments": {"handle": "{{handle}}"}}]},   // … replaces {{handle}}
-#         {"delay_s": 0.5, "pace_s": 0.02,  // wait before the first piece, and before each further one
-#          "piece_chars": 24,               // length of a piece of text
-#          "fault": {"status": 529, "message": "Overloaded", "times": 2}},  // fail twice, then play the turn
-#         {"text": "Done.", "stop": "end"}  // `end`, `calls`, `length`, `refusal`; by default `calls` or `end`
-#       ],
-#       "summaries": [{"text": "…"}],       // answers to requests for a summary; the last one repeats
-#       "branches": [                       // turns of other conversations, such as a subagent's:
-#         {"when": "count the files", "turns": [{"text": "42"}]}   // if the first message contains this
-#       ]
-#     }
+# { "window_tokens": 200000,            // optional: the window of the model … "max_output_tokens":
+# 8192, "price": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},   // … and its
+# price "turns": [                          // one for each reply, in order {"expect": "fix the
+# test",        // must be in the messages since the last reply, else the request fails "thinking":
+# "I look first.",     // all optional: thinking, text, calls "text": "I look at the test.",
+# "calls": [{"name": "Read", "arguments": {"path": "test_a.py"}}]}, {"find": {"handle":
+# "Recall\\((r\\d+)"},  // the last match of the pattern in the request … "calls": [{"name":
+# "Recall", "arguments": {"handle": "{{handle}}"}}]},   // … replaces {{handle}} {"delay_s": 0.5,
+# "pace_s": 0.02,  // wait before the first piece, and before each further one "piece_chars": 24,
+# // length of a piece of text "fault": {"status": 529, "message": "Overloaded", "times": 2}},  //
+# fail twice, then play the turn {"text": "Done.", "stop": "end"}  // `end`, `calls`, `length`,
+# `refusal`; by default `calls` or `end` ], "summaries": [{"text": "…"}],       // answers to
+# requests for a summary; the last one repeats "branches": [                       // turns of other
+# conversations, such as a subagent's: {"when": "count the files", "turns": [{"text": "42"}]}   //
+# if the first message contains this ] }
 #
-# A fault has `status` and `message` (as a provider would answer), or `kind` (a `FailureKind` such as `stalled` or
-# `truncated`, sent after `after` pieces), and `times` (default 1). `raw` in a call replaces `arguments` by text as a
-# model might have written it.
+# A fault has `status` and `message` (as a provider would answer), or `kind` (a `FailureKind` such
+# as `stalled` or `truncated`, sent after `after` pieces), and `times` (default 1). `raw` in a call
+# replaces `arguments` by text as a model might have written it.
 
 
 PIECE_CHARS = 24
@@ -103,7 +97,9 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thinking: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     stop: str = ""
-    """Stop reason `end`, `calls`, `length` or `refusal`; empty: `calls` if there are any, else `end`."""
+    """Stop reason `end`, `calls`, `length` or `refusal`; empty: `calls` if there are any, else
+    `end`.
+    """
     delay_s: float = 0.0
     """Seconds before the first piece."""
     pace_s: float = 0.0
@@ -157,13 +153,17 @@ def load_script(path: str, read_file: ReadBlob) -> Script:
     try:
         return read_script(read_file(path), path)
     except OSError as error:
-        raise SettingsError(f"the script {path} of a scripted model cannot be read: {error.strerror}") from None
+        raise SettingsError(
+            f"the script {path} of a scripted model cannot be read: {error.strerror}"
+        ) from None
 
 
-# --- The model -------------------------------------------------------------------------------------------------------
+# --- The model ------------------------------------------------------------------------------------
 
 
-_SUMMARY = Turn(text="What was done so far is in the ledger above; the work goes on from its last line.")
+_SUMMARY = Turn(
+    text="What was done so far is in the ledger above; the work goes on from its last line."
+)
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -188,7 +188,9 @@ class ScriptedModel:
         """Do nothing."""
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
-        """See `Model.stream`. A request that the script does not foresee gets a `Failure` of kind `invalid`."""
+        """See `Model.stream`. A request that the script does not foresee gets a `Failure` of
+        kind `invalid`.
+        """
         number, turn = self._turn(request)
         problem = _problem(turn, number, request)
         if turn is None or problem:
@@ -199,7 +201,11 @@ class ScriptedModel:
         fault = self._due(turn.fault, request, number)
         if fault is not None and fault.status:
             headers = RetryHeaders(str(fault.retry_after_s) if fault.retry_after_s >= 0 else "")
-            yield [failure_of_status(fault.status, encode_json({"error": fault.message}).decode(), headers, 0.0)]
+            yield [
+                failure_of_status(
+                    fault.status, encode_json({"error": fault.message}).decode(), headers, 0.0
+                )
+            ]
             return
         turn = _fill_patterns(turn, request)
         pieces = _pieces(turn)
@@ -208,7 +214,9 @@ class ScriptedModel:
                 await self._clock.sleep(turn.pace_s)
             yield [piece]
         if fault is not None:
-            yield [Failure(fault.kind or "server", fault.message, retry_after_s=fault.retry_after_s)]
+            yield [
+                Failure(fault.kind or "server", fault.message, retry_after_s=fault.retry_after_s)
+            ]
             return
         self._answered[request.session] = number + 1
         yield [_reply(turn, number, request, self.budget, self.model)]
@@ -251,7 +259,7 @@ class ScriptedModel:
         return fault
 
 
-# --- Matching the request --------------------------------------------------------------------------------------------
+# --- Matching the request -------------------------------------------------------------------------
 
 
 def _first_text(items: Sequence[Item]) -> str:
@@ -273,7 +281,10 @@ def _problem(turn: Turn | None, number: int, request: Request) -> str:
         return f"the script has no turn {number + 1}: it has ended and the session goes on"
     said = _text_since_reply(request.items)
     if turn.expect and turn.expect not in said:
-        return f"turn {number + 1} of the script expects {turn.expect!r}, but what was said is {said[-200:]!r}"
+        return (
+            f"turn {number + 1} of the script expects {turn.expect!r}, but what was said is "
+            f"{said[-200:]!r}"
+        )
     return ""
 
 
@@ -299,11 +310,14 @@ def _replace_names(value: object, found: Mapping[str, str]) -> object:
     if isinstance(value, list | tuple):
         return [_replace_names(inner, found) for inner in value]
     if isinstance(value, dict):
-        return {key: inner if key == "find" else _replace_names(inner, found) for key, inner in value.items()}
+        return {
+            key: inner if key == "find" else _replace_names(inner, found)
+            for key, inner in value.items()
+        }
     return value
 
 
-# --- Writing the answer ----------------------------------------------------------------------------------------------
+# --- Writing the answer ---------------------------------------------------------------------------
 
 
 def _pieces(turn: Turn) -> list[Delta]:
@@ -321,7 +335,9 @@ def split_text(text: str, size: int = PIECE_CHARS) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str) -> Reply | Failure:
+def _reply(
+    turn: Turn, number: int, request: Request, budget: Budget, model: str
+) -> Reply | Failure:
     builder = ReplyBuilder()
     if turn.thinking:
         builder.open("thinking", turn.thinking)
@@ -336,9 +352,13 @@ def _reply(turn: Turn, number: int, request: Request, budget: Budget, model: str
 
 
 def simulated_usage(request: Request, turn: Turn, budget: Budget) -> Usage:
-    """Usage with a simulated prompt cache: tokens up to the last request's mark are read, later ones are written."""
+    """Usage with a simulated prompt cache: tokens up to the last request's mark are read, later
+    ones are written.
+    """
     prefix = request.prefix
-    tools = sum(estimate_text(t.name + t.description + encode_json(t.schema).decode()) for t in prefix.tools)
+    tools = sum(
+        estimate_text(t.name + t.description + encode_json(t.schema).decode()) for t in prefix.tools
+    )
     fixed = estimate_text(prefix.system) + tools
     sizes = [item.tokens or estimate_text(text_of((item.part,))) for item in request.items]
     read = 0
@@ -347,7 +367,9 @@ def simulated_usage(request: Request, turn: Turn, budget: Budget) -> Usage:
         read = fixed + sum(sizes[: end + 1])
     total = fixed + sum(sizes)
     thought = estimate_text(turn.thinking)
-    written = estimate_text(turn.text) + sum(estimate_text(str(call.arguments)) + 8 for call in turn.calls)
+    written = estimate_text(turn.text) + sum(
+        estimate_text(str(call.arguments)) + 8 for call in turn.calls
+    )
     if total < budget.cache_min_tokens or not request.marks:
         return Usage(total, 0, 0, written + thought, thought)
     tail = fixed + sum(sizes[: request.marks[-1] + 1])

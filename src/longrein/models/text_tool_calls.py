@@ -1,7 +1,8 @@
 """Tool calls as text, for models without native calls, over any wire.
 
-The system text describes the tools, calls are lines `tool: NAME({JSON})`, results are sent as `tool_result({JSON})`.
-The log holds ordinary calls and results; only `TextToolModel` knows that the wire carries text.
+The system text describes the tools, calls are lines `tool: NAME({JSON})`, results are sent as
+`tool_result({JSON})`. The log holds ordinary calls and results; only `TextToolModel` knows that the
+wire carries text.
 """
 
 import re
@@ -11,17 +12,26 @@ from typing import Any
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import AnyPart, PrefixSet, ProviderBlock, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from longrein.events import (
+    AnyPart,
+    PrefixSet,
+    ProviderBlock,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
 from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta, forget_encoded
 from longrein.models.wire import SessionCaches, own_tools
 from longrein.models.wire_content import TextPiece, content_pieces, exact_json, read_arguments
 
-# --- Finding calls ---------------------------------------------------------------------------------------------------
+# --- Finding calls --------------------------------------------------------------------------------
 #
-# A call is a line `tool: NAME({JSON})`. Quoted text is never a call: in a code fence other than `tool`, in inline code,
-# indented by four blanks, or after `>`. A call that cannot be read is kept without arguments, so that the model is
-# told; it is never completed, because a truncated call must not run. Everything after
-# an invented `tool_result(` is dropped.
+# A call is a line `tool: NAME({JSON})`. Quoted text is never a call: in a code fence other than
+# `tool`, in inline code, indented by four blanks, or after `>`. A call that cannot be read is kept
+# without arguments, so that the model is told; it is never completed, because a truncated call must
+# not run. Everything after an invented `tool_result(` is dropped.
 
 
 CALL_FENCES = frozenset({"tool", "tool_call", "tool_calls", "tool_code", "tool_use"})
@@ -48,7 +58,9 @@ START_CHARS = 64
 
 
 class VisibleText:
-    """Filter of streaming text: passes on text outside calls, and stops at the first line that is a call."""
+    """Filter of streaming text: passes on text outside calls, and stops at the first line that
+    is a call.
+    """
 
     def __init__(self) -> None:
         self._shown: list[str] = []
@@ -74,7 +86,9 @@ class VisibleText:
                 break
             self._line.append(piece)
             if len(self._start) < START_CHARS:
-                self._start = (self._start + (piece if self._start else piece.lstrip(" ")))[: 2 * START_CHARS]
+                self._start = (self._start + (piece if self._start else piece.lstrip(" ")))[
+                    : 2 * START_CHARS
+                ]
             whole = piece.endswith("\n")
             if not self._may_show(whole=whole):
                 continue
@@ -87,7 +101,9 @@ class VisibleText:
     def _may_show(self, *, whole: bool) -> bool:
         start = self._start
         if not whole:
-            return bool(self._fence) or not any(start.startswith(w) or w.startswith(start) for w in _STARTS)
+            return bool(self._fence) or not any(
+                start.startswith(w) or w.startswith(start) for w in _STARTS
+            )
         line = "".join(self._line)
         mark = _FENCE.match(line)
         if self._fence:
@@ -148,10 +164,14 @@ def _call_at(text: str, at: int, *, bare: bool) -> tuple[ToolCall, int] | None:
     received, end = _object(text, start)
     whole = repair_arguments(received) or {}
     name = whole.get("name") or whole.get("tool")
-    arguments: object = next((whole[key] for key in ("arguments", "args", "parameters", "input") if key in whole), {})
+    arguments: object = next(
+        (whole[key] for key in ("arguments", "args", "parameters", "input") if key in whole), {}
+    )
     if not isinstance(name, str):
         return _make_call("unreadable", received, None), end
-    return _make_call(name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))), end
+    return _make_call(
+        name, received, arguments if isinstance(arguments, dict) else read_arguments(str(arguments))
+    ), end
 
 
 def _make_call(name: str, received: str, arguments: dict[str, Any] | None) -> ToolCall:
@@ -166,13 +186,17 @@ def _named_call(name: str, text: str, start: int) -> tuple[ToolCall, int]:
     if text[brace : brace + 1] != "{":
         line = _LINE.match(text, start)
         received = line[0].strip() if line else ""
-        return _make_call(name, received.removesuffix(")"), None), start + len(line[0] if line else "")
+        return _make_call(name, received.removesuffix(")"), None), start + len(
+            line[0] if line else ""
+        )
     received, end = _object(text, brace)
     return _make_call(name, received, repair_arguments(received)), end
 
 
 def _object(text: str, start: int) -> tuple[str, int]:
-    """Find the balanced object at `start`; return it and the end of its call. An unclosed object takes all the rest."""
+    """Find the balanced object at `start`; return it and the end of its call. An unclosed object
+    takes all the rest.
+    """
     depth, quoted, at = 0, False, start
     while (mark := _MARKS.search(text, at)) is not None:
         at = mark.end()
@@ -192,7 +216,7 @@ def _skip(text: str, at: int) -> int:
     return after.end() if after else at
 
 
-# --- Repairing arguments ---------------------------------------------------------------------------------------------
+# --- Repairing arguments --------------------------------------------------------------------------
 
 _STRING = re.compile(r'(?s)"(?:[^"\\]|\\.)*"')
 _COMMA = re.compile(r",(\s*[}\]])")
@@ -204,11 +228,15 @@ _CONTROL_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def repair_arguments(received: str) -> dict[str, Any] | None:
-    """Parse arguments, tolerating raw line breaks in strings, trailing commas and Python literals."""
+    """Parse arguments, tolerating raw line breaks in strings, trailing commas and Python
+    literals.
+    """
     value = read_arguments(received) if received.strip() else None
     if value is not None or not received.strip():
         return value
-    escaped = _STRING.sub(lambda match: re.sub(r"[\n\r\t]", lambda raw: _CONTROL_ESCAPES[raw[0]], match[0]), received)
+    escaped = _STRING.sub(
+        lambda match: re.sub(r"[\n\r\t]", lambda raw: _CONTROL_ESCAPES[raw[0]], match[0]), received
+    )
     value = read_arguments(_without_commas(escaped))
     return value if value is not None else _read_python_literal(received)
 
@@ -232,7 +260,9 @@ def _read_python_literal(text: str) -> dict[str, Any] | None:
 
 
 def _json_words(code: str) -> str:
-    return _WORD.sub(lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code)
+    return _WORD.sub(
+        lambda match: {"True": "true", "False": "false", "None": "null"}[match[0]], code
+    )
 
 
 def _double_quoted(string: str) -> str:
@@ -242,7 +272,7 @@ def _double_quoted(string: str) -> str:
     return '"' + _BARE_QUOTE.sub(lambda match: match[1] + '\\"', inner) + '"'
 
 
-# --- The model -------------------------------------------------------------------------------------------------------
+# --- The model ------------------------------------------------------------------------------------
 
 
 STOPS = ("\ntool_result(",)
@@ -261,7 +291,7 @@ Several such lines call several tools. After your calls stop and wait: the resul
 `tool_result({...})` for each call. Never write `tool_result` yourself. Calls inside a code fence or inline code count
 as quotations and are not carried out. A call that cannot be read is answered by an error; write it again, corrected.
 
-"""
+"""  # noqa: E501
 """Description of the protocol in the system text, before the tools."""
 
 
@@ -309,7 +339,9 @@ class TextToolModel:
 
 
 class _RewrittenSession:
-    """Prefix and items of a session as text; the objects stay the same, so that a wire encodes them once."""
+    """Prefix and items of a session as text; the objects stay the same, so that a wire encodes
+    them once.
+    """
 
     def __init__(self) -> None:
         self._prefix: tuple[PrefixSet, PrefixSet] | None = None
@@ -333,9 +365,13 @@ class _RewrittenSession:
 
 def _as_text(item: Item) -> Item:
     if isinstance(item.part, ToolCall):
-        return msgspec.structs.replace(item, kind="text", part=Text(call_text(item.part)), block=None)
+        return msgspec.structs.replace(
+            item, kind="text", part=Text(call_text(item.part)), block=None
+        )
     if isinstance(item.part, ToolResult):
-        return msgspec.structs.replace(item, kind="user", part=Text(result_text(item.part, item.handle)))
+        return msgspec.structs.replace(
+            item, kind="user", part=Text(result_text(item.part, item.handle))
+        )
     return item
 
 
@@ -368,7 +404,10 @@ def with_tools_in_system(prefix: PrefixSet) -> PrefixSet:
 
 def _describe_tool(tool: ToolSpec) -> str:
     schema = exact_json(tool.schema).decode()
-    return f"TOOL\n===\nName: {tool.name}\nDescription: {tool.description}\nArguments: {schema}\n{'=' * 15}\n"
+    return (
+        f"TOOL\n===\nName: {tool.name}\nDescription: {tool.description}\nArguments: "
+        f"{schema}\n{'=' * 15}\n"
+    )
 
 
 def with_calls(reply: Reply) -> Reply | Failure:
@@ -385,7 +424,9 @@ def with_calls(reply: Reply) -> Reply | Failure:
         parts.append(part)
     has_calls = any(isinstance(part, ToolCall) for part in parts)
     if not has_calls and reply.stop == "end" and not any(isinstance(part, Text) for part in parts):
-        return Failure("empty", "the model invented a result in place of an answer", usage=reply.usage)
+        return Failure(
+            "empty", "the model invented a result in place of an answer", usage=reply.usage
+        )
     stop = "calls" if has_calls and reply.stop == "end" else reply.stop
     return Reply(tuple(parts), stop, reply.usage, tuple(blocks), reply.model)
 
@@ -401,5 +442,7 @@ def held_deltas(live: VisibleText, reply: Reply | Failure) -> list[Delta]:
         out.append(TextDelta(text[len(shown) :]))
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     for index, call in enumerate(calls):
-        out.append(CallDelta(index, call.name, call.received or exact_json(call.arguments).decode()))
+        out.append(
+            CallDelta(index, call.name, call.received or exact_json(call.arguments).decode())
+        )
     return out

@@ -1,7 +1,7 @@
 """HTTP client of the models: connections, a connection pool, and server-sent events.
 
-Plain addresses use the connections of this module. Proxies, unusual addresses and compressed answers are rare; `httpx2`
-handles them, because its import is slow.
+Plain addresses use the connections of this module. Proxies, unusual addresses and compressed
+answers are rare; `httpx2` handles them, because its import is slow.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ import h11
 
 from longrein.models.port import ModelOptions
 
-# --- HTTP/1.1 on asyncio ---------------------------------------------------------------------------------------------
+# --- HTTP/1.1 on asyncio --------------------------------------------------------------------------
 #
-# One connection, one exchange at a time; `h11` implements the protocol. Head and body of a request leave as one packet,
-# and a request takes two rounds of the event loop: 0.5 ms for a small answer on a slow machine, half of what a general
-# HTTP library takes.
+# One connection, one exchange at a time; `h11` implements the protocol. Head and body of a request
+# leave as one packet, and a request takes two rounds of the event loop: 0.5 ms for a small answer
+# on a slow machine, half of what a general HTTP library takes.
 
 
 READ_BYTES = 1 << 16
@@ -85,7 +85,7 @@ class SocketStream(asyncio.BufferedProtocol):
         self._ended = False
         self._error: Exception | None = None
 
-    # --- asyncio callbacks --------------------------------------------------------------------------------------
+    # --- asyncio callbacks ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -124,7 +124,7 @@ class SocketStream(asyncio.BufferedProtocol):
         else:
             waiter.set_exception(error)
 
-    # --- reading and writing -------------------------------------------------------------------------------------
+    # --- reading and writing ----------------------------------------------------------------------
 
     @property
     def stale(self) -> bool:
@@ -142,7 +142,9 @@ class SocketStream(asyncio.BufferedProtocol):
             self._transport.write(piece)
 
     async def read(self, timeout_s: float) -> bytes:
-        """Return the next bytes, b'' at the end, waiting at most `timeout_s`. Raises `ReadTimeout`, `ReadFailed`."""
+        """Return the next bytes, b'' at the end, waiting at most `timeout_s`. Raises
+        `ReadTimeout`, `ReadFailed`.
+        """
         if not self._received and not self._ended:
             await self._wait(timeout_s)
         if self._received:
@@ -173,16 +175,28 @@ class SocketStream(asyncio.BufferedProtocol):
         self._transport.abort()
 
 
-async def connect(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None) -> SocketStream:
-    """Connect to `host`, encrypted if `context` is given. Raises `ConnectTimeout` and `ConnectFailed`."""
+async def connect(
+    host: str, port: int, timeout_s: float, context: ssl.SSLContext | None = None
+) -> SocketStream:
+    """Connect to `host`, encrypted if `context` is given. Raises `ConnectTimeout` and
+    `ConnectFailed`.
+    """
     try:
         async with asyncio.timeout(timeout_s):
             _, stream = await asyncio.get_running_loop().create_connection(
-                SocketStream, host, port, ssl=context, happy_eyeballs_delay=HAPPY_EYEBALLS_S, interleave=1
+                SocketStream,
+                host,
+                port,
+                ssl=context,
+                happy_eyeballs_delay=HAPPY_EYEBALLS_S,
+                interleave=1,
             )
     except TimeoutError:
         raise ConnectTimeout from None
-    except (OSError, UnicodeError) as error:  # `SSLError` is an `OSError`; an invalid host name raises `UnicodeError`
+    except (
+        OSError,
+        UnicodeError,
+    ) as error:  # `SSLError` is an `OSError`; an invalid host name raises `UnicodeError`
         raise ConnectFailed(error_reason(error)) from None
     return stream
 
@@ -196,11 +210,17 @@ class Connection:
         """Time of the event loop at which it last became idle."""
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
 
-    async def ask(self, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> h11.Response:
-        """Send a request and return the head of its answer, within `timeout_s`. Raises `TransportError`."""
+    async def ask(
+        self, target: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> h11.Response:
+        """Send a request and return the head of its answer, within `timeout_s`. Raises
+        `TransportError`.
+        """
         http = self._http
         try:
-            head = http.send(h11.Request(method="POST", target=target, headers=list(headers.items())))
+            head = http.send(
+                h11.Request(method="POST", target=target, headers=list(headers.items()))
+            )
             rest = [http.send(h11.Data(data=body)), http.send(h11.EndOfMessage())]
         except h11.LocalProtocolError as error:
             raise RequestInvalid(str(error)) from None
@@ -222,13 +242,19 @@ class Connection:
                 self._http.receive_data(await self.stream.read(timeout_s))
         except h11.RemoteProtocolError as error:
             if error.error_status_hint == 431:
-                raise ResponseTooLong(f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB") from None
+                raise ResponseTooLong(
+                    f"a head in its answer is longer than {HEAD_BYTES_MAX >> 10} kB"
+                ) from None
             raise ClosedEarly(str(error)) from None
         return event
 
     def reuse(self, now_s: float) -> bool:
         """Prepare for the next request; False if the connection cannot be reused."""
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE or self.stream.stale:
+        if (
+            self._http.our_state is not h11.DONE
+            or self._http.their_state is not h11.DONE
+            or self.stream.stale
+        ):
             return False
         self._http.start_next_cycle()
         self.idle_since_s = now_s
@@ -243,7 +269,7 @@ def error_reason(error: Exception) -> str:
     return os.strerror(number)
 
 
-# --- Connection pool -------------------------------------------------------------------------------------------------
+# --- Connection pool ------------------------------------------------------------------------------
 
 
 KEEPALIVE_S = 90.0
@@ -280,7 +306,9 @@ class HttpResponse:
         close: Callable[[], Awaitable[None]],
     ) -> None:
         self.status = status
-        self.headers = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers}
+        self.headers = {
+            name.lower().decode("latin-1"): value.decode("latin-1") for name, value in headers
+        }
         self.aclose = close
         """Release the connection: reused if the body was read to its end, else closed."""
         self.body = body
@@ -290,7 +318,8 @@ class HttpResponse:
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the decoded body as it arrives.
 
-        Raises `TransportError`: `ReadTimeout` after a silence, `ResponseTooLong` past `ANSWER_BYTES_MAX`.
+        Raises `TransportError`: `ReadTimeout` after a silence, `ResponseTooLong` past
+        `ANSWER_BYTES_MAX`.
         """
         async for chunk in self._decoded() if "content-encoding" in self.headers else self.body:
             self._received += len(chunk)
@@ -321,11 +350,14 @@ class ConnectionPool:
         self._idle: list[Connection] = []
         self._client: Any = None
 
-    async def post(self, body: bytes, headers: Mapping[str, str], first_byte_s: float) -> HttpResponse:
-        """Send `body`, following redirects on the same server only, so that the key goes to no other host.
+    async def post(
+        self, body: bytes, headers: Mapping[str, str], first_byte_s: float
+    ) -> HttpResponse:
+        """Send `body`, following redirects on the same server only, so that the key goes to no
+        other host.
 
-        Returns when the head of the answer is there, after at most `first_byte_s`. Raises `AddressInvalid` and
-        `TransportError`.
+        Returns when the head of the answer is there, after at most `first_byte_s`. Raises
+        `AddressInvalid` and `TransportError`.
         """
         address = self._address
         answer = await self._post(address, body, headers, first_byte_s)
@@ -337,7 +369,9 @@ class ConnectionPool:
             answer = await self._post(address, body, headers, first_byte_s)
         return answer
 
-    async def _post(self, address: str, body: bytes, headers: Mapping[str, str], first_byte_s: float) -> HttpResponse:
+    async def _post(
+        self, address: str, body: bytes, headers: Mapping[str, str], first_byte_s: float
+    ) -> HttpResponse:
         sent = HEADERS | {name.lower(): value for name, value in headers.items()}
         if self._proxy is not None or not all(char in PLAIN for char in address):
             return await self._post_by_library(address, body, sent, first_byte_s)
@@ -356,7 +390,9 @@ class ConnectionPool:
         async def release() -> None:
             self._release(connection)
 
-        return HttpResponse(head.status_code, head.headers, _connection_body(connection, idle_s), release)
+        return HttpResponse(
+            head.status_code, head.headers, _connection_body(connection, idle_s), release
+        )
 
     def _idle_connection(self) -> Connection | None:
         """Take an idle connection that is still open."""
@@ -377,7 +413,9 @@ class ConnectionPool:
     async def _post_by_library(
         self, address: str, body: bytes, headers: dict[str, str], first_byte_s: float
     ) -> HttpResponse:
-        """Send by `httpx2`: with a proxy, a name and password, an IPv6 address, or characters to escape."""
+        """Send by `httpx2`: with a proxy, a name and password, an IPv6 address, or characters to
+        escape.
+        """
         import httpx2
 
         url = _library_url(address)
@@ -386,7 +424,9 @@ class ConnectionPool:
             self._client = httpx2.AsyncClient(proxy=self._proxy, verify=verify, trust_env=False)
         timeout = httpx2.Timeout(None, connect=self._options.connect_timeout_s)
         headers["host"] = url.netloc.decode("ascii")
-        request = self._client.build_request("POST", url, content=body, headers=headers, timeout=timeout)
+        request = self._client.build_request(
+            "POST", url, content=body, headers=headers, timeout=timeout
+        )
         with _library_errors():
             async with asyncio.timeout(first_byte_s):
                 response = await self._client.send(request, stream=True)
@@ -451,7 +491,9 @@ def redirect_target(address: str, answer: HttpResponse) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """TLS context with the certificates of `SSL_CERT_FILE`, else the system's (found by `httpx2` if not by Python)."""
+    """TLS context with the certificates of `SSL_CERT_FILE`, else the system's (found by `httpx2`
+    if not by Python).
+    """
     paths = ssl.get_default_verify_paths()
     if sys.platform != "linux" or not (paths.cafile or paths.capath):
         import httpx2
@@ -464,7 +506,9 @@ def tls_context() -> ssl.SSLContext:
 
 
 def _split_address(address: str) -> tuple[str, int, str]:
-    """Split a plain address into host, port and target. Raises `AddressInvalid` and `RequestInvalid`."""
+    """Split a plain address into host, port and target. Raises `AddressInvalid` and
+    `RequestInvalid`.
+    """
     url = urlsplit(address)
     try:
         port = url.port
@@ -509,10 +553,10 @@ def _checked_url(url: Any) -> Any:
     return url
 
 
-# --- Server-sent events ----------------------------------------------------------------------------------------------
+# --- Server-sent events ---------------------------------------------------------------------------
 #
-# Only `data` matters to the four wires, each of which repeats the event's name in its JSON. The splitter makes one pass
-# over the bytes without decoding; the payloads go to a typed JSON decoder.
+# Only `data` matters to the four wires, each of which repeats the event's name in its JSON. The
+# splitter makes one pass over the bytes without decoding; the payloads go to a typed JSON decoder.
 
 
 EVENT_BYTES_MAX = 32 << 20
@@ -541,7 +585,8 @@ class EventSplitter:
         return b"".join((*self._partial, self._line_end))
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Add bytes; return the payloads of events that end in `chunk`. Comments and pings have none.
+        """Add bytes; return the payloads of events that end in `chunk`. Comments and pings have
+        none.
 
         Raises `EventTooLong`.
         """
@@ -575,10 +620,16 @@ class EventSplitter:
 
 
 def _event_data(event: bytes) -> bytes:
-    """Return the data of one event, its lines joined. The common forms have one `data:` line, maybe after `event:`."""
+    """Return the data of one event, its lines joined. The common forms have one `data:` line,
+    maybe after `event:`.
+    """
     first, found, data = event.partition(b"data: ")
     plain = not first or (first.startswith(b"event: ") and first.find(b"\n") == len(first) - 1)
     if found and plain and b"\n" not in data:
         return data
-    lines = [line[5:].removeprefix(b" ") for line in event.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
+    lines = [
+        line[5:].removeprefix(b" ")
+        for line in event.removeprefix(_BOM).split(b"\n")
+        if line.startswith(b"data:")
+    ]
     return lines[0] if len(lines) == 1 else b"\n".join(lines)

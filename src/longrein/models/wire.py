@@ -1,6 +1,8 @@
-"""The wire interface, and what the four wires share: joining encoded items, ids, names, request heads.
+"""The wire interface, and what the four wires share: joining encoded items, ids, names, request
+heads.
 
-A wire encodes requests for one provider protocol and reads its streams. It is pure, so tests need no socket.
+A wire encodes requests for one provider protocol and reads its streams. It is pure, so tests need
+no socket.
 """
 
 import re
@@ -22,14 +24,29 @@ from longrein.events import (
     decode_json,
 )
 from longrein.models.failures import kind_of_error_event, limit_tokens
-from longrein.models.port import CallDelta, Delta, Failure, ReadBlob, Reply, TextDelta, ThinkingDelta
-from longrein.models.wire_content import IMAGE_SIDE_PX_MAX, PartBuilder, Piece, ReplyBuilder, content_pieces
+from longrein.models.port import (
+    CallDelta,
+    Delta,
+    Failure,
+    ReadBlob,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+)
+from longrein.models.wire_content import (
+    IMAGE_SIDE_PX_MAX,
+    PartBuilder,
+    Piece,
+    ReplyBuilder,
+    content_pieces,
+)
 
-# --- Fragment cache --------------------------------------------------------------------------------------------------
+# --- Fragment cache -------------------------------------------------------------------------------
 #
-# A wire encodes each item once (its fragment) and puts brackets around each run of items of one side. Requests only
-# grow between breaks, so chunks of the last request are kept and new items are added after them; after a break,
-# chunks before the changed item stay valid. A request of any length is joined in under a millisecond.
+# A wire encodes each item once (its fragment) and puts brackets around each run of items of one
+# side. Requests only grow between breaks, so chunks of the last request are kept and new items are
+# added after them; after a break, chunks before the changed item stay valid. A request of any
+# length is joined in under a millisecond.
 
 
 SESSIONS_MAX = 64
@@ -51,7 +68,9 @@ class FragmentCache:
         self._runs: list[tuple[int, str, bytes]] = []  # start, side and closing bracket of each run
 
     def chunks(self, items: tuple[Item, ...]) -> list[bytes]:
-        """Separators and fragments of `items`, two per item, without the last bracket. Do not modify the list."""
+        """Separators and fragments of `items`, two per item, without the last bracket. Do not
+        modify the list.
+        """
         same = self._common_prefix(items)
         if same < len(self._items) or same < len(items):
             start = self._drop_layout(same)
@@ -88,7 +107,9 @@ class FragmentCache:
         return min(len(last), len(items))
 
     def _drop_layout(self, same: int) -> int:
-        """Drop the chunks of the last run that can still change, and all later ones; return where they began."""
+        """Drop the chunks of the last run that can still change, and all later ones; return
+        where they began.
+        """
         while self._runs and self._runs[-1][0] >= same:
             self._runs.pop()
         start = self._runs.pop()[0] if self._runs else 0
@@ -130,7 +151,8 @@ class FragmentCache:
 
 
 class SessionCaches(Generic[T]):
-    """A cache of each session that uses one model; requests outside the conversation have another one.
+    """A cache of each session that uses one model; requests outside the conversation have another
+    one.
 
     The cache of the least recently used session is dropped first.
     """
@@ -153,7 +175,7 @@ class SessionCaches(Generic[T]):
         self._by_session.clear()
 
 
-# --- Call ids, tool names and model families -------------------------------------------------------------------------
+# --- Call ids, tool names and model families ------------------------------------------------------
 
 
 TOOL_NAME_CHARS_MAX = 64
@@ -186,7 +208,9 @@ def _base36(number: str, width: int) -> str:
 
 
 def wire_tool_name(name: str) -> str:
-    """Make a tool name valid: a model may invent one that providers would refuse in every later request."""
+    """Make a tool name valid: a model may invent one that providers would refuse in every later
+    request.
+    """
     if name.isidentifier() and name.isascii() and len(name) <= TOOL_NAME_CHARS_MAX:
         return name
     return re.sub(_NOT_NAME, "_", name)[:TOOL_NAME_CHARS_MAX] or "unnamed"
@@ -195,22 +219,27 @@ def wire_tool_name(name: str) -> str:
 def family(model: str) -> str:
     """Strip date, tag and route from a model name.
 
-    `anthropic/claude-sonnet-4.5:thinking` and `claude-sonnet-4-5-20250929` are both `claude-sonnet-4-5`. Signed or
-    encrypted reasoning is sent back only to a model of the same family.
+    `anthropic/claude-sonnet-4.5:thinking` and `claude-sonnet-4-5-20250929` are both
+    `claude-sonnet-4-5`. Signed or encrypted reasoning is sent back only to a model of the same
+    family.
     """
     name = model.lower().rsplit("/", 1)[-1].split(":", 1)[0].split("@", 1)[0].replace(".", "-")
     return re.sub(_DATED, "", name) or name
 
 
-# --- Tools that the provider runs ------------------------------------------------------------------------------------
+# --- Tools that the provider runs -----------------------------------------------------------------
 
 
-WEB_SEARCH = ToolSpec("WebSearch", "Search the web.", {"type": "object"}, ToolTraits(kind="search", hosted=True))
+WEB_SEARCH = ToolSpec(
+    "WebSearch", "Search the web.", {"type": "object"}, ToolTraits(kind="search", hosted=True)
+)
 """Search by the provider; each wire that has one writes its own tool for it."""
 
 
 def can_search_web(wire: str, model: str) -> bool:
-    """Return whether the wire has a search that works beside other tools. Gemini has it since version 3."""
+    """Return whether the wire has a search that works beside other tools. Gemini has it since
+    version 3.
+    """
     if wire == "gemini":
         return not family(model).startswith(("gemini-1", "gemini-2", "gemma"))
     return wire in ("anthropic", "openai-responses")
@@ -226,7 +255,7 @@ def searches_web(prefix: PrefixSet) -> bool:
     return len(own_tools(prefix)) < len(prefix.tools)
 
 
-# --- The wire interface ----------------------------------------------------------------------------------------------
+# --- The wire interface ---------------------------------------------------------------------------
 
 
 class WireTarget(msgspec.Struct, frozen=True):
@@ -250,7 +279,9 @@ class WireTarget(msgspec.Struct, frozen=True):
     """Longest side of an image that is sent; 0: no image is sent."""
 
     def owns(self, item: Item) -> bool:
-        """Return whether the provider block of `item` may be sent back: same wire, same model family."""
+        """Return whether the provider block of `item` may be sent back: same wire, same model
+        family.
+        """
         block = item.block
         return (
             self.reasoning
@@ -274,7 +305,9 @@ class StreamReader(ABC):
     wire: str
     """Name of the wire."""
     kinds: frozenset[str] = frozenset()
-    """Values of `type` that this wire reads; other events are ignored. Empty: events have no type."""
+    """Values of `type` that this wire reads; other events are ignored. Empty: events have no
+    type.
+    """
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -287,12 +320,16 @@ class StreamReader(ABC):
 
     @property
     def may_end(self) -> bool:
-        """True if the reply is complete if the stream ends now, for servers without a terminal event."""
+        """True if the reply is complete if the stream ends now, for servers without a terminal
+        event.
+        """
         return False
 
     @abstractmethod
     def feed(self, payload: bytes, out: list[Delta]) -> None:
-        """Read one event and append its deltas to `out`. Raises `msgspec.DecodeError` for bytes of no such wire."""
+        """Read one event and append its deltas to `out`. Raises `msgspec.DecodeError` for bytes
+        of no such wire.
+        """
 
     def finish(self) -> Reply | Failure:
         """Return the reply, once `done` or `may_end`."""
@@ -312,10 +349,14 @@ class StreamReader(ABC):
                 out.append(CallDelta(slot.call, json=text))
 
     def fail(self, code: str, text: str, message: str = "", status: int = 0) -> None:
-        """Set `failed` for an error event: its code (a word or a status), its text, and the message to show."""
+        """Set `failed` for an error event: its code (a word or a status), its text, and the
+        message to show.
+        """
         kind = kind_of_error_event(code, text)
         failure = self.builder.failure(kind, message or text or "the provider broke off", status)
-        self.failed = msgspec.structs.replace(failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0)
+        self.failed = msgspec.structs.replace(
+            failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0
+        )
 
 
 class Wire(ABC):
@@ -366,14 +407,16 @@ class Wire(ABC):
 
     @abstractmethod
     def side(self, item: Item) -> str:
-        """Side of an item, such as `user`. Neighbouring items of one side form a run in one bracket."""
+        """Side of an item, such as `user`. Neighbouring items of one side form a run in one
+        bracket.
+        """
 
     @abstractmethod
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
         """Put brackets around the fragments of a run.
 
-        Returns two chunks per fragment (separator and fragment; the opening bracket is in the first) and the closing
-        bracket.
+        Returns two chunks per fragment (separator and fragment; the opening bracket is in the
+        first) and the closing bracket.
         """
 
     def pieces(self, item: Item) -> list[Piece]:
@@ -389,12 +432,16 @@ class Wire(ABC):
         )
 
     def _thinking(self, item: Item) -> bytes:
-        """Provider block of thinking; empty when another model made it, so that the item is left out."""
+        """Provider block of thinking; empty when another model made it, so that the item is left
+        out.
+        """
         return item.block.raw.encode() if item.block is not None and self.target.owns(item) else b""
 
     def _own_fields(self, item: Item) -> dict[str, Any]:
         """Fields of the provider block of `item`; empty when another model made it."""
-        return json_fields(item.block.raw) if item.block is not None and self.target.owns(item) else {}
+        return (
+            json_fields(item.block.raw) if item.block is not None and self.target.owns(item) else {}
+        )
 
     @abstractmethod
     def _call(self, item: Item, call: ToolCall) -> bytes: ...

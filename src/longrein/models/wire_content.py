@@ -1,8 +1,9 @@
-"""Conversion between log content and wire content: message parts, call arguments, replies, damaged JSON.
+"""Conversion between log content and wire content: message parts, call arguments, replies, damaged
+JSON.
 
-A provider gets text, images and PDF files; everything else becomes text. An image that the provider would refuse (too
-large, of an unknown type, or without its blob) becomes a line of text that says so, because one refused image would
-make every later request fail.
+A provider gets text, images and PDF files; everything else becomes text. An image that the provider
+would refuse (too large, of an unknown type, or without its blob) becomes a line of text that says
+so, because one refused image would make every later request fail.
 """
 
 import re
@@ -30,7 +31,9 @@ from longrein.events import (
 from longrein.models.port import Failure, ReadBlob, Reply
 
 IMAGE_BYTES_MAX = 3_900_000
-"""Largest image in original bytes; the provider limit of 5 MiB counts base64, which is a third longer."""
+"""Largest image in original bytes; the provider limit of 5 MiB counts base64, which is a third
+longer.
+"""
 IMAGE_SIDE_PX_MAX = 8_000
 """Longest side of an image; the smallest limit among providers."""
 PDF_BYTES_MAX = 20_000_000
@@ -84,8 +87,9 @@ def content_pieces(
 ) -> list[Piece]:
     """Convert `part` to pieces; a result gives the pieces of all its parts in order.
 
-    `whole`: read a text document from its blob, instead of sending its two ends and a line that names `handle`.
-    `pdf`: whether the wire takes PDF files. `side_px`: longest side of an image in pixels; 0 leaves images out.
+    `whole`: read a text document from its blob, instead of sending its two ends and a line that
+    names `handle`. `pdf`: whether the wire takes PDF files. `side_px`: longest side of an image in
+    pixels; 0 leaves images out.
     """
     match part:
         case Text(text) | Thinking(text):
@@ -96,7 +100,8 @@ def content_pieces(
             return [_document_piece(part, read_blob, whole=whole, pdf=pdf, handle=handle)]
         case ToolResult():
             nested = [
-                content_pieces(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px) for p in part.parts
+                content_pieces(p, read_blob, whole=whole, pdf=pdf, handle=handle, side_px=side_px)
+                for p in part.parts
             ]
             return [piece for pieces in nested for piece in pieces]
         case ToolCall():
@@ -107,17 +112,23 @@ def _image_piece(part: Image, read_blob: ReadBlob, side_px: int) -> Piece:
     if not side_px:
         return TextPiece("[a picture was left out: this model or its provider refused it]")
     if part.media not in IMAGE_TYPES:
-        return TextPiece(f"[a picture of type {part.media} was left out: the provider does not take it]")
+        return TextPiece(
+            f"[a picture of type {part.media} was left out: the provider does not take it]"
+        )
     if part.size_bytes > IMAGE_BYTES_MAX or max(part.width, part.height) > side_px:
         size = f"{part.width}x{part.height} pixels, {part.size_bytes} bytes"
-        return TextPiece(f"[a picture was left out: {size} is more than the provider takes; make it smaller]")
+        return TextPiece(
+            f"[a picture was left out: {size} is more than the provider takes; make it smaller]"
+        )
     data = _read_blob(part.blob, read_blob)
     if data is None:
         return TextPiece("[a picture was left out: its bytes are gone from the session's folder]")
     return ImagePiece(part.media, b64encode(data).decode())
 
 
-def _document_piece(part: Document, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str) -> Piece:
+def _document_piece(
+    part: Document, read_blob: ReadBlob, *, whole: bool, pdf: bool, handle: str
+) -> Piece:
     if part.media == "application/pdf" and pdf and part.size_bytes <= PDF_BYTES_MAX:
         data = _read_blob(part.blob, read_blob)
         if data is not None:
@@ -145,10 +156,10 @@ def _read_blob(blob: str, read_blob: ReadBlob) -> bytes | None:
         return None
 
 
-# --- Call arguments --------------------------------------------------------------------------------------------------
+# --- Call arguments -------------------------------------------------------------------------------
 #
-# Arguments that cannot be read are kept as received, with `arguments` None: such a call never runs, and the model is
-# told. To send the call back, each wire puts the received text into an object.
+# Arguments that cannot be read are kept as received, with `arguments` None: such a call never runs,
+# and the model is told. To send the call back, each wire puts the received text into an object.
 
 
 MALFORMED_KEY = "malformed_arguments"
@@ -156,7 +167,8 @@ MALFORMED_KEY = "malformed_arguments"
 
 
 def read_arguments(received: str) -> dict[str, Any] | None:
-    """Parse call arguments; None when `received` is not a JSON object. Blank text is an empty object.
+    """Parse call arguments; None when `received` is not a JSON object. Blank text is an empty
+    object.
 
     An object inside a JSON string is unwrapped, because several open models quote arguments twice.
     """
@@ -179,33 +191,45 @@ def _decode_or_none(text: str) -> object:
 def make_call(name: str, received: str) -> ToolCall:
     """Make a call without an id, as a reply holds it."""
     arguments = read_arguments(received)
-    if arguments is not None and (not received.strip() or exact_json(arguments).decode() == received):
+    if arguments is not None and (
+        not received.strip() or exact_json(arguments).decode() == received
+    ):
         return ToolCall("", name, arguments)
     return ToolCall("", name, arguments, received)
 
 
 def received_json(arguments: dict[str, Any]) -> str:
-    """JSON text of arguments that a provider sent as an object; a note instead when they are nested too deep."""
+    """JSON text of arguments that a provider sent as an object; a note instead when they are
+    nested too deep.
+    """
     return f"({TOO_DEEP})" if is_too_deep(arguments) else exact_json(arguments).decode()
 
 
 def arguments_object(call: ToolCall) -> bytes:
     """Encode the arguments as a JSON object, also when the received text was malformed."""
-    return encode_json(call.arguments if call.arguments is not None else {MALFORMED_KEY: call.received})
+    return encode_json(
+        call.arguments if call.arguments is not None else {MALFORMED_KEY: call.received}
+    )
 
 
 def arguments_string(call: ToolCall) -> bytes:
-    """Encode the arguments as a JSON string: the received text if it parses to them, else their compact JSON."""
-    if call.arguments is not None and call.received and _decode_or_none(call.received) == call.arguments:
+    """Encode the arguments as a JSON string: the received text if it parses to them, else their
+    compact JSON.
+    """
+    if (
+        call.arguments is not None
+        and call.received
+        and _decode_or_none(call.received) == call.arguments
+    ):
         return encode_json(call.received)
     return encode_json(arguments_object(call).decode())
 
 
-# --- Searches of the web ---------------------------------------------------------------------------------------------
+# --- Searches of the web --------------------------------------------------------------------------
 #
-# The provider runs them within a reply. A search and its result are one part: thinking with a text for people, whose
-# provider block holds the provider's own items. So they are kept, sent back and cleared together, and another provider
-# never gets them.
+# The provider runs them within a reply. A search and its result are one part: thinking with a text
+# for people, whose provider block holds the provider's own items. So they are kept, sent back and
+# cleared together, and another provider never gets them.
 
 
 FOUND_MAX = 10
@@ -213,17 +237,21 @@ FOUND_MAX = 10
 
 
 def describe_search(what: str, found: Sequence[tuple[str, str]] = (), problem: str = "") -> str:
-    """Describe a search for people. `what`: the words searched for; `found`: title and address of each page."""
+    """Describe a search for people. `what`: the words searched for; `found`: title and address
+    of each page.
+    """
     failed = f" (failed: {problem})" if problem else ""
     pages = (f"- {title}: {url}" if title else f"- {url}" for title, url in found[:FOUND_MAX])
     return "\n".join((f"Searched the web: {what}{failed}", *pages)) + "\n"
 
 
-# --- Building a reply ------------------------------------------------------------------------------------------------
+# --- Building a reply -----------------------------------------------------------------------------
 
 
 REPLY_CHARS_MAX = 32 << 20
-"""Largest reply in characters, with `PIECE_CHARS` per piece and `PART_CHARS` per part: about its memory in bytes."""
+"""Largest reply in characters, with `PIECE_CHARS` per piece and `PART_CHARS` per part: about its
+memory in bytes.
+"""
 PIECE_CHARS = 64
 """Characters added per piece."""
 PART_CHARS = 1_024
@@ -293,7 +321,9 @@ class ReplyBuilder:
         return [(slot, part) for slot, part in made if part is not None]
 
     def finish(self, wire: str, model: str) -> Reply | Failure:
-        """Build the reply; a `Failure` when it holds neither text nor call, or announced calls and has none."""
+        """Build the reply; a `Failure` when it holds neither text nor call, or announced calls
+        and has none.
+        """
         filled = self._filled()
         parts = tuple(part for _, part in filled)
         has_calls = any(isinstance(part, ToolCall) for part in parts)
@@ -303,8 +333,14 @@ class ReplyBuilder:
         if stop == "calls" and not has_calls:
             return self.failure("empty", "the model announced a tool call and sent none")
         if stop == "end" and not any(isinstance(part, Text) for part in parts):
-            return self.failure("empty", "the model gave an answer with neither text nor a tool call")
-        blocks = tuple(ProviderBlock(n, wire, model, slot.raw) for n, (slot, _) in enumerate(filled) if slot.raw)
+            return self.failure(
+                "empty", "the model gave an answer with neither text nor a tool call"
+            )
+        blocks = tuple(
+            ProviderBlock(n, wire, model, slot.raw)
+            for n, (slot, _) in enumerate(filled)
+            if slot.raw
+        )
         return Reply(parts, stop, self.usage, blocks, self.model or model)
 
     def failure(self, kind: str, message: str, status: int = 0) -> Failure:
@@ -321,7 +357,7 @@ def _part(slot: PartBuilder) -> AnyPart | None:
     return Text(text) if text.strip() else None
 
 
-# --- Repairing JSON --------------------------------------------------------------------------------------------------
+# --- Repairing JSON -------------------------------------------------------------------------------
 #
 # Some servers send half a surrogate pair, bytes that are not UTF-8, or counts written as 12.0.
 
@@ -335,7 +371,8 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def repair_json(payload: bytes) -> bytes | None:
     """Rewrite `payload` as strict JSON; None if it is not JSON at all.
 
-    Invalid characters become U+FFFD, 12.0 becomes 12, and a value in a usage that is not a count becomes null.
+    Invalid characters become U+FFFD, 12.0 becomes 12, and a value in a usage that is not a count
+    becomes null.
     """
     import json
 
@@ -343,7 +380,11 @@ def repair_json(payload: bytes) -> bytes | None:
         return None
     try:
         value = _replace_invalid(json.loads(payload.decode("utf-8", "replace")))
-        for holder in (value, *(value.get(name) for name in _USAGE_PARENTS)) if isinstance(value, dict) else ():
+        for holder in (
+            (value, *(value.get(name) for name in _USAGE_PARENTS))
+            if isinstance(value, dict)
+            else ()
+        ):
             for name in _USAGE_KEYS:
                 if isinstance(holder, dict) and name in holder:
                     holder[name] = _valid_counts(holder[name])
@@ -363,7 +404,11 @@ def _valid_counts(usage: Any) -> Any:
     if not isinstance(usage, dict):
         return None
     return {
-        name: _valid_counts(inner) if name.lower().endswith("details") else inner if is_count(inner) else None
+        name: _valid_counts(inner)
+        if name.lower().endswith("details")
+        else inner
+        if is_count(inner)
+        else None
         for name, inner in usage.items()
     }
 

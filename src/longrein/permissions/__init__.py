@@ -1,4 +1,6 @@
-"""Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason. Pure."""
+"""Permission of tool calls: (call, rules, mode, cwd) -> allow, ask or deny, with the reason.
+Pure.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,8 @@ __getattr__ = names_at_first_use(
         "command_rules": "Command glob_base read_command read_folders",
         "program_table": "Effect",
         "verdict": (
-            "INSTALLED_PROGRAMS PROTECTED_NAMES PROTECTED_PAIRS UNPROTECTED_SUBFOLDERS is_read_denied "
+            "INSTALLED_PROGRAMS PROTECTED_NAMES PROTECTED_PAIRS UNPROTECTED_SUBFOLDERS "
+            "is_read_denied "
             "judge protected_name read_deny_rule"
         ),
     },

@@ -1,11 +1,13 @@
-"""Read a Bash command line with tree-sitter: the simple commands it runs, their words, folders and redirects.
+"""Read a Bash command line with tree-sitter: the simple commands it runs, their words, folders and
+redirects.
 
     script = parse_command("cd src && grep -n 'a b' *.py > out.txt", cwd="/w", home="/home/me")
     script.parts[1].words    # grep, -n, "a b" (literals), *.py (a glob)
     script.parts[1].folders  # ("/w/src",)
 
-Everything that the parser does not know for certain is a *problem*: a syntax error, an unknown node, an expansion in
-command position, arithmetic over variables. A script or part with a problem is never allowed by itself.
+Everything that the parser does not know for certain is a *problem*: a syntax error, an unknown
+node, an expansion in command position, arithmetic over variables. A script or part with a problem
+is never allowed by itself.
 """
 
 import math
@@ -58,14 +60,20 @@ class Word(msgspec.Struct, frozen=True):
     def may_be_option(self) -> bool:
         """True if the argument can begin with `-`."""
         first = self.text[:1]
-        return first == "-" or (self.kind == "open" and not first) or (self.kind == "glob" and first in ("*", "?", "["))
+        return (
+            first == "-"
+            or (self.kind == "open" and not first)
+            or (self.kind == "glob" and first in ("*", "?", "["))
+        )
 
 
 class Part(msgspec.Struct, frozen=True):
     """A simple command, or the redirects or assignments of one."""
 
     words: tuple[Word, ...]
-    """Program and arguments, wrappers (`timeout 5`, `env A=1`) taken off; () for a redirect or an assignment alone."""
+    """Program and arguments, wrappers (`timeout 5`, `env A=1`) taken off; () for a redirect or
+    an assignment alone.
+    """
     text: str
     """Source text."""
     folders: tuple[str, ...]
@@ -100,12 +108,16 @@ def parse_command(command: str, cwd: str, home: str) -> Script:
     if len(command) > LENGTH_MAX:
         return Script((), f"it has more than {LENGTH_MAX:,} characters")
     if found := re.search(
-        r"[^\S \t\n]|[\x00-\x08\x0e-\x1f\x7f\ufeff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]", command
+        r"[^\S "
+        r"\t\n]|[\x00-\x08\x0e-\x1f\x7f\ufeff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]",
+        command,
     ):
         return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
     reader = _Reader(command, cwd, home)
     if re.search(r"\n[ \t]*\\\n", command):
-        reader.fail("a line holds nothing but a backslash")  # the grammar overlooks the line break in front
+        reader.fail(
+            "a line holds nothing but a backslash"
+        )  # the grammar overlooks the line break in front
     reader.run()
     return Script(tuple(reader.parts), reader.problem)
 
@@ -121,14 +133,16 @@ def join_path(folder: str, path: str) -> str:
     return "/" + "/".join(parts)
 
 
-# --- Words -----------------------------------------------------------------------------------------------------------
+# --- Words ----------------------------------------------------------------------------------------
 
 
 OPEN = Word("", "open")
 ONE_OPEN = Word("", "open", single=True)
 PIPE = Word("/dev/fd/63")
 """Path that Bash puts in the place of `<(…)`; the number may differ."""
-STREAMS = frozenset((PIPE, *(Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero"))))
+STREAMS = frozenset(
+    (PIPE, *(Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero")))
+)
 """Files that stand for nothing stored."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 _RARE_PATTERN = re.compile(r"\[[:=.][^]]{0,20}[:=.]\]|[@!+?*]\(")
@@ -136,7 +150,8 @@ _RARE_PATTERN = re.compile(r"\[[:=.][^]]{0,20}[:=.]\]|[@!+?*]\(")
 _DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
 """Patterns that also match `..`."""
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v",
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b",
+    "f": "\f", "v": "\v",
             "\\": "\\", "'": "'", '"': '"', "?": "?"}  # fmt: skip
 
 
@@ -159,7 +174,9 @@ def _joined(first: Word, second: Word) -> Word:
 
 
 def _products(pieces: Sequence[Sequence[Word]]) -> list[Word]:
-    """Return all words made of one alternative of each piece; one open word where there are too many."""
+    """Return all words made of one alternative of each piece; one open word where there are too
+    many.
+    """
     count = 1
     for piece in pieces:
         count *= len(piece)
@@ -178,12 +195,16 @@ def _braces(text: str) -> list[str] | None:
         if match is None or len(found) > ALTERNATIVES_MAX:
             return None
         at = found.index(first)
-        found[at : at + 1] = [first[: match.start()] + one + first[match.end() :] for one in match[1].split(",")]
+        found[at : at + 1] = [
+            first[: match.start()] + one + first[match.end() :] for one in match[1].split(",")
+        ]
     return None if any(re.search(r"\{[^}]*\.\.", one) for one in found) else found
 
 
 def _unescaped(text: str) -> tuple[str, bool]:
-    """Remove the backslashes of an unquoted text; return the text, and True if glob characters are left unquoted."""
+    """Remove the backslashes of an unquoted text; return the text, and True if glob characters
+    are left unquoted.
+    """
     glob = bool(_GLOB_CHARACTERS.search(re.sub(r"(?s)\\.", "", text)))
     return re.sub(r"(?s)\\(.)", lambda m: "" if m[1] == "\n" else m[1], text), glob
 
@@ -206,17 +227,23 @@ def decode_ansi(text: str) -> str | None:
         return chr(int(code, 8) & 0xFF) if code[0] in "01234567" else _ESCAPES[code]
 
     try:
-        decoded = re.sub(r"(?s)\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)", decode, text)
+        decoded = re.sub(
+            r"(?s)\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)",
+            decode,
+            text,
+        )
     except (KeyError, ValueError, OverflowError):
         return None
     return decoded if decoded.isascii() and "\0" not in decoded else None
 
 
-# --- Wrappers: programs that run the command in their arguments ------------------------------------------------------
+# --- Wrappers: programs that run the command in their arguments -----------------------------------
 
 
 class _Options(msgspec.Struct, frozen=True):
-    """Options of a wrapper: letters without and with a value, long options without and with a value."""
+    """Options of a wrapper: letters without and with a value, long options without and with a
+    value.
+    """
 
     flags: str = ""
     valued: str = ""
@@ -232,10 +259,15 @@ def word_set(text: str) -> frozenset[str]:
 
 
 _TIMEOUT = _Options(
-    "v", "ks", word_set("--foreground --preserve-status --verbose"), word_set("--kill-after --signal"), 1
+    "v",
+    "ks",
+    word_set("--foreground --preserve-status --verbose"),
+    word_set("--kill-after --signal"),
+    1,
 )
 WRAPPERS = {
-    "env": _Options("i0v", "uC", word_set("--ignore-environment --null"), word_set("--unset --chdir")),
+    "env": _Options("i0v", "uC", word_set("--ignore-environment --null"),
+    word_set("--unset --chdir")),
     "timeout": _TIMEOUT,
     "gtimeout": _TIMEOUT,
     "nice": _Options("", "n", frozenset(), word_set("--adjustment")),
@@ -248,7 +280,8 @@ WRAPPERS = {
     "builtin": _Options(),
     "exec": _Options(),
     "unbuffer": _Options(),
-    "sudo": _Options("nEHS", "ugC", word_set("--non-interactive --preserve-env"), word_set("--user --group")),
+    "sudo": _Options("nEHS", "ugC", word_set("--non-interactive --preserve-env"),
+    word_set("--user --group")),
     "doas": _Options("n", "u"),
     "xargs": _Options(
         "0rtxp", "nPLIdEsa", word_set("--null --no-run-if-empty --verbose --exit"),
@@ -258,14 +291,20 @@ WRAPPERS = {
 """Programs that run the command in their arguments, with the options before it."""
 UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "xargs"}
 """Wrappers that change nothing about what the command can do."""
-_BASH_ONLY = re.compile(r"[{}]|\$['\"]|&>|>&|\[\[|[<>]\(|<<<|\(\(|\|&|;&|\b(?:function|time|select|coproc)\b")
+_BASH_ONLY = re.compile(
+    r"[{}]|\$['\"]|&>|>&|\[\[|[<>]\(|<<<|\(\(|\|&|;&|\b(?:function|time|select|coproc)\b"
+)
 """Syntax that other shells read differently."""
 SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
-RESERVED = word_set("! if then elif else fi for while until do done case esac function select in coproc { } [[ ]]")
+RESERVED = word_set(
+    "! if then elif else fi for while until do done case esac function select in coproc { } [[ ]]"
+)
 
 
 def _after_options(words: Sequence[Word], options: _Options) -> int | None:
-    """Return the index of the first word after the options of a wrapper; None where they are not known."""
+    """Return the index of the first word after the options of a wrapper; None where they are not
+    known.
+    """
     at = 1
     while at < len(words):
         word = words[at]
@@ -298,36 +337,51 @@ def _option_length(text: str, options: _Options) -> int | None:
     return 1
 
 
-# --- Reader ----------------------------------------------------------------------------------------------------------
+# --- Reader ---------------------------------------------------------------------------------------
 
 
 _STATEMENTS = frozenset((
-    "program", "list", "pipeline", "compound_statement", "subshell", "if_statement", "elif_clause", "else_clause",
-    "while_statement", "do_group", "case_statement", "case_item", "negated_command", "redirected_statement",
+    "program", "list", "pipeline", "compound_statement", "subshell", "if_statement", "elif_clause",
+    "else_clause",
+    "while_statement", "do_group", "case_statement", "case_item", "negated_command",
+    "redirected_statement",
     "variable_assignments",
 ))  # fmt: skip
 _TOKENS = frozenset((
     "\n", *word_set("; & && || | |& ;; ;& ;;& ( ) { } ! [ ] [[ ]] (( )) = == != =~ < > -a -o"),
-    *word_set("if then elif else fi while until do done for in case esac select test_operator comment regex"),
+    *word_set("if then elif else fi while until do done for in case esac select test_operator comment regex"),  # noqa: E501
 ))  # fmt: skip
 _WORDS = frozenset((
-    "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",
-    "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression", "extglob_pattern",
+    "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion",
+    "expansion",
+    "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression",
+    "extglob_pattern",
 ))  # fmt: skip
 _WITHOUT_GAPS = word_set(
-    "redirected_statement heredoc_redirect file_redirect herestring_redirect for_statement case_statement case_item "
-    "if_statement while_statement do_group command_substitution process_substitution negated_command pipeline list "
-    "declaration_command subshell compound_statement elif_clause else_clause concatenation variable_assignment"
+    "redirected_statement heredoc_redirect file_redirect herestring_redirect for_statement "
+    "case_statement case_item "
+    "if_statement while_statement do_group command_substitution process_substitution "
+    "negated_command pipeline list "
+    "declaration_command subshell compound_statement elif_clause else_clause concatenation "
+    "variable_assignment"
 )
 """Nodes whose text is that of their children, but for blanks."""
 _ONE_LINE = frozenset(
-    ("command", "file_redirect", "herestring_redirect", "variable_assignments", "declaration_command")
+    (
+        "command",
+        "file_redirect",
+        "herestring_redirect",
+        "variable_assignments",
+        "declaration_command",
+    )
 )
 """Nodes that a line break ends; the grammar reads on where `\\` stands alone in the next line."""
 _JOINED_TO_NUMBERS = _WORDS | {"command", "command_name"}
 _WITHOUT_BLANKS = word_set("simple_expansion concatenation variable_assignment")
 """Nodes in which no blank may stand between two children: `$ a` is a dollar and a word."""
-_LISTS_OF_WORDS = frozenset(("command", "for_statement", "array", "file_redirect", "case_statement"))
+_LISTS_OF_WORDS = frozenset(
+    ("command", "for_statement", "array", "file_redirect", "case_statement")
+)
 _NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _NUMERIC_EXPANSION = re.compile(r"\"?\$(?:[#?$!]|\{[#?$!]\}|\{#\w+\})\"?")
 SPECIAL_VARIABLES = re.compile(
@@ -382,13 +436,17 @@ class _Reader:
         self.unknown: set[str] = set()
         """Variables that also get values in other ways; `*` for all."""
         self.certain: frozenset[str] = frozenset()
-        """Variables that have one of their values at this point of the walk; others may be unset or inherited."""
+        """Variables that have one of their values at this point of the walk; others may be unset
+        or inherited.
+        """
         self.certain_at: dict[int, frozenset[str]] = {}
         """The certain variables at each value, by node."""
         self.busy: set[str] = set()
         self.lookups = 0
         self.counts: dict[str, int] | None = None
-        """Number of values of each variable with several that the present command uses; None outside a command."""
+        """Number of values of each variable with several that the present command uses; None
+        outside a command.
+        """
         self.chosen: dict[str, int] = {}
         """The value of each of them that is tried now."""
 
@@ -410,7 +468,8 @@ class _Reader:
     # -- variables
 
     def collect_variables(self, root: Any) -> bool:
-        """Note all values that the script gives to its variables; check what lies between the nodes.
+        """Note all values that the script gives to its variables; check what lies between the
+        nodes.
 
         Returns False for a tree that is too deep to walk.
         """
@@ -441,18 +500,31 @@ class _Reader:
                     self.values.setdefault(self.text(name), []).extend(words)
                 elif name is not None:
                     self.unknown.add(self.text(name))
-            case "declaration_command" | "unset_command" | "c_style_for_statement" | "unary_expression":
-                self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+            case (
+                "declaration_command"
+                | "unset_command"
+                | "c_style_for_statement"
+                | "unary_expression"
+            ):
+                self.unknown |= {
+                    self.text(c) for c in node.children if c.type in ("variable_name", "word")
+                }
             case "postfix_expression":
-                self.unknown |= {self.text(c) for c in node.children if c.type in ("variable_name", "word")}
+                self.unknown |= {
+                    self.text(c) for c in node.children if c.type in ("variable_name", "word")
+                }
             case "expansion" if match := re.match(r"\$\{(\w+)(?:\[[^]]*\])?:?=", self.text(node)):
                 self.unknown.add(match[1])
             case "command":
                 self.unknown |= _assigned_by_arguments(self.text(node))
 
     def check_gaps(self, node: Any) -> None:
-        """A comment must follow a blank; `\\` and a line break must not split a word or an operator in two."""
-        if node.type == "comment" and self.source[node.start_byte - 1 : node.start_byte].strip(b" \t\n;&|()"):
+        """A comment must follow a blank; `\\` and a line break must not split a word or an
+        operator in two.
+        """
+        if node.type == "comment" and self.source[node.start_byte - 1 : node.start_byte].strip(
+            b" \t\n;&|()"
+        ):
             self.fail(f"`{self.text(node)[:40]}` is not read")
         for before, after in pairwise(node.children):
             gap = self.source[before.end_byte : after.start_byte]
@@ -466,10 +538,17 @@ class _Reader:
             if gap and (node.type in _WITHOUT_BLANKS or before.type == "file_descriptor"):
                 self.fail(f"`{self.text(node)[:40]}` is not read")
             if not gap and after.type.endswith("_redirect"):
-                numbered = after.children[0].type == "file_descriptor" and before.type in _JOINED_TO_NUMBERS
+                numbered = (
+                    after.children[0].type == "file_descriptor"
+                    and before.type in _JOINED_TO_NUMBERS
+                )
                 if numbered or re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):
                     self.fail("a file descriptor that reads as a word")
-            if not gap and node.type in _LISTS_OF_WORDS and {before.type, after.type} <= _WORDS | {"command_name"}:
+            if (
+                not gap
+                and node.type in _LISTS_OF_WORDS
+                and {before.type, after.type} <= _WORDS | {"command_name"}
+            ):
                 self.fail(f"`{self.text(node)[:40]}` is not read")
 
     def variable(self, name: str, quoted: bool) -> list[Word]:
@@ -499,11 +578,15 @@ class _Reader:
         if self.counts is not None and len(found) > 1:
             self.counts[name] = len(found)
             found = [found[self.chosen.get(name, 0) % len(found)]]
-        split = (word.kind == "literal" and re.search(r"[\s*?\[\\]|^$", word.text) for word in found)
+        split = (
+            word.kind == "literal" and re.search(r"[\s*?\[\\]|^$", word.text) for word in found
+        )
         return [OPEN] if not quoted and any(split) else found
 
     def value(self, node: Any) -> list[Word]:
-        """Return the values of an assignment or of a word of `for`; an assignment expands no braces."""
+        """Return the values of an assignment or of a word of `for`; an assignment expands no
+        braces.
+        """
         if (
             node.parent is not None
             and node.parent.type == "variable_assignment"
@@ -520,7 +603,9 @@ class _Reader:
             case "word" | "extglob_pattern":
                 return self.plain(self.text(node))
             case "number":
-                return [Word(self.text(node))] if not node.named_children else self.visit_inside(node)
+                return (
+                    [Word(self.text(node))] if not node.named_children else self.visit_inside(node)
+                )
             case "raw_string":
                 return [Word(self.text(node)[1:-1])]
             case "ansi_c_string":
@@ -529,7 +614,11 @@ class _Reader:
             case "string":
                 several = "@" in self.text(node)  # `"$@"`, `"${a[@]}"`
                 words = _products(self.string(node))
-                return words if several else [msgspec.structs.replace(w, single=w.kind == "open") for w in words]
+                return (
+                    words
+                    if several
+                    else [msgspec.structs.replace(w, single=w.kind == "open") for w in words]
+                )
             case "concatenation":
                 return self.concatenation(node)
             case "simple_expansion":
@@ -555,7 +644,9 @@ class _Reader:
         return [OPEN]
 
     def plain(self, text: str, begins: bool = True) -> list[Word]:
-        """Return the words of an unquoted text: braces, globs, and `~` where the text `begins` a word."""
+        """Return the words of an unquoted text: braces, globs, and `~` where the text `begins` a
+        word.
+        """
         if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.match(
             r"\{\w+(\[|\}\Z)", text
         ):
@@ -570,7 +661,9 @@ class _Reader:
                 if rest
                 else [Word(self.home + sign)]
             )
-        if "~" in text and re.search(r"[=:]~", text):  # Bash expands it in what looks like an assignment
+        if "~" in text and re.search(
+            r"[=:]~", text
+        ):  # Bash expands it in what looks like an assignment
             return [Word(_unescaped(re.split(r"[~{*?\[]", text)[0])[0], "open")]
         if re.search(r"\{[^}]*(,|\.\.)", re.sub(r"(?s)\\.", "", text)):
             expanded = _braces(text) if "\\" not in text else None
@@ -591,7 +684,8 @@ class _Reader:
         first = node.children[0]
         pieces = [self.word(first)]
         pieces += [
-            self.plain(self.text(c), begins=False) if c.type == "word" else self.word(c) for c in node.children[1:]
+            self.plain(self.text(c), begins=False) if c.type == "word" else self.word(c)
+            for c in node.children[1:]
         ]
         words = _products(pieces)
         if "~" in text and re.search(r"[=:]~", self.text(node)):
@@ -599,7 +693,11 @@ class _Reader:
         if open_braces:  # Bash expands the braces first: `$a{b,c}` is `$ab $ac`
             before = re.split(r"[{*?\[~]", self.text(first))[0] if first.type == "word" else ""
             return [Word(_unescaped(before)[0], "open")]
-        if first.type == "word" and self.text(first).startswith("~") and "/" not in self.text(first):
+        if (
+            first.type == "word"
+            and self.text(first).startswith("~")
+            and "/" not in self.text(first)
+        ):
             return [OPEN]
         return words
 
@@ -613,7 +711,15 @@ class _Reader:
             if "$\\\n" in text:
                 self.fail("a line is continued inside a word")
             if text:
-                pieces.append([Word(re.sub(r'(?s)\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], text))])
+                pieces.append(
+                    [
+                        Word(
+                            re.sub(
+                                r'(?s)\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], text
+                            )
+                        )
+                    ]
+                )
 
         for child in node.named_children:
             if child.type == "string_content":
@@ -631,7 +737,9 @@ class _Reader:
         if plain:
             return self.variable(plain[1], quoted)
         operator = re.match(
-            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|: ?-?\d+(?::-?\d+)?\}|\})", text
+            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|: "
+            r"?-?\d+(?::-?\d+)?\}|\})",
+            text,
         ) or re.match(r"\$\{\d+(:?[-+?])", text)
         if not operator or (quoted and "'" in text):  # inside double quotes, `'` does not quote
             self.fail(f"`{text[:40]}` is not read")
@@ -718,7 +826,9 @@ class _Reader:
         for index, child in enumerate(children):
             if node.type == "pipeline" or child.type in ("elif_clause", "else_clause", "case_item"):
                 self.certain = certain
-            if gap := re.sub(r"\\\n|[ \t\n]", "", self.source[at : child.start_byte].decode(errors="replace")):
+            if gap := re.sub(
+                r"\\\n|[ \t\n]", "", self.source[at : child.start_byte].decode(errors="replace")
+            ):
                 self.fail(f"`{gap[:40]}` is not read")
             at = child.end_byte
             before = self.folders
@@ -732,7 +842,13 @@ class _Reader:
                 self.certain = known
         if node.type == "list":
             self.certain = first  # the rest may not run
-        elif node.type in ("pipeline", "if_statement", "while_statement", "case_statement", "redirected_statement"):
+        elif node.type in (
+            "pipeline",
+            "if_statement",
+            "while_statement",
+            "case_statement",
+            "redirected_statement",
+        ):
             self.certain = certain
 
     def add_folders(self, before: tuple[str, ...]) -> None:
@@ -762,7 +878,9 @@ class _Reader:
         self.certain = certain
 
     def test_command(self, node: Any) -> None:
-        """`[ … ]` and `[[ … ]]`: no effect, but arithmetic comparisons and `-v` evaluate their operands."""
+        """`[ … ]` and `[[ … ]]`: no effect, but arithmetic comparisons and `-v` evaluate their
+        operands.
+        """
         text = self.text(node)
         if text.startswith("(("):
             self.arithmetic(node)
@@ -775,8 +893,12 @@ class _Reader:
             child = todo.pop()
             if child.type in _WORDS:
                 found = self.word(child)
-                plain = all(word.kind == "literal" for word in found) or _NUMERIC_EXPANSION.fullmatch(self.text(child))
-                splits = not text.startswith("[[") and any(word.may_split for word in found)  # into `-v 'a[$(…)]'`
+                plain = all(
+                    word.kind == "literal" for word in found
+                ) or _NUMERIC_EXPANSION.fullmatch(self.text(child))
+                splits = not text.startswith("[[") and any(
+                    word.may_split for word in found
+                )  # into `-v 'a[$(…)]'`
                 if (evaluates or numeric or splits) and not plain:
                     self.fail("a test that evaluates an unknown value")
                 if numeric and plain and any(re.search(r"[A-Za-z_]", word.text) for word in found):
@@ -785,12 +907,18 @@ class _Reader:
                     self.fail("a test that may run what stands in a subscript")
             elif child.type not in (*_TOKENS, "variable_name"):
                 todo += child.children
-                if child.type not in ("binary_expression", "unary_expression", "parenthesized_expression"):
+                if child.type not in (
+                    "binary_expression",
+                    "unary_expression",
+                    "parenthesized_expression",
+                ):
                     self.fail(f"`{self.text(child)[:40]}` is not read")
         self.parts.append(Part((Word("["),), text, self.folders))
 
     def assignments(self, node: Any) -> None:
-        """Assignments without a command; `export` and `declare` also reach the commands that follow."""
+        """Assignments without a command; `export` and `declare` also reach the commands that
+        follow.
+        """
         names = []
         for child in node.children if node.type == "declaration_command" else [node]:
             match child.type:
@@ -806,7 +934,9 @@ class _Reader:
         exported = tuple(names) if node.type == "declaration_command" else ()
         special = [name for name in names if not exported and SPECIAL_VARIABLES.fullmatch(name)]
         problem = f"it sets {special[0]}" if special else ""
-        self.parts.append(Part((), self.text(node), self.folders, assigned=exported, problem=problem))
+        self.parts.append(
+            Part((), self.text(node), self.folders, assigned=exported, problem=problem)
+        )
 
     def assignment(self, node: Any) -> str:
         """Visit one assignment and return its variable."""
@@ -823,7 +953,10 @@ class _Reader:
                 and not (child.parent == value and self.text(child)[0] == "[")
             ):
                 self.word(child)
-            elif child is not None and child.type not in ("(", ")"):  # also `([…]=1)`: it evaluates the subscript
+            elif child is not None and child.type not in (
+                "(",
+                ")",
+            ):  # also `([…]=1)`: it evaluates the subscript
                 self.fail(f"`{self.text(node)[:40]}` is not read")
         return self.text(name)
 
@@ -842,7 +975,9 @@ class _Reader:
         operator = next((c.type for c in node.children if not c.is_named), "")
         destinations = self.destinations(node, operator, trailing=trailing)
         targets = [word for child in destinations for word in self.word(child)]
-        if operator in (">&", "<&") and all(w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets):
+        if operator in (">&", "<&") and all(
+            w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets
+        ):
             return
         targets = [word for word in targets if word not in STREAMS]
         if not targets:
@@ -856,14 +991,20 @@ class _Reader:
                                () if read else tuple(targets), problem=problem))  # fmt: skip
 
     def destinations(self, node: Any, operator: str, *, trailing: bool) -> list[Any]:
-        """Return the target of a redirect; none for `>&-`. Words after it fail unless `trailing`."""
+        """Return the target of a redirect; none for `>&-`. Words after it fail unless
+        `trailing`.
+        """
         found = [child for child in node.named_children if child.type != "file_descriptor"]
-        descriptors = [self.text(child) for child in node.children if child.type == "file_descriptor"]
+        descriptors = [
+            self.text(child) for child in node.children if child.type == "file_descriptor"
+        ]
         if not all(map(str.isdigit, descriptors)):
             self.fail(f"`{descriptors[0][:40]}` is not read")
         closes = operator in (">&-", "<&-")
         extra = found if closes else found[1:]
-        dashed = operator in (">&", "<&") and any(self.text(child).startswith("-") for child in found)
+        dashed = operator in (">&", "<&") and any(
+            self.text(child).startswith("-") for child in found
+        )
         if sum(not c.is_named for c in node.children) > 1 or (extra and not trailing) or dashed:
             self.fail("words after a redirect")  # `>& -x` closes the output, and `x` is an argument
         return [] if closes else found[:1]
@@ -880,7 +1021,11 @@ class _Reader:
                     self.heredoc_body(child, self.text(node))
                 case "file_redirect" | "herestring_redirect":
                     self.redirect(child)
-                case kind if kind in _STATEMENTS | _TOKENS or kind in ("command", "heredoc_redirect", "test_command"):
+                case kind if kind in _STATEMENTS | _TOKENS or kind in (
+                    "command",
+                    "heredoc_redirect",
+                    "test_command",
+                ):
                     self.statement(child, 1)
                 case kind if kind in _WORDS:
                     self.fail("words after a here-document")
@@ -889,7 +1034,9 @@ class _Reader:
                     self.fail(f"`{self.text(child)[:40]}` is not read")
 
     def heredoc_body(self, node: Any, redirect: str) -> None:
-        """Visit the expansions of a here-document; what the tree leaves out of them must hold none."""
+        """Visit the expansions of a here-document; what the tree leaves out of them must hold
+        none.
+        """
         text, at = "", node.start_byte
         for inner in node.named_children:
             if inner.type != "heredoc_content":
@@ -904,7 +1051,9 @@ class _Reader:
     # -- simple commands
 
     def redirected_command(self, node: Any) -> None:
-        """Read a command with redirects; the words after a target (`grep x 2>o file`) are arguments."""
+        """Read a command with redirects; the words after a target (`grep x 2>o file`) are
+        arguments.
+        """
         command, *redirects = node.children
         after = []
         for child in redirects:
@@ -920,7 +1069,9 @@ class _Reader:
                 self.fail(f"`{self.text(child)[:40]}` is not read")
 
     def command(self, node: Any, after: Sequence[Any] = ()) -> None:
-        """Note a simple command once for each value of its variables: `for f in a b; do rm $f; done`."""
+        """Note a simple command once for each value of its variables: `for f in a b; do rm $f;
+        done`.
+        """
         outer = self.counts, self.chosen
         self.counts, self.chosen = {}, {}
         words, assigned = self.command_words(node, after)
@@ -942,7 +1093,9 @@ class _Reader:
         assigned: list[str] = []
         at = node.start_byte
         for child in node.children:
-            if re.sub(r"\\\n|[ \t]", "", self.source[at : child.start_byte].decode(errors="replace")):
+            if re.sub(
+                r"\\\n|[ \t]", "", self.source[at : child.start_byte].decode(errors="replace")
+            ):
                 self.fail(f"`{self.text(node)[:40]}` is not read")
             at = child.end_byte
             match child.type:
@@ -968,11 +1121,15 @@ class _Reader:
             return words
         return [OPEN]
 
-    def simple(self, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]) -> None:
+    def simple(
+        self, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]
+    ) -> None:
         """Note a simple command, with the commands in its arguments as parts of their own."""
         if not words or words[0].kind != "literal":
             problem = "an expansion stands in the place of the program" if words else ""
-            self.parts.append(Part(tuple(words), text, self.folders, (), (), assigned, wrappers, problem))
+            self.parts.append(
+                Part(tuple(words), text, self.folders, (), (), assigned, wrappers, problem)
+            )
             return
         name = words[0].text.rpartition("/")[2]
         if name in WRAPPERS:
@@ -1001,10 +1158,19 @@ class _Reader:
             self.change_folder(name, words[1:])
 
     def wrapped(
-        self, name: str, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]
+        self,
+        name: str,
+        words: list[Word],
+        text: str,
+        assigned: tuple[str, ...],
+        wrappers: tuple[str, ...],
     ) -> None:
-        if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):  # it prints what the name means
-            self.parts.append(Part((Word("type"), *words[2:]), text, self.folders, (), (), assigned, wrappers))
+        if (
+            name == "command" and len(words) > 1 and words[1].text in ("-v", "-V")
+        ):  # it prints what the name means
+            self.parts.append(
+                Part((Word("type"), *words[2:]), text, self.folders, (), (), assigned, wrappers)
+            )
             return
         options = WRAPPERS[name]
         at = _after_options(words, options)
@@ -1012,24 +1178,48 @@ class _Reader:
         folders = self.folders
         if at is None or at > len(words) or len(wrappers) > WRAPPERS_MAX:
             self.parts.append(
-                Part(tuple(words), text, folders, (), (), assigned, wrappers, f"an unknown use of {name}")
+                Part(
+                    tuple(words),
+                    text,
+                    folders,
+                    (),
+                    (),
+                    assigned,
+                    wrappers,
+                    f"an unknown use of {name}",
+                )
             )
             return
         if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
             self.folders = ()
         at += options.operands
         at += name == "env" and at < len(words) and words[at].text == "-"  # the same as `-i`
-        while name in ("env", "time") and at < len(words) and (match := re.match(r"([^=]*)=", words[at].text)):
+        while (
+            name in ("env", "time")
+            and at < len(words)
+            and (match := re.match(r"([^=]*)=", words[at].text))
+        ):
             assigned, at = (*assigned, match[1]), at + 1
         inner = words[at:]
         if name == "xargs":
             files = [w for flag, w in pairwise(words[:at]) if flag.text in ("-a", "--arg-file")]
-            files += [Word(m[1]) for w in words[1:at] if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))]
+            files += [
+                Word(m[1])
+                for w in words[1:at]
+                if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))
+            ]
             self.parts += [Part((), text, folders, (file,)) for file in files]
-            replaced = next((name.text for flag, name in pairwise(words[:at]) if flag.text == "-I"), "")
-            replaced = replaced or next((w.text[2:] for w in words[:at] if w.text.startswith("-I")), "")
+            replaced = next(
+                (name.text for flag, name in pairwise(words[:at]) if flag.text == "-I"), ""
+            )
+            replaced = replaced or next(
+                (w.text[2:] for w in words[:at] if w.text.startswith("-I")), ""
+            )
             inner = [
-                Word(w.text.partition(replaced)[0], "open") if replaced and replaced in w.text else w for w in inner
+                Word(w.text.partition(replaced)[0], "open")
+                if replaced and replaced in w.text
+                else w
+                for w in inner
             ]
             inner = [*(inner or [Word("echo")]), *([] if replaced else [OPEN])]
         if inner:
@@ -1039,7 +1229,9 @@ class _Reader:
         self.folders = folders
 
     def nested(self, name: str, words: list[Word]) -> bool:
-        """Read the script in the arguments of a shell; return True if the parts are all that it runs."""
+        """Read the script in the arguments of a shell; return True if the parts are all that it
+        runs.
+        """
         literal = [word.text for word in words if word.kind == "literal"]
         whole = len(literal) == len(words)
         if name == "eval" and whole:
@@ -1050,13 +1242,17 @@ class _Reader:
             and len(words) >= 3
             and words[1].text in ("-c", "-lc", "-ec", "-euc", "-exc", "-xc")
         ):
-            return self.read_script(words[2].text) and (name == "bash" or not _BASH_ONLY.search(words[2].text))
+            return self.read_script(words[2].text) and (
+                name == "bash" or not _BASH_ONLY.search(words[2].text)
+            )
         for text in literal[1:]:  # for deny rules, which match when in doubt
             if any(c in text for c in " \t\n;&|"):
                 self.read_script(text)
         if name in ("ssh", "su", "flock", "watch", "parallel", "script"):
             rest = [w for w in words[1:] if not w.text.startswith("-")]
-            for start in range(1 if name in ("ssh", "su", "flock") else 0, min(len(rest), NESTED_STARTS_MAX)):
+            for start in range(
+                1 if name in ("ssh", "su", "flock") else 0, min(len(rest), NESTED_STARTS_MAX)
+            ):
                 self.parts.append(Part(tuple(rest[start : start + 50]), "", (), wrappers=(name,)))
         return False
 
@@ -1075,19 +1271,39 @@ class _Reader:
         """Note the commands after `-exec` as parts; the found file is an open word."""
         at = 1
         options = [
-            i for i, w in enumerate(words) if i and w.text[:1] in ("-", "(", "!") and w.text not in ("-H", "-L", "-P")
+            i
+            for i, w in enumerate(words)
+            if i and w.text[:1] in ("-", "(", "!") and w.text not in ("-H", "-L", "-P")
         ]
-        starts = [w for w in words[1 : min(options, default=1)] if w.text not in ("-H", "-L", "-P")] or [Word(".")]
+        starts = [
+            w for w in words[1 : min(options, default=1)] if w.text not in ("-H", "-L", "-P")
+        ] or [Word(".")]
         found = [
-            Word(f"{w.text.rstrip('/')}/**", "glob") if w.kind == "literal" else OPEN for w in dict.fromkeys(starts)
+            Word(f"{w.text.rstrip('/')}/**", "glob") if w.kind == "literal" else OPEN
+            for w in dict.fromkeys(starts)
         ][:ALTERNATIVES_MAX]
         while at < len(words):
-            if words[at].text not in ("-exec", "-execdir", "-ok", "-okdir", "-x", "--exec", "-X", "--exec-batch"):
+            if words[at].text not in (
+                "-exec",
+                "-execdir",
+                "-ok",
+                "-okdir",
+                "-x",
+                "--exec",
+                "-X",
+                "--exec-batch",
+            ):
                 at += 1
                 continue
-            end = next((i for i in range(at, len(words)) if words[i].text in (";", "+")), len(words))
-            inner = [w for word in words[at + 1 : end] for w in (found if word.text == "{}" else [word])]
-            inner = [Word(w.text.partition("{}")[0], "open") if "{}" in w.text else w for w in inner]
+            end = next(
+                (i for i in range(at, len(words)) if words[i].text in (";", "+")), len(words)
+            )
+            inner = [
+                w for word in words[at + 1 : end] for w in (found if word.text == "{}" else [word])
+            ]
+            inner = [
+                Word(w.text.partition("{}")[0], "open") if "{}" in w.text else w for w in inner
+            ]
             folders = self.folders
             if words[at].text in ("-execdir", "-okdir"):  # it runs beside the found file
                 self.folders = ()
@@ -1097,11 +1313,22 @@ class _Reader:
 
     def change_folder(self, name: str, arguments: list[Word]) -> None:
         """Follow `cd`. A folder that is not known leaves no folders."""
-        while arguments and arguments[0].text in ("-P", "-L", "--", "-e") and arguments[0].kind == "literal":
+        while (
+            arguments
+            and arguments[0].text in ("-P", "-L", "--", "-e")
+            and arguments[0].kind == "literal"
+        ):
             arguments = arguments[1:]
         if not arguments and name == "cd" and self.home:
             self.folders = (self.home,)
-        elif name == "popd" or len(arguments) != 1 or arguments[0].kind != "literal" or arguments[0].text in ("-", ""):
+        elif (
+            name == "popd"
+            or len(arguments) != 1
+            or arguments[0].kind != "literal"
+            or arguments[0].text in ("-", "")
+        ):
             self.folders = ()
         elif arguments[0].text.startswith("/") or self.folders:
-            self.folders = tuple(dict.fromkeys(join_path(f, arguments[0].text) for f in self.folders or ("/",)))
+            self.folders = tuple(
+                dict.fromkeys(join_path(f, arguments[0].text) for f in self.folders or ("/",))
+            )

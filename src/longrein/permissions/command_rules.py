@@ -1,4 +1,6 @@
-"""Bash rules and the parts of a command: allow rules that cover a part, deny rules that match, rules to suggest."""
+"""Bash rules and the parts of a command: allow rules that cover a part, deny rules that match,
+rules to suggest.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,18 +19,28 @@ from longrein.permissions.bash_parser import (
     parse_command,
     word_set,
 )
-from longrein.permissions.program_table import Effect, effect_of, has_known_options, is_harmless_variable, is_in_table
+from longrein.permissions.program_table import (
+    Effect,
+    effect_of,
+    has_known_options,
+    is_harmless_variable,
+    is_in_table,
+)
 from longrein.permissions.rules import glob
 
 _BARE = re.compile(r"[\w@%+=:,./^\]*?\[~{}-]+")
 _UNKNOWN = "\x01"
 """Stands for the unknown rest of an open word; no rule holds it."""
 _MAY_RUN_ANYTHING = word_set(
-    "bash sh zsh dash ksh fish eval source . exec env sudo doas su xargs find fd ssh python python3 node deno "
-    "ruby perl php lua awk gawk sed tar rsync git docker podman kubectl parallel watch script nohup timeout make "
+    "bash sh zsh dash ksh fish eval source . exec env sudo doas su xargs find fd ssh python "
+    "python3 node deno "
+    "ruby perl php lua awk gawk sed tar rsync git docker podman kubectl parallel watch script "
+    "nohup timeout make "
     "npx bunx uvx pipx gdb strace curl wget nc dd tee cp mv ln chmod chown rm"
 )
-"""Programs for which no rule `program *` is suggested: their arguments can run, send or destroy anything."""
+"""Programs for which no rule `program *` is suggested: their arguments can run, send or destroy
+anything.
+"""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -47,22 +59,32 @@ def read_command(text: str, cwd: str, home: str) -> Command:
 
 
 def spelled(words: Sequence[str]) -> str:
-    """Join words with quotes where necessary: equal words give equal text, different words different text."""
+    """Join words with quotes where necessary: equal words give equal text, different words
+    different text.
+    """
     return " ".join(w if _BARE.fullmatch(w) else "'" + w.replace("'", "'\\''") + "'" for w in words)
 
 
-# --- Allow rules -----------------------------------------------------------------------------------------------------
+# --- Allow rules ----------------------------------------------------------------------------------
 
 
 def covers(spec: str, part: Part) -> bool:
     """True if the allow rule `Bash(spec)` covers a part.
 
-    Without `*` the words must be equal. With `*` the program must be called with known options only, or with options
-    that the rule names, where the table knows the program: `Bash(find *)` does not cover `find -exec`.
+    Without `*` the words must be equal. With `*` the program must be called with known options
+    only, or with options that the rule names, where the table knows the program: `Bash(find *)`
+    does not cover `find -exec`.
     """
-    if part.problem or not part.program or not all(is_harmless_variable(name) for name in part.assigned):
+    if (
+        part.problem
+        or not part.program
+        or not all(is_harmless_variable(name) for name in part.assigned)
+    ):
         return False
-    if set(part.wrappers) & {"sudo", "doas", "ssh", "su"} and spec.split(maxsplit=1)[0] not in part.wrappers:
+    if (
+        set(part.wrappers) & {"sudo", "doas", "ssh", "su"}
+        and spec.split(maxsplit=1)[0] not in part.wrappers
+    ):
         return False
     text = _rule_text(part)
     if "*" not in spec:
@@ -77,7 +99,9 @@ def covers(spec: str, part: Part) -> bool:
 
 
 def _rule_text(part: Part) -> str:
-    return spelled([word.text + _UNKNOWN if word.kind == "open" else word.text for word in part.words])
+    return spelled(
+        [word.text + _UNKNOWN if word.kind == "open" else word.text for word in part.words]
+    )
 
 
 def _spec_words(spec: str) -> list[str]:
@@ -85,7 +109,7 @@ def _spec_words(spec: str) -> list[str]:
     return [word.text for word in words[0].words] if len(words) == 1 else [spec]
 
 
-# --- Deny and ask rules: a match when in doubt -----------------------------------------------------------------------
+# --- Deny and ask rules: a match when in doubt ----------------------------------------------------
 
 
 def matches(spec: str, command: Command) -> bool:
@@ -100,7 +124,9 @@ def matches(spec: str, command: Command) -> bool:
     begun = [part.words[0].text for part in parts if part.words[0].kind != "literal"]
     if any(word and spec.startswith(word) for word in begun):  # `r$X` may be `rm`
         return True
-    if any(regex.match(text) for part in parts if _may_begin_with(first, part) for text in _forms(part)):
+    if any(
+        regex.match(text) for part in parts if _may_begin_with(first, part) for text in _forms(part)
+    ):
         return True
     runs_text = any(part.problem or part.program.rpartition("/")[2] in _RUNS_TEXT for part in parts)
     runs_text = runs_text or any(may_run_subscript(word) for part in parts for word in part.words)
@@ -119,13 +145,18 @@ def _may_begin_with(first: str, part: Part) -> bool:
 
 
 _RUNS_TEXT = word_set(
-    "bash sh dash zsh ksh fish eval source . exec xargs busybox toybox su ssh watch parallel script trap env"
+    "bash sh dash zsh ksh fish eval source . exec xargs busybox toybox su ssh watch parallel "
+    "script trap env"
 )
-"""Programs that run what stands in their arguments or input: for deny rules every word may begin a command."""
+"""Programs that run what stands in their arguments or input: for deny rules every word may begin
+a command.
+"""
 
 
 def _forms(part: Part) -> Iterator[str]:
-    """Yield the texts of a part: as written, with base names, without options, and with its wrappers."""
+    """Yield the texts of a part: as written, with base names, without options, and with its
+    wrappers.
+    """
     if not part.words:
         return
     words = [word.text for word in part.words]
@@ -145,7 +176,16 @@ def _after_git_options(words: Sequence[str]) -> list[str]:
     while at < len(words) and words[at].startswith("-"):
         at += (
             2
-            if words[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
+            if words[at]
+            in (
+                "-C",
+                "-c",
+                "--git-dir",
+                "--work-tree",
+                "--namespace",
+                "--exec-path",
+                "--config-env",
+            )
             else 1
         )
     return list(words[at:])
@@ -153,7 +193,9 @@ def _after_git_options(words: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
-    """Return readings of a command line that cannot be read, without quotes, and where their words begin."""
+    """Return readings of a command line that cannot be read, without quotes, and where their
+    words begin.
+    """
     text = re.sub(r"\$'((?:[^'\\]|\\.)*)'", lambda match: decode_ansi(match[1]) or match[0], text)
     text = text.replace("\\\n", "").replace('$"', '"')
     expansion = r"\$(?:\{[^{}]*\}|[A-Za-z_]\w*|[@*#?$!0-9-])"
@@ -166,7 +208,9 @@ def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
     found = {}
     for variant in dict.fromkeys((text, bare, gone, braces, plain, values, glued)):
         for quotes in ("", " "):
-            spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace("\\", "")
+            spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace(
+                "\\", ""
+            )
             joined = " ".join(spaced.split())
             names = re.finditer(r"(?:^| )((?:[^ /]*/)*)", joined)
             found[joined] = frozenset(at for name in names for at in name.span(1))
@@ -174,39 +218,55 @@ def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
 
 
 RAW_WORDS_MAX = 2_000
-"""Most words of an unreadable command that are compared with the files of a rule; more of them match."""
+"""Most words of an unreadable command that are compared with the files of a rule; more of them
+match.
+"""
 
 
 @lru_cache(maxsize=8)
 def raw_words(text: str) -> tuple[str, ...]:
-    """Return what may be the words of a command that cannot be read, without quotes; extended patterns as `*`."""
+    """Return what may be the words of a command that cannot be read, without quotes; extended
+    patterns as `*`.
+    """
     text = re.sub(r"[@!+?*]\([^()]*\)|\$\{[^{}]*\}|\$\w+", "*", re.sub(r"['\"\\]", "", text))
-    return tuple(dict.fromkeys(word for word in re.split(r"[\s;&|()<>{}`$,]+", text) if word.strip("*")))
+    return tuple(
+        dict.fromkeys(word for word in re.split(r"[\s;&|()<>{}`$,]+", text) if word.strip("*"))
+    )
 
 
-# --- Folders that a command reads ------------------------------------------------------------------------------------
+# --- Folders that a command reads -----------------------------------------------------------------
 
 
 _NAMES_ONLY = word_set(
-    "ls find gfind fd du df tree stat cd mkdir rmdir rm mv touch realpath readlink basename dirname pwd test [ echo"
+    "ls find gfind fd du df tree stat cd mkdir rmdir rm mv touch realpath readlink basename "
+    "dirname pwd test [ echo"
 )
 """Programs that show or change names, not contents."""
 
 
 def glob_base(pattern: str) -> str:
     """Return the folder above the first name of a pattern that holds `*`, `?` or `[`."""
-    return re.split(r"[*?\[]", pattern)[0].rpartition("/")[0] or ("/" if pattern.startswith("/") else ".")
+    return re.split(r"[*?\[]", pattern)[0].rpartition("/")[0] or (
+        "/" if pattern.startswith("/") else "."
+    )
 
 
 def read_folders(command: Command, cwd: str) -> tuple[str, ...]:
-    """Return the absolute paths, perhaps folders, whose contents the parts of a command may read."""
+    """Return the absolute paths, perhaps folders, whose contents the parts of a command may
+    read.
+    """
     found: list[str] = []
     for part, effect in zip(command.script.parts, command.effects, strict=True):
         if part.program.rpartition("/")[2] in _NAMES_ONLY:
             continue
         words = part.words[1:] if effect.problem else effect.reads
-        if "xargs" in part.wrappers or (effect.problem and part.program.rpartition("/")[2] == "git"):
-            words = (*words, Word("."))  # names from the input; `git grep --no-index` reads all files
+        if "xargs" in part.wrappers or (
+            effect.problem and part.program.rpartition("/")[2] == "git"
+        ):
+            words = (
+                *words,
+                Word("."),
+            )  # names from the input; `git grep --no-index` reads all files
         for word in words:
             base = glob_base(word.text) if word.kind == "glob" else word.text
             if word.kind != "open" and not word.may_be_option:
@@ -214,7 +274,7 @@ def read_folders(command: Command, cwd: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-# --- Suggested rules -------------------------------------------------------------------------------------------------
+# --- Suggested rules ------------------------------------------------------------------------------
 
 
 SUGGESTIONS_MAX = 5
@@ -224,7 +284,9 @@ SUGGESTION_LENGTH_MAX = 200
 
 
 def suggest_rules(parts: Sequence[Part]) -> tuple[str, ...]:
-    """Return the narrow rules that together cover `parts`; () when there are too many or one is not safe."""
+    """Return the narrow rules that together cover `parts`; () when there are too many or one is
+    not safe.
+    """
     found: list[str] = []
     for part in parts:
         rule = _suggest(part)
@@ -242,11 +304,17 @@ def _suggest(part: Part) -> str:
     if is_in_table(part) and part.program.endswith("git") and not has_known_options(part):
         return ""
     verb = part.words[1] if len(part.words) > 1 else None
-    is_verb = verb is not None and verb.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", verb.text)
+    is_verb = (
+        verb is not None and verb.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", verb.text)
+    )
     name = part.program.rpartition("/")[2]
     if verb is not None and is_verb and (name == "git" or name not in _MAY_RUN_ANYTHING):
         pair = part.words[2] if name in _SUBCOMMANDED and len(part.words) > 2 else None
-        third = f" {pair.text}" if pair and pair.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", pair.text) else ""
+        third = (
+            f" {pair.text}"
+            if pair and pair.kind == "literal" and re.fullmatch(r"[a-z][\w:.-]*", pair.text)
+            else ""
+        )
         spec = f"{part.program} {verb.text}{third}:*"
     elif name not in _MAY_RUN_ANYTHING and not re.search(r"[*()]", part.program):
         spec = f"{part.program}:*"
@@ -258,20 +326,36 @@ def _suggest(part: Part) -> str:
             return ""
         spec = spelled(words)
     rule = f"Bash({spec})"
-    return rule if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part) else ""
+    return (
+        rule
+        if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part)
+        else ""
+    )
 
 
 def exact_rule(parts: Sequence[Part]) -> str:
-    """Return the rule that covers a command of one part word for word and no other; '' when there is none."""
-    if len(parts) != 1 or len(parts[0].words) < 2:  # a shell or an interpreter alone runs what its input says
+    """Return the rule that covers a command of one part word for word and no other; '' when
+    there is none.
+    """
+    if (
+        len(parts) != 1 or len(parts[0].words) < 2
+    ):  # a shell or an interpreter alone runs what its input says
         return ""
     part = parts[0]
     if any(word.kind != "literal" or "*" in word.text or "\n" in word.text for word in part.words):
         return ""
     spec = spelled([word.text for word in part.words])
     rule = f"Bash({spec})"
-    return rule if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part) else ""
+    return (
+        rule
+        if rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and covers(spec, part)
+        else ""
+    )
 
 
-_SUBCOMMANDED = word_set("npm pnpm yarn bun gh mise rtk cargo go aws kubectl terraform docker uv poetry")
-"""Programs whose second word is a group: the rule names the third word too (`gh pr view`, `npm run test`)."""
+_SUBCOMMANDED = word_set(
+    "npm pnpm yarn bun gh mise rtk cargo go aws kubectl terraform docker uv poetry"
+)
+"""Programs whose second word is a group: the rule names the third word too (`gh pr view`, `npm
+run test`).
+"""

@@ -1,7 +1,8 @@
-r"""Safe display of text from outside: `escape` for every screen, `visible` for text that a person must approve.
+r"""Safe display of text from outside: `escape` for every screen, `visible` for text that a person
+must approve.
 
-Both write invisible and cursor-moving characters as `\x1b`, `\u202e`, `\U000e0041`. Letters of every script and emoji
-with their joiners are kept.
+Both write invisible and cursor-moving characters as `\x1b`, `\u202e`, `\U000e0041`. Letters of
+every script and emoji with their joiners are kept.
 """
 
 import re
@@ -17,8 +18,8 @@ _KEPT = "\n\t\u3000" + JOINERS + SELECTORS
 def visible(text: str) -> str:
     """Return `text` for approval: escaped, with long gaps replaced by their length.
 
-    Also escapes blanks that a shell takes for letters (U+00A0), and characters that the terminal may not be able to
-    show (unassigned, private).
+    Also escapes blanks that a shell takes for letters (U+00A0), and characters that the terminal
+    may not be able to show (unassigned, private).
     """
     text = escape(text)
     if not (text.isascii() or text.isprintable()):
@@ -39,13 +40,24 @@ def shown_call(arguments: dict[str, Any]) -> str:
 def unseen_note(arguments: dict[str, Any]) -> str:
     """Return a line with the number of characters that cannot be seen; '' for none."""
     count = sum(count_unseen(str(part)) for pair in arguments.items() for part in pair)
-    return f"[{count} character{'s' * (count > 1)} that cannot be seen, written out below]" if count else ""
+    return (
+        f"[{count} character{'s' * (count > 1)} that cannot be seen, written out below]"
+        if count
+        else ""
+    )
 
 
 def _shown_arguments(arguments: dict[str, Any]) -> str:
     if isinstance(arguments.get("command"), str):
-        rest = {k: v for k, v in arguments.items() if k not in ("command", "description", "timeout")}
-        return "\n".join([visible(arguments["command"]), *(_argument(k, v) for k, v in rest.items() if v is not None)])
+        rest = {
+            k: v for k, v in arguments.items() if k not in ("command", "description", "timeout")
+        }
+        return "\n".join(
+            [
+                visible(arguments["command"]),
+                *(_argument(k, v) for k, v in rest.items() if v is not None),
+            ]
+        )
     return "\n".join(_argument(k, v) for k, v in arguments.items() if v is not None)
 
 

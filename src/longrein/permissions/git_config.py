@@ -1,8 +1,8 @@
 """Git configuration of a repository: does it name programs that git would run?
 
-A command of git obeys the configuration of the repository it stands in: `core.fsmonitor`, `diff.external`, text
-conversions, filters, pagers, aliases and includes all run programs. The list of such keys grows with git, so only keys
-that are known to be harmless pass.
+A command of git obeys the configuration of the repository it stands in: `core.fsmonitor`,
+`diff.external`, text conversions, filters, pagers, aliases and includes all run programs. The list
+of such keys grows with git, so only keys that are known to be harmless pass.
 """
 
 import re
@@ -40,7 +40,7 @@ help: autocorrect
 lfs: repositoryformatversion access
 column: ui branch status
 blame: date coloring
-"""
+"""  # noqa: E501
 
 
 def _parse_table() -> frozenset[str]:
@@ -53,7 +53,8 @@ _HARMLESS_SECTIONS = frozenset(("color", "advice", "gui", "gitk"))
 
 
 def find_risky_key(text: str) -> str:
-    """Return the first key of a configuration file that may run something or is not known; '' for none.
+    """Return the first key of a configuration file that may run something or is not known; '' for
+    none.
 
     A line that is not read is returned as it is.
     """
@@ -74,8 +75,23 @@ def find_risky_key(text: str) -> str:
 
 
 HOOKS = (
-    *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),
-    *("commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "post-rewrite"),
+    *(
+        "applypatch-msg",
+        "pre-applypatch",
+        "post-applypatch",
+        "pre-commit",
+        "pre-merge-commit",
+        "prepare-commit-msg",
+    ),
+    *(
+        "commit-msg",
+        "post-commit",
+        "pre-rebase",
+        "post-checkout",
+        "post-merge",
+        "pre-push",
+        "post-rewrite",
+    ),
     *("post-index-change", "reference-transaction", "pre-auto-gc"),
 )
 """Files in `hooks` that git runs."""

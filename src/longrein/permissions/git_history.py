@@ -1,7 +1,7 @@
 """Git commands that print contents of files from the history, the index or a stash.
 
-No sandbox masks a denied file there: `Read(.env)` hides the file, `git log -p` prints its old versions. What is not
-known to print names and messages only counts as printing contents.
+No sandbox masks a denied file there: `Read(.env)` hides the file, `git log -p` prints its old
+versions. What is not known to print names and messages only counts as printing contents.
 """
 
 import re
@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from longrein.permissions.bash_parser import Word, word_set
 
 _SILENT = word_set(
-    "branch tag remote config rev-parse ls-files ls-tree add commit push pull fetch merge rebase checkout switch "
-    "restore reset worktree init clone describe merge-base for-each-ref show-ref name-rev check-ignore check-attr "
+    "branch tag remote config rev-parse ls-files ls-tree add commit push pull fetch merge rebase "
+    "checkout switch "
+    "restore reset worktree init clone describe merge-base for-each-ref show-ref name-rev "
+    "check-ignore check-attr "
     "count-objects symbolic-ref version var gc fsck prune mv rm clean notes submodule cherry-pick "
     "revert shortlog status help"
 )
@@ -19,7 +21,8 @@ _SILENT = word_set(
 _PATCH = re.compile(r"-[a-zA-Z]*[puvW].*|--patch.*|--verbose|--dry-run|--interactive|-[a-zA-Z]*i")
 """Options with which some of them print changes (`status -v`, `add -p`)."""
 _SAFE_VERBOSE = word_set(
-    "branch tag remote push pull fetch worktree init clone ls-files ls-tree rev-parse describe show-ref rebase merge "
+    "branch tag remote push pull fetch worktree init clone ls-files ls-tree rev-parse describe "
+    "show-ref rebase merge "
     "check-ignore clean mv rm gc fsck prune"
 )
 """Subcommands whose `-v`, `-u`, `-p` and `-i` print no contents."""
@@ -45,14 +48,23 @@ def prints_history(verb: str, arguments: Sequence[Word]) -> bool:
         first = arguments[0].text if arguments else "push"
         if first == "show":
             return not known
-        return first not in ("push", "pop", "apply", "drop", "clear", "store", "list", "save") or not known
+        return (
+            first not in ("push", "pop", "apply", "drop", "clear", "store", "list", "save")
+            or not known
+        )
     if verb in ("log", "reflog", "rev-list"):
         return not known
     if verb in ("diff", "diff-tree", "diff-index", "diff-files", "whatchanged"):
         return not names_only
     if verb == "show":  # `HEAD:.env` and the number of a blob print a file with any option
         named = [word.text for word in arguments if not word.text.startswith("-")]
-        return not names_only or any(":" in text or re.fullmatch(r"[0-9a-f]{4,}", text) for text in named)
+        return not names_only or any(
+            ":" in text or re.fullmatch(r"[0-9a-f]{4,}", text) for text in named
+        )
     if verb == "cat-file":
-        return any(text not in ("-t", "-s", "-e", "--batch-check") for text in options) or not options
-    return verb not in _SILENT or any(_PATCH.fullmatch(text) for text in options if verb not in _SAFE_VERBOSE)
+        return (
+            any(text not in ("-t", "-s", "-e", "--batch-check") for text in options) or not options
+        )
+    return verb not in _SILENT or any(
+        _PATCH.fullmatch(text) for text in options if verb not in _SAFE_VERBOSE
+    )

@@ -1,7 +1,8 @@
-"""Hooks: which ones an event concerns, what one has answered, and how several answers are merged. Pure.
+"""Hooks: which ones an event concerns, what one has answered, and how several answers are merged.
+Pure.
 
-A hook is a command or an address that is told of an event. A hook can only narrow: the merged answer of a tool call is
-the strictest of all, and what it allows is still judged by the rules.
+A hook is a command or an address that is told of an event. A hook can only narrow: the merged
+answer of a tool call is the strictest of all, and what it allows is still judged by the rules.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-# --- Hooks -----------------------------------------------------------------------------------------------------------
+# --- Hooks ----------------------------------------------------------------------------------------
 
 TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
 """Events of one call; the matcher is compared with the name of the tool."""
@@ -25,8 +26,22 @@ EVENTS = (
 )
 """Events that longrein has."""
 OTHER_EVENTS = (
-    *("Setup", "UserPromptExpansion", "PermissionDenied", "TaskCreated", "TaskCompleted", "TeammateIdle"),
-    *("InstructionsLoaded", "ConfigChange", "DirectoryAdded", "FileChanged", "WorktreeCreate", "WorktreeRemove"),
+    *(
+        "Setup",
+        "UserPromptExpansion",
+        "PermissionDenied",
+        "TaskCreated",
+        "TaskCompleted",
+        "TeammateIdle",
+    ),
+    *(
+        "InstructionsLoaded",
+        "ConfigChange",
+        "DirectoryAdded",
+        "FileChanged",
+        "WorktreeCreate",
+        "WorktreeRemove",
+    ),
     *("Elicitation", "ElicitationResult", "MessageDisplay", "PreModelSwitch", "PostModelSwitch"),
 )
 """Events that other agents have and longrein has not."""
@@ -43,7 +58,9 @@ class Hook(msgspec.Struct, frozen=True):
 
     event: str
     name: str
-    """The command, the address, the prompt, `mcp__server__tool`, or what a program calls it: as in the log."""
+    """The command, the address, the prompt, `mcp__server__tool`, or what a program calls it: as
+    in the log.
+    """
     source: str
     """File that it comes from, for display; or the program that has registered it."""
     matcher: str = ""
@@ -95,7 +112,9 @@ def matcher_problem(matcher: str) -> str:
 
 
 def matches(hook: Hook, event: str, subjects: Sequence[str]) -> bool:
-    """Return True if a hook is about an event of one of `subjects`, the names of a tool or a source."""
+    """Return True if a hook is about an event of one of `subjects`, the names of a tool or a
+    source.
+    """
     if hook.event != event:
         return False
     if event in UNMATCHED_EVENTS or hook.matcher in ("", "*"):
@@ -114,15 +133,16 @@ def hook_line(hook: Hook) -> str:
     return f"{about} if {hook.condition}: {name}" if hook.condition else f"{about}: {name}"
 
 
-# --- Answers ---------------------------------------------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------------
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
     """Answer of one hook, or of several merged."""
 
     decision: Literal["none", "allow", "ask", "deny", "block", "stop"] = "none"
-    """`allow`, `ask`, `deny` for a call; `block` refuses a prompt, an end or a compaction, and gives feedback after a
-    call; `stop` ends the turn."""
+    """`allow`, `ask`, `deny` for a call; `block` refuses a prompt, an end or a compaction, and
+    gives feedback after a call; `stop` ends the turn.
+    """
     reason: str = ""
     """Reason for the decision, for the refused party."""
     context: str = ""
@@ -171,14 +191,18 @@ def read_answer(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
         return HookAnswer(message=_cut(said) or f"exit code 2, which means nothing for {event}")
     if code != 0:
         first = said.partition("\n")[0][:500]
-        return HookAnswer(problem=f"exit code {code}{f': {first}' if first else ', without a text'}")
+        return HookAnswer(
+            problem=f"exit code {code}{f': {first}' if first else ', without a text'}"
+        )
     text = stdout.strip()
     if not text.startswith("{"):
         return HookAnswer(context=_cut(text) if event in PLAIN_TEXT else "")
     try:
         answer = msgspec.json.decode(text.encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError) as error:
-        return HookAnswer(problem=f"its output begins with {{ but is no JSON ({str(error)[:200]}); it was ignored")
+        return HookAnswer(
+            problem=f"its output begins with {{ but is no JSON ({str(error)[:200]}); it was ignored"
+        )
     return read_json_answer(event, answer)
 
 
@@ -249,15 +273,23 @@ def _decide(event: str, fields: _Fields) -> HookAnswer:
 
 def _decide_call(fields: _Fields) -> HookAnswer:
     said = fields.text(fields.extra, "permissionDecision") or fields.text(fields.answer, "decision")
-    reason = fields.text(fields.extra, "permissionDecisionReason") or fields.text(fields.answer, "reason")
-    changed = fields.table(fields.extra, "updatedInput") or fields.table(fields.answer, "updated_input")
+    reason = fields.text(fields.extra, "permissionDecisionReason") or fields.text(
+        fields.answer, "reason"
+    )
+    changed = fields.table(fields.extra, "updatedInput") or fields.table(
+        fields.answer, "updated_input"
+    )
     if said in ("", "none"):
         return HookAnswer(updated_input=changed)
     if said not in _DECISIONS:  # it wanted to say something about the call: the user decides
         fields.problems.append(f"{said!r} is no decision on a call, so the user is asked")
-        return HookAnswer("ask", f"a hook answered {said[:60]!r}, which is no decision", updated_input=changed)
+        return HookAnswer(
+            "ask", f"a hook answered {said[:60]!r}, which is no decision", updated_input=changed
+        )
     decision = _DECISIONS[said]
-    return HookAnswer(decision, _cut(reason) or NO_REASON * (decision != "allow"), updated_input=changed)
+    return HookAnswer(
+        decision, _cut(reason) or NO_REASON * (decision != "allow"), updated_input=changed
+    )
 
 
 def _decide_question(fields: _Fields) -> HookAnswer:

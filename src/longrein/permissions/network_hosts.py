@@ -1,4 +1,6 @@
-"""Hosts that confined commands may reach: names, addresses, entries of `sandbox.network`, rules `Network(host)`."""
+"""Hosts that confined commands may reach: names, addresses, entries of `sandbox.network`, rules
+`Network(host)`.
+"""
 
 import ipaddress
 import re
@@ -19,7 +21,7 @@ _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
 
-# --- Names and addresses ---------------------------------------------------------------------------------------------
+# --- Names and addresses --------------------------------------------------------------------------
 
 
 class Target(NamedTuple):
@@ -30,13 +32,16 @@ class Target(NamedTuple):
 
     @property
     def entry(self) -> str:
-        """The entry of `sandbox.network` that covers this host, and of others only those on the same port."""
+        """The entry of `sandbox.network` that covers this host, and of others only those on the
+        same port.
+        """
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port in PORTS else f"{host}:{self.port}"
 
 
 def canonical_host(written: str) -> str:
-    """Return a host in lower case, without its last dot and without brackets. Raises ValueError for an odd one.
+    """Return a host in lower case, without its last dot and without brackets. Raises ValueError for
+    an odd one.
 
     Numbers are accepted in their usual form only: `127.1`, `0x7f.1` and `2130706433` are refused.
     """
@@ -65,7 +70,9 @@ def is_address(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Return True if an address can be reached from the whole internet, also as written inside an IPv6 address."""
+    """Return True if an address can be reached from the whole internet, also as written inside
+    an IPv6 address.
+    """
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -81,14 +88,15 @@ def is_public(address: str) -> bool:
     return found.is_global and not (found.is_multicast or found.is_reserved or found.is_unspecified)
 
 
-# --- Entries ---------------------------------------------------------------------------------------------------------
+# --- Entries --------------------------------------------------------------------------------------
 
 
 def matches_entry(entry: str, target: Target, *, any_port: bool = False) -> bool:
     """Return True if an entry covers a target.
 
-    Entries are `example.com`, `*.example.com` (each name below, not the name itself), an address, a range of addresses
-    (`10.0.0.0/8`), each with or without a port: `example.com:8080`. With `any_port` an entry without a port covers all.
+    Entries are `example.com`, `*.example.com` (each name below, not the name itself), an address, a
+    range of addresses (`10.0.0.0/8`), each with or without a port: `example.com:8080`. With
+    `any_port` an entry without a port covers all.
     """
     name, port = _split_port(entry)
     if name == ASK:
@@ -99,7 +107,9 @@ def matches_entry(entry: str, target: Target, *, any_port: bool = False) -> bool
         return target.host.endswith(name[1:].removesuffix(".")) and not is_address(target.host)
     try:
         if "/" in name:
-            return is_address(target.host) and ipaddress.ip_address(target.host) in ipaddress.ip_network(name)
+            return is_address(target.host) and ipaddress.ip_address(
+                target.host
+            ) in ipaddress.ip_network(name)
         return canonical_host(name) == target.host
     except ValueError:
         return False
@@ -120,7 +130,10 @@ def entry_problem(entry: str) -> str:
         else:
             canonical_host(name.removeprefix("*."))
     except ValueError:
-        return "write a host (example.com), all names below one (*.example.com), an address or a range (10.0.0.0/8)"
+        return (
+            "write a host (example.com), all names below one (*.example.com), an address or a "
+            "range (10.0.0.0/8)"
+        )
     return ""
 
 
@@ -133,14 +146,15 @@ def _split_port(entry: str) -> tuple[str, int]:
     return name, 0
 
 
-# --- The decision ----------------------------------------------------------------------------------------------------
+# --- The decision ---------------------------------------------------------------------------------
 
 
 def judge_host(target: Target, entries: Sequence[str], rules: Rules, mode: str) -> Verdict:
     """Decide whether a confined command may reach a host.
 
-    `entries` are those of `sandbox.network`. Rules are `Network` for all public hosts and `Network(host)`, with an
-    entry as the host. Only entries, not rules or answers, open addresses that are not public.
+    `entries` are those of `sandbox.network`. Rules are `Network` for all public hosts and
+    `Network(host)`, with an entry as the host. Only entries, not rules or answers, open addresses
+    that are not public.
     """
     rule = _find_rule(rules.deny, target)
     if rule:
@@ -155,15 +169,27 @@ def judge_host(target: Target, entries: Sequence[str], rules: Rules, mode: str) 
     if allowing:
         return Verdict("allow", f"the rule {allowing} allows it", allowing)
     if mode in ("plan", "dontAsk"):
-        return Verdict("deny", f"{target.entry} is not allowed, and the mode {mode} asks for no host; {advice}", rule)
+        return Verdict(
+            "deny",
+            f"{target.entry} is not allowed, and the mode {mode} asks for no host; {advice}",
+            rule,
+        )
     why = f"the rule {rule} asks" if rule else "sandbox.network does not name it"
     shown = f"reach {target.host} on port {target.port}"
     suggestions = () if rule else (f"{NETWORK}({target.entry})",)
-    return Verdict("ask", f"a command in the sandbox wants to reach {target.entry}; {why}", rule, suggestions, shown)
+    return Verdict(
+        "ask",
+        f"a command in the sandbox wants to reach {target.entry}; {why}",
+        rule,
+        suggestions,
+        shown,
+    )
 
 
 def _find_rule(texts: Sequence[str], target: Target, *, allow: bool = False) -> str:
-    """Return the first rule that covers a target. In doubt a rule covers it, unless it is to allow."""
+    """Return the first rule that covers a target. In doubt a rule covers it, unless it is to
+    allow.
+    """
     for text in texts:
         rule = parse_rule(text)
         if rule.tool != NETWORK if allow else not names(rule, NETWORK):

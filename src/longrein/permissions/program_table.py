@@ -1,7 +1,9 @@
-"""Effects of known programs: what a simple command reads and writes, by program, subcommand and options.
+"""Effects of known programs: what a simple command reads and writes, by program, subcommand and
+options.
 
-Each program lists the options that it may be called with. Any other option makes the call unknown: the list of options
-that write or run something is never complete. An option is known only when it is spelled out (`--color`, not `--col`).
+Each program lists the options that it may be called with. Any other option makes the call unknown:
+the list of options that write or run something is never complete. An option is known only when it
+is spelled out (`--color`, not `--col`).
 """
 
 import re
@@ -20,11 +22,15 @@ class Effect(msgspec.Struct, frozen=True):
     reads: tuple[Word, ...] = ()
     """Files and folders it reads, relative to the folders of the part."""
     writes: tuple[Word, ...] = ()
-    """Files and folders it creates, changes or removes; an open word where a known writer's are not known."""
+    """Files and folders it creates, changes or removes; an open word where a known writer's are
+    not known.
+    """
     problem: str = ""
     """Reason why the effect is not known; '' for none."""
     lock: str = ""
-    """Lock that calls of the same kind share, so that they never overlap: `git`, or the name of a package manager."""
+    """Lock that calls of the same kind share, so that they never overlap: `git`, or the name of
+    a package manager.
+    """
     folder: Word | None = None
     """Folder it works in instead (`git -C`, `make -C`)."""
     follows: bool = False
@@ -37,7 +43,9 @@ class Program(msgspec.Struct, frozen=True):
     """Known options of one program or subcommand, and the meaning of its operands."""
 
     operands: str
-    """`reads` or `writes` files, `copies` (the last is written), `text`, `pattern` (then files), `pathspec`."""
+    """`reads` or `writes` files, `copies` (the last is written), `text`, `pattern` (then files),
+    `pathspec`.
+    """
     most: int
     """Most operands."""
     flags: str
@@ -50,7 +58,7 @@ class Program(msgspec.Struct, frozen=True):
     """Options whose value is a file that is read."""
 
 
-# --- Checks of programs with a language of their own -----------------------------------------------------------------
+# --- Checks of programs with a language of their own ----------------------------------------------
 
 
 _SED_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])+/I?)"
@@ -61,7 +69,9 @@ _SED_COMMAND = re.compile(
 
 
 def _is_plain_sed(script: str) -> bool:
-    """True for a script of `p`, `d`, `q`, `=` and `s` with addresses; `e`, `w` and `r` run, write and read files."""
+    """True for a script of `p`, `d`, `q`, `=` and `s` with addresses; `e`, `w` and `r` run,
+    write and read files.
+    """
     at = 0
     while at < len(script):
         match = _SED_COMMAND.match(script, at)
@@ -81,12 +91,16 @@ def _sed(arguments: Sequence[Word]) -> Effect | None:
         if text in ("-e", "--expression") and at + 1 < len(arguments):
             scripts.append(arguments[at + 1])
             at += 1
-        elif re.fullmatch(r"-[nEru]*i[\w.~]*|--in-place(=[\w.~]+)?", text) and word.kind == "literal":
+        elif (
+            re.fullmatch(r"-[nEru]*i[\w.~]*|--in-place(=[\w.~]+)?", text) and word.kind == "literal"
+        ):
             in_place = True
             if not re.fullmatch(r"-[nEru]*i(\.?[\w~]+)?|--in-place(=[\w.~]+)?", text):
                 return Effect(writes=(OPEN,), problem="an unknown option of sed")
         elif text.startswith("-") and text != "-":
-            if not re.fullmatch(r"-[nEru]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text):
+            if not re.fullmatch(
+                r"-[nEru]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text
+            ):
                 return Effect(writes=(OPEN,), problem=f"the option {text} of sed")
         elif not scripts:
             scripts.append(word)
@@ -109,19 +123,27 @@ def _awk(arguments: Sequence[Word]) -> Effect | None:
     if not rest or rest[0].kind != "literal":
         return Effect(problem="the script of awk is not known")
     script = re.sub(r">=(?=\s*[\w$(])", " ", rest[0].text.replace("||", " "))
-    if re.search(r"[|>@`]|system|getline|close|fflush|include|load|SYMTAB|FUNCTAB|\(\s*\w+\s*\)\s*\(", script):
+    if re.search(
+        r"[|>@`]|system|getline|close|fflush|include|load|SYMTAB|FUNCTAB|\(\s*\w+\s*\)\s*\(", script
+    ):
         return Effect(problem="the script of awk may run or write something")
-    return Effect(reads=tuple(word for word in rest[1:] if not re.match(r"[A-Za-z_]\w*=", word.text)))
+    return Effect(
+        reads=tuple(word for word in rest[1:] if not re.match(r"[A-Za-z_]\w*=", word.text))
+    )
 
 
 _FIND_VALUED = word_set(
-    "-name -iname -path -ipath -wholename -regex -iregex -regextype -type -xtype -maxdepth -mindepth -size -mtime "
-    "-mmin -ctime -cmin -atime -amin -perm -user -group -uid -gid -links -inum -printf -fstype -used -lname "
+    "-name -iname -path -ipath -wholename -regex -iregex -regextype -type -xtype -maxdepth "
+    "-mindepth -size -mtime "
+    "-mmin -ctime -cmin -atime -amin -perm -user -group -uid -gid -links -inum -printf -fstype "
+    "-used -lname "
     "-ilname"
 )
 _FIND_FLAGS = word_set(
-    "-not ! -o -or -a -and ( ) , -print -print0 -empty -prune -L -H -P -ls -quit -true -false -depth -xdev -mount "
-    "-follow -readable -writable -executable -nouser -nogroup -daystart -noleaf -ignore_readdir_race -warn "
+    "-not ! -o -or -a -and ( ) , -print -print0 -empty -prune -L -H -P -ls -quit -true -false "
+    "-depth -xdev -mount "
+    "-follow -readable -writable -executable -nouser -nogroup -daystart -noleaf "
+    "-ignore_readdir_race -warn "
     "-nowarn"
 )
 
@@ -134,7 +156,10 @@ def _find(arguments: Sequence[Word]) -> Effect | None:
         if text in _FIND_VALUED:
             at += 1
         elif text in ("-exec", "-execdir", "-ok", "-okdir"):  # its command is a part of its own
-            at = next((i for i in range(at, len(arguments)) if arguments[i].text in (";", "+")), len(arguments))
+            at = next(
+                (i for i in range(at, len(arguments)) if arguments[i].text in (";", "+")),
+                len(arguments),
+            )
         elif text in ("-newer", "-anewer", "-cnewer", "-samefile") and at + 1 < len(arguments):
             at += 1
             reads.append(arguments[at])
@@ -166,7 +191,11 @@ def _shell_options(arguments: Sequence[Word]) -> Effect | None:
 
 
 def _read(arguments: Sequence[Word]) -> Effect | None:
-    special = [w.text for w in arguments if w.kind != "literal" or "[" in w.text or SPECIAL_VARIABLES.fullmatch(w.text)]
+    special = [
+        w.text
+        for w in arguments
+        if w.kind != "literal" or "[" in w.text or SPECIAL_VARIABLES.fullmatch(w.text)
+    ]
     return Effect(problem="read may set a special variable or run a subscript") if special else None
 
 
@@ -175,9 +204,15 @@ def _printf(arguments: Sequence[Word]) -> Effect | None:
     if not arguments or (arguments[0].text != "-v" and not arguments[0].may_be_option):
         return None
     name = arguments[1] if len(arguments) > 1 else OPEN
-    plain = arguments[0] == Word("-v") and name.kind == "literal" and re.fullmatch(r"[A-Za-z_]\w*", name.text)
+    plain = (
+        arguments[0] == Word("-v")
+        and name.kind == "literal"
+        and re.fullmatch(r"[A-Za-z_]\w*", name.text)
+    )
     known = plain and not SPECIAL_VARIABLES.fullmatch(name.text)
-    return None if known or arguments[0] == Word("--") else Effect(problem="printf may set a variable")
+    return (
+        None if known or arguments[0] == Word("--") else Effect(problem="printf may set a variable")
+    )
 
 
 def _test(arguments: Sequence[Word]) -> Effect | None:
@@ -193,21 +228,41 @@ def _one_of(*verbs: str, bare: bool = False) -> Callable[[Sequence[Word]], Effec
         if not arguments:
             return None if bare else Effect(problem="git changes the repository", lock="git")
         known = arguments[0].text in verbs or (bare and arguments[0].text.startswith("-"))
-        return None if known else Effect(problem=f"git … {arguments[0].text} may change the repository", lock="git")
+        return (
+            None
+            if known
+            else Effect(problem=f"git … {arguments[0].text} may change the repository", lock="git")
+        )
 
     return check
 
 
 def _git_listing(arguments: Sequence[Word]) -> Effect | None:
-    """`git branch` and `git tag` with a name and no option that makes it a filter create something."""
-    names = ("--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
+    """`git branch` and `git tag` with a name and no option that makes it a filter create
+    something.
+    """
+    names = (
+        "--list",
+        "-l",
+        "--contains",
+        "--no-contains",
+        "--merged",
+        "--no-merged",
+        "--points-at",
+    )
     lists = any(word.text.partition("=")[0] in names for word in arguments)
     named = any(not word.text.startswith("-") for word in arguments)
-    return Effect(problem="git with a name may change the repository", lock="git") if named and not lists else None
+    return (
+        Effect(problem="git with a name may change the repository", lock="git")
+        if named and not lists
+        else None
+    )
 
 
 def _git_config(arguments: Sequence[Word]) -> Effect | None:
-    asks = any(word.text in ("--get", "--get-all", "--get-regexp", "--list", "-l") for word in arguments)
+    asks = any(
+        word.text in ("--get", "--get-all", "--get-regexp", "--list", "-l") for word in arguments
+    )
     if asks or (arguments and arguments[0].text in ("get", "list")):
         return None
     return Effect(problem="git config may change the configuration", lock="git")
@@ -215,15 +270,19 @@ def _git_config(arguments: Sequence[Word]) -> Effect | None:
 
 def _tar(arguments: Sequence[Word]) -> Effect | None:
     """Only listing: `tar -tf FILE`."""
-    if len(arguments) == 2 and re.fullmatch(r"-?t[vzjJ]*f", arguments[0].text) and arguments[0].kind == "literal":
+    if (
+        len(arguments) == 2
+        and re.fullmatch(r"-?t[vzjJ]*f", arguments[0].text)
+        and arguments[0].kind == "literal"
+    ):
         return Effect(reads=(arguments[1],))
     return Effect(writes=(OPEN,), problem="tar other than `tar -tf FILE`")
 
 
-# --- Table: names | operands, at most how many | options -------------------------------------------------------------
+# --- Table: names | operands, at most how many | options ------------------------------------------
 #
-# `-abc` are options without a value, `-de=` options with one, `-#` numbers such as `-5`, `-f<` and `--file<` options
-# whose value is a file.
+# `-abc` are options without a value, `-de=` options with one, `-#` numbers such as `-5`, `-f<` and
+# `--file<` options whose value is a file.
 
 
 _READERS = """
@@ -331,7 +390,7 @@ cp | copies | -afinprRuvLPHdx --archive --dereference --force --no-clobber --no-
 mv | moves | -finuvT --force --no-clobber --no-target-directory --update --verbose
 tee | writes | -ai --append --ignore-interrupts
 truncate | writes | -c -s= --no-create --size=
-"""
+"""  # noqa: E501
 _GIT_READERS = """
 status | pathspec | -sbvuz --ahead-behind --branch --column --ignore-submodules --ignored --ignored= --long
     --no-renames --porcelain --porcelain= --short --show-stash --untracked-files --untracked-files= --verbose
@@ -387,7 +446,7 @@ count-objects | text | -vH --human-readable --verbose
 symbolic-ref | text<=1 | -q --quiet --short
 version | text | --build-options
 var | text | -l
-"""
+"""  # noqa: E501
 
 _GIT_WRITERS = """
 add | text | -AufnpvN --all --update --force --dry-run --patch --verbose --intent-to-add --no-all --renormalize
@@ -423,7 +482,7 @@ init | text | -qb= --quiet --bare --initial-branch=
 submodule | text | --quiet --init --recursive --remote --checkout --depth=
 notes reflog gc fsck prune repack | text | -q --auto --quiet --all --full --unreachable --dangling --no-dangling
     --prune=
-"""
+"""  # noqa: E501
 
 
 @cache
@@ -452,7 +511,15 @@ def _parse_table(text: str) -> dict[str, Program]:
 
 
 _GIT_GLOBAL = frozenset(
-    ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "--version", "-v")
+    (
+        "--no-pager",
+        "-P",
+        "--no-optional-locks",
+        "--literal-pathspecs",
+        "--no-replace-objects",
+        "--version",
+        "-v",
+    )
 )
 VERSIONED = frozenset(
     [
@@ -530,16 +597,35 @@ INSTALLERS = {
     "cargo": word_set("add remove update install"),
     "go": word_set("get mod install work"),
     **dict.fromkeys(
-        ("bundle", "gem", "composer", "brew"), word_set("install uninstall update upgrade add remove require")
+        ("bundle", "gem", "composer", "brew"),
+        word_set("install uninstall update upgrade add remove require"),
     ),
-    **dict.fromkeys(("apt", "apt-get", "dnf", "yum", "pacman", "conda", "mamba", "rustup", "pipx", "dpkg", "apk"), ()),
+    **dict.fromkeys(
+        (
+            "apt",
+            "apt-get",
+            "dnf",
+            "yum",
+            "pacman",
+            "conda",
+            "mamba",
+            "rustup",
+            "pipx",
+            "dpkg",
+            "apk",
+        ),
+        (),
+    ),
 }
 """Package managers and the subcommands that take their lock; () for all of them."""
 CHANGERS = word_set(
-    "ln chmod chown chgrp dd install shred unlink patch rsync scp wget zip unzip gzip gunzip bzip2 bunzip2 xz unxz "
+    "ln chmod chown chgrp dd install shred unlink patch rsync scp wget zip unzip gzip gunzip "
+    "bzip2 bunzip2 xz unxz "
     "zstd unzstd 7z sponge mkfifo mknod kill pkill killall venv virtualenv rename"
 )
-"""Programs that change files or end processes, which the table does not know: nothing runs beside them."""
+"""Programs that change files or end processes, which the table does not know: nothing runs
+beside them.
+"""
 _OUTPUT_OPTIONS = {"perl": r"-[a-zA-Z0]*i", "curl": r"-[a-zA-Z]*[oO]|--output|--remote-name"}
 """Option that makes another program write a file, as a regular expression."""
 
@@ -547,7 +633,9 @@ _OUTPUT_OPTIONS = {"perl": r"-[a-zA-Z0]*i", "curl": r"-[a-zA-Z]*[oO]|--output|--
 _SAFE_WITH_ANY_OPTION = word_set(
     "cat tac head tail wc ls stat nl od grep egrep fgrep cut du basename dirname md5sum sha256sum"
 )
-"""Programs with no option that writes or runs something, so that a file named like an option does no harm."""
+"""Programs with no option that writes or runs something, so that a file named like an option
+does no harm.
+"""
 _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
@@ -570,7 +658,7 @@ _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
 """A closer look at the arguments of some programs; None continues with the table."""
 
 
-# --- Effect of a part ------------------------------------------------------------------------------------------------
+# --- Effect of a part -----------------------------------------------------------------------------
 
 
 def effect_of(part: Part) -> Effect:
@@ -578,13 +666,17 @@ def effect_of(part: Part) -> Effect:
     if not part.words:
         return Effect(part.reads, part.writes, part.problem or _variable_problem(part))
     name, arguments = part.program, part.words[1:]
-    if "/" in name and not name.startswith(("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")):
+    if "/" in name and not name.startswith(
+        ("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")
+    ):
         return Effect(problem=f"{name} is not a program of the system")
     name = name.rpartition("/")[2]
     effect = _known_effect(name, arguments)
     another = "it runs as another user" if {"sudo", "doas", "su"} & set(part.wrappers) else ""
     problem = another or part.problem or effect.problem or _variable_problem(part)
-    reads, writes = (tuple(w for w in words if w not in STREAMS) for words in (effect.reads, effect.writes))
+    reads, writes = (
+        tuple(w for w in words if w not in STREAMS) for words in (effect.reads, effect.writes)
+    )
     return msgspec.structs.replace(
         effect, reads=reads, writes=writes, problem=problem, follows=_follows_links(name, arguments)
     )
@@ -627,20 +719,34 @@ def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
 def _single_effect(name: str, arguments: Sequence[Word]) -> Effect:
     if name == "git":
         return _git(arguments)
-    if len(arguments) == 1 and name in VERSIONED and arguments[0] in (Word("--version"), Word("-V"), Word("version")):
+    if (
+        len(arguments) == 1
+        and name in VERSIONED
+        and arguments[0] in (Word("--version"), Word("-V"), Word("version"))
+    ):
         return Effect()
     if name.startswith("python") and len(arguments) > 2 and arguments[0] == Word("-m"):
         module = arguments[1].text
-        name, arguments = (module, arguments[2:]) if module in ("pip", "venv", "virtualenv") else (name, arguments)
+        name, arguments = (
+            (module, arguments[2:])
+            if module in ("pip", "venv", "virtualenv")
+            else (name, arguments)
+        )
     if name in INSTALLERS:
         first = next((word.text for word in arguments if not word.text.startswith("-")), "")
-        lock = name if not INSTALLERS[name] or first in INSTALLERS[name] or (name, first) == ("yarn", "") else ""
+        lock = (
+            name
+            if not INSTALLERS[name] or first in INSTALLERS[name] or (name, first) == ("yarn", "")
+            else ""
+        )
         return Effect(problem=f"{name} is not known to only read", lock=lock)
     return _apply(name, _tables()[0].get(name), arguments)
 
 
 def is_in_table(part: Part) -> bool:
-    """True if the table knows the program of a part, so that a rule with `*` covers known options only."""
+    """True if the table knows the program of a part, so that a rule with `*` covers known
+    options only.
+    """
     name = part.program.rpartition("/")[2]
     return name == "git" or name in _tables()[0] or name in _CHECKS
 
@@ -655,7 +761,9 @@ def has_known_options(part: Part) -> bool:
         return False
     readers, writers = _tables()[1:]
     programs = [table[verb] for table in (readers, writers) if verb in table]
-    return not problem and any(isinstance(_scan(verb, program, arguments), tuple) for program in programs)
+    return not problem and any(
+        isinstance(_scan(verb, program, arguments), tuple) for program in programs
+    )
 
 
 def _git_verb(arguments: Sequence[Word]) -> tuple[str, Sequence[Word], Word | None, str]:
@@ -682,7 +790,9 @@ def _git(arguments: Sequence[Word]) -> Effect:
     program = _tables()[1].get(verb)
     effect = _apply(f"git {verb}", program, rest)
     lock = "git" if program is None and verb in _tables()[2] else effect.lock
-    return msgspec.structs.replace(effect, folder=folder, lock=lock, history=prints_history(verb, rest))
+    return msgspec.structs.replace(
+        effect, folder=folder, lock=lock, history=prints_history(verb, rest)
+    )
 
 
 def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Effect:
@@ -691,7 +801,9 @@ def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Eff
         return found
     if program is None:
         option = _OUTPUT_OPTIONS.get(name)
-        changes = name in CHANGERS or (option and any(re.match(option, word.text) for word in arguments))
+        changes = name in CHANGERS or (
+            option and any(re.match(option, word.text) for word in arguments)
+        )
         changed = (OPEN,) if changes else ()
         return Effect(writes=changed, problem=f"{name or 'the program'} is not known to only read")
     scanned = _scan(name, program, arguments)
@@ -703,11 +815,18 @@ def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Eff
 
 
 def _is_recursive(arguments: Sequence[Word]) -> bool:
-    return any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--(dereference-)?recursive", word.text) for word in arguments)
+    return any(
+        re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--(dereference-)?recursive", word.text)
+        for word in arguments
+    )
 
 
-def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[Word], list[Word], bool] | str:
-    """Return (operands, files of options, True if a pattern stands in an option), or the problem of the call."""
+def _scan(
+    name: str, program: Program, arguments: Sequence[Word]
+) -> tuple[list[Word], list[Word], bool] | str:
+    """Return (operands, files of options, True if a pattern stands in an option), or the problem
+    of the call.
+    """
     operands: list[Word] = []
     reads: list[Word] = []
     pattern_given = False
@@ -724,26 +843,42 @@ def _scan(name: str, program: Program, arguments: Sequence[Word]) -> tuple[list[
         ):
             operands.append(word)
             continue
-        option, value, valued = _option(word.text, program) if word.kind == "literal" else ("", None, False)
-        if not option and program.operands == "text" and (word.kind != "literal" or name in ("echo", "printf")):
+        option, value, valued = (
+            _option(word.text, program) if word.kind == "literal" else ("", None, False)
+        )
+        if (
+            not option
+            and program.operands == "text"
+            and (word.kind != "literal" or name in ("echo", "printf"))
+        ):
             operands.append(word)
         elif not option or (valued and value is None and not rest):
             return (
-                f"the option {word.text} of {name}" if word.kind == "literal" else f"an argument of {name} is not known"
+                f"the option {word.text} of {name}"
+                if word.kind == "literal"
+                else f"an argument of {name} is not known"
             )
         value = rest.pop(0) if valued and value is None else value
-        if value is not None and (value.may_split or value.kind == "glob"):  # its other words are operands
+        if value is not None and (
+            value.may_split or value.kind == "glob"
+        ):  # its other words are operands
             if name not in _SAFE_WITH_ANY_OPTION:
                 return f"an argument of {name} may be several"
             reads.append(value)
         pattern_given = pattern_given or option in ("-e", "-f", "--regexp", "--file")
         if option in program.files and value is not None:
             reads.append(value)
-    return f"{name} with so many arguments" if len(operands) > program.most else (operands, reads, pattern_given)
+    return (
+        f"{name} with so many arguments"
+        if len(operands) > program.most
+        else (operands, reads, pattern_given)
+    )
 
 
 def _option(text: str, program: Program) -> tuple[str, Word | None, bool]:
-    """Return (option, value in the same word, True if it takes a value); an empty option where it is not known."""
+    """Return (option, value in the same word, True if it takes a value); an empty option where
+    it is not known.
+    """
     if text.startswith("--"):
         name, sign, value = text.partition("=")
         valued = f"{name}=" in program.long or name in program.files
@@ -761,7 +896,12 @@ def _option(text: str, program: Program) -> tuple[str, Word | None, bool]:
 
 
 def _operand_effect(
-    name: str, program: Program, operands: list[Word], reads: list[Word], pattern_given: bool, recursive: bool
+    name: str,
+    program: Program,
+    operands: list[Word],
+    reads: list[Word],
+    pattern_given: bool,
+    recursive: bool,
 ) -> Effect:
     match program.operands:
         case "text":
@@ -771,9 +911,9 @@ def _operand_effect(
             files = operands if pattern_given or several else operands[1:]
             searches = name == "rg" or (name in ("grep", "egrep", "fgrep") and recursive)
             return Effect((*reads, *(files or ([Word(".")] if searches else []))))
-        case (
-            "pathspec"
-        ):  # revisions and paths: git stays inside its repository, but `diff --no-index` reads any two files
+        # revisions and paths: git stays inside its repository, but `diff --no-index` reads any two
+        # files
+        case "pathspec":
             outside = [
                 word
                 for word in operands
@@ -782,8 +922,12 @@ def _operand_effect(
             return Effect((*reads, *outside))
         case "writes":
             return Effect(tuple(reads), tuple(operands))
-        case "copies" if any(word.text.rstrip("/").rpartition("/")[2] in (".", "..") for word in operands[:-1]):
-            return Effect((*reads, *operands[:-1]), (OPEN,))  # what is in the folder gets names that nobody reads here
+        case "copies" if any(
+            word.text.rstrip("/").rpartition("/")[2] in (".", "..") for word in operands[:-1]
+        ):
+            return Effect(
+                (*reads, *operands[:-1]), (OPEN,)
+            )  # what is in the folder gets names that nobody reads here
         case "copies":
             return Effect((*reads, *operands[:-1]), tuple(operands[-1:]))
         case "moves":

@@ -1,4 +1,6 @@
-"""Permission rules, `Tool` or `Tool(spec)`: parsing, validation, and the patterns for text and paths."""
+"""Permission rules, `Tool` or `Tool(spec)`: parsing, validation, and the patterns for text and
+paths.
+"""
 
 import re
 from collections.abc import Iterable
@@ -25,7 +27,9 @@ class Rule(msgspec.Struct, frozen=True):
     spec: str = ""
     """Text between the brackets; '' for all calls of the tool."""
     problem: str = ""
-    """Reason for an invalid rule. An invalid allow rule allows nothing; an invalid deny rule denies the whole tool."""
+    """Reason for an invalid rule. An invalid allow rule allows nothing; an invalid deny rule
+    denies the whole tool.
+    """
 
 
 @lru_cache(maxsize=2048)
@@ -58,10 +62,19 @@ def _problem(name: str, bracket: str, rest: str, spec: str) -> str:
     web, paths = name == "WebFetch", name in PATH_RULES
     checks = (
         (not name, "no tool is named: write Tool or Tool(what)"),
-        (not re.compile(_NAME).fullmatch(name), f"{name!r} is not a tool name: write Tool or Tool(what)"),
+        (
+            not re.compile(_NAME).fullmatch(name),
+            f"{name!r} is not a tool name: write Tool or Tool(what)",
+        ),
         (bracket and not rest.endswith(")"), "the closing bracket is missing"),
-        (bracket and not spec, f"nothing stands between the brackets: write {name} for all its calls"),
-        (paths and spec.startswith("!"), "a path that starts with ! cannot be excepted: name what is meant"),
+        (
+            bracket and not spec,
+            f"nothing stands between the brackets: write {name} for all its calls",
+        ),
+        (
+            paths and spec.startswith("!"),
+            "a path that starts with ! cannot be excepted: name what is meant",
+        ),
         (web and bracket and not spec.startswith("domain:"), "write WebFetch(domain:example.com)"),
         (web and spec == "domain:", "no domain is named: write WebFetch(domain:example.com)"),
     )
@@ -128,9 +141,11 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def glob(pattern: str, loose: bool) -> Glob:
-    """Compile a pattern: `*` matches anything; ` *` or `:*` at the end matches nothing, or a blank and anything.
+    """Compile a pattern: `*` matches anything; ` *` or `:*` at the end matches nothing, or a blank
+    and anything.
 
-    `loose`, for deny and ask: ignores case and the width of blanks, and more words may always follow.
+    `loose`, for deny and ask: ignores case and the width of blanks, and more words may always
+    follow.
     """
     pattern = pattern.removesuffix(":*") + " *" if pattern.endswith(":*") else pattern
     if loose:
@@ -141,16 +156,21 @@ def glob(pattern: str, loose: bool) -> Glob:
 
 
 def names(rule: Rule, tool: str) -> bool:
-    """Return True if a rule's tool matches `tool`: equal, by a `*` at the end, or by the name of its MCP server."""
+    """Return True if a rule's tool matches `tool`: equal, by a `*` at the end, or by the name of
+    its MCP server.
+    """
     if rule.tool.endswith("*"):
         return tool.startswith(rule.tool[:-1])
-    return rule.tool == tool or (rule.tool.startswith("mcp__") and tool.startswith(rule.tool + "__"))
+    return rule.tool == tool or (
+        rule.tool.startswith("mcp__") and tool.startswith(rule.tool + "__")
+    )
 
 
-# --- Path patterns: gitignore syntax over absolute paths -------------------------------------------------------------
+# --- Path patterns: gitignore syntax over absolute paths ------------------------------------------
 #
-# `//abs` starts at the root of the file system, `~/x` at home, `/x` at the folder of the rules, and anything else at
-# the folder where the session started. A pattern without a slash matches a name at any depth below that folder.
+# `//abs` starts at the root of the file system, `~/x` at home, `/x` at the folder of the rules, and
+# anything else at the folder where the session started. A pattern without a slash matches a name at
+# any depth below that folder.
 
 
 _STAR = "*"
@@ -163,7 +183,9 @@ def folded(path: str) -> str:
 
 
 class PathPattern:
-    """Pattern over absolute paths, matched name by name in time linear in the path for any number of `**`."""
+    """Pattern over absolute paths, matched name by name in time linear in the path for any
+    number of `**`.
+    """
 
     def __init__(self, root: str, names: list[re.Pattern[str] | None], *, below: bool) -> None:
         """`root` is a folder; `names` follow below it, None for any number of names (`**`).
@@ -179,7 +201,11 @@ class PathPattern:
         if not path.startswith(self._root + "/"):
             return False
         names = path[len(self._root) + 1 :].split("/")
-        if self._names and (last := self._names[-1]) is not None and not any(map(last.fullmatch, names)):
+        if (
+            self._names
+            and (last := self._names[-1]) is not None
+            and not any(map(last.fullmatch, names))
+        ):
             return False  # most paths end here, without the states
         states = self._open({0})
         for name in names:
@@ -203,7 +229,9 @@ class PathPattern:
 
 
 def _name_pattern(text: str) -> re.Pattern[str]:
-    """Compile one name of a pattern. The atomic groups around what follows a `*` keep matching linear."""
+    """Compile one name of a pattern. The atomic groups around what follows a `*` keep matching
+    linear.
+    """
     pieces = [""]
     i = 0
     while i < len(text):

@@ -32,9 +32,13 @@ class PartFacts(msgspec.Struct, frozen=True):
     touched: tuple[Touched, ...] = ()
     """Files and folders of the part's effect, for each folder in which it may run."""
     foreign: str = ""
-    """Reason why its program is not the system's, such as a file of the project in front on the PATH; '' if it is."""
+    """Reason why its program is not the system's, such as a file of the project in front on the
+    PATH; '' if it is.
+    """
     armed: str = ""
-    """Repository setting that makes git run a program, such as `core.fsmonitor`; '' for none. No rule covers it."""
+    """Repository setting that makes git run a program, such as `core.fsmonitor`; '' for none. No
+    rule covers it.
+    """
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -45,7 +49,9 @@ class Call(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     """Checked arguments."""
     access: Literal["none", "read", "write", "command"]
-    """Effect of the tool: nothing outside the session, reads files, changes files, runs a command."""
+    """Effect of the tool: nothing outside the session, reads files, changes files, runs a
+    command.
+    """
     touched: tuple[Touched, ...] = ()
     """Touched paths of reading and writing tools."""
     rule_name: str = ""
@@ -67,7 +73,9 @@ class Rules(msgspec.Struct, frozen=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     base: str = ""
-    """Absolute folder where `/relative` patterns start (the folder of the settings file, or the first root)."""
+    """Absolute folder where `/relative` patterns start (the folder of the settings file, or the
+    first root).
+    """
     home: str = ""
     """Absolute home folder, for `~/…`."""
 
@@ -85,4 +93,6 @@ class Verdict(msgspec.Struct, frozen=True):
     shown: str = ""
     """For `ask`: the exact bytes to approve, with control characters escaped visibly."""
     exact: str = ""
-    """For `ask`: the rule that covers this command and no other; '' when there is none, or `suggestions` holds it."""
+    """For `ask`: the rule that covers this command and no other; '' when there is none, or
+    `suggestions` holds it.
+    """

@@ -1,4 +1,5 @@
-"""Verdict on a tool call. Deny rules come before protected paths, ask rules, allow rules and the mode.
+"""Verdict on a tool call. Deny rules come before protected paths, ask rules, allow rules and the
+mode.
 
 Allow rules match exactly or not at all. Deny and ask rules match whenever in doubt.
 """
@@ -22,17 +23,28 @@ from longrein.permissions.command_rules import (
 )
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.program_table import Effect
-from longrein.permissions.rules import FILE_RULES, Rule, check_rule, folded, glob, names, parse_rule, path_pattern
+from longrein.permissions.rules import (
+    FILE_RULES,
+    Rule,
+    check_rule,
+    folded,
+    glob,
+    names,
+    parse_rule,
+    path_pattern,
+)
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
 
-# --- Allow rules: exact matches only ---------------------------------------------------------------------------------
+# --- Allow rules: exact matches only --------------------------------------------------------------
 
 
 _URL = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#][^\\\s]*)?"
 
 
 def find_allow_rule(call: Call, rules: Rules) -> str:
-    """Return the allow rule that covers `call` completely (for paths, the rule of the last one); '' for none."""
+    """Return the allow rule that covers `call` completely (for paths, the rule of the last one);
+    '' for none.
+    """
     found = ""
     if call.touched:
         for touched in call.touched:
@@ -48,7 +60,9 @@ def find_allow_rule(call: Call, rules: Rules) -> str:
 
 
 def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
-    """Return the allow rule that covers one path of a call, both as written and with symlinks followed; '' for none."""
+    """Return the allow rule that covers one path of a call, both as written and with symlinks
+    followed; '' for none.
+    """
     for text in rules.allow:
         rule = parse_rule(text)
         if rule.problem or not _applies_to(rule, call, touched.writes):
@@ -81,9 +95,18 @@ def _covers(call: Call, rule: Rule) -> bool:
 
 
 def named_values(call: Call, spec: str) -> list[str]:
-    """Return the values to compare with a spec: `key:value` for each argument, and the plain value of the name."""
-    named = [call.arguments[k] for k in ("subagent_type", "skill", "name") if isinstance(call.arguments.get(k), str)]
-    return [*named[:1], *(f"{key}:{value}" for key, value in call.arguments.items() if spec.startswith(f"{key}:"))]
+    """Return the values to compare with a spec: `key:value` for each argument, and the plain
+    value of the name.
+    """
+    named = [
+        call.arguments[k]
+        for k in ("subagent_type", "skill", "name")
+        if isinstance(call.arguments.get(k), str)
+    ]
+    return [
+        *named[:1],
+        *(f"{key}:{value}" for key, value in call.arguments.items() if spec.startswith(f"{key}:")),
+    ]
 
 
 def _host_covered(url: str, domain: str) -> bool:
@@ -95,7 +118,7 @@ def _host_covered(url: str, domain: str) -> bool:
     return bool(host) and domain in (host, "*")
 
 
-# --- Deny and ask rules: a match when in doubt -----------------------------------------------------------------------
+# --- Deny and ask rules: a match when in doubt ----------------------------------------------------
 
 
 def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
@@ -115,7 +138,10 @@ def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
     """Return True if a rule matches a call by its tool, its paths, its address or an argument."""
     if rule.problem:
         return names(rule, call.tool)
-    if any(_is_about(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd) for t in call.touched):
+    if any(
+        _is_about(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd)
+        for t in call.touched
+    ):
         return True
     if not names(rule, call.tool):
         return not rule.spec and not call.touched and rule.tool == call.rule_name
@@ -123,7 +149,10 @@ def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
         return True
     if call.tool == "WebFetch":
         return _host_reached(str(call.arguments.get("url", "")), rule.spec.removeprefix("domain:"))
-    return any(glob(rule.spec, True).match(value) for value in (*named_values(call, rule.spec), *_started_types(call)))
+    return any(
+        glob(rule.spec, True).match(value)
+        for value in (*named_values(call, rule.spec), *_started_types(call))
+    )
 
 
 def _started_types(call: Call) -> list[str]:
@@ -137,7 +166,9 @@ def _started_types(call: Call) -> list[str]:
 
 
 def _is_about(rule: Rule, tool: str, writes: bool) -> bool:
-    """Return True if a rule is about this access: `Read` for reading; `Edit`, and `Write` with a spec, for writing."""
+    """Return True if a rule is about this access: `Read` for reading; `Edit`, and `Write` with a
+    spec, for writing.
+    """
     if rule.tool == "Read":
         return not writes or names(rule, tool)
     if rule.tool == "Edit" or (rule.tool == "Write" and rule.spec):
@@ -146,10 +177,15 @@ def _is_about(rule: Rule, tool: str, writes: bool) -> bool:
 
 
 def path_matches_rule(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """Return True if either form of a path matches, relative to the session's first folder or to the current one."""
+    """Return True if either form of a path matches, relative to the session's first folder or to
+    the current one.
+    """
     if not rule.spec:
         return True
-    return any(_path_matches(path, rule.spec, rules, cwd) for path in dict.fromkeys((touched.path, touched.real)))
+    return any(
+        _path_matches(path, rule.spec, rules, cwd)
+        for path in dict.fromkeys((touched.path, touched.real))
+    )
 
 
 def _path_matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
@@ -162,35 +198,49 @@ def _path_matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
 
 
 def _host_reached(url: str, domain: str) -> bool:
-    host = re.split(r"[/?#\\]", url.strip().partition("//")[2] or url.strip(), maxsplit=1)[0].rpartition("@")[2]
+    host = re.split(r"[/?#\\]", url.strip().partition("//")[2] or url.strip(), maxsplit=1)[
+        0
+    ].rpartition("@")[2]
     host = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
     host, domain = host.lower().rstrip("."), domain.lower().removeprefix("*.").rstrip(".")
     return domain in ("*", host) or host.endswith("." + domain)
 
 
-# --- Commands in deny and ask rules ----------------------------------------------------------------------------------
+# --- Commands in deny and ask rules ---------------------------------------------------------------
 
 
 def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """True if a deny or ask rule may match a command: by its parts, or by the files that it may read or write."""
+    """True if a deny or ask rule may match a command: by its parts, or by the files that it may
+    read or write.
+    """
     if rule.problem:
         return rule.tool == "Bash"
     if rule.tool == "Bash":
         return matches(rule.spec, command)
     if rule.tool not in FILE_RULES or not rule.spec:
-        return False  # without a path, such a rule forbids the tools, not commands with the same effect
+        # without a path, such a rule forbids the tools, not commands with the same effect
+        return False
     if command.script.problem and not command.script.parts:
         return True
     for part, effect, fact in _judged_parts(call, command):
         named = _named_files(part, effect, reads=rule.tool == "Read")
         if len(named) > RAW_WORDS_MAX:
             return True
-        if any(_word_matches(word, rule.spec, rules, folder) for word in named for folder in part.folders or (cwd,)):
+        if any(
+            _word_matches(word, rule.spec, rules, folder)
+            for word in named
+            for folder in part.folders or (cwd,)
+        ):
             return True
-        if any(t.writes != (rule.tool == "Read") and path_matches_rule(t, rule, rules, cwd) for t in fact.touched):
+        if any(
+            t.writes != (rule.tool == "Read") and path_matches_rule(t, rule, rules, cwd)
+            for t in fact.touched
+        ):
             return True
     words = raw_words(command.text) if command.script.problem else ()
-    return len(words) > RAW_WORDS_MAX or any(_word_matches(word, rule.spec, rules, cwd) for word in words)
+    return len(words) > RAW_WORDS_MAX or any(
+        _word_matches(word, rule.spec, rules, cwd) for word in words
+    )
 
 
 def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, PartFacts]]:
@@ -204,7 +254,11 @@ def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
     words = [*(part.reads if reads else part.writes), *(effect.reads if reads else effect.writes)]
     if effect.problem or part.program == "git":
         words += part.words[1:]
-    return [word.text if word.kind != "open" else word.text + "*" for word in words if word.text or word.kind != "open"]
+    return [
+        word.text if word.kind != "open" else word.text + "*"
+        for word in words
+        if word.text or word.kind != "open"
+    ]
 
 
 def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
@@ -234,22 +288,84 @@ def absolute(word: str, cwd: str, home: str) -> str:
     return "/" + "/".join(parts)
 
 
-# --- Protected paths: a write asks in every mode ---------------------------------------------------------------------
+# --- Protected paths: a write asks in every mode --------------------------------------------------
 #
-# These paths configure programs that run later. Names are compared without case and without invisible characters,
-# since some file systems do not distinguish them.
+# These paths configure programs that run later. Names are compared without case and without
+# invisible characters, since some file systems do not distinguish them.
 
 
 PROTECTED_NAMES = frozenset(
     (
         *(".git", ".githooks", ".husky", ".ssh", ".gnupg", ".circleci", ".devcontainer"),
-        *(".vscode", ".idea", ".zed", ".fleet", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".dir-locals.el"),
-        *(".claude", ".longrein", ".codex", ".cursor", ".gemini", ".opencode", ".kimi", ".vibe", ".crush", ".windsurf"),
-        *(".mcp.json", ".envrc", ".gitconfig", ".gitmodules", ".gitattributes", ".ripgreprc", ".lldbinit", ".gdbinit"),
-        *(".pre-commit-config.yaml", ".pre-commit-config.yml", ".lefthook", "lefthook.yml", ".lefthook.yml"),
-        *(".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".gitlab-ci.yml", "sitecustomize.py"),
-        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
-        *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout"),
+        *(
+            ".vscode",
+            ".idea",
+            ".zed",
+            ".fleet",
+            ".exrc",
+            ".nvimrc",
+            ".nvim.lua",
+            ".vimrc",
+            ".dir-locals.el",
+        ),
+        *(
+            ".claude",
+            ".longrein",
+            ".codex",
+            ".cursor",
+            ".gemini",
+            ".opencode",
+            ".kimi",
+            ".vibe",
+            ".crush",
+            ".windsurf",
+        ),
+        *(
+            ".mcp.json",
+            ".envrc",
+            ".gitconfig",
+            ".gitmodules",
+            ".gitattributes",
+            ".ripgreprc",
+            ".lldbinit",
+            ".gdbinit",
+        ),
+        *(
+            ".pre-commit-config.yaml",
+            ".pre-commit-config.yml",
+            ".lefthook",
+            "lefthook.yml",
+            ".lefthook.yml",
+        ),
+        *(
+            ".npmrc",
+            ".yarnrc",
+            ".yarnrc.yml",
+            ".pnpmfile.cjs",
+            ".gitlab-ci.yml",
+            "sitecustomize.py",
+        ),
+        *(
+            ".bashrc",
+            ".bash_profile",
+            ".bash_login",
+            ".bash_logout",
+            ".bash_aliases",
+            ".profile",
+            ".inputrc",
+        ),
+        *(
+            ".zshrc",
+            ".zprofile",
+            ".zshenv",
+            ".zlogin",
+            ".zlogout",
+            ".kshrc",
+            ".cshrc",
+            ".tcshrc",
+            ".login",
+            ".logout",
+        ),
     )
 )
 """Protected files and folders; a folder protects everything below it."""
@@ -258,13 +374,24 @@ UNPROTECTED_SUBFOLDERS = {".claude": frozenset(("worktrees",))}
 """Unprotected folders inside protected ones."""
 
 INSTALLED_PROGRAMS = frozenset(
-    (("node_modules", ".bin"), (".venv", "bin"), ("venv", "bin"), (".venv", "scripts"), ("venv", "scripts"))
+    (
+        ("node_modules", ".bin"),
+        (".venv", "bin"),
+        ("venv", "bin"),
+        (".venv", "scripts"),
+        ("venv", "scripts"),
+    )
 )
 """Folders, as pairs of consecutive names, into which package managers install programs."""
 
 PROTECTED_PAIRS = INSTALLED_PROGRAMS | {
     *((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")),
-    *((".agents", "skills"), (".agents", "commands"), (".agents", "plugins"), (".github", "skills")),
+    *(
+        (".agents", "skills"),
+        (".agents", "commands"),
+        (".agents", "plugins"),
+        (".github", "skills"),
+    ),
     *((".pi", "skills"), (".goose", "skills"), (".github", "workflows"), (".github", "actions")),
 }
 """Protected pairs of consecutive names."""
@@ -294,28 +421,39 @@ def _protected_in(path: str, base: str) -> str:
 def _visible_name(name: str) -> str:
     """Return the name that a file system may take `name` for.
 
-    Without case, width and invisible characters, with a plain `i`, without blanks and dots at the end, without the
-    stream that NTFS reads after `:`, and the long name for the short one that NTFS gives (`GIT~1`).
+    Without case, width and invisible characters, with a plain `i`, without blanks and dots at the
+    end, without the stream that NTFS reads after `:`, and the long name for the short one that NTFS
+    gives (`GIT~1`).
     """
     name = plain_name(name).partition(":")[0].rstrip(" .")
     stem, tilde, number = name.partition("~")
     return _SHORT_NAMES.get(stem, name) if tilde and number[:1].isdigit() else name
 
 
-_SHORT_NAMES = {name.lstrip(".").partition(".")[0][:6]: name for name in sorted(PROTECTED_NAMES, reverse=True)}
-"""First characters of a short name on NTFS -> protected name; `.git` and not `.gitconfig` for `git`."""
+_SHORT_NAMES = {
+    name.lstrip(".").partition(".")[0][:6]: name for name in sorted(PROTECTED_NAMES, reverse=True)
+}
+"""First characters of a short name on NTFS -> protected name; `.git` and not `.gitconfig` for
+`git`.
+"""
 
 
-# --- Suggested rules: the narrowest rule that "always" may store -----------------------------------------------------
+# --- Suggested rules: the narrowest rule that "always" may store ----------------------------------
 
 
 _HOST = r"(?i)https?://([A-Za-z0-9.-]+)(?::\d+)?(?:[/?#]|\Z)"
 
 
 def suggest_rule(call: Call) -> str:
-    """Return the narrowest rule that covers a call that runs no command; '' when no rule is safe."""
+    """Return the narrowest rule that covers a call that runs no command; '' when no rule is
+    safe.
+    """
     rule = _rule(call)
-    safe = rule.isprintable() and len(rule) <= SUGGESTION_LENGTH_MAX and check_rule(rule, "allow") is None
+    safe = (
+        rule.isprintable()
+        and len(rule) <= SUGGESTION_LENGTH_MAX
+        and check_rule(rule, "allow") is None
+    )
     return rule if rule and safe else ""
 
 
@@ -325,7 +463,14 @@ def _rule(call: Call) -> str:
     if call.tool == "WebFetch":
         match = re.compile(_HOST).match(str(call.arguments.get("url", "")))
         return f"WebFetch(domain:{match[1].lower().rstrip('.')})" if match else ""
-    name = next((call.arguments[k] for k in ("subagent_type", "skill") if isinstance(call.arguments.get(k), str)), "")
+    name = next(
+        (
+            call.arguments[k]
+            for k in ("subagent_type", "skill")
+            if isinstance(call.arguments.get(k), str)
+        ),
+        "",
+    )
     return f"{call.tool}({name})" if name and "*" not in name else call.tool if not name else ""
 
 
@@ -333,16 +478,23 @@ def _path_rule(call: Call) -> str:
     paths = {t.path for t in call.touched} | {t.real for t in call.touched}
     writes = any(t.writes for t in call.touched)
     path = call.touched[0].path
-    if len(paths) > 1 or re.search(r"[*?\[\]\\!#]|\s$|\s\)|^\s|/$", path) or not path.startswith("/"):
+    if (
+        len(paths) > 1
+        or re.search(r"[*?\[\]\\!#]|\s$|\s\)|^\s|/$", path)
+        or not path.startswith("/")
+    ):
         return ""
     name = call.rule_name if call.rule_name == ("Edit" if writes else "Read") else call.tool
     return f"{name}(/{path})"
 
 
-# --- Verdict ---------------------------------------------------------------------------------------------------------
+# --- Verdict --------------------------------------------------------------------------------------
 
 
-_PLAN_REASON = "plan mode changes nothing: read, plan, and present the plan with ExitPlanMode; the user decides"
+_PLAN_REASON = (
+    "plan mode changes nothing: read, plan, and present the plan with ExitPlanMode; "
+    "the user decides"
+)
 _NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__", "ReadMcpResourceTool")
 """Reading tools that reach beyond this machine; they need a rule."""
 
@@ -350,14 +502,22 @@ _NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__", "ReadMcpResourceTool")
 def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     """Return the verdict on `call`.
 
-    `cwd` is the absolute current folder: relative paths of deny rules are tried from there too. Rules granted for the
-    session are in `rules.allow`. An unknown mode counts as `default`. Pure, deterministic; never raises.
+    `cwd` is the absolute current folder: relative paths of deny rules are tried from there too.
+    Rules granted for the session are in `rules.allow`. An unknown mode counts as `default`. Pure,
+    deterministic; never raises.
     """
     verdict = _judge(call, rules, mode, cwd)
     if mode != "dontAsk" or verdict.kind != "ask":
         return verdict
-    needed = f"; a rule that allows it: {', '.join(verdict.suggestions)}" if verdict.suggestions else ""
-    return Verdict("deny", f"{verdict.reason}; nobody is asked in this mode{needed}", verdict.rule, verdict.suggestions)
+    needed = (
+        f"; a rule that allows it: {', '.join(verdict.suggestions)}" if verdict.suggestions else ""
+    )
+    return Verdict(
+        "deny",
+        f"{verdict.reason}; nobody is asked in this mode{needed}",
+        verdict.rule,
+        verdict.suggestions,
+    )
 
 
 def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
@@ -383,18 +543,23 @@ def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     return _by_rule_or_mode(call, rules, mode)
 
 
-# --- Verdict on a command, by its parts ------------------------------------------------------------------------------
+# --- Verdict on a command, by its parts -----------------------------------------------------------
 
 
 def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: str) -> Verdict:
-    """Judge a command that no deny rule matches: every part must be read-only, covered by a rule, or confined."""
+    """Judge a command that no deny rule matches: every part must be read-only, covered by a
+    rule, or confined.
+    """
     rule = find_matching_rule(call, rules.ask, rules, cwd)
     if rule and mode != "plan":
         return _ask(call, f"the rule {visible(rule)} asks", rule)
     judged = [
-        _part_problem(call, part, effect, fact, rules, mode) for part, effect, fact in _judged_parts(call, command)
+        _part_problem(call, part, effect, fact, rules, mode)
+        for part, effect, fact in _judged_parts(call, command)
     ]
-    pending = [(part, reason) for part, reason in zip(command.script.parts, judged, strict=True) if reason]
+    pending = [
+        (part, reason) for part, reason in zip(command.script.parts, judged, strict=True) if reason
+    ]
     if not pending and not command.script.problem:
         return Verdict("allow", "it only reads, or rules cover all its parts")
     if mode == "plan":
@@ -406,11 +571,22 @@ def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: s
         return Verdict("allow", "the sandbox confines it")
     if command.script.problem:
         return _ask(call, f"the command cannot be read: {visible(command.script.problem)}")
-    done = [part.text for part, reason in zip(command.script.parts, judged, strict=True) if not reason and part.words]
+    done = [
+        part.text
+        for part, reason in zip(command.script.parts, judged, strict=True)
+        if not reason and part.words
+    ]
     reason = history if call.confined else f"{pending[0][1]}{_others(done, len(pending) - 1)}"
     suggestions = suggest_rules([part for part, _ in pending])
     exact = _exact_rule(call, command, rules, mode)
-    return Verdict("ask", reason, "", suggestions, shown_call(call.arguments), "" if (exact,) == suggestions else exact)
+    return Verdict(
+        "ask",
+        reason,
+        "",
+        suggestions,
+        shown_call(call.arguments),
+        "" if (exact,) == suggestions else exact,
+    )
 
 
 def _exact_rule(call: Call, command: Command, rules: Rules, mode: str) -> str:
@@ -428,7 +604,9 @@ def _others(done: list[str], pending: int) -> str:
     return f" (the other part, `{visible(done[0])[:60]}`, is allowed)" if len(done) == 1 else ""
 
 
-def _part_problem(call: Call, part: Part, effect: Effect, facts: PartFacts, rules: Rules, mode: str) -> str:
+def _part_problem(
+    call: Call, part: Part, effect: Effect, facts: PartFacts, rules: Rules, mode: str
+) -> str:
     """Return the reason why a part may not run unasked; '' if it may."""
     for touched in facts.touched:
         if touched.writes and (name := protected_name(touched, rules.base)):
@@ -436,13 +614,18 @@ def _part_problem(call: Call, part: Part, effect: Effect, facts: PartFacts, rule
     if facts.armed:
         return f"`{visible(part.text)[:80]}`: {visible(facts.armed)}"
     if any(
-        _spec_covers(rule, part) for rule in map(parse_rule, rules.allow) if rule.tool == call.tool and mode != "plan"
+        _spec_covers(rule, part)
+        for rule in map(parse_rule, rules.allow)
+        if rule.tool == call.tool and mode != "plan"
     ):
         return ""
     if effect.history and (rule := _read_rule(rules)):
         return f"`{visible(part.text)[:80]}` {_HISTORY}{visible(rule)} forbids"
     if facts.foreign or effect.problem:
-        return f"`{visible(part.text)[:80]}` is covered by no rule: {visible(facts.foreign or effect.problem)}"
+        return (
+            f"`{visible(part.text)[:80]}` is covered by no rule: "
+            f"{visible(facts.foreign or effect.problem)}"
+        )
     for touched in facts.touched:
         free = touched.inside and (not touched.writes or mode in ("acceptEdits", "auto"))
         if not free and not (mode != "plan" and allow_rule_for_path(call, touched, rules)):
@@ -455,7 +638,9 @@ _HISTORY = "may print from git's history what the rule "
 
 def _read_rule(rules: Rules) -> str:
     """Return the first deny rule that forbids to read some files; '' for none."""
-    return next((text for text in rules.deny if (rule := parse_rule(text)).tool == "Read" and rule.spec), "")
+    return next(
+        (text for text in rules.deny if (rule := parse_rule(text)).tool == "Read" and rule.spec), ""
+    )
 
 
 def _history_problem(command: Command, rules: Rules, pending: list[Part]) -> str:
@@ -469,7 +654,11 @@ def _history_problem(command: Command, rules: Rules, pending: list[Part]) -> str
     unknown = command.script.problem or any(part.words and not part.program for part in pending)
     if unknown and any(word.rpartition("/")[2] == "git" for word in raw_words(command.text)):
         return f"it cannot be read, and {_HISTORY}{visible(rule)} forbids"
-    printing = (part for part, effect in zip(command.script.parts, command.effects, strict=True) if effect.history)
+    printing = (
+        part
+        for part, effect in zip(command.script.parts, command.effects, strict=True)
+        if effect.history
+    )
     part = next((part for part in printing if part in pending), None)
     return f"`{visible(part.text)[:80]}` {_HISTORY}{visible(rule)} forbids" if part else ""
 
@@ -479,18 +668,30 @@ def _spec_covers(rule: Rule, part: Part) -> bool:
 
 
 def is_read_denied(path: str, real: str, rules: Rules, cwd: str) -> bool:
-    """Return True if a `Read` deny rule matches a file, so that listings and searches must omit it."""
+    """Return True if a `Read` deny rule matches a file, so that listings and searches must omit
+    it.
+    """
     touched = Touched(path, path, real, inside=True, writes=False)
     denying = (parse_rule(text) for text in rules.deny)
-    return any(r.tool == "Read" and (r.problem or path_matches_rule(touched, r, rules, cwd)) for r in denying)
+    return any(
+        r.tool == "Read" and (r.problem or path_matches_rule(touched, r, rules, cwd))
+        for r in denying
+    )
 
 
 def read_deny_rule(path: str, real: str, rules: Rules, cwd: str, tool: str = "Read") -> str:
-    """Return the deny rule with a path that forbids reading (or for `Edit` changing) a file or folder; '' for none."""
+    """Return the deny rule with a path that forbids reading (or for `Edit` changing) a file or
+    folder; '' for none.
+    """
     touched = Touched(path, path, real, inside=True, writes=False)
     for text in rules.deny:
         rule = parse_rule(text)
-        if rule.tool == tool and rule.spec and not rule.problem and path_matches_rule(touched, rule, rules, cwd):
+        if (
+            rule.tool == tool
+            and rule.spec
+            and not rule.problem
+            and path_matches_rule(touched, rule, rules, cwd)
+        ):
             return text
     return ""
 
@@ -500,7 +701,9 @@ def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
         rule = find_allow_rule(call, rules)
         if rule:
             return Verdict("allow", f"rule {visible(rule)}", rule)
-        if call.access == "none" or (call.access == "read" and not call.tool.startswith(_NETWORK_TOOLS)):
+        if call.access == "none" or (
+            call.access == "read" and not call.tool.startswith(_NETWORK_TOOLS)
+        ):
             return Verdict("allow", "it changes nothing outside the session")
         return _ask(call, f"no rule allows {visible(call.tool)}", suggest=True)
     deciding = ""
@@ -510,13 +713,22 @@ def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
         if not free and not rule:
             return _ask(call, _why_path(touched), suggest=True)
         deciding = rule or deciding
-    return Verdict("allow", f"rule {visible(deciding)}" if deciding else f"mode {mode}: inside the roots", deciding)
+    return Verdict(
+        "allow",
+        f"rule {visible(deciding)}" if deciding else f"mode {mode}: inside the roots",
+        deciding,
+    )
 
 
 def _why_deny(call: Call, rule: str) -> str:
-    if call.command is not None and not call.command.script.parts and len(call.command.text) > LENGTH_MAX:
+    if (
+        call.command is not None
+        and not call.command.script.parts
+        and len(call.command.text) > LENGTH_MAX
+    ):
         return (
-            f"the command has more than {LENGTH_MAX:,} characters, too many to see whether the user's rule "
+            f"the command has more than {LENGTH_MAX:,} characters, too many to see whether the "
+            "user's rule "
             f"{visible(rule)} forbids it; write its text to a file and let a short command use that"
         )
     return f"the user's rule {visible(rule)} forbids this; do not look for a way around it"
@@ -532,4 +744,6 @@ def _why_path(touched: Touched) -> str:
 
 def _ask(call: Call, reason: str, rule: str = "", *, suggest: bool = False) -> Verdict:
     suggestion = suggest_rule(call) if suggest else ""
-    return Verdict("ask", reason, rule, (suggestion,) if suggestion else (), shown_call(call.arguments))
+    return Verdict(
+        "ask", reason, rule, (suggestion,) if suggestion else (), shown_call(call.arguments)
+    )

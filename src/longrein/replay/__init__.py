@@ -1,4 +1,6 @@
-"""Replay of recorded sessions under any context policy, offline: cost, and share of later needs still shown."""
+"""Replay of recorded sessions under any context policy, offline: cost, and share of later needs
+still shown.
+"""
 
 from longrein.replay.costs import PRICES, CostAccount, Rates, Row, Tokens, as_json, as_table, total
 from longrein.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of

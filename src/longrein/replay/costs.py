@@ -1,8 +1,10 @@
-"""Cost of a replayed session under prompt-cache prices, and share of later needs that were still shown.
+"""Cost of a replayed session under prompt-cache prices, and share of later needs that were still
+shown.
 
-One uncached input token costs 1. The prefix that is read from the cache is the longest unchanged run of system text,
-summary and items since the request before. A use (`uses`) is kept when any shown item holds it. A lost use costs a
-request that brings its newest source back, which then stays for some requests.
+One uncached input token costs 1. The prefix that is read from the cache is the longest unchanged
+run of system text, summary and items since the request before. A use (`uses`) is kept when any
+shown item holds it. A lost use costs a request that brings its newest source back, which then stays
+for some requests.
 """
 
 from collections.abc import Sequence
@@ -19,16 +21,22 @@ CACHED_TOKENS_MIN = 1_024
 INSTRUCTION_TOKENS = 500
 """Tokens of the instruction that asks for a summary."""
 SUMMARY_KEEPS = 0.30
-"""Share of later uses that a model's summary of `SUMMARY_TOKENS_USUAL` held in recorded sessions."""
+"""Share of later uses that a model's summary of `SUMMARY_TOKENS_USUAL` held in recorded
+sessions.
+"""
 SUMMARY_TOKENS_USUAL = 2_000
 RECALL_CALL_TOKENS, RECALLED_TOKENS_MAX, RECALLED_REQUESTS = 80, 6_000, 20
-"""Tokens of a call that brings an item back, tokens that it brings at most, requests for which they stay."""
+"""Tokens of a call that brings an item back, tokens that it brings at most, requests for which
+they stay.
+"""
 LOST_BELOW = 0.5
 """A use of which less is kept must be brought back."""
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Prices of cached input, cache write and output, and the largest answer in tokens that such models give."""
+    """Prices of cached input, cache write and output, and the largest answer in tokens that such
+    models give.
+    """
 
     read: float
     write: float
@@ -51,16 +59,18 @@ PRICES = {
 }
 """Price ratios that providers publish, as their pages stood in November 2026.
 
-- anthropic: platform.claude.com/docs/en/build-with-claude/prompt-caching; a write to the 5-minute cache costs 1.25, to
-  the 1-hour cache 2.
-- openai10, openai25, openai50: developers.openai.com/api/docs/pricing; GPT-5 (1.25, cached .125, output 10), GPT-4.1
-  (2, .5, 8), GPT-4o (2.5, 1.25, 10). No price for writing.
-- gemini: ai.google.dev/gemini-api/docs/pricing; Gemini 3 Pro (2, cached .2, output 12). Its implicit cache costs
-  nothing to write or to store; the storage price is for explicit caches, which longrein does not make.
-- deepseek: api-docs.deepseek.com/quick_start/pricing; V4 Pro at first (1.74, cached .0145, output 3.48), the lowest
-  ratio so far. In October 2026 V4.1 Flash reads at .02, V4 Pro at .033.
+- anthropic: platform.claude.com/docs/en/build-with-claude/prompt-caching; a write to the 5-minute
+  cache costs 1.25, to the 1-hour cache 2.
+- openai10, openai25, openai50: developers.openai.com/api/docs/pricing; GPT-5 (1.25, cached .125,
+  output 10), GPT-4.1 (2, .5, 8), GPT-4o (2.5, 1.25, 10). No price for writing.
+- gemini: ai.google.dev/gemini-api/docs/pricing; Gemini 3 Pro (2, cached .2, output 12). Its
+  implicit cache costs nothing to write or to store; the storage price is for explicit caches, which
+  longrein does not make.
+- deepseek: api-docs.deepseek.com/quick_start/pricing; V4 Pro at first (1.74, cached .0145, output
+  3.48), the lowest ratio so far. In October 2026 V4.1 Flash reads at .02, V4 Pro at .033.
 - local: nothing is charged, so the figure is the tokens that must be computed again.
-- unknown: the engine is not told any price; accounted like a provider that takes nothing for writing.
+- unknown: the engine is not told any price; accounted like a provider that takes nothing for
+  writing.
 """
 
 
@@ -130,7 +140,13 @@ class CostAccount:
     """
 
     def __init__(
-        self, policy: str, recording: Recording, rates: Rates, *, window: int = 0, uses: Uses | None = None
+        self,
+        policy: str,
+        recording: Recording,
+        rates: Rates,
+        *,
+        window: int = 0,
+        uses: Uses | None = None,
     ) -> None:
         self.recording, self.rates, self.window = recording, rates, window
         self.uses = find_uses(recording) if uses is None else uses
@@ -144,7 +160,9 @@ class CostAccount:
         self._visible: dict[str, int] = {}
         self._summary: dict[str, None] = {}
         self._summary_text = self._summary_block = ""
-        """Two summaries of nothing but a model's words count as the same text, in favour of the plain policies."""
+        """Two summaries of nothing but a model's words count as the same text, in favour of the
+        plain policies.
+        """
         self._read_by_model: dict[str, None] = {}
         """Names that a model read when it wrote the summary in use or one before."""
         self._written_tokens = 0
@@ -162,7 +180,11 @@ class CostAccount:
         for place in range(first, end):
             self._now[place] = self._count(self._now[place], self.uses.names[place])
             self._row.failures += place in change.show and not items[place].output
-        changed = {p: text for p, text in change.show.items() if p not in self._texts or self._texts[p] != text}
+        changed = {
+            p: text
+            for p, text in change.show.items()
+            if p not in self._texts or self._texts[p] != text
+        }
         for place, text in changed.items():
             self._show(place, text)
         is_new = change.summary is not None and change.summary != self._summary_text
@@ -189,13 +211,19 @@ class CostAccount:
         return self.row_at(self.rates)
 
     def row_at(self, rates: Rates) -> Row:
-        """Return the figures at other prices. Only sensible for a policy that does not look at prices."""
+        """Return the figures at other prices. Only sensible for a policy that does not look at
+        prices.
+        """
         recalled, recalls = self._recalls()
         cost = self._spent.cost(rates)
-        more = {"cost": cost, "keep_all": self._whole.cost(rates), "with_recalls": cost + recalled.cost(rates)}
+        more = {
+            "cost": cost,
+            "keep_all": self._whole.cost(rates),
+            "with_recalls": cost + recalled.cost(rates),
+        }
         return msgspec.structs.replace(self._row, recalls=recalls, **more)
 
-    # --- What is shown -----------------------------------------------------------------------------------------------
+    # --- What is shown ----------------------------------------------------------------------------
 
     def _count(self, before: dict[str, None], now: dict[str, None]) -> dict[str, None]:
         """Count `now` as visible in place of `before`; return `now`."""
@@ -222,7 +250,7 @@ class CostAccount:
         self._summary = self._names(text.replace(PROSE, ""))
         self._summary_block = plain_block(text)
 
-    # --- What it costs -----------------------------------------------------------------------------------------------
+    # --- What it costs ----------------------------------------------------------------------------
 
     def _pay_summary(self, change: Change) -> None:
         """Account for a model's summary of what the request before showed."""
@@ -234,11 +262,17 @@ class CostAccount:
         needed = self._size + INSTRUCTION_TOKENS + change.asked_tokens
         self._row.failures += 0 < self.window < needed
         if PROSE in (change.summary or ""):
-            self._read_by_model |= {name: None for name, count in self._visible.items() if count > 0}
+            self._read_by_model |= {
+                name: None for name, count in self._visible.items() if count > 0
+            }
             self._read_by_model |= self._summary
 
-    def _pay(self, t: int, tokens: list[int], summary_tokens: int, end: int, cut: int | None) -> None:
-        """Account for request `t`. `cut`: number of items that are as they were; None behind a new summary."""
+    def _pay(
+        self, t: int, tokens: list[int], summary_tokens: int, end: int, cut: int | None
+    ) -> None:
+        """Account for request `t`. `cut`: number of items that are as they were; None behind a
+        new summary.
+        """
         recorded, row = self.recording, self._row
         prefix = recorded.system_tokens
         if cut is not None:
@@ -246,7 +280,10 @@ class CostAccount:
         prefix = 0 if t == 0 or prefix < CACHED_TOKENS_MIN else prefix
         self._size = recorded.system_tokens + summary_tokens + sum(tokens[:end])
         output, place = 0, end
-        while place < len(recorded.items) and (recorded.items[place].request, recorded.items[place].output) == (
+        while place < len(recorded.items) and (
+            recorded.items[place].request,
+            recorded.items[place].output,
+        ) == (
             t,
             True,
         ):
@@ -254,7 +291,9 @@ class CostAccount:
         self._spend(self._spent, prefix, self._size, output)
         before, self._whole_size = self._whole_size, self._whole_size or recorded.system_tokens
         self._whole_size += sum(item.tokens for item in recorded.items[self._before : end])
-        self._spend(self._whole, before if before >= CACHED_TOKENS_MIN else 0, self._whole_size, output)
+        self._spend(
+            self._whole, before if before >= CACHED_TOKENS_MIN else 0, self._whole_size, output
+        )
         row.cache_read += prefix
         row.carried += self._size
         row.breaks += t > 0 and (cut is None or cut < self._before)
@@ -268,12 +307,16 @@ class CostAccount:
         tokens.output += output
 
     def _recalls(self) -> tuple[Tokens, float]:
-        """Return tokens and number of the requests that bring lost sources back; one serves for some requests."""
+        """Return tokens and number of the requests that bring lost sources back; one serves for
+        some requests.
+        """
         tokens, number = Tokens(), 0.0
         mean = self._row.carried / max(1, self.recording.requests)
         last: dict[int, int] = {}
         for lost in sorted(self._lost, key=lambda lost: (lost.request, -lost.missing)):
-            recent = lost.request - last.get(lost.source, -RECALLED_REQUESTS - 1) <= RECALLED_REQUESTS
+            recent = (
+                lost.request - last.get(lost.source, -RECALLED_REQUESTS - 1) <= RECALLED_REQUESTS
+            )
             last[lost.source] = lost.request
             if recent:
                 continue
@@ -285,7 +328,7 @@ class CostAccount:
             tokens.written += lost.missing * size
         return tokens, number
 
-    # --- What is kept ------------------------------------------------------------------------------------------------
+    # --- What is kept -----------------------------------------------------------------------------
 
     def _use(self, t: int) -> None:
         """Count what the output of request `t` uses and what of that is shown."""
@@ -322,7 +365,7 @@ def _shown(item: Item, text: str | None) -> str:
     return call_content(text) if item.kind == "tool_call" else text
 
 
-# --- Tables and JSON -------------------------------------------------------------------------------------------------
+# --- Tables and JSON ------------------------------------------------------------------------------
 
 
 def total(rows: Sequence[Row]) -> Row:
@@ -342,7 +385,9 @@ TABLE_HEAD = (
     *("policy", "session", "requests", "cost / keep-all", "with recalls", "cache hit"),
     *("kept", "tool-only", "ids", "lines", "edits", "breaks", "peak", "misfits"),
 )
-"""`kept`: share of all uses; `tool-only`, `ids`, `lines`: of what only results held; `edits`: old texts of edits."""
+"""`kept`: share of all uses; `tool-only`, `ids`, `lines`: of what only results held; `edits`:
+old texts of edits.
+"""
 
 
 def as_table(rows: Sequence[Row]) -> str:
@@ -350,11 +395,18 @@ def as_table(rows: Sequence[Row]) -> str:
     by_policy: dict[str, list[Row]] = {}
     for row in rows:
         by_policy.setdefault(row.policy, []).append(row)
-    every = [one for found in by_policy.values() for one in (*found, *([total(found)] if len(found) > 1 else []))]
+    every = [
+        one
+        for found in by_policy.values()
+        for one in (*found, *([total(found)] if len(found) > 1 else []))
+    ]
     cells = [TABLE_HEAD, *map(_cells, every)]
     widths = [max(len(row[n]) for row in cells) for n in range(len(TABLE_HEAD))]
     lines = [
-        "  ".join(c.ljust(w) if n < 2 else c.rjust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            c.ljust(w) if n < 2 else c.rjust(w)
+            for n, (c, w) in enumerate(zip(row, widths, strict=True))
+        )
         for row in cells
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -372,4 +424,12 @@ def _cells(row: Row) -> tuple[str, ...]:
         (row.edit_kept, row.edit_uses),
     )
     figures = [f"{part / whole:.3f}" if whole else "-" for part, whole in shares]
-    return row.policy, row.session, str(row.requests), *figures, str(row.breaks), f"{row.peak:,}", str(row.failures)
+    return (
+        row.policy,
+        row.session,
+        str(row.requests),
+        *figures,
+        str(row.breaks),
+        f"{row.peak:,}",
+        str(row.failures),
+    )

@@ -1,7 +1,7 @@
 """Replay of a recorded session by the engine itself, one request at a time.
 
-Items become events, `step` folds them, the policy decides, and its decisions are folded too. A request's recorded
-output becomes known only after the request was shown.
+Items become events, `step` folds them, the policy decides, and its decisions are folded too. A
+request's recorded output becomes known only after the request was shown.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,9 @@ DECISIONS_MAX = 20
 class PolicyReplay:
     """Replay of one session under one policy."""
 
-    def __init__(self, recording: Recording, policy: Policy, budget: Budget, *, timed: bool = False) -> None:
+    def __init__(
+        self, recording: Recording, policy: Policy, budget: Budget, *, timed: bool = False
+    ) -> None:
         self.recording, self.policy, self.budget, self.timed = recording, policy, budget, timed
         self.state = State()
         self.tokens = [item.tokens for item in recording.items]
@@ -82,22 +84,30 @@ class PolicyReplay:
         """Yield one change for each request, in order, also empty ones."""
         items, self._at = self.recording.items, 0
         for t in range(self.recording.requests):
-            while self._at < len(items) and not items[self._at].output and items[self._at].request <= t:
+            while (
+                self._at < len(items)
+                and not items[self._at].output
+                and items[self._at].request <= t
+            ):
                 self._hear(self._at)
                 self._at += 1
-            for call in list(self.state.calls):  # the result was not recorded; a request has no open calls
+            for call in list(
+                self.state.calls
+            ):  # the result was not recorded; a request has no open calls
                 self._tell(ToolEnded(call, self.state.calls[call].call.name, "interrupted", ()))
             outputs = self._at
             while self._at < len(items) and items[self._at].output and items[self._at].request == t:
                 self._at += 1
             change = Change(t, {})
             self._decide(change, outputs)
-            if t == self.recording.requests - 1:  # a summary that was prepared and not used is paid for, too
+            if (
+                t == self.recording.requests - 1
+            ):  # a summary that was prepared and not used is paid for, too
                 change.asked_tokens, self._owed = change.asked_tokens + self._owed, 0
             yield change
             self._answer(outputs, self._at)
 
-    # --- Events for the engine ---------------------------------------------------------------------------------------
+    # --- Events for the engine --------------------------------------------------------------------
 
     def _hear(self, place: int) -> None:
         item = self.recording.items[place]
@@ -137,7 +147,9 @@ class PolicyReplay:
         items = self.recording.items[first:end]
         parts: list[AnyPart] = []
         made = [self._part(item, asked, parts) for item in items]
-        seq = self._tell(Replied(asked, tuple(parts), "calls" if made else "end", Usage(carried, 0, 0, 10)))
+        seq = self._tell(
+            Replied(asked, tuple(parts), "calls" if made else "end", Usage(carried, 0, 0, 10))
+        )
         for n in range(end - first):
             self._place[f"r{seq}.{n + 1}"] = first + n
 
@@ -150,7 +162,7 @@ class PolicyReplay:
         parts.append(ToolCall(call, item.name, _arguments(item.text), item.text))
         return True
 
-    # --- Decisions of the policy -------------------------------------------------------------------------------------
+    # --- Decisions of the policy ------------------------------------------------------------------
 
     def _clear(self, event: Cleared, change: Change) -> None:
         for form in event.forms:
@@ -179,7 +191,10 @@ class PolicyReplay:
             self._summed(build_seed_summary(self.state, self.budget, ready), change)
             return
         span = (ready.first, ready.last)
-        self._summed(build_summary(self.state, self.budget, span, ready.reason, PROSE, (ready.asked,)), change)
+        self._summed(
+            build_summary(self.state, self.budget, span, ready.reason, PROSE, (ready.asked,)),
+            change,
+        )
 
     def _summed(self, event: Summarized, change: Change) -> None:
         for handle, place in self._place.items():
@@ -205,8 +220,12 @@ NAMES = (*POLICIES, *PLAIN)
 """All policies."""
 
 
-def replay_of(name: str, recording: Recording, budget: Budget, *, timed: bool = False) -> PolicyReplay | PlainReplay:
-    """Open the replay of a session under the policy of this name. Raises `KeyError` for an unknown name."""
+def replay_of(
+    name: str, recording: Recording, budget: Budget, *, timed: bool = False
+) -> PolicyReplay | PlainReplay:
+    """Open the replay of a session under the policy of this name. Raises `KeyError` for an
+    unknown name.
+    """
     if name in PLAIN:
         return PlainReplay(recording, PLAIN[name], budget.window_tokens)
     return PolicyReplay(recording, POLICIES[name], budget, timed=timed)

@@ -1,8 +1,10 @@
-"""Fit of the weights of the clearing policy on recorded sessions. Needs `numpy`, so only `longrein fit` imports it.
+"""Fit of the weights of the clearing policy on recorded sessions. Needs `numpy`, so only `longrein
+fit` imports it.
 
-Every session is replayed through the policy's own memory, without clearing anything. At sampled requests each line and
-identifier whose newest copy stands in an item gives one row: its codes, and whether the item is needed for it later. An
-additive logistic model is fitted to the rows by Newton steps, one table after the other, with a ridge.
+Every session is replayed through the policy's own memory, without clearing anything. At sampled
+requests each line and identifier whose newest copy stands in an item gives one row: its codes, and
+whether the item is needed for it later. An additive logistic model is fitted to the rows by Newton
+steps, one table after the other, with a ridge.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,13 +14,31 @@ import numpy as np
 
 from longrein.config.clearing_weights import Fold, Weights
 from longrein.context.clearing.features import USER, SourceItem, call_content, features
-from longrein.context.clearing.line_value import ITEM_CODES, LINE_CODES, WORD_CODES, item_codes, line_codes, word_codes
+from longrein.context.clearing.line_value import (
+    ITEM_CODES,
+    LINE_CODES,
+    WORD_CODES,
+    item_codes,
+    line_codes,
+    word_codes,
+)
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import rows_of
 from longrein.replay.recording import Item, Recording
 
 LINE_TERMS = (
-    *("cls*idle", "cls*state", "activity", "size", "mention", "nearby", "block", "spread", "origin", "copies"),
+    *(
+        "cls*idle",
+        "cls*state",
+        "activity",
+        "size",
+        "mention",
+        "nearby",
+        "block",
+        "spread",
+        "origin",
+        "copies",
+    ),
     "copies*spread",
 )
 WORD_TERMS = ("idle", "cls", "cls*state", "activity", "size", "mention", "spread")
@@ -27,7 +47,9 @@ EVERY = 6
 ITEMS_OLD_IDLE, ITEMS_OLD_SHARE = 16, 3
 """After so many idle requests one in so many items is sampled."""
 LINE_RIDGE, WORD_RIDGE = 40.0, 100.0
-"""Rows of one item are alike, so a weight needs many of them; chosen by how well one repository foretells the other."""
+"""Rows of one item are alike, so a weight needs many of them; chosen by how well one repository
+foretells the other.
+"""
 SWEEPS = 20
 FOLDS = 5
 """Groups of sessions; each is left out once, for the figures of `longrein simulate --weights`."""
@@ -59,7 +81,9 @@ def sample(session: Recording) -> Sample:
     words: list[tuple[int, ...]] = []
     first = 3 + sum(map(ord, session.name)) % EVERY
     for request in range(session.requests):
-        while at < len(todo) and (todo[at].request < request or (todo[at].request == request and not todo[at].output)):
+        while at < len(todo) and (
+            todo[at].request < request or (todo[at].request == request and not todo[at].output)
+        ):
             memory.add(todo[at])
             at += 1
         memory.begin_request(request)
@@ -74,11 +98,22 @@ def _source_item(n: int, item: Item) -> SourceItem:
     """Return an item as the policy takes it; the handle is the position."""
     kind, call = "thinking" if item.thinking else KINDS[item.kind], item.kind == "tool_call"
     content, arguments = ("", item.text) if call else (item.text, "")
-    return SourceItem(f"r{n}", kind, content, item.tokens, item.request, item.name, arguments, item.call or f"?{n}")
+    return SourceItem(
+        f"r{n}",
+        kind,
+        content,
+        item.tokens,
+        item.request,
+        item.name,
+        arguments,
+        item.call or f"?{n}",
+    )
 
 
 def _last_needs(todo: Sequence[SourceItem]) -> dict[tuple[int, str], int]:
-    """(item, feature) -> last request whose output needed the feature while the item was its newest source."""
+    """(item, feature) -> last request whose output needed the feature while the item was its
+    newest source.
+    """
     newest: dict[str, int] = {}
     found: dict[tuple[int, str], int] = {}
     pending: list[int] = []
@@ -99,7 +134,9 @@ def _last_needs(todo: Sequence[SourceItem]) -> dict[tuple[int, str], int]:
     return found
 
 
-def _sample_now(memory: NeedsMemory, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]) -> None:
+def _sample_now(
+    memory: NeedsMemory, needs: dict[tuple[int, str], int], lines: list[Any], words: list[Any]
+) -> None:
     guard = memory.results[-2] if len(memory.results) > 1 else 0
     for held in memory.items[: min(guard, memory.sent)]:
         share = 1 if memory.now - held.last < ITEMS_OLD_IDLE else ITEMS_OLD_SHARE
@@ -118,17 +155,27 @@ def _sample_now(memory: NeedsMemory, needs: dict[tuple[int, str], int], lines: l
 
 def _rows(found: list[tuple[int, ...]]) -> Rows:
     table = np.array(found, dtype=np.int16) if found else np.zeros((0, 2), dtype=np.int16)
-    return Rows(table[:, :-2].astype(np.uint8), table[:, -2].astype(np.uint8), table[:, -1].astype(np.float32))
+    return Rows(
+        table[:, :-2].astype(np.uint8),
+        table[:, -2].astype(np.uint8),
+        table[:, -1].astype(np.float32),
+    )
 
 
 def fit_weights(samples: Sequence[Sample], about: str) -> Weights:
-    """Fit the weights on all sessions, and once without each group of them. Raises `ValueError` without any rows."""
-    groups = [samples[n::FOLDS] for n in range(min(FOLDS, len(samples)))] if len(samples) > 1 else []
+    """Fit the weights on all sessions, and once without each group of them. Raises `ValueError`
+    without any rows.
+    """
+    groups = (
+        [samples[n::FOLDS] for n in range(min(FOLDS, len(samples)))] if len(samples) > 1 else []
+    )
     folds = []
     for group in groups:
         left_out = {one.session for one in group}
         rest = [one for one in samples if one.session not in left_out]
-        if any(len(one.lines.needed) for one in rest) and any(len(one.words.needed) for one in rest):
+        if any(len(one.lines.needed) for one in rest) and any(
+            len(one.words.needed) for one in rest
+        ):
             folds.append(Fold(tuple(sorted(left_out)), _fit_tables(rest)))
     return Weights(about=about, tables=_fit_tables(samples), folds=tuple(folds))
 
@@ -148,7 +195,9 @@ def _join(parts: Iterable[Rows]) -> Rows:
     return Rows(*(np.concatenate([part[k] for part in have]) for k in range(3)))
 
 
-def _fit(rows: Rows, codes: dict[str, int], terms: Sequence[str], ridge: float) -> dict[str, tuple[float, ...]]:
+def _fit(
+    rows: Rows, codes: dict[str, int], terms: Sequence[str], ridge: float
+) -> dict[str, tuple[float, ...]]:
     """Return the weights of an additive logistic model, two decimals each."""
     names, sizes = [*ITEM_CODES, *codes], {**ITEM_CODES, **codes}
     index, length = [], []
@@ -177,5 +226,8 @@ def _fit(rows: Rows, codes: dict[str, int], terms: Sequence[str], ridge: float) 
         shift = float(np.clip((n * (y - p)).sum() / ((n * p * (1 - p)).sum() + 1e-9), -1, 1))
         bias += shift
         odds += shift
-    found = {term: tuple(round(float(w), 2) + 0.0 for w in table) for term, table in zip(terms, tables, strict=True)}
+    found = {
+        term: tuple(round(float(w), 2) + 0.0 for w in table)
+        for term, table in zip(terms, tables, strict=True)
+    }
     return {"bias": (round(bias, 2),), **found}

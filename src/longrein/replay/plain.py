@@ -59,7 +59,10 @@ class PlainReplay:
         items = self.recording.items
         for t in range(self.recording.requests):
             self.before = self.end
-            while self.end < len(items) and (items[self.end].request, items[self.end].output) < (t, True):
+            while self.end < len(items) and (items[self.end].request, items[self.end].output) < (
+                t,
+                True,
+            ):
                 if items[self.end].kind == "tool_result":
                     self.results.append(self.end)
                 self.end += 1
@@ -71,7 +74,9 @@ class PlainReplay:
         """Show `text` in place of an item, or nothing."""
         change.show[place] = text
         self.shorter.add(place)
-        self.tokens[place] = 0 if text is None else count_tokens(self.recording.items[place].kind, text)
+        self.tokens[place] = (
+            0 if text is None else count_tokens(self.recording.items[place].kind, text)
+        )
 
 
 PlainPolicy = Callable[[PlainReplay, Change], None]
@@ -90,15 +95,22 @@ def summarise_when_full(replay: PlainReplay, change: Change) -> None:
 
 
 def clear_in_batches(replay: PlainReplay, change: Change) -> None:
-    """Hide old results when that saves many tokens at once; summarise when the window is nearly full all the same."""
+    """Hide old results when that saves many tokens at once; summarise when the window is nearly
+    full all the same.
+    """
     items = replay.recording.items
     old = [
         p
         for p in replay.results[replay.batched : -RESULTS_KEPT]
         if p not in replay.shorter and items[p].tokens > RESULT_TOKENS_MIN
     ]
-    notes = {place: f"[{items[place].text.count(chr(10)) + 1} lines of old output were cleared]" for place in old}
-    saved = sum(replay.tokens[place] - count_tokens("tool_result", note) for place, note in notes.items())
+    notes = {
+        place: f"[{items[place].text.count(chr(10)) + 1} lines of old output were cleared]"
+        for place in old
+    }
+    saved = sum(
+        replay.tokens[place] - count_tokens("tool_result", note) for place, note in notes.items()
+    )
     if notes and saved >= BATCH_TOKENS_MIN:
         for place, note in notes.items():
             replay.hide(change, place, note)

@@ -1,7 +1,9 @@
-"""Recorded sessions: the neutral format (JSON lines: a header, then one item a line) and longrein's own logs.
+"""Recorded sessions: the neutral format (JSON lines: a header, then one item a line) and longrein's
+own logs.
 
-Messages of the recording agent's own compaction are left out. An input belongs to the first request whose step is not
-below its own. Request `t` contains the inputs of requests up to `t` and the outputs of those before it.
+Messages of the recording agent's own compaction are left out. An input belongs to the first request
+whose step is not below its own. Request `t` contains the inputs of requests up to `t` and the
+outputs of those before it.
 """
 
 import gzip
@@ -31,9 +33,19 @@ from longrein.events import (
 )
 
 Kind = Literal["user", "assistant_text", "tool_call", "tool_result"]
-CHARS_PER_TOKEN: dict[str, float] = {"tool_result": 2.81, "tool_call": 3.15, "assistant_text": 2.5, "user": 3.2}
+CHARS_PER_TOKEN: dict[str, float] = {
+    "tool_result": 2.81,
+    "tool_call": 3.15,
+    "assistant_text": 2.5,
+    "user": 3.2,
+}
 """Fitted to recorded differences of prompt sizes (median error 14 %)."""
-OVERHEAD_TOKENS: dict[str, int] = {"tool_result": 31, "tool_call": 31, "assistant_text": 4, "user": 4}
+OVERHEAD_TOKENS: dict[str, int] = {
+    "tool_result": 31,
+    "tool_call": 31,
+    "assistant_text": 4,
+    "user": 4,
+}
 """Tokens of brackets and ids around one block."""
 
 
@@ -80,7 +92,9 @@ def base_name(name: str) -> str:
 
 
 def read_recording(name: str, data: bytes) -> Recording:
-    """Read a session from a file's bytes, gzipped or not. Raises `UsageError` when it is no recording."""
+    """Read a session from a file's bytes, gzipped or not. Raises `UsageError` when it is no
+    recording.
+    """
     try:
         raw = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
         rows = [msgspec.json.decode(line) for line in raw.split(b"\n") if line.strip()]
@@ -93,7 +107,9 @@ def read_recording(name: str, data: bytes) -> Recording:
     except (OSError, EOFError, msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{name} is no recorded session: {error}") from error
     found.sort(key=lambda item: (item.request, item.output))
-    return Recording(base_name(name), round(rows[0].get("system_tokens_est", 0)), tuple(found), len(steps))
+    return Recording(
+        base_name(name), round(rows[0].get("system_tokens_est", 0)), tuple(found), len(steps)
+    )
 
 
 def _kept(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -113,7 +129,16 @@ def _message(request: int, row: dict[str, Any]) -> Item:
     if tokens is None:
         tokens = count_tokens(kind, text)
     output, name = row["role"] == "assistant", row.get("name") or ""
-    return Item(request, output, kind, name, text, int(tokens), row.get("call_id") or "", _at_us(row.get("ts")))
+    return Item(
+        request,
+        output,
+        kind,
+        name,
+        text,
+        int(tokens),
+        row.get("call_id") or "",
+        _at_us(row.get("ts")),
+    )
 
 
 def _at_us(value: Any) -> int:
@@ -123,7 +148,7 @@ def _at_us(value: Any) -> int:
         return 0
 
 
-# --- Recordings from longrein's own logs -----------------------------------------------------------------------------
+# --- Recordings from longrein's own logs ----------------------------------------------------------
 
 
 def of_entries(name: str, entries: Iterable[Entry]) -> Recording:
@@ -141,7 +166,9 @@ def of_entries(name: str, entries: Iterable[Entry]) -> Recording:
             continue
         output = isinstance(event, Replied)
         for kind, tool, text, call in _told(event):
-            items.append(Item(request, output, kind, tool, text, count_tokens(kind, text), call, entry.at))
+            items.append(
+                Item(request, output, kind, tool, text, count_tokens(kind, text), call, entry.at)
+            )
         request += output
     last = max((item.request for item in items if item.output), default=-1)
     kept = [item for item in items if item.request <= last]

@@ -1,7 +1,8 @@
-"""Uses in a recorded session: what an output takes from earlier items, whatever a policy shows of them.
+"""Uses in a recorded session: what an output takes from earlier items, whatever a policy shows of
+them.
 
-An identifier or line that an output shares with something earlier is a use. The old text of an edit is another kind:
-the model must have it whole, in one place.
+An identifier or line that an output shares with something earlier is a use. The old text of an edit
+is another kind: the model must have it whole, in one place.
 """
 
 import re
@@ -52,7 +53,9 @@ def content_of(item: Item) -> str:
 
 
 def plain_block(text: str) -> str:
-    """Return a text without line numbers and indentation, so that an edit's old text is found in a numbered read."""
+    """Return a text without line numbers and indentation, so that an edit's old text is found in
+    a numbered read.
+    """
     return "\n".join(line.strip() for line in _LINE_NUMBER.sub("", text).split("\n"))
 
 
@@ -66,11 +69,17 @@ def find_uses(recording: Recording) -> Uses:
     while first < len(items):
         last, used = first + 1, dict[str, None]()
         if items[first].output:
-            while last < len(items) and items[last].output and items[last].request == items[first].request:
+            while (
+                last < len(items)
+                and items[last].output
+                and items[last].request == items[first].request
+            ):
                 last += 1
             for place in range(first, last):
                 used |= {} if items[place].thinking else names[place]
-        named[items[first].request] += [Use(n, newest[n], tool_only[n]) for n in used if n in newest]
+        named[items[first].request] += [
+            Use(n, newest[n], tool_only[n]) for n in used if n in newest
+        ]
         for place in range(first, last):
             is_result = items[place].kind == "tool_result"
             for name in names[place]:
@@ -78,7 +87,9 @@ def find_uses(recording: Recording) -> Uses:
                 tool_only[name] = is_result and tool_only.get(name, True)
         first = last
     known = frozenset(use.name for uses in named for use in uses)
-    return Uses(named, _edits(recording), [{n: None for n in found if n in known} for found in names], known)
+    return Uses(
+        named, _edits(recording), [{n: None for n in found if n in known} for found in names], known
+    )
 
 
 def _edits(recording: Recording) -> list[list[EditUse]]:
@@ -105,6 +116,9 @@ def _old_texts(arguments: str) -> list[str]:
     if not isinstance(value, dict):
         return []
     more = value.get("edits")
-    edits = [value, *(one for one in (more if isinstance(more, list) else ()) if isinstance(one, dict))]
+    edits = [
+        value,
+        *(one for one in (more if isinstance(more, list) else ()) if isinstance(one, dict)),
+    ]
     olds = [old for edit in edits if isinstance(old := edit.get("old_string"), str) and "\n" in old]
     return [plain for old in olds if (plain := plain_block(old).strip())]

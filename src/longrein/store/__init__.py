@@ -8,7 +8,16 @@ from longrein.store.goals import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
 from longrein.store.hook_files import HookFiles
 from longrein.store.log import SessionLog, leave_message, open_log
-from longrein.store.port import USER, BlobWriter, Log, Message, SearchHit, SearchResult, SessionInfo, Snapshot
+from longrein.store.port import (
+    USER,
+    BlobWriter,
+    Log,
+    Message,
+    SearchHit,
+    SearchResult,
+    SessionInfo,
+    Snapshot,
+)
 from longrein.store.reader import Reader, read_entries
 from longrein.store.sessions import (
     delete_session,

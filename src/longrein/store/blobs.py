@@ -1,6 +1,7 @@
 """Blobs, named by the SHA-256 of their bytes.
 
-Blobs up to 64 kB go into the database with the next commit; larger ones are files `blobs/ab/<hash>`.
+Blobs up to 64 kB go into the database with the next commit; larger ones are files
+`blobs/ab/<hash>`.
 """
 
 import contextlib
@@ -39,7 +40,9 @@ def is_hash(text: str) -> bool:
 
 
 class BlobDamaged(StoreDamaged, KeyError):
-    """The bytes of a blob do not match its hash. Also a `KeyError`, for callers that only ask for the bytes."""
+    """The bytes of a blob do not match its hash. Also a `KeyError`, for callers that only ask
+    for the bytes.
+    """
 
     __str__ = Exception.__str__  # a KeyError shows the repr
 
@@ -52,7 +55,9 @@ def verify_blob(data: object, blob: str, place: str) -> bytes:
 
 
 def read_blob_file(folder: str, blob: str) -> bytes:
-    """Return the verified bytes of a blob file. Raises `KeyError` when it does not exist, `BlobDamaged`."""
+    """Return the verified bytes of a blob file. Raises `KeyError` when it does not exist,
+    `BlobDamaged`.
+    """
     path = blob_file(folder, blob)
     try:
         with open(path, "rb") as file:
@@ -65,19 +70,25 @@ def read_blob_file(folder: str, blob: str) -> bytes:
 
 
 class BlobBatch(msgspec.Struct):
-    """Blobs of one commit: hash -> bytes of those that go into the database, and hashes of files that are on disk."""
+    """Blobs of one commit: hash -> bytes of those that go into the database, and hashes of files
+    that are on disk.
+    """
 
     bodies: dict[str, bytes] = {}
     files: list[str] = []
 
 
 class Blobs:
-    """Blobs that wait for a commit of one session's log. The loop's thread adds, the writer thread commits."""
+    """Blobs that wait for a commit of one session's log. The loop's thread adds, the writer
+    thread commits.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.pending: dict[str, bytes | None] = {}
-        """Hash -> bytes of a blob that waits for a commit; None for a finished file whose data is not flushed."""
+        """Hash -> bytes of a blob that waits for a commit; None for a finished file whose data
+        is not flushed.
+        """
         self._flushed: set[str] = set()
         self._numbers = itertools.count(1)
 
@@ -91,10 +102,12 @@ class Blobs:
     def copy_for_adoption(self, path: str) -> tuple[str, bytes | str]:
         """Return (hash, bytes) of a small file, else (hash, path of a link or copy, for `adopt`).
 
-        For any thread. The original stays, and nobody may write to it any more. Raises OSError, also when it is not a
-        regular file.
+        For any thread. The original stays, and nobody may write to it any more. Raises OSError,
+        also when it is not a regular file.
         """
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb"
+        ) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "not a plain file", path)
             start = file.read(INLINE_BYTES_MAX + 1)
@@ -113,7 +126,9 @@ class Blobs:
             return hashlib.file_digest(file, "sha256").hexdigest(), temporary
 
     def adopt(self, blob: str, path: str) -> None:
-        """Move the finished file `path` to its place as `blob`. It is flushed before the next commit."""
+        """Move the finished file `path` to its place as `blob`. It is flushed before the next
+        commit.
+        """
         target = blob_file(self.folder, blob)
         if os.path.exists(target):
             os.unlink(path)
@@ -123,7 +138,9 @@ class Blobs:
         self.pending[blob] = None
 
     def temporary_path(self) -> str:
-        """Return a path for a new file in the blobs folder. The next open removes files that nobody adopted."""
+        """Return a path for a new file in the blobs folder. The next open removes files that
+        nobody adopted.
+        """
         make_folder(os.path.join(self.folder, BLOBS))
         paths = (os.path.join(self.folder, BLOBS, f"tmp-{number}") for number in self._numbers)
         return next(path for path in paths if not os.path.lexists(path))
@@ -177,7 +194,9 @@ class Blobs:
 
 
 def blob_files(folder: str) -> Iterator[tuple[str, str]]:
-    """Iterate (path, name) of every file in the blobs folder of the session in `folder`, temporary ones included."""
+    """Iterate (path, name) of every file in the blobs folder of the session in `folder`,
+    temporary ones included.
+    """
     try:
         found = list(os.scandir(os.path.join(folder, BLOBS)))
     except OSError:
@@ -209,7 +228,9 @@ class GrowingBlob:
 
     @property
     def path(self) -> str:
-        """Path of the file, readable while it grows. The first access creates it. Raises OSError."""
+        """Path of the file, readable while it grows. The first access creates it. Raises
+        OSError.
+        """
         if not self._path:
             self._spill()
         return self._path

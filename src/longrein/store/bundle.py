@@ -1,11 +1,12 @@
-"""Bundles: one zip file that moves a whole session, with its subagents and blobs, to another machine.
+"""Bundles: one zip file that moves a whole session, with its subagents and blobs, to another
+machine.
 
-    bundle.json                 format, versions, the sessions with their numbers, and the hash of each log
-    sessions/<number>.jsonl     own entries of one session: {"seq":…,"at":…,"version":…,"event":{…}}
-    blobs/<hash>                content of a blob
+    bundle.json                 format, versions, the sessions with their numbers, and the hash of
+    each log sessions/<number>.jsonl     own entries of one session:
+    {"seq":…,"at":…,"version":…,"event":{…}} blobs/<hash>                content of a blob
 
-Nothing in a bundle is believed: hashes, seqs, sizes and every entry are checked, and the imported session works in the
-folders that the importer names, not in those of the bundle.
+Nothing in a bundle is believed: hashes, seqs, sizes and every entry are checked, and the imported
+session works in the folders that the importer names, not in those of the bundle.
 """
 
 import contextlib
@@ -31,7 +32,15 @@ from longrein.events import (
     encode_event,
 )
 from longrein.store.blobs import INLINE_BYTES_MAX, PIECE_BYTES, Blobs, GrowingBlob, is_hash
-from longrein.store.database import INSERT_ENTRY, REPLACE_SESSION, ROOT, SEQ_MAX, entry_key, entry_seq, row_checksum
+from longrein.store.database import (
+    INSERT_ENTRY,
+    REPLACE_SESSION,
+    ROOT,
+    SEQ_MAX,
+    entry_key,
+    entry_seq,
+    row_checksum,
+)
 from longrein.store.errors import store_failure
 from longrein.store.reader import ReadConnection, Reader, stored_body
 from longrein.store.repair import new_database
@@ -100,7 +109,7 @@ class BundleReport(msgspec.Struct, frozen=True):
     """Blobs that the log names and the disk no longer has."""
 
 
-# --- Export ----------------------------------------------------------------------------------------------------------
+# --- Export ---------------------------------------------------------------------------------------
 
 
 def write_bundle(state_dir: str, session: str, out: BinaryIO, version: str) -> BundleReport:
@@ -117,8 +126,12 @@ def write_bundle(state_dir: str, session: str, out: BinaryIO, version: str) -> B
                 sessions = [_write_log(archive, reader, *row) for row in _session_rows(source)]
                 blobs, missing = _write_blobs(archive, reader, source)
                 cwd = reader.about()[1]
-                manifest = Manifest(FORMAT, SCHEMA_VERSION, version, session, cwd, tuple(sessions), blobs)
-                archive.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+                manifest = Manifest(
+                    FORMAT, SCHEMA_VERSION, version, session, cwd, tuple(sessions), blobs
+                )
+                archive.writestr(
+                    MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+                )
         finally:
             source.close()
     entries = sum(one.entries for one in sessions)
@@ -143,7 +156,9 @@ def _write_log(
     return BundledSession(number, session, created, title, count, size, digest.hexdigest())
 
 
-def _write_blobs(archive: "ZipFile", reader: Reader, source: ReadConnection) -> tuple[dict[str, int], int]:
+def _write_blobs(
+    archive: "ZipFile", reader: Reader, source: ReadConnection
+) -> tuple[dict[str, int], int]:
     """Write every stored blob; return hash -> size, and the number of those that are gone."""
     found: dict[str, int] = {}
     missing = 0
@@ -165,7 +180,7 @@ def _write_blobs(archive: "ZipFile", reader: Reader, source: ReadConnection) -> 
     return found, missing
 
 
-# --- Import ----------------------------------------------------------------------------------------------------------
+# --- Import ---------------------------------------------------------------------------------------
 
 
 class BundleError(SessionError):
@@ -173,11 +188,14 @@ class BundleError(SessionError):
 
 
 def read_bundle(state_dir: str, path: str, roots: Sequence[str]) -> BundleReport:
-    """Create the session that the bundle at `path` holds; it works in `roots`, the first of which is its folder.
+    """Create the session that the bundle at `path` holds; it works in `roots`, the first of which
+    is its folder.
 
-    On return it is complete on disk; after an error it does not exist. A stored session is never changed.
+    On return it is complete on disk; after an error it does not exist. A stored session is never
+    changed.
 
-    Raises `BundleError`, `SessionReadOnly` for a bundle of a newer longrein, `SessionError`, `StoreFull`.
+    Raises `BundleError`, `SessionReadOnly` for a bundle of a newer longrein, `SessionError`,
+    `StoreFull`.
     """
     import zipfile
 
@@ -197,9 +215,13 @@ def _manifest(archive: "ZipFile", path: str) -> Manifest:
             raise BundleError(f"{path} is no bundle of longrein: its {MANIFEST} is too large")
         manifest = msgspec.json.decode(archive.read(info), type=Manifest)
     except (KeyError, msgspec.DecodeError, UnicodeError, RecursionError, OSError):
-        raise BundleError(f"{path} is no bundle of longrein; `longrein export ID --whole` writes one") from None
+        raise BundleError(
+            f"{path} is no bundle of longrein; `longrein export ID --whole` writes one"
+        ) from None
     if manifest.format > FORMAT or manifest.schema > SCHEMA_VERSION:
-        raise SessionReadOnly(f"{path} was written by a newer longrein ({manifest.version}); upgrade this one")
+        raise SessionReadOnly(
+            f"{path} was written by a newer longrein ({manifest.version}); upgrade this one"
+        )
     numbers = {one.number for one in manifest.sessions}
     names = {session_id(one.session) for one in manifest.sessions}
     if (
@@ -207,11 +229,14 @@ def _manifest(archive: "ZipFile", path: str) -> Manifest:
         or len(names) != len(manifest.sessions)
         or not all(0 < number <= NUMBER_MAX for number in numbers)
         or not all(0 <= one.created <= AT_MAX for one in manifest.sessions)
-        or manifest.session.lower() not in {one.session.lower() for one in manifest.sessions if one.number == ROOT}
+        or manifest.session.lower()
+        not in {one.session.lower() for one in manifest.sessions if one.number == ROOT}
         or len(numbers) > SESSIONS_MAX
         or not all(map(is_hash, manifest.blobs))
     ):
-        raise BundleError(f"{path} is damaged: its {MANIFEST} contradicts itself; export the session again")
+        raise BundleError(
+            f"{path} is damaged: its {MANIFEST} contradicts itself; export the session again"
+        )
     return manifest
 
 
@@ -222,19 +247,27 @@ def _check_room(state_dir: str, archive: "ZipFile", path: str) -> None:
         folder = os.path.dirname(folder)
     size, free = sum(info.file_size for info in archive.infolist()), shutil.disk_usage(folder).free
     if size > free:
-        raise BundleError(f"{path} needs {size:,} bytes, and {free:,} are free in {folder}; free some room")
+        raise BundleError(
+            f"{path} needs {size:,} bytes, and {free:,} are free in {folder}; free some room"
+        )
 
 
-def _create(state_dir: str, archive: "ZipFile", manifest: Manifest, roots: Sequence[str]) -> BundleReport:
+def _create(
+    state_dir: str, archive: "ZipFile", manifest: Manifest, roots: Sequence[str]
+) -> BundleReport:
     session = session_id(manifest.session)
     folder, fresh = make_session_folder(state_dir, session)
     if not fresh:
-        raise SessionError(f"there is already a session {session}; go on with `longrein -r {session}`")
+        raise SessionError(
+            f"there is already a session {session}; go on with `longrein -r {session}`"
+        )
     try:
         building = os.path.join(folder, DATABASE + ".new")
         with contextlib.closing(new_database(building)) as target:
             blobs = Blobs(folder)
-            entries = sum(_import_log(archive, target, blobs, one, roots) for one in manifest.sessions)
+            entries = sum(
+                _import_log(archive, target, blobs, one, roots) for one in manifest.sessions
+            )
             for blob, size in manifest.blobs.items():
                 _import_blob(archive, target, blobs, blob, size)
             _store_blobs(target, blobs)
@@ -246,11 +279,17 @@ def _create(state_dir: str, archive: "ZipFile", manifest: Manifest, roots: Seque
         if isinstance(error, OSError | sqlite3.Error):
             raise store_failure(error, folder) from None
         raise
-    return BundleReport(session, manifest.cwd, entries, len(manifest.sessions) - 1, len(manifest.blobs))
+    return BundleReport(
+        session, manifest.cwd, entries, len(manifest.sessions) - 1, len(manifest.blobs)
+    )
 
 
 def _import_log(
-    archive: "ZipFile", target: sqlite3.Connection, blobs: Blobs, one: BundledSession, roots: Sequence[str]
+    archive: "ZipFile",
+    target: sqlite3.Connection,
+    blobs: Blobs,
+    one: BundledSession,
+    roots: Sequence[str],
 ) -> int:
     """Insert the entries of one session; return their number."""
     name, expected = f"sessions/{one.number}.jsonl", 0
@@ -259,7 +298,10 @@ def _import_log(
         if expected == 0:
             _check_opening(one, line, event, name)
         elif line.seq != expected:
-            raise BundleError(f"the bundle is damaged: entry {expected} of {name} is missing; export the session again")
+            raise BundleError(
+                f"the bundle is damaged: entry {expected} of {name} is missing; export the "
+                "session again"
+            )
         expected = line.seq + 1
         data = _moved_body(event, line, roots)
         body = data if len(data) <= INLINE_BYTES_MAX else blobs.put(data)
@@ -269,14 +311,20 @@ def _import_log(
         target.execute(INSERT_ENTRY, row)
     if not expected and one.number == ROOT:
         raise BundleError("the bundle holds no entries; export the session again")
-    target.execute(REPLACE_SESSION, (one.number, one.session.lower(), one.created, roots[0], one.title))
+    target.execute(
+        REPLACE_SESSION, (one.number, one.session.lower(), one.created, roots[0], one.title)
+    )
     return one.entries
 
 
 def _checked_lines(archive: "ZipFile", name: str, one: BundledSession) -> Iterator[BundleLine]:
-    """Iterate the lines of a log. Raises `BundleError` where they are not what the manifest says."""
+    """Iterate the lines of a log. Raises `BundleError` where they are not what the manifest
+    says.
+    """
     digest, count, size = hashlib.sha256(), 0, 0
-    damaged = BundleError(f"the bundle is damaged: {name} is not what was exported; export the session again")
+    damaged = BundleError(
+        f"the bundle is damaged: {name} is not what was exported; export the session again"
+    )
     try:
         with archive.open(name) as file:
             while raw := file.readline(LINE_BYTES_MAX):
@@ -293,22 +341,33 @@ def _checked_lines(archive: "ZipFile", name: str, one: BundledSession) -> Iterat
 
 def _decoded(line: BundleLine, name: str) -> AnyEvent:
     if not 0 <= line.at <= AT_MAX or not 0 < line.seq <= SEQ_MAX or line.version < 1:
-        raise BundleError(f"the bundle is damaged: entry {line.seq} of {name} has impossible numbers")
+        raise BundleError(
+            f"the bundle is damaged: entry {line.seq} of {name} has impossible numbers"
+        )
     try:
         return decode_event(bytes(line.event), line.version)
     except (msgspec.DecodeError, KeyError, UnicodeError) as error:
-        raise BundleError(f"the bundle is damaged: entry {line.seq} of {name} cannot be read ({error})") from None
+        raise BundleError(
+            f"the bundle is damaged: entry {line.seq} of {name} cannot be read ({error})"
+        ) from None
 
 
 def _check_opening(one: BundledSession, line: BundleLine, event: AnyEvent, name: str) -> None:
-    """Check the first entry of a log: an `Opened` with the session's id; a forked subagent's comes after seq 1."""
+    """Check the first entry of a log: an `Opened` with the session's id; a forked subagent's
+    comes after seq 1.
+    """
     session = event.session.lower() if isinstance(event, Opened) else ""
     if session != one.session.lower() or (one.number == ROOT and line.seq != 1):
-        raise BundleError(f"the bundle is damaged: {name} does not begin as a session does; export the session again")
+        raise BundleError(
+            f"the bundle is damaged: {name} does not begin as a session does; export the session "
+            "again"
+        )
 
 
 def _moved_body(event: AnyEvent, line: BundleLine, roots: Sequence[str]) -> bytes:
-    """Return the event's bytes, with the folders of this machine in place of those of the bundle."""
+    """Return the event's bytes, with the folders of this machine in place of those of the
+    bundle.
+    """
     match event:
         case Opened():
             event = msgspec.structs.replace(event, roots=tuple(roots), cwd=roots[0])
@@ -320,8 +379,13 @@ def _moved_body(event: AnyEvent, line: BundleLine, roots: Sequence[str]) -> byte
     return encode_event(event)
 
 
-def _import_blob(archive: "ZipFile", target: sqlite3.Connection, blobs: Blobs, blob: str, size: int) -> None:
-    damaged = BundleError(f"the bundle is damaged: blob {blob[:12]} is not what was exported; export the session again")
+def _import_blob(
+    archive: "ZipFile", target: sqlite3.Connection, blobs: Blobs, blob: str, size: int
+) -> None:
+    damaged = BundleError(
+        f"the bundle is damaged: blob {blob[:12]} is not what was exported; export the session "
+        "again"
+    )
     try:
         info = archive.getinfo(f"blobs/{blob}")
     except KeyError:

@@ -1,8 +1,9 @@
 """The SQLite database of one root session: tables, opening, and one transaction for many writes.
 
-Commits use `synchronous=NORMAL`, which never flushes the WAL; `sync` flushes it afterwards. The order is that of
-`FULL`, but one flush covers many commits. A new database is made without a flush. `make_durable` checkpoints it once,
-so that the main file is complete on disk before any write counts: SQLite drops the WAL of an empty main file.
+Commits use `synchronous=NORMAL`, which never flushes the WAL; `sync` flushes it afterwards. The
+order is that of `FULL`, but one flush covers many commits. A new database is made without a flush.
+`make_durable` checkpoints it once, so that the main file is complete on disk before any write
+counts: SQLite drops the WAL of an empty main file.
 """
 
 import contextlib
@@ -39,11 +40,11 @@ CREATE TABLE blobs(hash BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE files(hash BLOB PRIMARY KEY) WITHOUT ROWID;
 PRAGMA user_version={LAYOUT};
 COMMIT;
-"""
-# entries.key is `entry_key(session number, seq)`: one integer key, so that an append touches only the last page.
-# entries.body is the event as a blob or, above 64 kB, the hash of its file as text.
-# inbox.number is the session that receives the message; ids rise over all sessions.
-# collected holds the names of inbox files that were taken in; files holds the hashes of committed blob files.
+"""  # noqa: E501
+# entries.key is `entry_key(session number, seq)`: one integer key, so that an append touches only
+# the last page. entries.body is the event as a blob or, above 64 kB, the hash of its file as text.
+# inbox.number is the session that receives the message; ids rise over all sessions. collected holds
+# the names of inbox files that were taken in; files holds the hashes of committed blob files.
 
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: ("ALTER TABLE inbox ADD COLUMN number INTEGER NOT NULL DEFAULT 1",),
@@ -56,14 +57,18 @@ WAL_IDLE_BYTES = 4 * 1024 * 1024
 WAL_MAX_BYTES = 64 * 1024 * 1024
 """A larger WAL is checkpointed even while longrein is busy."""
 BUSY_S = 10.0
-"""Time that a write waits for a reader of a rollback-journal database, or for a process that recovers the WAL."""
+"""Time that a write waits for a reader of a rollback-journal database, or for a process that
+recovers the WAL.
+"""
 
 Row = tuple[int, int, int, int, bytes | str]
 """(key, at, version, checksum, body)."""
 ROW_COLUMNS = "key, at, version, crc, body"
 SELECT_ROWS = f"SELECT {ROW_COLUMNS} FROM entries"
 INSERT_ENTRY = "INSERT INTO entries VALUES(?, ?, ?, ?, ?)"
-REPLACE_SESSION = "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
+REPLACE_SESSION = (
+    "INSERT OR REPLACE INTO sessions(number, session, created, cwd, title) VALUES(?, ?, ?, ?, ?)"
+)
 
 ROOT = 1
 """Number of the root session in its own database."""
@@ -71,7 +76,8 @@ _SEQ_BITS = 40
 GAP = -2
 _HASH_QUERY = (
     "SELECT count(*), max(key), sum(version), group_concat(at), "
-    "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE key > ? AND key <= ?"
+    "group_concat(crc || CASE typeof(body) WHEN 'text' THEN body ELSE '' END) FROM entries WHERE "
+    "key > ? AND key <= ?"
 )
 SEQ_MAX = (1 << _SEQ_BITS) - 1
 
@@ -138,21 +144,29 @@ def is_sound_row(row: Sequence[Any]) -> bool:
     key, at, version, checksum, body = row
     try:
         if type(body) is bytes:
-            return bool(crc32(body, crc32(_pack(key, at, version))) == checksum or crc32(body) == checksum)
+            return bool(
+                crc32(body, crc32(_pack(key, at, version))) == checksum or crc32(body) == checksum
+            )
         return type(body) is str and checksum in (row_checksum(key, at, version, body), 0)
     except struct.error:  # a damaged number that does not fit
         return False
 
 
 def last_key(connection: sqlite3.Connection, number: int) -> int:
-    """Return the key of the last entry of session `number`; 0 when there is none. Raises sqlite3.Error."""
+    """Return the key of the last entry of session `number`; 0 when there is none. Raises
+    sqlite3.Error.
+    """
     query = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1"
     row = connection.execute(query, (entry_key(number, 0), entry_key(number + 1, 0))).fetchone()
     return int(row[0]) if row else 0
 
 
-def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]) -> None:
-    """Copy `tables` as far as they can be read; the source may have an older layout. Raises errors of the target."""
+def copy_tables(
+    source: sqlite3.Connection, target: sqlite3.Connection, tables: Sequence[str]
+) -> None:
+    """Copy `tables` as far as they can be read; the source may have an older layout. Raises
+    errors of the target.
+    """
 
     def until_damage(rows: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         with contextlib.suppress(sqlite3.DatabaseError):
@@ -165,7 +179,9 @@ def copy_tables(source: sqlite3.Connection, target: sqlite3.Connection, tables: 
             continue
         names = ", ".join(column[0] for column in rows.description)
         marks = ", ".join("?" * len(rows.description))
-        target.executemany(f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", until_damage(rows))
+        target.executemany(
+            f"INSERT OR REPLACE INTO {table}({names}) VALUES({marks})", until_damage(rows)
+        )
 
 
 class DatabaseMoved(Exception):
@@ -186,13 +202,17 @@ class Write(msgspec.Struct):
     names: Sequence[str] = ()
     """Inbox files that the messages in `put` were read from."""
     about: list[tuple[int, str, int, str, str]] = []
-    """Rows of `sessions` that changed: (number, session, created in microseconds UTC, cwd, title)."""
+    """Rows of `sessions` that changed: (number, session, created in microseconds UTC, cwd,
+    title).
+    """
     one_shot: bool | None = None
     """Whether the root session is a one-shot run; None when the entries do not say."""
 
 
 def is_main_file_lost(path: str) -> bool:
-    """Return True if the main file is empty or missing beside a WAL with content, which SQLite would delete at once."""
+    """Return True if the main file is empty or missing beside a WAL with content, which SQLite
+    would delete at once.
+    """
     return file_size(path) == 0 and file_size(path + "-wal") > 0
 
 
@@ -210,7 +230,11 @@ def read_only(path: str) -> sqlite3.Connection:
         raise sqlite3.DatabaseError("database disk image is malformed: the main file is empty")
     address = "file:" + quote(os.fsencode(path))
     connection = sqlite3.connect(
-        address + "?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_S
+        address + "?mode=ro",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_S,
     )
     try:
         connection.execute("PRAGMA schema_version")
@@ -218,7 +242,9 @@ def read_only(path: str) -> sqlite3.Connection:
         connection.close()
         # in a read-only folder SQLite cannot create its shared memory; nobody writes there
         address += "?immutable=1"
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            address, uri=True, isolation_level=None, check_same_thread=False
+        )
     return connection
 
 
@@ -260,7 +286,11 @@ class Database:
         if not os.path.exists(self.path):
             os.close(new_file(self.path))
         self.connection = sqlite3.connect(
-            self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_S, cached_statements=64
+            self.path,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=BUSY_S,
+            cached_statements=64,
         )
         try:
             self._prepare(notes, network)
@@ -277,7 +307,8 @@ class Database:
             raise sqlite3.DatabaseError("malformed header")
         if layout > LAYOUT:
             raise SessionReadOnly(
-                f"this session was written by a newer longrein (layout {layout}, this one knows {LAYOUT}); upgrade it"
+                f"this session was written by a newer longrein (layout {layout}, this one knows "
+                f"{LAYOUT}); upgrade it"
             )
         if layout == 0:
             self.connection.executescript(TABLES)
@@ -289,10 +320,15 @@ class Database:
             execute("PRAGMA synchronous=NORMAL")
             self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._grown_bytes = os.fstat(self._wal).st_size
-            self._identities = [(path, _file_identity(path)) for path in (self.path, self.path + "-wal")]
+            self._identities = [
+                (path, _file_identity(path)) for path in (self.path, self.path + "-wal")
+            ]
         else:
             execute("PRAGMA synchronous=FULL")
-            notes.append(f"{self.folder} is on a network file system: the log is written in a slower, safe mode")
+            notes.append(
+                f"{self.folder} is on a network file system: the log is written in a slower, safe "
+                "mode"
+            )
 
     def _migrate(self, layout: int) -> None:
         """Migrate the tables of an older longrein to the present layout, in one transaction."""
@@ -316,13 +352,18 @@ class Database:
                 self.root_hash.add(row)
         self.unflushed = True
         self._update_mark(writes)
-        self._grown_bytes += sum(len(row[4]) for row in rows) + sum(map(len, batch.bodies.values())) + 8192
+        self._grown_bytes += (
+            sum(len(row[4]) for row in rows) + sum(map(len, batch.bodies.values())) + 8192
+        )
 
     def _insert(self, batch: BlobBatch, rows: Sequence[Row], writes: Sequence[Write]) -> None:
         many = self.connection.executemany
         bodies = [(bytes.fromhex(name), body) for name, body in batch.bodies.items()]
         many("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", bodies)
-        many("INSERT OR IGNORE INTO files(hash) VALUES(?)", [(bytes.fromhex(name),) for name in batch.files])
+        many(
+            "INSERT OR IGNORE INTO files(hash) VALUES(?)",
+            [(bytes.fromhex(name),) for name in batch.files],
+        )
         many(INSERT_ENTRY, rows)
         for write in writes:
             many(REPLACE_SESSION, write.about)
@@ -331,14 +372,18 @@ class Database:
             many("DELETE FROM inbox WHERE id = ?", [(message,) for message in write.take])
 
     def _stored_row(self, row: Row) -> Row:
-        """Return `row` with its checksum; a body too large for the database is moved to a blob file."""
+        """Return `row` with its checksum; a body too large for the database is moved to a blob
+        file.
+        """
         key, at, version, _, body = row
         if len(body) > INLINE_BYTES_MAX and not isinstance(body, str):
             body = self.blobs.put(body)
         return key, at, version, row_checksum(key, at, version, body), body
 
     def _update_mark(self, writes: Sequence[Write]) -> None:
-        """Record the committed writes in the high-water mark. A session that is written again is no longer cut."""
+        """Record the committed writes in the high-water mark. A session that is written again is
+        no longer cut.
+        """
         mark = self.mark
         for write in writes:
             for key, at, *_ in write.rows:
@@ -363,7 +408,9 @@ class Database:
         write_mark(self.folder, self.mark, durable=True)
 
     def check_files(self) -> None:
-        """Raise `DatabaseMoved` when the database is no longer at its path, where writes would be lost."""
+        """Raise `DatabaseMoved` when the database is no longer at its path, where writes would
+        be lost.
+        """
         for path, identity in self._identities:
             try:
                 self.is_moved = _file_identity(path) != identity
@@ -384,7 +431,8 @@ class Database:
         self.unflushed = False
 
     def make_durable(self) -> None:
-        """Bring the main file of a new session and the folders above it to disk, before its first flush.
+        """Bring the main file of a new session and the folders above it to disk, before its first
+        flush.
 
         Raises sqlite3.Error, OSError; may be called again.
         """
@@ -402,7 +450,9 @@ class Database:
         return self.unflushed or self._grown_bytes >= WAL_IDLE_BYTES
 
     def checkpoint(self, *, idle: bool) -> None:
-        """Checkpoint the WAL into the main file when it has grown large. On failure the WAL stays."""
+        """Checkpoint the WAL into the main file when it has grown large. On failure the WAL
+        stays.
+        """
         if self._wal < 0 or self._grown_bytes < (WAL_IDLE_BYTES if idle else WAL_MAX_BYTES):
             return
         self._grown_bytes = 0

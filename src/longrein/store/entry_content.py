@@ -1,8 +1,9 @@
 """The parts of an entry, as recorded in the log and not as the view shows them.
 
-The 1-based position of a part in `contents_of` is the part number of its handle: `r412.2` is the second. Main parts
-come first. Auxiliary parts (a provider's own bytes, a summary's ledger, last the whole entry as stored) come after
-them, so that every byte of an entry has a handle, and a handle without a part number returns only the main parts.
+The 1-based position of a part in `contents_of` is the part number of its handle: `r412.2` is the
+second. Main parts come first. Auxiliary parts (a provider's own bytes, a summary's ledger, last the
+whole entry as stored) come after them, so that every byte of an entry has a handle, and a handle
+without a part number returns only the main parts.
 """
 
 import codecs
@@ -46,7 +47,9 @@ from longrein.events import (
 COPIES = ("reexpanded",)
 """Kinds of reminders that repeat other entries."""
 NEVER_AS_STORED = (FileChanged, ToolStarted)
-"""Searchable events that a search skips when they have no parts, because other entries hold their content."""
+"""Searchable events that a search skips when they have no parts, because other entries hold
+their content.
+"""
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -73,10 +76,17 @@ class Content(msgspec.Struct, frozen=True):
 def contents_of(entry: Entry) -> list[Content]:
     """Return every part of `entry` in order; the last one is the whole entry as stored."""
     event, found = entry.event, _contents(entry.event)
-    is_searchable = not found and event.visibility.searchable and not isinstance(event, NEVER_AS_STORED)
+    is_searchable = (
+        not found and event.visibility.searchable and not isinstance(event, NEVER_AS_STORED)
+    )
     return [
         *found,
-        Content(f"{kind_of(event)} as stored", _stored_text(event), aside=bool(found), searchable=is_searchable),
+        Content(
+            f"{kind_of(event)} as stored",
+            _stored_text(event),
+            aside=bool(found),
+            searchable=is_searchable,
+        ),
     ]
 
 
@@ -122,37 +132,67 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             return [_content(part) for part in event.parts]
         case ToolEnded():
             parts = [_with_tool(_content(part), event.name) for part in event.parts]
-            raw = Content("output byte for byte", blob=event.raw, aside=True, searchable=False, raw=True)
+            raw = Content(
+                "output byte for byte", blob=event.raw, aside=True, searchable=False, raw=True
+            )
             return [*parts, raw] if event.raw else parts
         case Replied():
-            blocks = [Content(f"provider block of part {b.part + 1}", b.raw, aside=True) for b in event.blocks]
+            blocks = [
+                Content(f"provider block of part {b.part + 1}", b.raw, aside=True)
+                for b in event.blocks
+            ]
             return [*map(_content, event.parts), *map(_not_searched, blocks)]
         case Reminded() if event.text:
-            return [Content(f"reminder {event.kind}", event.text, searchable=event.kind not in COPIES)]
+            return [
+                Content(f"reminder {event.kind}", event.text, searchable=event.kind not in COPIES)
+            ]
         case Summarized():
-            more = [("prose", event.prose), ("ledger", event.ledger), ("acknowledgement", event.reply)]
-            rest = [Content(name, text, aside=True, searchable=name == "prose") for name, text in more if text]
+            more = [
+                ("prose", event.prose),
+                ("ledger", event.ledger),
+                ("acknowledgement", event.reply),
+            ]
+            rest = [
+                Content(name, text, aside=True, searchable=name == "prose")
+                for name, text in more
+                if text
+            ]
             return [Content("summary", event.text, searchable=False), *rest]
         case Cleared() if event.forms:
-            return [Content(f"short form of {form.handle}", form.text, searchable=False) for form in event.forms]
+            return [
+                Content(f"short form of {form.handle}", form.text, searchable=False)
+                for form in event.forms
+            ]
         case PrefixSet():
-            tools = msgspec.json.format(msgspec.json.encode((event.tools, event.deferred)), indent=1).decode()
+            tools = msgspec.json.format(
+                msgspec.json.encode((event.tools, event.deferred)), indent=1
+            ).decode()
             context = [Content("static context", text) for text in event.context]
             system = Content("system text", event.system, searchable=False)
             return [*context, system, Content("tools", tools, aside=True, searchable=False)]
         case ToolStarted() if event.arguments is not None:
             return [Content(f"call {event.name}", arguments_text(event.arguments), tool=event.name)]
         case AskFailed() if event.partial:
-            return [Content("partial reply", blob=event.partial), Content("why it failed", event.message)]
+            return [
+                Content("partial reply", blob=event.partial),
+                Content("why it failed", event.message),
+            ]
         case FileSeen() if event.blob:
             return [Content("content", blob=event.blob, searchable=False)]
         case FileChanged() if event.blob or event.diff or event.over:
             content = [Content("content", blob=event.blob, searchable=False)] if event.blob else []
             if event.over:
                 content.append(
-                    Content("what somebody else had written there", blob=event.over, aside=True, searchable=False)
+                    Content(
+                        "what somebody else had written there",
+                        blob=event.over,
+                        aside=True,
+                        searchable=False,
+                    )
                 )
-            return content + ([Content("what changed", event.diff, aside=bool(content))] if event.diff else [])
+            return content + (
+                [Content("what changed", event.diff, aside=bool(content))] if event.diff else []
+            )
         case TaskStarted():
             return [Content("command", event.command)]
         case TaskEnded() if _is_blob(event.output):
@@ -169,7 +209,9 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
         case Interrupted():
             return [Content("interrupted", event.text, searchable=False)]
         case HookAnswered() if event.text or event.context:
-            return [Content(f"hook {event.event}", "\n".join(filter(None, (event.text, event.context))))]
+            return [
+                Content(f"hook {event.event}", "\n".join(filter(None, (event.text, event.context))))
+            ]
         case PermissionAsked():
             return [Content("what was asked", event.shown, searchable=False)]
         case _:
@@ -190,7 +232,9 @@ def _content(part: AnyPart) -> Content:
         case Document() | Image():
             return Content(f"{part.media}, {part.size_bytes} bytes", part=part)
         case ToolResult():
-            return Content(f"result of {part.name}", "\n".join(_content(one).text for one in part.parts))
+            return Content(
+                f"result of {part.name}", "\n".join(_content(one).text for one in part.parts)
+            )
 
 
 def _with_tool(content: Content, tool: str) -> Content:
@@ -206,7 +250,8 @@ def arguments_text(arguments: dict[str, Any]) -> str:
     if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
         return f"{next(iter(arguments))}: {only}"
     return "\n".join(
-        f"{name}:\n{value}" if _is_long(value) else f"{name}: {_short(value)}" for name, value in arguments.items()
+        f"{name}:\n{value}" if _is_long(value) else f"{name}: {_short(value)}"
+        for name, value in arguments.items()
     )
 
 
@@ -230,7 +275,9 @@ def _is_blob(text: str) -> bool:
 
 
 def encoding_of(data: bytes | bytearray) -> str:
-    """Guess the encoding of a text from its first bytes: UTF-16 by its byte order mark or NULs, else UTF-8."""
+    """Guess the encoding of a text from its first bytes: UTF-16 by its byte order mark or NULs,
+    else UTF-8.
+    """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     sample = data[:512]

@@ -16,7 +16,9 @@ _ERROR, _FULL, _IOERR, _CORRUPT, _NOTADB = 1, 13, 10, 11, 26
 
 PROBE_BYTES = 64 * 1024
 SUSPECT = "suspect"
-"""File in a session's folder that requests a rebuild of the database at the next open, after a write met damage."""
+"""File in a session's folder that requests a rebuild of the database at the next open, after a
+write met damage.
+"""
 
 
 def is_damage(error: BaseException) -> bool:
@@ -24,7 +26,8 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, sqlite3.DatabaseError) and (
         _primary_code(error) in (_CORRUPT, _NOTADB)
         or any(words in str(error) for words in ("malformed", "Could not decode"))
-        or getattr(error, "sqlite_errorname", "") in ("SQLITE_IOERR_SHORT_READ", "SQLITE_IOERR_READ")
+        or getattr(error, "sqlite_errorname", "")
+        in ("SQLITE_IOERR_SHORT_READ", "SQLITE_IOERR_READ")
     )
 
 
@@ -48,21 +51,34 @@ def store_failure(error: BaseException, folder: str) -> SessionError:
         case OSError():
             return SessionError(f"cannot use {error.filename or folder}: {error.strerror or error}")
         case sqlite3.Error() if is_damage(error):
-            return StoreDamaged(f"the database in {folder} is damaged ({error}); open the session again to repair it")
+            return StoreDamaged(
+                f"the database in {folder} is damaged ({error}); open the session again to repair "
+                "it"
+            )
         case sqlite3.Error() if _primary_code(error) == _FULL:
             return _store_full(folder, str(error))
-        case sqlite3.Error() if _primary_code(error) == _IOERR:  # also for writes that hit a quota or a size limit
-            return _store_full(folder, str(error)) if _is_full(folder) else _broken_disk(folder, str(error))
+        case sqlite3.Error() if (
+            _primary_code(error) == _IOERR
+        ):  # also for writes that hit a quota or a size limit
+            return (
+                _store_full(folder, str(error))
+                if _is_full(folder)
+                else _broken_disk(folder, str(error))
+            )
     return SessionError(f"the log in {folder} cannot be used: {error}")
 
 
 def _store_full(folder: str, why: str) -> StoreFull:
     name = os.path.basename(folder)
-    return StoreFull(f"cannot write to {folder} ({why}); free some room, then go on with `longrein -r {name}`")
+    return StoreFull(
+        f"cannot write to {folder} ({why}); free some room, then go on with `longrein -r {name}`"
+    )
 
 
 def _is_full(folder: str) -> bool:
-    """Return True if a file in `folder` cannot grow, because of a file size limit, a quota or a full disk."""
+    """Return True if a file in `folder` cannot grow, because of a file size limit, a quota or a
+    full disk.
+    """
     if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
         return True
     probe = os.path.join(folder, f".probe-{os.getpid()}")
@@ -77,7 +93,8 @@ def _is_full(folder: str) -> bool:
 def _broken_disk(folder: str, why: str) -> SessionError:
     name = os.path.basename(folder)
     return SessionError(
-        f"the disk failed while {folder} was read or written ({why}); check the disk and its cables, "
+        f"the disk failed while {folder} was read or written ({why}); check the disk and its "
+        "cables, "
         f"then go on with `longrein -r {name}`"
     )
 

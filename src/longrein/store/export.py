@@ -33,8 +33,8 @@ from longrein.store.session_folder import make_folder, new_file
 def export_jsonl(reader: Reader, out: BinaryIO) -> int:
     """Write every entry as one line of JSONL (`events.encode_entry`); return their number.
 
-    Older events are lifted to the current schema, events of a newer longrein are copied as they are. Raises
-    `StoreDamaged` at an unreadable entry, OSError.
+    Older events are lifted to the current schema, events of a newer longrein are copied as they
+    are. Raises `StoreDamaged` at an unreadable entry, OSError.
     """
     written = 0
     for row in reader.rows():
@@ -46,18 +46,22 @@ def export_jsonl(reader: Reader, out: BinaryIO) -> int:
                 entry = msgspec.structs.replace(entry, event=opened)
             line = encode_entry(entry)
         else:
-            line = b'{"seq":%d,"at":%d,"event":%s}' % (entry_seq(key), at, stored_body(reader.folder, row))
+            line = b'{"seq":%d,"at":%d,"event":%s}' % (
+                entry_seq(key),
+                at,
+                stored_body(reader.folder, row),
+            )
         out.write(line + b"\n")
         written += 1
     return written
 
 
 def write_transcript(folder: str, entries: Iterable[Entry]) -> str:
-    """Write the conversation to `transcript_<seconds>.jsonl` in `folder`, one `{"role", "content"}` a line; return the
-    path.
+    """Write the conversation to `transcript_<seconds>.jsonl` in `folder`, one `{"role", "content"}`
+    a line; return the path.
 
-    The name is the time of the last entry, with a number if the name is taken: no file is overwritten. Mode 0600.
-    Raises `StoreFull`, `SessionError`.
+    The name is the time of the last entry, with a number if the name is taken: no file is
+    overwritten. Mode 0600. Raises `StoreFull`, `SessionError`.
     """
     kept = list(entries)
     stem = os.path.join(folder, f"transcript_{kept[-1].at // 1_000_000 if kept else 0}")
@@ -81,7 +85,7 @@ def _new_unused_file(stem: str) -> tuple[str, int]:
             number, path = number + 1, f"{stem}-{number + 1}.jsonl"
 
 
-# --- Chat turns ------------------------------------------------------------------------------------------------------
+# --- Chat turns -----------------------------------------------------------------------------------
 #
 # The conversation of a log as `{"role", "content"}`, for tools that know nothing of longrein.
 
@@ -93,8 +97,8 @@ Turn = dict[str, Any]
 def chat_turns(entries: Iterable[Entry]) -> Iterator[Turn]:
     """Convert entries to chat turns in the order they happened.
 
-    The results of a reply's calls form one turn after it, in call order. Text that was later cleared, summarised or
-    rewound is included; reminders are not.
+    The results of a reply's calls form one turn after it, in call order. Text that was later
+    cleared, summarised or rewound is included; reminders are not.
     """
     order: list[str] = []
     results: dict[str, Turn] = {}
@@ -152,11 +156,19 @@ def _block(part: AnyPart) -> Turn:
         case Thinking():
             return {"type": "thinking", "thinking": part.text}
         case ToolCall():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments or {}}
+            return {
+                "type": "tool_use",
+                "id": part.id,
+                "name": part.name,
+                "input": part.arguments or {},
+            }
         case ToolResult():
             return _result(part.call, part.status, part.parts)
         case Image():
-            return {"type": "text", "text": f"[image {part.media}, {part.size_bytes} bytes, blob {part.blob}]"}
+            return {
+                "type": "text",
+                "text": f"[image {part.media}, {part.size_bytes} bytes, blob {part.blob}]",
+            }
         case Document():
             note = f"[{part.media}, {part.size_bytes} bytes, blob {part.blob}]"
             return {"type": "text", "text": "\n".join(filter(None, (text_of((part,)), note)))}

@@ -1,4 +1,6 @@
-"""Fork a session: copy its entries up to a point into a new session, and share its blob files by hard links."""
+"""Fork a session: copy its entries up to a point into a new session, and share its blob files by
+hard links.
+"""
 
 import asyncio
 import contextlib
@@ -9,18 +11,34 @@ import sqlite3
 from longrein.atomic_file import flush_path, move_into_place
 from longrein.events import SCHEMA_VERSION, Entry, Opened, SessionError, StoreDamaged, encode_event
 from longrein.store.blobs import blob_file
-from longrein.store.database import INSERT_ENTRY, ROOT, copy_tables, entry_key, entry_seq, read_only, row_checksum
+from longrein.store.database import (
+    INSERT_ENTRY,
+    ROOT,
+    copy_tables,
+    entry_key,
+    entry_seq,
+    read_only,
+    row_checksum,
+)
 from longrein.store.errors import store_failure
 from longrein.store.repair import LogDamage, new_database, read_checked_rows
-from longrein.store.session_folder import BLOBS, DATABASE, existing_folder, make_folder, make_session_folder
+from longrein.store.session_folder import (
+    BLOBS,
+    DATABASE,
+    existing_folder,
+    make_folder,
+    make_session_folder,
+)
 from longrein.store.threads import run_in_thread
 
 
 async def fork_log(state_dir: str, source: str, to: int, first: Entry) -> None:
-    """Create the session that `first` opens, with entries 2 to `to` of `source`; seqs and times stay.
+    """Create the session that `first` opens, with entries 2 to `to` of `source`; seqs and times
+    stay.
 
-    `first` is entry 1 of the new session: an `Opened` with its id. The source may be open elsewhere and is not
-    changed. On return the new session is complete on disk; after an error it does not exist.
+    `first` is entry 1 of the new session: an `Opened` with its id. The source may be open elsewhere
+    and is not changed. On return the new session is complete on disk; after an error it does not
+    exist.
 
     Raises `SessionUnknown`, `StoreDamaged`, `StoreFull`, `SessionError`.
     """
@@ -69,7 +87,9 @@ def _copy(origin: str, folder: str, to: int, first: Entry, opened: Opened) -> No
     flush_path(os.path.dirname(folder))
 
 
-def _copy_entries(origin: str, source: sqlite3.Connection, target: sqlite3.Connection, to: int) -> None:
+def _copy_entries(
+    origin: str, source: sqlite3.Connection, target: sqlite3.Connection, to: int
+) -> None:
     last = 0
     try:
         for row in read_checked_rows(source, origin):
@@ -79,7 +99,9 @@ def _copy_entries(origin: str, source: sqlite3.Connection, target: sqlite3.Conne
             if last >= to:
                 return
     except LogDamage as damage:
-        raise StoreDamaged(f"{origin} is damaged ({damage}); open that session once to repair it") from None
+        raise StoreDamaged(
+            f"{origin} is damaged ({damage}); open that session once to repair it"
+        ) from None
     raise SessionError(f"cannot fork at entry {to}: session {os.path.basename(origin)} has {last}")
 
 

@@ -1,7 +1,7 @@
 """The graph of goals inside one transaction: blockers, claims and checks of changes.
 
-A change of a goal never removes an edge. Whether a blocker blocks is computed from its status, so completing, deleting
-and reopening a goal need no repair of edges.
+A change of a goal never removes an edge. Whether a blocker blocks is computed from its status, so
+completing, deleting and reopening a goal need no repair of edges.
 """
 
 import sqlite3
@@ -47,18 +47,26 @@ class GoalGraph:
         self.owner = owner
         self.now_us = now_us
         latest = now_us + LEASE_US  # a later end dates from before the clock was set back
-        connection.execute("UPDATE goals SET lease_until = ? WHERE lease_until > ?", (latest, latest))
+        connection.execute(
+            "UPDATE goals SET lease_until = ? WHERE lease_until > ?", (latest, latest)
+        )
         blockers: dict[int, list[int]] = {}
-        for goal, blocker in connection.execute("SELECT goal, blocker FROM blocks ORDER BY goal, blocker"):
+        for goal, blocker in connection.execute(
+            "SELECT goal, blocker FROM blocks ORDER BY goal, blocker"
+        ):
             blockers.setdefault(goal, []).append(blocker)
         self.goals: dict[int, Goal] = {}
-        """Goals by id, in order. An expired claim counts only for its holder, until another agent takes the goal."""
+        """Goals by id, in order. An expired claim counts only for its holder, until another
+        agent takes the goal.
+        """
         self.changed_by: dict[int, str] = {}
         for row in connection.execute(f"SELECT {COLUMNS} FROM goals ORDER BY id"):
             number, title, status, body, holder, lease, revision, changer = row
             holder, lease = (holder, lease) if lease > now_us or holder == owner else ("", 0)
             waits_for = tuple(blockers.get(number, ()))
-            self.goals[number] = Goal(number, title, status, waits_for, body, holder, lease, revision)
+            self.goals[number] = Goal(
+                number, title, status, waits_for, body, holder, lease, revision
+            )
             self.changed_by[number] = changer
 
     def goal(self, number: int) -> Goal:
@@ -68,23 +76,42 @@ class GoalGraph:
         return self.goals[number]
 
     def _open_goals_text(self) -> str:
-        found = [f"{goal.id} ({_cut(goal.title, 60)})" for goal in self.goals.values() if goal.status in OPEN]
+        found = [
+            f"{goal.id} ({_cut(goal.title, 60)})"
+            for goal in self.goals.values()
+            if goal.status in OPEN
+        ]
         more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
         return f"open are {', '.join(found[:NAMED_MAX])}{more}" if found else "none is open"
 
     def open_blockers(self, goal: Goal) -> list[int]:
         """Return ids of the open goals that block `goal`."""
-        return [one for one in goal.blocked_by if one in self.goals and self.goals[one].status in OPEN]
+        return [
+            one for one in goal.blocked_by if one in self.goals and self.goals[one].status in OPEN
+        ]
 
     def blocked(self) -> set[int]:
         """Return ids of open goals that are blocked."""
-        return {goal.id for goal in self.goals.values() if goal.status in OPEN and self.open_blockers(goal)}
+        return {
+            goal.id
+            for goal in self.goals.values()
+            if goal.status in OPEN and self.open_blockers(goal)
+        }
 
     def store(self, goal: Goal) -> None:
         """Write a goal and its edges."""
-        row = (goal.id, goal.title, goal.status, goal.body, goal.owner, goal.lease_until, goal.revision)
+        row = (
+            goal.id,
+            goal.title,
+            goal.status,
+            goal.body,
+            goal.owner,
+            goal.lease_until,
+            goal.revision,
+        )
         self.connection.execute(
-            f"INSERT OR REPLACE INTO goals({COLUMNS}, changed_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT OR REPLACE INTO goals({COLUMNS}, changed_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?, "
+            "?)",
             (*row, self.owner, self.now_us),
         )
         self.connection.execute("DELETE FROM blocks WHERE goal = ?", (goal.id,))
@@ -93,7 +120,8 @@ class GoalGraph:
         self.goals[goal.id] = goal
 
     def path(self, start: int, target: int) -> list[int]:
-        """Return goals from `start` to `target`, each blocked by the next; empty when there is no such path.
+        """Return goals from `start` to `target`, each blocked by the next; empty when there is no
+        such path.
 
         Edges of finished goals count too, because those goals may be reopened.
         """
@@ -114,7 +142,9 @@ class GoalGraph:
 
 
 def list_goals(graph: GoalGraph, every: bool) -> Sequence[Goal]:
-    """Return open goals by id, with `every` also completed and deleted ones; renew the caller's claims."""
+    """Return open goals by id, with `every` also completed and deleted ones; renew the caller's
+    claims.
+    """
     renew_claims(graph)
     return [goal for goal in graph.goals.values() if every or goal.status in OPEN]
 
@@ -122,16 +152,23 @@ def list_goals(graph: GoalGraph, every: bool) -> Sequence[Goal]:
 def add_goal(graph: GoalGraph, title: str, body: str, blocked_by: tuple[int, ...]) -> Goal:
     """Add a goal and return it. Raises `ToolError`."""
     if sum(goal.status in OPEN for goal in graph.goals.values()) >= OPEN_MAX:
-        raise ToolError(f"[too-many] {OPEN_MAX} goals are open; complete or delete some first. Nothing was added.")
+        raise ToolError(
+            f"[too-many] {OPEN_MAX} goals are open; complete or delete some first. Nothing was "
+            "added."
+        )
     _check_texts(title, body)
     blockers = _blockers(graph, 0, blocked_by)
-    last = graph.connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0]
+    last = graph.connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[
+        0
+    ]
     goal = Goal(max(last, *graph.goals, 0) + 1, title, "pending", blockers, body, revision=1)
     graph.store(goal)
     return goal
 
 
-def update_goal(graph: GoalGraph, number: int, change: Change, seen: Mapping[int, int]) -> tuple[Goal, Sequence[Goal]]:
+def update_goal(
+    graph: GoalGraph, number: int, change: Change, seen: Mapping[int, int]
+) -> tuple[Goal, Sequence[Goal]]:
     """Change a goal; return it and the goals that this has unblocked. Raises `ToolError`.
 
     `seen`: goal id -> revision that the caller knows.
@@ -141,14 +178,20 @@ def update_goal(graph: GoalGraph, number: int, change: Change, seen: Mapping[int
     title = goal.title if change.title is None else change.title
     body = goal.body if change.body is None else change.body
     _check_texts(title, body)
-    blockers = goal.blocked_by if change.blocked_by is None else _blockers(graph, number, change.blocked_by)
+    blockers = (
+        goal.blocked_by
+        if change.blocked_by is None
+        else _blockers(graph, number, change.blocked_by)
+    )
     now = _apply_claim(graph, replace(goal, title=title, body=body, blocked_by=blockers), change)
     if now == goal:
         return goal, ()
     graph.store(replace(now, revision=goal.revision + 1))
     renew_claims(graph)
     free = sorted(blocked_before - graph.blocked())
-    return graph.goals[number], [graph.goals[one] for one in free if graph.goals[one].status in OPEN]
+    return graph.goals[number], [
+        graph.goals[one] for one in free if graph.goals[one].status in OPEN
+    ]
 
 
 def renew_claims(graph: GoalGraph) -> None:
@@ -156,16 +199,20 @@ def renew_claims(graph: GoalGraph) -> None:
     until = graph.now_us + LEASE_US
     for goal in list(graph.goals.values()):
         if goal.owner == graph.owner and goal.lease_until < until:
-            graph.connection.execute("UPDATE goals SET lease_until = ? WHERE id = ?", (until, goal.id))
+            graph.connection.execute(
+                "UPDATE goals SET lease_until = ? WHERE id = ?", (until, goal.id)
+            )
             graph.goals[goal.id] = replace(goal, lease_until=until)
 
 
 def release_claims(graph: GoalGraph) -> None:
     """Release the caller's claims and change nothing else."""
-    graph.connection.execute("UPDATE goals SET lease_until = 0, owner = '' WHERE owner = ?", (graph.owner,))
+    graph.connection.execute(
+        "UPDATE goals SET lease_until = 0, owner = '' WHERE owner = ?", (graph.owner,)
+    )
 
 
-# --- Checks ----------------------------------------------------------------------------------------------------------
+# --- Checks ---------------------------------------------------------------------------------------
 
 
 def _check_texts(title: str, body: str) -> None:
@@ -173,26 +220,38 @@ def _check_texts(title: str, body: str) -> None:
         raise ToolError("[empty] A goal needs a title. Nothing was changed.")
     if len(title) > TITLE_CHARS_MAX or "\n" in title:
         raise ToolError(
-            f"[title] A title is one line of at most {TITLE_CHARS_MAX} characters; the rest goes into body."
+            f"[title] A title is one line of at most {TITLE_CHARS_MAX} characters; the rest goes "
+            "into body."
         )
     if len(body) > BODY_CHARS_MAX:
-        raise ToolError(f"[too-long] A body has at most {BODY_CHARS_MAX} characters, this one {len(body)}; shorten it.")
+        raise ToolError(
+            f"[too-long] A body has at most {BODY_CHARS_MAX} characters, this one {len(body)}; "
+            "shorten it."
+        )
 
 
 def _blockers(graph: GoalGraph, number: int, wanted: Iterable[int]) -> tuple[int, ...]:
-    """Return `wanted` sorted and unique. Raises `ToolError` for unknown, deleted or too many goals, or a cycle."""
+    """Return `wanted` sorted and unique. Raises `ToolError` for unknown, deleted or too many
+    goals, or a cycle.
+    """
     blockers = tuple(sorted(set(wanted)))
     present = graph.goals[number].blocked_by if number in graph.goals else ()
     if len(blockers) > BLOCKERS_MAX:
-        raise ToolError(f"[too-many] A goal waits for at most {BLOCKERS_MAX} others. Nothing was changed.")
+        raise ToolError(
+            f"[too-many] A goal waits for at most {BLOCKERS_MAX} others. Nothing was changed."
+        )
     for one in blockers:
         if one == number:
             raise ToolError(f"[cycle] Goal {number} cannot wait for itself. Nothing was changed.")
         if graph.goal(one).status == "deleted" and one not in present:
-            raise ToolError(f"[deleted] Goal {one} was deleted; nothing can wait for it. Nothing was changed.")
+            raise ToolError(
+                f"[deleted] Goal {one} was deleted; nothing can wait for it. Nothing was changed."
+            )
         if path := graph.path(one, number):
             chain = ", ".join(f"{a} waits for {b}" for a, b in pairwise(path))
-            raise ToolError(f"[cycle] Goal {number} cannot wait for {one}: {chain}. Nothing was changed.")
+            raise ToolError(
+                f"[cycle] Goal {number} cannot wait for {one}: {chain}. Nothing was changed."
+            )
     return blockers
 
 
@@ -204,8 +263,10 @@ def _check_seen(graph: GoalGraph, goal: Goal, change: Change, seen: Mapping[int,
     if written and not known and seen.get(goal.id) != goal.revision:
         waits = f", blocked_by {list(goal.blocked_by)}" if goal.blocked_by else ""
         raise ToolError(
-            f"[changed] {_owner_name(graph.changed_by[goal.id])} has changed goal {goal.id} since you read it. It is "
-            f"now: {goal.status}, {goal.title}{waits}\n{_cut(goal.body, SHOWN_CHARS)}\nNothing was changed; list the "
+            f"[changed] {_owner_name(graph.changed_by[goal.id])} has changed goal {goal.id} since "
+            "you read it. It is "
+            f"now: {goal.status}, {goal.title}{waits}\n{_cut(goal.body, SHOWN_CHARS)}\nNothing "
+            "was changed; list the "
             "goals, then send what it should be now."
         )
 
@@ -214,7 +275,9 @@ def _apply_claim(graph: GoalGraph, goal: Goal, change: Change) -> Goal:
     """Return `goal` with the status and claim that `change` wants."""
     status = change.status or goal.status
     if status not in STATUSES:
-        raise ToolError(f"[status] {status!r} is no status; use {', '.join(STATUSES)}. Nothing was changed.")
+        raise ToolError(
+            f"[status] {status!r} is no status; use {', '.join(STATUSES)}. Nothing was changed."
+        )
     claim = change.claim
     if claim is None and change.status == "in_progress":
         claim = True
@@ -223,10 +286,15 @@ def _apply_claim(graph: GoalGraph, goal: Goal, change: Change) -> Goal:
     _check_claim(graph, goal)
     if claim:
         if status not in OPEN:
-            why = f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. Nothing was changed."
+            why = (
+                f"[over] Goal {goal.id} is {status}; set it to pending before you claim it. "
+                "Nothing was changed."
+            )
             raise ToolError(why)
         _check_unblocked(graph, goal)
-        return replace(goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US)
+        return replace(
+            goal, status="in_progress", owner=graph.owner, lease_until=graph.now_us + LEASE_US
+        )
     if status == "completed" != goal.status:
         _check_unblocked(graph, goal)
     status = "pending" if status == "in_progress" else status
@@ -238,7 +306,8 @@ def _check_unblocked(graph: GoalGraph, goal: Goal) -> None:
     if open_ones := graph.open_blockers(goal):
         named = ", ".join(f"{one} ({_cut(graph.goals[one].title, 60)})" for one in open_ones)
         raise ToolError(
-            f"[blocked] Goal {goal.id} waits for {named}. Reach those first, or change its blocked_by. "
+            f"[blocked] Goal {goal.id} waits for {named}. Reach those first, or change its "
+            "blocked_by. "
             "Nothing was changed."
         )
 
@@ -248,7 +317,8 @@ def _check_claim(graph: GoalGraph, goal: Goal) -> None:
         return
     minutes = max(1, round((goal.lease_until - graph.now_us) / 60_000_000))
     raise ToolError(
-        f"[claimed] {_owner_name(goal.owner)} works on goal {goal.id} and holds it for {minutes} more min, longer if "
+        f"[claimed] {_owner_name(goal.owner)} works on goal {goal.id} and holds it for {minutes} "
+        "more min, longer if "
         "it goes on. Nothing was changed; take another goal."
     )
 

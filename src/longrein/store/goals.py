@@ -1,7 +1,7 @@
 """The goals of a project, in a database of their own that sessions and processes share.
 
-`Goals` implements `tools.GoalPort`. Each call is one short transaction in a thread with a connection of its own, so
-nothing is held between calls and nothing blocks the event loop.
+`Goals` implements `tools.GoalPort`. Each call is one short transaction in a thread with a
+connection of its own, so nothing is held between calls and nothing blocks the event loop.
 """
 
 import asyncio
@@ -29,9 +29,13 @@ RENEW_US = LEASE_US // 3
 
 
 def project_key(root: str) -> str:
-    """Return the name of the goals database of the project in `root`: readable and unique to the folder."""
+    """Return the name of the goals database of the project in `root`: readable and unique to the
+    folder.
+    """
     real = os.path.realpath(root)
-    readable = "".join(sign if sign.isalnum() and sign.isascii() else "-" for sign in os.path.basename(real))
+    readable = "".join(
+        sign if sign.isalnum() and sign.isascii() else "-" for sign in os.path.basename(real)
+    )
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
     return f"{readable.strip('-')[:32] or 'root'}-{digest}"
 
@@ -56,7 +60,8 @@ class Goals:
     ) -> None:
         """Set up access for `owner`.
 
-        `key`: see `project_key`. `wall_us`: microseconds UTC, also in threads. `redact` removes secrets from texts.
+        `key`: see `project_key`. `wall_us`: microseconds UTC, also in threads. `redact` removes
+        secrets from texts.
 
         `network`: whether the state folder is on a network file system; None finds out.
         """
@@ -77,11 +82,18 @@ class Goals:
         return os.path.exists(self.path)
 
     def by(self, owner: str) -> "Goals":
-        """Return the same goals for another agent of this process; the same object for the same owner."""
+        """Return the same goals for another agent of this process; the same object for the same
+        owner.
+        """
         if owner not in self._agents:
-            state_dir, name = os.path.dirname(os.path.dirname(self.path)), os.path.basename(self.path)
+            state_dir, name = (
+                os.path.dirname(os.path.dirname(self.path)),
+                os.path.basename(self.path),
+            )
             key = name.removesuffix(".sqlite")
-            other = Goals(state_dir, key, owner, self._wall_us, redact=self._redact, network=self._network)
+            other = Goals(
+                state_dir, key, owner, self._wall_us, redact=self._redact, network=self._network
+            )
             other._agents = self._agents
             self._agents[owner] = other
         return self._agents[owner]
@@ -93,7 +105,9 @@ class Goals:
         return found
 
     async def add(self, title: str, body: str, blocked_by: Sequence[int]) -> Goal:
-        goal: Goal = await self._run(goal_graph.add_goal, self._clean(title), self._clean(body), tuple(blocked_by))
+        goal: Goal = await self._run(
+            goal_graph.add_goal, self._clean(title), self._clean(body), tuple(blocked_by)
+        )
         self._seen[goal.id] = goal.revision
         return goal
 
@@ -131,10 +145,14 @@ class Goals:
         if abs(now_us - self._renewed_us) >= RENEW_US and self.begun:
             self._renewed_us = now_us
             # the next real call reports an error
-            self._renewal = run_in_thread(lambda: self._run_in_transaction(goal_graph.renew_claims), "goals")
+            self._renewal = run_in_thread(
+                lambda: self._run_in_transaction(goal_graph.renew_claims), "goals"
+            )
 
     async def leave(self) -> None:
-        """Release this agent's claims; unfinished goals stay in progress. A claim that cannot be released expires."""
+        """Release this agent's claims; unfinished goals stay in progress. A claim that cannot be
+        released expires.
+        """
         if not self._renewed_us or not self.begun:
             return
         with contextlib.suppress(ToolError):
@@ -163,9 +181,10 @@ class Goals:
         return run_transaction(self.path, act, network=self._network)
 
 
-# --- Database file ---------------------------------------------------------------------------------------------------
+# --- Database file --------------------------------------------------------------------------------
 #
-# A damaged database is never written to. It is set aside as `….damaged-<n>`, and what can be read goes into a new one.
+# A damaged database is never written to. It is set aside as `….damaged-<n>`, and what can be read
+# goes into a new one.
 
 
 T = TypeVar("T")
@@ -176,7 +195,7 @@ CREATE TABLE goals(id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, st
     changed_at INTEGER NOT NULL);
 CREATE TABLE blocks(goal INTEGER NOT NULL, blocker INTEGER NOT NULL, PRIMARY KEY(goal, blocker)) WITHOUT ROWID;
 PRAGMA user_version={LAYOUT};
-"""
+"""  # noqa: E501
 # goals.id is never reused; deleted goals and all edges stay, and whether a goal blocks is computed
 BUSY_S = 10.0
 """Time that a transaction waits for other processes."""
@@ -191,14 +210,19 @@ def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, networ
         make_folder(os.path.dirname(path))
         with contextlib.suppress(FileExistsError):
             os.close(new_file(path))
-        with contextlib.closing(_open(path, network=network)) as connection, transaction(connection):
+        with (
+            contextlib.closing(_open(path, network=network)) as connection,
+            transaction(connection),
+        ):
             _create_tables(connection, path)
             return act(connection)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             raise _repair(path, str(error)) from None
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-            raise ToolError("[busy] Other processes keep the goals busy; nothing was changed. Try again.") from None
+            raise ToolError(
+                "[busy] Other processes keep the goals busy; nothing was changed. Try again."
+            ) from None
         raise _tool_error(error, path) from None
     except OSError as error:
         raise _tool_error(error, path) from None
@@ -206,7 +230,9 @@ def run_transaction(path: str, act: Callable[[sqlite3.Connection], T], *, networ
 
 def _tool_error(error: Exception, path: str) -> ToolError:
     if isinstance(store_failure(error, os.path.dirname(path)), StoreFull):
-        return ToolError(f"[disk-full] There is no room for the goals in {path}; nothing was changed.")
+        return ToolError(
+            f"[disk-full] There is no room for the goals in {path}; nothing was changed."
+        )
     why = error.strerror if isinstance(error, OSError) and error.strerror else error
     return ToolError(f"[goals] {path} cannot be used ({why}); nothing was changed.")
 
@@ -228,14 +254,18 @@ def _open(path: str, *, network: bool) -> sqlite3.Connection:
 def _create_tables(connection: sqlite3.Connection, path: str) -> None:
     layout = connection.execute("PRAGMA user_version").fetchone()[0]
     if layout > LAYOUT:
-        raise ToolError(f"[newer] {path} was written by a newer longrein; upgrade this one to use the goals.")
+        raise ToolError(
+            f"[newer] {path} was written by a newer longrein; upgrade this one to use the goals."
+        )
     if layout == 0:
         for statement in TABLES.split(";\n")[:-1]:
             connection.execute(statement)
 
 
 def _repair(path: str, why: str) -> ToolError:
-    """Set the damaged file aside and build a new one from what can be read; return the error for the caller."""
+    """Set the damaged file aside and build a new one from what can be read; return the error for
+    the caller.
+    """
     with _file_lock(path):
         if _is_sound(path):  # another process has repaired it meanwhile
             return ToolError("[goals] The goals were being mended; nothing was changed. Try again.")
@@ -254,7 +284,8 @@ def _repair(path: str, why: str) -> ToolError:
             os.rename(path, aside)
         move_into_place(building, path)
     return ToolError(
-        f"[damaged] The goals' database was damaged ({why}) and is set aside as {aside}; {kept} goals could be kept. "
+        f"[damaged] The goals' database was damaged ({why}) and is set aside as {aside}; {kept} "
+        "goals could be kept. "
         "Nothing was changed now: list them and try again."
     )
 
@@ -272,7 +303,9 @@ def _file_lock(path: str) -> Iterator[None]:
 
 def _is_sound(path: str) -> bool:
     try:
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=BUSY_S)) as connection:
+        with contextlib.closing(
+            sqlite3.connect(path, isolation_level=None, timeout=BUSY_S)
+        ) as connection:
             sound: bool = connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
             return sound
     except sqlite3.DatabaseError:
@@ -280,16 +313,23 @@ def _is_sound(path: str) -> bool:
 
 
 def _copy_readable(damaged: str, building: str) -> int:
-    """Copy what can be read; return the number of goals. The id counter continues as far as it is known."""
+    """Copy what can be read; return the number of goals. The id counter continues as far as it
+    is known.
+    """
     with contextlib.closing(sqlite3.connect(building, isolation_level=None)) as target:
         target.execute("BEGIN")
         _create_tables(target, building)
-        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
+        with (
+            contextlib.suppress(sqlite3.DatabaseError),
+            contextlib.closing(read_only(damaged)) as source,
+        ):
             copy_tables(source, target, ("goals", "blocks"))
             last = source.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()[0] or 0
             known = target.execute("SELECT coalesce(max(id), 0) FROM goals").fetchone()[0]
             target.execute("DELETE FROM sqlite_sequence")
-            target.execute("INSERT INTO sqlite_sequence(name, seq) VALUES('goals', ?)", (max(last, known),))
+            target.execute(
+                "INSERT INTO sqlite_sequence(name, seq) VALUES('goals', ?)", (max(last, known),)
+            )
         kept: int = target.execute("SELECT count(*) FROM goals").fetchone()[0]
         target.execute("COMMIT")
     return kept

@@ -1,9 +1,9 @@
 """The high-water mark: a small file that records how far a database is known to be on disk.
 
-SQLite takes a WAL that was removed, cut short or changed for one that ends early, and reports nothing. The mark is
-written after every flush, so a log that ends before its mark has lost entries. The mark itself is not flushed: it
-survives `kill -9`, and after a power cut it may be behind the log but never ahead of it. Lists of sessions read it
-instead of the database.
+SQLite takes a WAL that was removed, cut short or changed for one that ends early, and reports
+nothing. The mark is written after every flush, so a log that ends before its mark has lost entries.
+The mark itself is not flushed: it survives `kill -9`, and after a power cut it may be behind the
+log but never ahead of it. Lists of sessions read it instead of the database.
 """
 
 import contextlib
@@ -15,10 +15,13 @@ import msgspec
 from longrein.atomic_file import flush
 
 MARK_FILE = "high-water-mark"
-"""File in a session's folder: eight hexadecimal digits of a CRC-32, then the JSON it covers, on one line."""
+"""File in a session's folder: eight hexadecimal digits of a CRC-32, then the JSON it covers, on
+one line.
+"""
 LAG_NS = 1_000_000_000
-"""A trusted mark is older than the database by less than this. Unflushed commits and copies of the folder make it
-older."""
+"""A trusted mark is older than the database by less than this. Unflushed commits and copies of
+the folder make it older.
+"""
 BYTES_MAX = 1024 * 1024
 
 
@@ -40,8 +43,9 @@ class HighWaterMark(msgspec.Struct):
     size_bytes: int = 0
     """Size of the main file when it was last closed; it never shrinks."""
     cut: set[int] = set()
-    """Numbers of sessions that have lost their last entries and were not written since. Their last acts are unknown,
-    so nothing may be repeated without asking."""
+    """Numbers of sessions that have lost their last entries and were not written since. Their
+    last acts are unknown, so nothing may be repeated without asking.
+    """
 
 
 def read_mark(folder: str, *, since_ns: int = 0) -> HighWaterMark | None:
@@ -71,7 +75,9 @@ def write_mark(folder: str, mark: HighWaterMark, *, durable: bool = False) -> No
     """
     body = _encode(mark)
     with contextlib.suppress(OSError):
-        descriptor = os.open(f"{folder}/{MARK_FILE}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            f"{folder}/{MARK_FILE}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
         try:
             os.pwrite(descriptor, b"%08x%b\n" % (crc32(body), body), 0)
             if durable:

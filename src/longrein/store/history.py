@@ -1,7 +1,9 @@
-"""Read-only access to the history of one session, of its subagents and of the session it was forked from.
+"""Read-only access to the history of one session, of its subagents and of the session it was forked
+from.
 
-Needs no lock and works while another process writes. `SessionHistory` reads in the calling thread. `HistoryReader`
-runs the reading in a thread with a connection of its own, because a long log takes time.
+Needs no lock and works while another process writes. `SessionHistory` reads in the calling thread.
+`HistoryReader` runs the reading in a thread with a connection of its own, because a long log takes
+time.
 """
 
 import asyncio
@@ -25,7 +27,9 @@ ORIGINALS_MAX = 100
 
 
 class SessionHistory(Reader):
-    """Entries and blobs of one session, its subagents and its search index. For one thread at a time."""
+    """Entries and blobs of one session, its subagents and its search index. For one thread at a
+    time.
+    """
 
     def __init__(self, state_dir: str, session: str, number: int = ROOT) -> None:
         """`number`: number in the database of root `session`, as for `Reader`."""
@@ -35,7 +39,8 @@ class SessionHistory(Reader):
     def search(self, query: str, limit: int, before: int = 0, *, own: bool = False) -> SearchResult:
         """Search this session, newest entries first.
 
-        `before`: only entries before that seq, 0 for all. `own`: leave out entries that it shares with its parent.
+        `before`: only entries before that seq, 0 for all. `own`: leave out entries that it shares
+        with its parent.
         """
         from longrein.store.search import search
 
@@ -49,13 +54,17 @@ class SessionHistory(Reader):
             child = self.child(child_id) if len(hits) < limit else None
             if child is not None:
                 child_result = child.search(query, limit - len(hits), own=True)
-                hits += [msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}") for hit in child_result.hits]
+                hits += [
+                    msgspec.structs.replace(hit, handle=f"{label}/{hit.handle}")
+                    for hit in child_result.hits
+                ]
                 more = more or child_result.more
         return SearchResult(tuple(hits), more)
 
     def _children(self) -> Iterator[tuple[str, str]]:
-        """Iterate (label, session id) of the subagents, newest first; one that was asked again keeps its first
-        label."""
+        """Iterate (label, session id) of the subagents, newest first; one that was asked again
+        keeps its first label.
+        """
         seen = set()
         for entry in self.of_kind("ChildStarted"):
             if isinstance(entry.event, ChildStarted) and entry.event.child not in seen:
@@ -77,7 +86,9 @@ class SessionHistory(Reader):
         return None
 
     def parent(self) -> "SessionHistory | None":
-        """Return the history of the session that started this subagent, closed with this one; None for a root."""
+        """Return the history of the session that started this subagent, closed with this one;
+        None for a root.
+        """
         opener = self._opener()
         number = self.number_of(opener.session) if opener is not None and opener.call else 0
         return self._other(self.session, number) if number else None
@@ -99,9 +110,13 @@ class SessionHistory(Reader):
         return self._other(opener.session) if opener is not None and not opener.call else None
 
     def _opener(self) -> Parent | None:
-        """Return the session and call from which this session was started, or the session it was forked from."""
+        """Return the session and call from which this session was started, or the session it was
+        forked from.
+        """
         opened = self.opening_entry()
-        return opened.event.parent if opened is not None and isinstance(opened.event, Opened) else None
+        return (
+            opened.event.parent if opened is not None and isinstance(opened.event, Opened) else None
+        )
 
     def _other(self, session: str, number: int = ROOT) -> "SessionHistory | None":
         try:
@@ -144,7 +159,9 @@ class HistoryReader:
         try:
             history = root.child(self._child) if self._child else root
             if history is None:
-                raise SessionUnknown(f"there is no subagent {self._child} in session {self._session}")
+                raise SessionUnknown(
+                    f"there is no subagent {self._child} in session {self._session}"
+                )
             return work(history)
         finally:
             root.close()

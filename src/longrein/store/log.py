@@ -1,7 +1,8 @@
 """The log of one session, open for writing: `port.Log` on SQLite.
 
-`open_log` opens the log of a root session. `SessionLog.child` opens the log of a subagent: the same class, with its
-own entries and inbox and the root's database, lock, writer and blobs. `leave_message` is for other processes.
+`open_log` opens the log of a root session. `SessionLog.child` opens the log of a subagent: the same
+class, with its own entries and inbox and the root's database, lock, writer and blobs.
+`leave_message` is for other processes.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from longrein.store.snapshot import write_snapshot
 from longrein.store.threads import run_in_thread
 from longrein.store.writer import Writer
 
-# --- Shared by the logs of one database ------------------------------------------------------------------------------
+# --- Shared by the logs of one database -----------------------------------------------------------
 
 
 class SharedStore:
@@ -46,9 +47,17 @@ class SharedStore:
     """
 
     def __init__(
-        self, folder: str, lock: SessionLock, wall_us: Callable[[], int], *, fresh: bool, network: bool
+        self,
+        folder: str,
+        lock: SessionLock,
+        wall_us: Callable[[], int],
+        *,
+        fresh: bool,
+        network: bool,
     ) -> None:
-        """Start the writer thread, which opens the database; `fresh`: it creates that of a new session."""
+        """Start the writer thread, which opens the database; `fresh`: it creates that of a new
+        session.
+        """
         self.folder = folder
         self.lock = lock
         self.blobs = Blobs(folder)
@@ -61,7 +70,9 @@ class SharedStore:
     def _open(self, fresh: bool, network: bool) -> Database:
         if fresh:
             return Database(self.folder, self.blobs, self.notes, network=network)
-        database, self.summary = open_or_repair(self.folder, self.blobs, self.notes, network=network)
+        database, self.summary = open_or_repair(
+            self.folder, self.blobs, self.notes, network=network
+        )
         return database
 
     def next_message_id(self) -> int:
@@ -77,7 +88,7 @@ class SharedStore:
         return self._numbers[session]
 
 
-# --- Log -------------------------------------------------------------------------------------------------------------
+# --- Log ------------------------------------------------------------------------------------------
 
 
 CHECK_AFTER_S = 2.0
@@ -87,17 +98,28 @@ CLOSE_WAIT_S = 0.01
 
 
 async def open_log(
-    state_dir: str, session: str, *, create: bool, wall_us: Callable[[], int], network: bool | None = None
+    state_dir: str,
+    session: str,
+    *,
+    create: bool,
+    wall_us: Callable[[], int],
+    network: bool | None = None,
 ) -> "SessionLog":
     """Open the log of `session`; with `create`, make it. The writer thread does the slow work.
 
-    A new log is returned before its database exists, and appends wait for it. `wall_us` returns microseconds UTC and
-    is also called in the writer thread. `network`: whether the folder is on a network file system; None finds out.
+    A new log is returned before its database exists, and appends wait for it. `wall_us` returns
+    microseconds UTC and is also called in the writer thread. `network`: whether the folder is on a
+    network file system; None finds out.
 
-    Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`, `SessionError`.
+    Raises `SessionUnknown`, `SessionBusy`, `SessionReadOnly`, `StoreDamaged`, `StoreFull`,
+    `SessionError`.
     """
     session = session_id(session)
-    folder, fresh = make_session_folder(state_dir, session) if create else (existing_folder(state_dir, session), False)
+    folder, fresh = (
+        make_session_folder(state_dir, session)
+        if create
+        else (existing_folder(state_dir, session), False)
+    )
     try:
         lock = await take_lock(folder, wall_us)
     except OSError as error:
@@ -112,7 +134,9 @@ async def open_log(
         await asyncio.wrap_future(shared.writer.opened)
         log.take_over(shared.summary)
         if create and log.entries:
-            raise SessionError(f"there is already a session {session}; go on with `longrein -r {session}`")
+            raise SessionError(
+                f"there is already a session {session}; go on with `longrein -r {session}`"
+            )
     except BaseException:
         await log.close()
         raise
@@ -120,7 +144,9 @@ async def open_log(
 
 
 class SessionLog:
-    """Implementation of `port.Log`, which describes the methods; made by `open_log`, and by `child` of another log."""
+    """Implementation of `port.Log`, which describes the methods; made by `open_log`, and by
+    `child` of another log.
+    """
 
     def __init__(self, shared: SharedStore, reader: Reader, rows: SessionRows) -> None:
         self.session = rows.session
@@ -129,7 +155,9 @@ class SessionLog:
         self.notes = shared.notes
         self.snapshot: Snapshot | None = None
         self.checked: Future[str] | None = None
-        """Future of the check of entries that were not read at open: the damage, or ''. None when all were read."""
+        """Future of the check of entries that were not read at open: the damage, or ''. None
+        when all were read.
+        """
         self.was_cut = False
         self.reader = reader
         """Reads committed entries and blobs. For the event loop's thread."""
@@ -157,7 +185,9 @@ class SessionLog:
             self.checked = run_in_thread(lambda: self._check(summary.unread), "check")
 
     def _check(self, last: int) -> str:
-        """Check the entries up to seq `last`, which the snapshot spared at open; return the damage or ''."""
+        """Check the entries up to seq `last`, which the snapshot spared at open; return the
+        damage or ''.
+        """
         if self._closing.wait(CHECK_AFTER_S):
             return ""
         reader = Reader(os.path.dirname(os.path.dirname(self.folder)), self.session)
@@ -167,7 +197,10 @@ class SessionLog:
                     break
         except (LogDamage, StoreDamaged) as damage:
             mark_suspect(self.folder)
-            return f"the log in {self.folder} is damaged ({damage}); open the session again to repair it"
+            return (
+                f"the log in {self.folder} is damaged ({damage}); open the session again to "
+                "repair it"
+            )
         except SessionError:
             return ""
         finally:
@@ -182,7 +215,10 @@ class SessionLog:
             return self._child(session, shares)
         except (LogDamage, StoreDamaged) as damage:
             mark_suspect(self.folder)
-            why = f"the log of a subagent in {self.folder} is damaged ({damage}); open the session again to repair it"
+            why = (
+                f"the log of a subagent in {self.folder} is damaged ({damage}); open the "
+                "session again to repair it"
+            )
             raise StoreDamaged(why) from None
 
     def _child(self, session: str, shares: int) -> "SessionLog":
@@ -209,8 +245,12 @@ class SessionLog:
         writing = self._snapshot_write is not None and not self._snapshot_write.done()
         if self.number != ROOT or writing or self._closing.is_set():
             return None
-        log = self._writer.call(lambda database: (database.root_hash.seq, database.root_hash.digest()))
-        self._snapshot_write = run_in_thread(lambda: self._write_snapshot(snapshot, log), "snapshot")
+        log = self._writer.call(
+            lambda database: (database.root_hash.seq, database.root_hash.digest())
+        )
+        self._snapshot_write = run_in_thread(
+            lambda: self._write_snapshot(snapshot, log), "snapshot"
+        )
         return self._snapshot_write
 
     def _write_snapshot(self, snapshot: Snapshot, log: "Future[tuple[int, bytes]]") -> bool:
@@ -265,7 +305,9 @@ class SessionLog:
             self._collecting.difference_update(names)
 
     async def _store_messages(self, names: Sequence[str]) -> list[Message]:
-        known = self.reader.collected(names)  # stored before, by a process that was killed before it removed the file
+        known = self.reader.collected(
+            names
+        )  # stored before, by a process that was killed before it removed the file
         found: dict[str, Message] = {}
         for name in [name for name in names if name not in known]:
             with (
@@ -276,7 +318,9 @@ class SessionLog:
                 found[name] = Message(self._shared.next_message_id(), body)
         if found:
             put = [(message.id, message.body, ROOT) for message in found.values()]
-            await asyncio.wrap_future(self._writer.write(Write(flush=True, put=put, names=list(found))))
+            await asyncio.wrap_future(
+                self._writer.write(Write(flush=True, put=put, names=list(found)))
+            )
         for name in (*known, *found):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.folder, INBOX, name))
@@ -288,7 +332,9 @@ class SessionLog:
         return self._blobs.put(data)
 
     async def adopt(self, path: str) -> str:
-        blob, content = await asyncio.wrap_future(run_in_thread(lambda: self._blobs.copy_for_adoption(path), "adopt"))
+        blob, content = await asyncio.wrap_future(
+            run_in_thread(lambda: self._blobs.copy_for_adoption(path), "adopt")
+        )
         if isinstance(content, bytes):
             return self._blobs.put(content) if content else ""
         self._blobs.adopt(blob, content)
@@ -315,11 +361,18 @@ class SessionLog:
                 await asyncio.gather(asyncio.wrap_future(self._last_write), return_exceptions=True)
             return
         self._closing.set()
-        pending = [asyncio.wrap_future(one) for one in (self._snapshot_write, self.checked) if one is not None]
-        if pending:  # the next owner may write a snapshot too, and SQLite checkpoints only without other connections
+        pending = [
+            asyncio.wrap_future(one)
+            for one in (self._snapshot_write, self.checked)
+            if one is not None
+        ]
+        # the next owner may write a snapshot too, and SQLite checkpoints only without other
+        # connections
+        if pending:
             await asyncio.wait(pending)
         if self._stop is None:
-            self.reader.close()  # SQLite checkpoints the WAL when the last connection closes, and only a writer can
+            # SQLite checkpoints the WAL when the last connection closes, and only a writer can
+            self.reader.close()
             self._stop = self._writer.stop()
         try:
             await asyncio.wrap_future(self._stop)
@@ -330,7 +383,7 @@ class SessionLog:
         closed.cancel()  # else the thread would call an event loop that may be gone
 
 
-# --- Messages from other processes -----------------------------------------------------------------------------------
+# --- Messages from other processes ----------------------------------------------------------------
 #
 # Each message is a file in the session's `inbox/` until it is stored in the database, exactly once.
 
@@ -350,9 +403,13 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
     folder = existing_folder(state_dir, session)
     inbox = os.path.join(folder, INBOX)
     if len(body) > MESSAGE_BYTES_MAX:
-        raise SessionError(f"a message of {len(body)} bytes is too long; {MESSAGE_BYTES_MAX} is the limit")
+        raise SessionError(
+            f"a message of {len(body)} bytes is too long; {MESSAGE_BYTES_MAX} is the limit"
+        )
     if len(inbox_files(folder)) >= MESSAGES_MAX:
-        raise SessionError(f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in")
+        raise SessionError(
+            f"{MESSAGES_MAX} messages wait in {inbox} already; open the session to take them in"
+        )
     number = next(_numbers)
     temporary = os.path.join(inbox, f".{os.getpid()}-{number}")
     try:
@@ -367,8 +424,12 @@ def leave_message(state_dir: str, session: str, body: bytes) -> None:
 
 
 def inbox_files(folder: str) -> list[str]:
-    """Return the names of the message files in the inbox of the session in `folder`, oldest first."""
+    """Return the names of the message files in the inbox of the session in `folder`, oldest
+    first.
+    """
     try:
-        return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[:MESSAGES_MAX]
+        return sorted(name for name in os.listdir(os.path.join(folder, INBOX)) if name[0] != ".")[
+            :MESSAGES_MAX
+        ]
     except FileNotFoundError:
         return []

@@ -1,8 +1,9 @@
 """Salvage rows from the pages of a damaged database and its WAL, without SQLite's trees.
 
-SQLite gives up on a file that was cut short, and ends a WAL silently at the first frame with a wrong bit. This module
-reads every page by itself and takes a row only when its checksum or hash is right. Entries and blobs are never changed
-or deleted, so old copies of a page hold nothing outdated.
+SQLite gives up on a file that was cut short, and ends a WAL silently at the first frame with a
+wrong bit. This module reads every page by itself and takes a row only when its checksum or hash is
+right. Entries and blobs are never changed or deleted, so old copies of a page hold nothing
+outdated.
 
 Formats: https://sqlite.org/fileformat2.html. Nothing here writes.
 """
@@ -36,7 +37,9 @@ class PageScan:
 
     def __init__(self, path: str) -> None:
         self._main = _Pages(path, 0, PAGE_BYTES, 0)
-        self._wal = _Pages(path + "-wal", _WAL_HEADER_BYTES, PAGE_BYTES + _FRAME_HEADER_BYTES, _FRAME_HEADER_BYTES)
+        self._wal = _Pages(
+            path + "-wal", _WAL_HEADER_BYTES, PAGE_BYTES + _FRAME_HEADER_BYTES, _FRAME_HEADER_BYTES
+        )
         self._frames, self._newest = _committed(self._wal)
 
     def entries(self) -> Iterator[Row]:
@@ -47,7 +50,9 @@ class PageScan:
                 yield row
 
     def blobs(self) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate (hash, body) of the rows of `blobs` with a right hash, unordered, with duplicates."""
+        """Iterate (hash, body) of the rows of `blobs` with a right hash, unordered, with
+        duplicates.
+        """
         for _, values in self._rows(columns=2, key_type=2 * 32 + 12):
             name, body = values
             if isinstance(body, bytes) and blob_hash(body) == name.hex():
@@ -59,7 +64,9 @@ class PageScan:
         self._wal.close()
 
     def _rows(self, columns: int, key_type: int) -> Iterator[tuple[int, list[Any]]]:
-        """Iterate (rowid, values) of rows with that many columns, the first of serial type `key_type`."""
+        """Iterate (rowid, values) of rows with that many columns, the first of serial type
+        `key_type`.
+        """
         for page in self._leaves():
             for at in _cells(page):
                 with contextlib.suppress(IndexError, ValueError, struct.error):
@@ -70,12 +77,17 @@ class PageScan:
 
     def _leaves(self) -> Iterator[bytes]:
         """Iterate every copy of a leaf page: the WAL's from the newest on, then the main file's."""
-        of_wal, of_main = map(self._wal.read, reversed(self._frames)), map(self._main.read, range(1, self._main.count))
+        of_wal, of_main = (
+            map(self._wal.read, reversed(self._frames)),
+            map(self._main.read, range(1, self._main.count)),
+        )
         pages = itertools.chain(of_wal, of_main)
         return (page for page in pages if page[:1] == _LEAF)
 
     def _payload(self, page: bytes, at: int) -> tuple[int, bytes]:
-        """Return (rowid, payload) of the cell at offset `at`. Raises `ValueError` or `IndexError` if invalid."""
+        """Return (rowid, payload) of the cell at offset `at`. Raises `ValueError` or
+        `IndexError` if invalid.
+        """
         size, at = _varint(page, at)
         if not 0 < size <= PAYLOAD_BYTES_MAX:
             raise ValueError(size)
@@ -127,15 +139,22 @@ class _Pages:
 
 
 def _committed(wal: _Pages) -> tuple[list[int], dict[int, int]]:
-    """Return the frames of the WAL without those of an unfinished transaction, and page -> its newest frame.
+    """Return the frames of the WAL without those of an unfinished transaction, and page -> its
+    newest frame.
 
-    The header of a frame holds page number, database size after a commit (else 0), two salts and two checksums. SQLite
-    writes the WAL from its start again and again, each time with new salts, so the first frame belongs to the newest
-    round.
+    The header of a frame holds page number, database size after a commit (else 0), two salts and
+    two checksums. SQLite writes the WAL from its start again and again, each time with new salts,
+    so the first frame belongs to the newest round.
     """
-    headers = [struct.unpack(">IIII", wal.header(number)[:16].ljust(16, b"\0")) for number in range(wal.count)]
+    headers = [
+        struct.unpack(">IIII", wal.header(number)[:16].ljust(16, b"\0"))
+        for number in range(wal.count)
+    ]
     salts = headers[0][2:] if headers else ()
-    last = max((number for number, header in enumerate(headers) if header[1] and header[2:] == salts), default=-1)
+    last = max(
+        (number for number, header in enumerate(headers) if header[1] and header[2:] == salts),
+        default=-1,
+    )
     older = [number for number in range(last + 1, wal.count) if headers[number][2:] != salts]
     frames = [*older, *range(last + 1)]
     return frames, {headers[number][0]: number for number in range(last + 1)}
@@ -158,7 +177,9 @@ def _local(size: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return (value, offset behind it) of the variable-length integer at `at`. Raises `IndexError`."""
+    """Return (value, offset behind it) of the variable-length integer at `at`. Raises
+    `IndexError`.
+    """
     value = 0
     for offset in range(at, at + 8):
         byte = data[offset]

@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from longrein.events import SCHEMA_VERSION, AnyEvent, Entry, Opened, TitleSet, UserSpoke, encode_event, text_of
+from longrein.events import (
+    SCHEMA_VERSION,
+    AnyEvent,
+    Entry,
+    Opened,
+    TitleSet,
+    UserSpoke,
+    encode_event,
+    text_of,
+)
 from longrein.store.database import ROOT, Write, entry_key
 
 TITLE_CHARS_MAX = 80
@@ -28,7 +37,9 @@ class SessionRows:
         """Add `entries` to `write`, and the ids of the inbox messages `take` to delete."""
         for entry in entries:
             body = encode_event(entry.event)
-            write.rows.append((entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, 0, body))
+            write.rows.append(
+                (entry_key(self.number, entry.seq), entry.at, SCHEMA_VERSION, 0, body)
+            )
             if self.number == ROOT and isinstance(entry.event, Opened | TitleSet):
                 write.one_shot = isinstance(entry.event, Opened) and entry.event.one_shot
             about = updated_about(self.about, entry.at, entry.event)
@@ -43,7 +54,9 @@ class SessionRows:
             write.about.append((self.number, self.session, *self.about))
 
     def watch_commit(self, written: "Future[None]") -> None:
-        """Mark the session's row as stored once `written` succeeds; after a failure the next write has it."""
+        """Mark the session's row as stored once `written` succeeds; after a failure the next
+        write has it.
+        """
         about = self.about
 
         def on_commit(done: "Future[None]") -> None:  # called in the writer thread
@@ -55,7 +68,8 @@ class SessionRows:
 
 
 def updated_about(about: About, at: int, event: AnyEvent) -> About:
-    """Take time, cwd and title from the first entries: from `event` of time `at`, if `about` has no title yet.
+    """Take time, cwd and title from the first entries: from `event` of time `at`, if `about` has no
+    title yet.
 
     A title that the user gives replaces the one of the first words.
     """
@@ -74,7 +88,9 @@ def updated_about(about: About, at: int, event: AnyEvent) -> About:
 
 
 def _title(event: UserSpoke) -> str:
-    """Return the first words of the user's message on one line; a fixed title for a message without text."""
+    """Return the first words of the user's message on one line; a fixed title for a message
+    without text.
+    """
     return _one_line(text_of(event.typed)) or NO_WORDS_TITLE
 
 

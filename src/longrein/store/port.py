@@ -15,7 +15,9 @@ USER = "user"
 
 
 class Message(msgspec.Struct, frozen=True):
-    """An inbox message: its id, which rises within a session, and JSON that only the agent interprets."""
+    """An inbox message: its id, which rises within a session, and JSON that only the agent
+    interprets.
+    """
 
     id: int
     body: bytes
@@ -29,7 +31,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """Summary of one stored session, as `longrein sessions` lists it. Times are microseconds UTC."""
+    """Summary of one stored session, as `longrein sessions` lists it. Times are microseconds
+    UTC.
+    """
 
     session: str
     folder: str
@@ -42,13 +46,17 @@ class SessionInfo(msgspec.Struct, frozen=True):
     open: bool
     """True if a process has the session open."""
     damaged: bool = False
-    """True if its database cannot be read. Opening the session sets the file aside and keeps the good entries."""
+    """True if its database cannot be read. Opening the session sets the file aside and keeps the
+    good entries.
+    """
     one_shot: bool = False
     """True for a run of `longrein -p` that nobody has given a title or opened in the terminal."""
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A part of one entry that matches a query: `seq` and `at` (microseconds UTC) are those of the entry."""
+    """A part of one entry that matches a query: `seq` and `at` (microseconds UTC) are those of
+    the entry.
+    """
 
     handle: str
     seq: int
@@ -75,9 +83,9 @@ class SearchResult(msgspec.Struct, frozen=True):
 class Log(Protocol):
     """The log of one session, open for writing. The session is locked until `close`.
 
-    One writer thread does all writes in order; writes that wait together become one commit. Each future resolves when
-    its write is committed, and with `flush` when it is on disk. Call the methods from the event loop's thread only;
-    none of them blocks it.
+    One writer thread does all writes in order; writes that wait together become one commit. Each
+    future resolves when its write is committed, and with `flush` when it is on disk. Call the
+    methods from the event loop's thread only; none of them blocks it.
     """
 
     session: str
@@ -91,8 +99,9 @@ class Log(Protocol):
     snapshot: Snapshot | None
     """The last snapshot, if it fits the log; always None for a subagent."""
     was_cut: bool
-    """True if the last entries were lost and none were written since. An act that the log does not show may have
-    happened."""
+    """True if the last entries were lost and none were written since. An act that the log does
+    not show may have happened.
+    """
 
     def append(
         self,
@@ -104,11 +113,12 @@ class Log(Protocol):
     ) -> "Future[None]":
         """Write `entries` and delete the inbox messages `take`, in one transaction.
 
-        `beside`: (log, entries, messages to delete) of other sessions of this database, written in the same
-        transaction.
+        `beside`: (log, entries, messages to delete) of other sessions of this database, written in
+        the same transaction.
 
-        Without `flush`, `kill -9` loses nothing, and a power cut may lose the write until the next flushing commit or
-        20 ms later. The future fails with `StoreFull` or `StoreDamaged`; then nothing of this call was written.
+        Without `flush`, `kill -9` loses nothing, and a power cut may lose the write until the next
+        flushing commit or 20 ms later. The future fails with `StoreFull` or `StoreDamaged`; then
+        nothing of this call was written.
         """
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
@@ -120,49 +130,54 @@ class Log(Protocol):
     def child(self, session: str, shares: int = 0) -> "Log":
         """Open the log of subagent `session` in this database; its first write creates it.
 
-        `shares`: number of entries of this log with which a new, forked subagent begins, by reference. Its own first
-        entry is an `Opened` whose `parent.seq` is `shares`. For a stored subagent the number is read from the
-        database.
+        `shares`: number of entries of this log with which a new, forked subagent begins, by
+        reference. Its own first entry is an `Opened` whose `parent.seq` is `shares`. For a stored
+        subagent the number is read from the database.
 
-        `entries` and `inbox` hold what is committed at the call. The subagent has its own inbox (`collect` returns
-        nothing, because the folder belongs to the root), and shares blobs, writer and lock. Closing this log closes it
-        too; its own `close` waits for its queued writes.
+        `entries` and `inbox` hold what is committed at the call. The subagent has its own inbox
+        (`collect` returns nothing, because the folder belongs to the root), and shares blobs,
+        writer and lock. Closing this log closes it too; its own `close` waits for its queued
+        writes.
 
-        Raises `StoreDamaged` when the subagent's log cannot be read to its end; the next open of the root repairs it.
+        Raises `StoreDamaged` when the subagent's log cannot be read to its end; the next open of
+        the root repairs it.
         """
 
     def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
         """Write the snapshot for the next open, in a thread and without a flush.
 
-        Returns a future that says whether it was written: it is not when the log ends at another entry. Returns None
-        for a subagent and while another snapshot is being written.
+        Returns a future that says whether it was written: it is not when the log ends at another
+        entry. Returns None for a subagent and while another snapshot is being written.
         """
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
-        """Iterate committed entries from seq `first` to `last`, shared ones included, in small batches."""
+        """Iterate committed entries from seq `first` to `last`, shared ones included, in small
+        batches.
+        """
 
     async def adopt(self, path: str) -> str:
         """Make the file at `path` a blob; return its hash, '' for an empty file.
 
         Raises `OSError`, `StoreFull`.
 
-        Nobody may write to the file any more. The file stays: it is linked, or copied where links are not possible.
-        Its owner removes it once an entry that names the blob is on disk, so a crash in between loses nothing. A
-        thread of its own does the hashing.
+        Nobody may write to the file any more. The file stays: it is linked, or copied where links
+        are not possible. Its owner removes it once an entry that names the blob is on disk, so a
+        crash in between loses nothing. A thread of its own does the hashing.
         """
 
     async def collect(self) -> "list[Message]":
         """Take in messages that other processes left with `leave_message`, oldest first.
 
-        Each message is on disk in the database before its file is removed, so each is returned once, also after a
-        kill. An empty inbox folder costs one listing. Raises `StoreFull`, `StoreDamaged`.
+        Each message is on disk in the database before its file is removed, so each is returned
+        once, also after a kill. An empty inbox folder costs one listing. Raises `StoreFull`,
+        `StoreDamaged`.
         """
 
     def put_blob(self, data: bytes) -> str:
         """Keep `data` as a blob; return its hash (SHA-256, hex).
 
-        It is on disk no later than the next commit that flushes. Up to 64 kB go into the database with the next
-        commit, larger data becomes a file.
+        It is on disk no later than the next commit that flushes. Up to 64 kB go into the database
+        with the next commit, larger data becomes a file.
         """
 
     def read_blob(self, blob: str) -> bytes:
@@ -198,7 +213,8 @@ class BlobWriter(Protocol):
     def finish(self) -> str:
         """Complete the blob; return its hash.
 
-        The writer thread flushes the data before the next commit that flushes, which must name the blob to keep it.
+        The writer thread flushes the data before the next commit that flushes, which must name the
+        blob to keep it.
         """
 
     def discard(self) -> None:

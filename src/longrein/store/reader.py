@@ -30,7 +30,9 @@ BATCH_ROWS = 256
 """Rows per query, so that no read stays open long enough to delay the writer's checkpoints."""
 
 Span = tuple[int, int]
-"""(session number, last seq): entries of that session which belong to a log, after those of earlier spans."""
+"""(session number, last seq): entries of that session which belong to a log, after those of
+earlier spans.
+"""
 
 
 def truncate_spans(spans: Sequence[Span], to: int) -> list[Span]:
@@ -71,12 +73,16 @@ class ReadConnection:
         return found[0] if found else None
 
     def _is_being_made(self, error: sqlite3.Error) -> bool:
-        """Return True if another process has not created the file or its tables yet. Raises `StoreDamaged`."""
+        """Return True if another process has not created the file or its tables yet. Raises
+        `StoreDamaged`.
+        """
         path = os.path.join(self.folder, DATABASE)
         if os.path.exists(path) or is_main_file_lost(path):
             return "no such table" in str(error)
         if aside := damaged_databases(self.folder):
-            raise StoreDamaged(f"the database of this session is damaged and was set aside as {aside[-1]}")
+            raise StoreDamaged(
+                f"the database of this session is damaged and was set aside as {aside[-1]}"
+            )
         return True
 
     def close(self) -> None:
@@ -87,10 +93,12 @@ class ReadConnection:
 
 
 class Reader:
-    """Reads one session from its files, also while another process writes it. For one thread at a time.
+    """Reads one session from its files, also while another process writes it. For one thread at a
+    time.
 
-    The log of a forked subagent begins with entries of its parent, which are stored once, with the parent. The
-    constructor raises `SessionUnknown`; reading raises `StoreDamaged` and `SessionReadOnly`.
+    The log of a forked subagent begins with entries of its parent, which are stored once, with the
+    parent. The constructor raises `SessionUnknown`; reading raises `StoreDamaged` and
+    `SessionReadOnly`.
     """
 
     def __init__(
@@ -104,8 +112,8 @@ class Reader:
     ) -> None:
         """Open session `number` in the database of root `session`; see `number_of`.
 
-        `source`: connection of another reader of that database. `spans`: entries that it shares, if that is not stored
-        yet.
+        `source`: connection of another reader of that database. `spans`: entries that it shares, if
+        that is not stored yet.
         """
         self.session = session
         """Id of the root session, which names the folder."""
@@ -128,7 +136,11 @@ class Reader:
             return [(self.number, SEQ_MAX)]
         parent, seq = opened.event.parent, opened.seq
         number = self.number_of(parent.session) if seq > 1 and parent is not None else 0
-        shared = truncate_spans(self.session_reader(number).spans(), seq - 1) if 0 < number < self.number else []
+        shared = (
+            truncate_spans(self.session_reader(number).spans(), seq - 1)
+            if 0 < number < self.number
+            else []
+        )
         self._spans = [*shared, (self.number, SEQ_MAX)]
         return self._spans
 
@@ -139,7 +151,9 @@ class Reader:
         return spans[-2][1] + 1 if len(spans) > 1 else 1
 
     def opening_entry(self) -> Entry | None:
-        """Return the session's first own entry, if it is an `Opened`; None when nothing is stored yet."""
+        """Return the session's first own entry, if it is an `Opened`; None when nothing is
+        stored yet.
+        """
         row = next(self.rows_of(self.number, 0, SEQ_MAX, batch=1), None)
         entry = entry_of(self.folder, row) if row else None
         return entry if entry and isinstance(entry.event, Opened) else None
@@ -149,9 +163,16 @@ class Reader:
         key, at = next(self._newest("key, at", batch=1), (0, 0))
         return entry_seq(key), at
 
-    def _newest(self, columns: str, where: str = "1", *values: object, batch: int = BATCH_ROWS) -> Iterator[Any]:
-        """Iterate `columns`, of which the first is `key`, of the rows of the log that fit `where`, newest first."""
-        query = f"SELECT {columns} FROM entries WHERE key >= ? AND key <= ? AND ({where}) ORDER BY key DESC LIMIT ?"
+    def _newest(
+        self, columns: str, where: str = "1", *values: object, batch: int = BATCH_ROWS
+    ) -> Iterator[Any]:
+        """Iterate `columns`, of which the first is `key`, of the rows of the log that fit
+        `where`, newest first.
+        """
+        query = (
+            f"SELECT {columns} FROM entries WHERE key >= ? AND key <= ? AND ({where}) ORDER "
+            "BY key DESC LIMIT ?"
+        )
         for number, first, last in self.newest_spans():
             key = entry_key(number, last)
             while rows := self._source.all(query, entry_key(number, first), key, *values, batch):
@@ -167,11 +188,17 @@ class Reader:
     def entry(self, seq: int) -> Entry | None:
         """Return entry `seq`, or None."""
         number = next((number for number, last in self.spans() if seq <= last), 0)
-        row = self._source.one(f"{SELECT_ROWS} WHERE key = ?", entry_key(number, seq)) if number else None
+        row = (
+            self._source.one(f"{SELECT_ROWS} WHERE key = ?", entry_key(number, seq))
+            if number
+            else None
+        )
         return entry_of(self.folder, row) if row else None
 
     def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
-        """Iterate entries after seq `after` up to `to` (0: the last one), in order and in small batches."""
+        """Iterate entries after seq `after` up to `to` (0: the last one), in order and in small
+        batches.
+        """
         for row in self.rows(after, to):
             yield entry_of(self.folder, row)
 
@@ -187,7 +214,9 @@ class Reader:
         """Iterate the rows of session `number` alone, after seq `after` up to `to`."""
         key, end = entry_key(number, after), entry_key(number, to)
         while True:
-            rows = self._source.all(f"{SELECT_ROWS} WHERE key > ? AND key <= ? ORDER BY key LIMIT ?", key, end, batch)
+            rows = self._source.all(
+                f"{SELECT_ROWS} WHERE key > ? AND key <= ? ORDER BY key LIMIT ?", key, end, batch
+            )
             yield from rows
             if len(rows) < batch:
                 return
@@ -204,15 +233,17 @@ class Reader:
                 yield entry
 
     def seq_at(self, at: int) -> int:
-        """Return the last entry written up to time `at` (microseconds UTC); 0 when there is none."""
+        """Return the last entry written up to time `at` (microseconds UTC); 0 when there is
+        none.
+        """
         (key,) = next(self._newest("key", "at <= ?", at, batch=1), (0,))
         return entry_seq(key)
 
     def seq_ago(self, ago_us: int, now_us: int) -> int:
         """Return the last entry that is at least `ago_us` old; 0 when there is none.
 
-        Ages are summed from the forward steps between entries, so entries written before the clock was set back count
-        as older than those after it.
+        Ages are summed from the forward steps between entries, so entries written before the clock
+        was set back count as older than those after it.
         """
         newer, left = now_us, ago_us
         for key, at in self._newest("key, at"):
@@ -227,8 +258,12 @@ class Reader:
         return int(row[0]) if row else 0
 
     def inbox(self) -> list[tuple[int, bytes]]:
-        """Return (id, body) of waiting inbox messages, in order. The database must have the present layout."""
-        return self._source.all("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", self.number)
+        """Return (id, body) of waiting inbox messages, in order. The database must have the
+        present layout.
+        """
+        return self._source.all(
+            "SELECT id, body FROM inbox WHERE number = ? ORDER BY id", self.number
+        )
 
     def blob(self, blob: str) -> bytes:
         """Return the bytes of a blob. Raises `KeyError` when it does not exist, `BlobDamaged`."""
@@ -258,11 +293,18 @@ class Reader:
     def collected(self, names: Sequence[str]) -> set[str]:
         """Return which of the inbox files `names` were taken in already."""
         marks = ", ".join("?" * len(names))
-        return {row[0] for row in self._source.all(f"SELECT name FROM collected WHERE name IN ({marks})", *names)}
+        return {
+            row[0]
+            for row in self._source.all(
+                f"SELECT name FROM collected WHERE name IN ({marks})", *names
+            )
+        }
 
     def about(self) -> tuple[int, str, str]:
         """Return (created in microseconds UTC, cwd, title); empty values when unknown."""
-        row = self._source.one("SELECT created, cwd, title FROM sessions WHERE number = ?", self.number)
+        row = self._source.one(
+            "SELECT created, cwd, title FROM sessions WHERE number = ?", self.number
+        )
         return (row[0], row[1], row[2]) if row else (0, "", "")
 
     def close(self) -> None:
@@ -271,7 +313,9 @@ class Reader:
 
 
 class StoredEntries(Sequence[Entry]):
-    """Entries that a session had at open, read and decoded during iteration and never all in memory."""
+    """Entries that a session had at open, read and decoded during iteration and never all in
+    memory.
+    """
 
     def __init__(self, reader: Reader, rows: Sequence[Row] | None, size: int) -> None:
         """`rows`: all rows, if they are small enough to keep until the first iteration."""
@@ -304,7 +348,9 @@ class StoredEntries(Sequence[Entry]):
 
 
 def read_entries(state_dir: str, session: str, after: int = 0) -> Iterator[Entry]:
-    """Iterate the entries of a session after seq `after`, without a lock. Raises what `Reader` raises."""
+    """Iterate the entries of a session after seq `after`, without a lock. Raises what `Reader`
+    raises.
+    """
     with contextlib.closing(Reader(state_dir, session)) as reader:
         yield from reader.entries(after)
 
@@ -319,7 +365,9 @@ def entry_of(folder: str, row: Row) -> Entry:
 
 
 def stored_body(folder: str, row: Row) -> bytes:
-    """Return the event's bytes of a row, from the row or its file. Raises `StoreDamaged` when they are damaged."""
+    """Return the event's bytes of a row, from the row or its file. Raises `StoreDamaged` when
+    they are damaged.
+    """
     seq, body = entry_seq(row[0]), row[4]
     if not is_sound_row(row):
         raise StoreDamaged(f"entry {seq} in {folder} is not what was written")

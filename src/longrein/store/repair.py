@@ -1,8 +1,8 @@
 """Open an existing log: check its entries, and rebuild the database when it is damaged.
 
-A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, and the longest good beginning of
-each log is copied into a new database. After a kill in between, the next open finds no `log.sqlite` and continues the
-repair.
+A damaged database is never written to. It is set aside as `log.sqlite.damaged-<n>`, and the longest
+good beginning of each log is copied into a new database. After a kill in between, the next open
+finds no `log.sqlite` and continues the repair.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ from longrein.store.reader import stored_body
 from longrein.store.session_folder import DATABASE, damaged_databases, new_file, unlink
 from longrein.store.snapshot import read_snapshot
 
-# --- Copying rows (shared with fork) ---------------------------------------------------------------------------------
+# --- Copying rows (shared with fork) --------------------------------------------------------------
 #
 # Nothing here writes to the source.
 
@@ -65,7 +65,9 @@ class LogDamage(Exception):
     """A log is damaged from an entry on."""
 
 
-def read_checked_rows(connection: sqlite3.Connection, folder: str, number: int = ROOT, first: int = 1) -> Iterator[Row]:
+def read_checked_rows(
+    connection: sqlite3.Connection, folder: str, number: int = ROOT, first: int = 1
+) -> Iterator[Row]:
     """Iterate the rows of session `number` from seq `first` on.
 
     Raises `LogDamage` at the first row that is missing or damaged.
@@ -101,7 +103,9 @@ def check_rows(rows: Iterable[Row], folder: str, first: int) -> Iterator[Row]:
 
 
 def new_database(path: str) -> sqlite3.Connection:
-    """Create an empty database at `path`, in an open transaction, without flushes. Replaces an unfinished copy."""
+    """Create an empty database at `path`, in an open transaction, without flushes. Replaces an
+    unfinished copy.
+    """
     unlink(path)
     os.close(new_file(path))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -112,14 +116,15 @@ def new_database(path: str) -> sqlite3.Connection:
     return connection
 
 
-# --- Salvage of a damaged database -----------------------------------------------------------------------------------
+# --- Salvage of a damaged database ----------------------------------------------------------------
 #
 # 1. Every readable row of the damaged database goes into a temporary one (`_gather_rows`).
-# 2. Of each session the longest good beginning is copied from there into the new database (`_Salvage`), and never half
-#    of a joint write: a subagent was written together with the entry of its parent that started it. It is kept only
-#    with that entry and only if its first turn has begun. Turns of a subagent that was asked again are kept only if
-#    its parent has their start.
-# 3. Root entries behind the first missing one cannot join the log. They are written beside it as text.
+# 2. Of each session the longest good beginning is copied from there into the new database
+# (`_Salvage`), and never half of a joint write: a subagent was written together with the entry of
+# its parent that started it. It is kept only with that entry and only if its first turn has begun.
+# Turns of a subagent that was asked again are kept only if its parent has their start.
+# 3. Root entries behind the first missing one cannot join the log. They are written beside it as
+# text.
 #
 # The damaged database itself is set aside and stays.
 
@@ -152,8 +157,13 @@ def _gather_rows(folder: str, damaged: str, rows: sqlite3.Connection) -> None:
         with contextlib.closing(PageScan(damaged)) as pages:
             rows.executemany("INSERT OR IGNORE INTO entries VALUES(?, ?, ?, ?, ?)", pages.entries())
             rows.executemany("INSERT OR IGNORE INTO blobs(hash, body) VALUES(?, ?)", pages.blobs())
-    with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(read_only(damaged)) as source:
-        source.execute("PRAGMA writable_schema=ON")  # else SQLite refuses a truncated file as a whole
+    with (
+        contextlib.suppress(sqlite3.DatabaseError),
+        contextlib.closing(read_only(damaged)) as source,
+    ):
+        source.execute(
+            "PRAGMA writable_schema=ON"
+        )  # else SQLite refuses a truncated file as a whole
         copy_tables(source, rows, tables)
     files = [(bytes.fromhex(name),) for _, name in blob_files(folder) if is_hash(name)]
     rows.executemany("INSERT OR IGNORE INTO files(hash) VALUES(?)", files)
@@ -163,10 +173,15 @@ class _Salvage:
     """Copies the good beginnings of the sessions in `source`, and records what was left out."""
 
     def __init__(
-        self, folder: str, source: sqlite3.Connection, target: sqlite3.Connection, known: Mapping[int, int]
+        self,
+        folder: str,
+        source: sqlite3.Connection,
+        target: sqlite3.Connection,
+        known: Mapping[int, int],
     ) -> None:
-        """`known`: session number -> the last entry that it had at least. A session that is missing there may have
-        lost some."""
+        """`known`: session number -> the last entry that it had at least. A session that is
+        missing there may have lost some.
+        """
         self.ends: dict[int, int] = {}
         """Session number -> its last copied entry."""
         self.cut: set[int] = set()
@@ -177,7 +192,9 @@ class _Salvage:
         """Number of readable root entries behind the first missing one."""
         self._folder, self._source, self._target, self._known = folder, source, target, known
         self._numbers: dict[str, int] = {}  # session id -> number, of the copied sessions
-        self._turns: Counter[str] = Counter()  # session id -> number of times it was started or asked again
+        self._turns: Counter[str] = (
+            Counter()
+        )  # session id -> number of times it was started or asked again
 
     @property
     def entries(self) -> int:
@@ -198,7 +215,11 @@ class _Salvage:
         """Copy the subagent that begins with entry `first`, as far as it can be kept."""
         good, whole = self._good_end(number, first)
         opened = next(self._events(number, first, good), None)
-        parent = self._numbers.get(opened.parent.session) if isinstance(opened, Opened) and opened.parent else None
+        parent = (
+            self._numbers.get(opened.parent.session)
+            if isinstance(opened, Opened) and opened.parent
+            else None
+        )
         if isinstance(opened, Opened) and parent is not None and self.ends[parent] >= first - 1:
             turns = self._turns[opened.session] if parent in self.cut else good
             if last := self._end_of_turns(number, first, good, turns, whole=whole):
@@ -207,7 +228,9 @@ class _Salvage:
         self.dropped += 1
 
     def _good_end(self, number: int, first: int) -> tuple[int, bool]:
-        """Return the last entry before the first missing or damaged one, and whether that is the end of the session."""
+        """Return the last entry before the first missing or damaged one, and whether that is the
+        end of the session.
+        """
         last = 0
         with contextlib.suppress(LogDamage):
             for row in read_checked_rows(self._source, self._folder, number, first):
@@ -216,7 +239,9 @@ class _Salvage:
         return last, False
 
     def _end_of_turns(self, number: int, first: int, good: int, turns: int, *, whole: bool) -> int:
-        """Return the last entry of the first `turns` turns; 0 for a log that ends before its first turn."""
+        """Return the last entry of the first `turns` turns; 0 for a log that ends before its
+        first turn.
+        """
         begun, idle = 0, True
         for seq, event in enumerate(self._events(number, first, good), first):
             match event:
@@ -245,18 +270,26 @@ class _Salvage:
             elif isinstance(event, ChildStarted):
                 self._turns[event.child] += 1
         self._target.execute(REPLACE_SESSION, (number, session, *about))
-        inbox = self._source.execute("SELECT id, body, number FROM inbox WHERE number = ?", (number,))
-        self._target.executemany("INSERT OR REPLACE INTO inbox(id, body, number) VALUES(?, ?, ?)", inbox)
+        inbox = self._source.execute(
+            "SELECT id, body, number FROM inbox WHERE number = ?", (number,)
+        )
+        self._target.executemany(
+            "INSERT OR REPLACE INTO inbox(id, body, number) VALUES(?, ?, ?)", inbox
+        )
         self._numbers[session], self.ends[number] = number, last
         if not whole:
             self.cut.add(number)
 
     def _rows(self, number: int, first: int, last: int) -> Iterator[Row]:
         span = entry_key(number, first), entry_key(number, last)
-        return iter(self._source.execute(f"{SELECT_ROWS} WHERE key BETWEEN ? AND ? ORDER BY key", span))
+        return iter(
+            self._source.execute(f"{SELECT_ROWS} WHERE key BETWEEN ? AND ? ORDER BY key", span)
+        )
 
     def _events(self, number: int, first: int, last: int) -> Iterator[AnyEvent | None]:
-        """Iterate the events of entries; None for one that cannot be read, whose row is copied as it is."""
+        """Iterate the events of entries; None for one that cannot be read, whose row is copied
+        as it is.
+        """
         return (_decode_row(self._folder, row) for row in self._rows(number, first, last))
 
 
@@ -268,9 +301,13 @@ def _decode_row(folder: str, row: Row) -> AnyEvent | None:
 
 
 def _write_later_entries(folder: str, rows: sqlite3.Connection, last: int, path: str) -> int:
-    """Write root entries behind entry `last` to the file `path` in export form; return their number."""
+    """Write root entries behind entry `last` to the file `path` in export form; return their
+    number.
+    """
     span = entry_key(ROOT, last), entry_key(ROOT + 1, 0)
-    size = int(rows.execute("SELECT count(*) FROM entries WHERE key > ? AND key < ?", span).fetchone()[0])
+    size = int(
+        rows.execute("SELECT count(*) FROM entries WHERE key > ? AND key < ?", span).fetchone()[0]
+    )
     if size:
         later = rows.execute(f"{SELECT_ROWS} WHERE key > ? AND key < ? ORDER BY key", span)
         replace_file(path, (_line(folder, row) for row in later), durable=True)
@@ -291,16 +328,20 @@ def salvage_cwd(folder: str) -> str:
     for path in (os.path.join(folder, DATABASE), *reversed(damaged_databases(folder))):
         with contextlib.closing(PageScan(path)) as pages:
             for row in pages.entries():
-                if row[0] == entry_key(ROOT, 1) and isinstance(event := _decode_row(folder, row), Opened):
+                if row[0] == entry_key(ROOT, 1) and isinstance(
+                    event := _decode_row(folder, row), Opened
+                ):
                     return event.cwd
     return ""
 
 
-# --- Opening and rebuilding ------------------------------------------------------------------------------------------
+# --- Opening and rebuilding -----------------------------------------------------------------------
 
 
 KEEP_BYTES_MAX = 16 * 1024 * 1024
-"""Rows of a log up to this size stay in memory after open, so that the first iteration need not read them again."""
+"""Rows of a log up to this size stay in memory after open, so that the first iteration need not
+read them again.
+"""
 _SMALL_TABLES = ("collected", "files", "sqlite_sequence")
 
 
@@ -322,10 +363,13 @@ class LogSummary(msgspec.Struct):
     cut: frozenset[int] = frozenset()
 
 
-def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool) -> tuple[Database, LogSummary]:
+def open_or_repair(
+    folder: str, blobs: Blobs, notes: list[str], *, network: bool
+) -> tuple[Database, LogSummary]:
     """Open the database of an existing session, repaired if need be; add the repairs to `notes`.
 
-    A database of which nothing can be read begins anew. Raises `SessionReadOnly`, OSError, sqlite3.Error.
+    A database of which nothing can be read begins anew. Raises `SessionReadOnly`, OSError,
+    sqlite3.Error.
     """
     why = _visible_damage(folder)
     if not why:
@@ -341,11 +385,13 @@ def open_or_repair(folder: str, blobs: Blobs, notes: list[str], *, network: bool
     return _open(folder, blobs, notes, network)
 
 
-def _open_undamaged(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
+def _open_undamaged(
+    folder: str, blobs: Blobs, notes: list[str], network: bool
+) -> tuple[Database, LogSummary]:
     """Open the database as it is. Raises `LogDamage` when its WAL ends before the high-water mark.
 
-    If there is a WAL, a reader holds the database meanwhile. Otherwise SQLite would checkpoint and remove the WAL when
-    it closes a damaged database, with everything behind its first wrong bit.
+    If there is a WAL, a reader holds the database meanwhile. Otherwise SQLite would checkpoint and
+    remove the WAL when it closes a damaged database, with everything behind its first wrong bit.
     """
     path = os.path.join(folder, DATABASE)
     if not file_size(path + "-wal"):
@@ -362,12 +408,17 @@ def _find_losses(mark: HighWaterMark, connection: sqlite3.Connection) -> dict[in
 
     Number 0 stands for the inbox and its message ids.
     """
-    ends = {number: (entry_seq(last_key(connection, number)), seq) for number, seq in mark.entries.items()}
+    ends = {
+        number: (entry_seq(last_key(connection, number)), seq)
+        for number, seq in mark.entries.items()
+    }
     ends[0] = (_last_message(connection), mark.message)
     return {number: (found, seq) for number, (found, seq) in ends.items() if found < seq}
 
 
-def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[Database, LogSummary]:
+def _open(
+    folder: str, blobs: Blobs, notes: list[str], network: bool
+) -> tuple[Database, LogSummary]:
     database = Database(folder, blobs, notes, network=network)
     try:
         summary = _summarize_log(database.connection, folder)
@@ -375,7 +426,9 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
         _compare_with_mark(database, summary, notes)
         if not summary.cut:  # else lost entries may have named them
             blobs.remove_unnamed(
-                lambda: {row[0].hex() for row in database.connection.execute("SELECT hash FROM files")}
+                lambda: {
+                    row[0].hex() for row in database.connection.execute("SELECT hash FROM files")
+                }
             )
     except BaseException:
         database.close()
@@ -384,7 +437,9 @@ def _open(folder: str, blobs: Blobs, notes: list[str], network: bool) -> tuple[D
 
 
 def _compare_with_mark(database: Database, summary: LogSummary, notes: list[str]) -> None:
-    """Report what was lost since the last high-water mark, and bring the mark in line with the log."""
+    """Report what was lost since the last high-water mark, and bring the mark in line with the
+    log.
+    """
     mark = database.mark
     lost = _find_losses(mark, database.connection)
     summary.last_message = max(summary.last_message, mark.message)
@@ -396,7 +451,9 @@ def _compare_with_mark(database: Database, summary: LogSummary, notes: list[str]
         gone = [f"the last {claimed - found} of its {claimed} entries"] if found < claimed else []
         gone += ["the last entries of subagents"] if len(lost) > (ROOT in lost) else []
         gone += ["messages to it"] if inbox[1] else []
-        why = "its write-ahead log was removed or cut short, or the database replaced by an older one"
+        why = (
+            "its write-ahead log was removed or cut short, or the database replaced by an older one"
+        )
         notes.append(f"this session has lost {' and '.join(gone)}: {why}")
     mark.entries.setdefault(ROOT, summary.size)
     mark.updated = mark.updated or summary.updated
@@ -406,7 +463,9 @@ def _compare_with_mark(database: Database, summary: LogSummary, notes: list[str]
 
 
 def _summarize_log(connection: sqlite3.Connection, folder: str) -> LogSummary:
-    """Read and check the root's log, without the entries that a fitting snapshot of a large log covers."""
+    """Read and check the root's log, without the entries that a fitting snapshot of a large log
+    covers.
+    """
     summary, size_bytes = LogSummary(), 0
     fitting = read_snapshot(folder, os.path.basename(folder), connection)
     if fitting is not None:
@@ -417,7 +476,8 @@ def _summarize_log(connection: sqlite3.Connection, folder: str) -> LogSummary:
     for row in read_checked_rows(connection, folder, first=summary.unread + 1):
         if row[2] > SCHEMA_VERSION:
             raise SessionReadOnly(
-                f"entry {entry_seq(row[0])} of this session was written by a newer longrein; upgrade it, or export it"
+                f"entry {entry_seq(row[0])} of this session was written by a newer longrein; "
+                "upgrade it, or export it"
             )
         summary.size += 1
         summary.hash.add(row)
@@ -426,30 +486,41 @@ def _summarize_log(connection: sqlite3.Connection, folder: str) -> LogSummary:
             summary.rows = None
         if summary.rows is not None:
             summary.rows.append(row)
-    last = connection.execute("SELECT at FROM entries WHERE key = ?", (entry_key(ROOT, summary.size),)).fetchone()
+    last = connection.execute(
+        "SELECT at FROM entries WHERE key = ?", (entry_key(ROOT, summary.size),)
+    ).fetchone()
     summary.updated = last[0] if last else 0
-    summary.inbox = connection.execute("SELECT id, body FROM inbox WHERE number = ? ORDER BY id", (ROOT,)).fetchall()
+    summary.inbox = connection.execute(
+        "SELECT id, body FROM inbox WHERE number = ? ORDER BY id", (ROOT,)
+    ).fetchall()
     summary.last_number = _last_number(connection)
     summary.last_message = _last_message(connection)
-    about = connection.execute("SELECT created, cwd, title FROM sessions WHERE number = ?", (ROOT,)).fetchone()
+    about = connection.execute(
+        "SELECT created, cwd, title FROM sessions WHERE number = ?", (ROOT,)
+    ).fetchone()
     summary.about = about or (0, "", "")
     return summary
 
 
 def _last_message(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0] or 0)
+    return int(
+        connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[0] or 0
+    )
 
 
 def _last_number(connection: sqlite3.Connection) -> int:
     """Return the highest session number that any table of the database mentions."""
     tables = (
-        "SELECT number FROM sessions UNION ALL SELECT number FROM inbox UNION ALL SELECT max(key) >> 40 FROM entries"
+        "SELECT number FROM sessions UNION ALL SELECT number FROM inbox UNION ALL SELECT "
+        "max(key) >> 40 FROM entries"
     )
     return int(connection.execute(f"SELECT max(number) FROM ({tables})").fetchone()[0] or ROOT)
 
 
 def _visible_damage(folder: str) -> str:
-    """Return damage that shows without SQLite, which would delete the WAL of an empty main file; '' for none."""
+    """Return damage that shows without SQLite, which would delete the WAL of an empty main file;
+    '' for none.
+    """
     path = os.path.join(folder, DATABASE)
     if os.path.exists(os.path.join(folder, SUSPECT)):
         return "a write met damage"
@@ -483,14 +554,22 @@ def _repair_note(result: _Salvage, before: int, why: str, damaged: str) -> str:
     else:
         of = f" of {before}" if before > result.entries else ""
         text = f"the first {result.entries}{of} entries were kept, the rest is in {damaged}"
-        text += f", {result.later} later ones also in {damaged}.jsonl as text" if result.later else ""
+        text += (
+            f", {result.later} later ones also in {damaged}.jsonl as text" if result.later else ""
+        )
     cut = len(result.cut - {ROOT})
-    copied = f"; of its subagents' logs {cut} were cut and {result.dropped} dropped" if cut or result.dropped else ""
+    copied = (
+        f"; of its subagents' logs {cut} were cut and {result.dropped} dropped"
+        if cut or result.dropped
+        else ""
+    )
     return f"the session's database was damaged ({why}): {text}{copied}"
 
 
 def _move_aside(folder: str) -> str:
-    """Rename the database and its WAL to `….damaged-<n>`; return the new path. Continues a move that was cut short."""
+    """Rename the database and its WAL to `….damaged-<n>`; return the new path. Continues a move
+    that was cut short.
+    """
     path, before = os.path.join(folder, DATABASE), damaged_databases(folder)
     if os.path.exists(path):
         last = int(before[-1].rpartition("-")[2]) if before else 0
@@ -507,13 +586,17 @@ def _move_aside(folder: str) -> str:
 
 
 def restore_moved_database(database: Database) -> str:
-    """Write the contents of an open database back to its path, from which its files were removed or replaced.
+    """Write the contents of an open database back to its path, from which its files were removed or
+    replaced.
 
     Files that took their place are set aside. Returns the message for the user.
     """
     path = database.path
     if not os.path.isdir(database.folder):
-        return f"the folder {database.folder} was removed while the session in it was open; nothing more is kept of it"
+        return (
+            f"the folder {database.folder} was removed while the session in it was open; "
+            "nothing more is kept of it"
+        )
     building = path + ".new"
     try:
         unlink(building)
@@ -525,6 +608,12 @@ def restore_moved_database(database: Database) -> str:
             _move_aside(database.folder)
         move_into_place(building, path)
     except (OSError, sqlite3.Error) as error:
-        return f"{path} was removed or replaced while it was open, and could not be written again ({error})"
+        return (
+            f"{path} was removed or replaced while it was open, and could not be written again "
+            f"({error})"
+        )
     name = os.path.basename(database.folder)
-    return f"{path} was removed or replaced while it was open; it was written again, go on with `longrein -r {name}`"
+    return (
+        f"{path} was removed or replaced while it was open; it was written again, go on with "
+        f"`longrein -r {name}`"
+    )

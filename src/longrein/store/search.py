@@ -1,7 +1,8 @@
 """Full-text search over one session's log and its subagents' logs.
 
-A disposable index names the entries that may match; the log itself is read for the hits, so a hit is never stale.
-Without an index (query too short, folder not writable, no room) the whole log is read.
+A disposable index names the entries that may match; the log itself is read for the hits, so a hit
+is never stale. Without an index (query too short, folder not writable, no room) the whole log is
+read.
 """
 
 import contextlib
@@ -22,10 +23,11 @@ from longrein.store.port import SearchHit, SearchResult
 from longrein.store.reader import Reader, entry_of
 from longrein.store.session_folder import new_file, unlink
 
-# --- Queries and matches (pure functions) ----------------------------------------------------------------------------
+# --- Queries and matches (pure functions) ---------------------------------------------------------
 #
-# All words must occur, in any order; words in double quotes must occur as they stand. Words match as pieces of text, so
-# `parse` finds `parser_of`. Case does not count. No language is assumed, so Chinese text is found too.
+# All words must occur, in any order; words in double quotes must occur as they stand. Words match
+# as pieces of text, so `parse` finds `parser_of`. Case does not count. No language is assumed, so
+# Chinese text is found too.
 
 
 WORDS_MAX = 16
@@ -82,7 +84,9 @@ def find_match(text: str, query: Query) -> MatchPosition | None:
         return MatchPosition(at, len(query.phrase), text.count(query.phrase), exact=True)
     word = max(query.words, key=len)
     others = [other for other in query.words if other != word]
-    return MatchPosition(_best_offset(text, word, others), len(word), text.count(word), exact=len(query.words) == 1)
+    return MatchPosition(
+        _best_offset(text, word, others), len(word), text.count(word), exact=len(query.words) == 1
+    )
 
 
 def _best_offset(text: str, word: str, others: list[str]) -> int:
@@ -105,12 +109,17 @@ def snippet(text: str, match: MatchPosition) -> str:
     last = text.find("\n", match.start)
     last = len(text) if last < 0 else last
     room = max(SNIPPET_CHARS - match.length, 40) // 2
-    start, end = max(first, match.start - room), min(last, match.start + min(match.length, SNIPPET_CHARS) + room)
-    shown = " ".join("".join(sign if sign.isprintable() else " " for sign in text[start:end]).split())
+    start, end = (
+        max(first, match.start - room),
+        min(last, match.start + min(match.length, SNIPPET_CHARS) + room),
+    )
+    shown = " ".join(
+        "".join(sign if sign.isprintable() else " " for sign in text[start:end]).split()
+    )
     return ("…" if start > first else "") + shown + ("…" if end < last else "")
 
 
-# --- Search ----------------------------------------------------------------------------------------------------------
+# --- Search ---------------------------------------------------------------------------------------
 
 
 BLOB_BYTES_MAX = 8 * 1024 * 1024
@@ -128,7 +137,8 @@ class TextSource(Protocol):
 def search(reader: Reader, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
     """Return at most `limit` hits for `query`, by the index, which is updated first.
 
-    `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader` raises.
+    `before`, `after`: only entries before or after that seq; 0 for all. Raises what `Reader`
+    raises.
     """
     wanted = parse_query(query)
     try:
@@ -138,14 +148,26 @@ def search(reader: Reader, query: str, limit: int, before: int = 0, after: int =
     return _collect_hits(reader, wanted, seqs, limit, before)
 
 
-def scan(texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0) -> SearchResult:
+def scan(
+    texts: TextSource, query: str, limit: int, before: int = 0, after: int = 0
+) -> SearchResult:
     """Search without an index: read every entry from the newest on."""
-    return _collect_hits(texts, parse_query(query), range(texts.tail()[0], after, -1), limit, before)
+    return _collect_hits(
+        texts, parse_query(query), range(texts.tail()[0], after, -1), limit, before
+    )
 
 
-def _collect_hits(texts: TextSource, query: Query, seqs: Iterable[int], limit: int, before: int) -> SearchResult:
-    entries = (texts.entry(seq) for seq in seqs if not before or seq < before) if query.words else iter(())
-    every = (hit for entry in entries if entry is not None for hit in _entry_hits(entry, texts, query))
+def _collect_hits(
+    texts: TextSource, query: Query, seqs: Iterable[int], limit: int, before: int
+) -> SearchResult:
+    entries = (
+        (texts.entry(seq) for seq in seqs if not before or seq < before)
+        if query.words
+        else iter(())
+    )
+    every = (
+        hit for entry in entries if entry is not None for hit in _entry_hits(entry, texts, query)
+    )
     hits = list(itertools.islice(every, limit + 1))
     best = sorted(hits[:limit], key=lambda hit: not hit.exact)
     return SearchResult(tuple(best), len(hits) > limit)
@@ -158,7 +180,9 @@ def _entry_hits(entry: Entry, texts: TextSource, query: Query) -> Iterator[Searc
             title = title_of(entry)
             title += "" if content.title in title or "." not in handle else f", {content.title}"
             line, shown = _line_number(text, match.start), snippet(text, match)
-            yield SearchHit(handle, entry.seq, entry.at, title, line, match.count, shown, match.exact)
+            yield SearchHit(
+                handle, entry.seq, entry.at, title, line, match.count, shown, match.exact
+            )
 
 
 def _line_number(text: str, at: int) -> int:
@@ -170,14 +194,20 @@ def _line_number(text: str, at: int) -> int:
 
 
 def _searched_contents(entry: Entry, texts: TextSource) -> Iterator[tuple[str, Content, str]]:
-    """Iterate (handle, part, text), without those of `Recall`: its results repeat the log, its calls hold the query."""
+    """Iterate (handle, part, text), without those of `Recall`: its results repeat the log, its
+    calls hold the query.
+    """
     contents = contents_of(entry)
     alone = sum(not content.aside for content in contents) == 1
     for number, content in enumerate(contents, 1):
         if content.searchable and content.tool != "Recall" and not content.part:
             text = content.text or (_blob_text(texts, content.blob) if content.blob else "")
             if text:
-                yield f"r{entry.seq}" if alone and not content.aside else f"r{entry.seq}.{number}", content, text
+                yield (
+                    f"r{entry.seq}" if alone and not content.aside else f"r{entry.seq}.{number}",
+                    content,
+                    text,
+                )
 
 
 def _blob_text(texts: TextSource, blob: str) -> str:
@@ -193,11 +223,12 @@ def _blob_text(texts: TextSource, blob: str) -> str:
     return bytes(data[:BLOB_BYTES_MAX]).decode(encoding_of(data), "replace")
 
 
-# --- Index -----------------------------------------------------------------------------------------------------------
+# --- Index ----------------------------------------------------------------------------------------
 #
-# SQLite's trigram tokens find any piece of text in any script. The index stores neither texts nor positions: 0.4 bytes
-# per byte of text, where an index with both takes more than 3. The first search builds it at 14 MB of text a second,
-# later ones add new entries. A damaged or older file is rebuilt. Processes that search at once take turns to update it.
+# SQLite's trigram tokens find any piece of text in any script. The index stores neither texts nor
+# positions: 0.4 bytes per byte of text, where an index with both takes more than 3. The first
+# search builds it at 14 MB of text a second, later ones add new entries. A damaged or older file is
+# rebuilt. Processes that search at once take turns to update it.
 
 
 NAME = "search.sqlite"
@@ -225,7 +256,8 @@ TABLES = (
     f"CREATE VIRTUAL TABLE grams USING fts5(text, {OPTIONS})",
     f"PRAGMA user_version={LAYOUT}",
 )
-# reached: the last indexed entry of each session and its signature, which differs after a repair of the log
+# reached: the last indexed entry of each session and its signature, which differs after a repair of
+# the log
 
 
 class IndexUnavailable(Exception):
@@ -235,8 +267,8 @@ class IndexUnavailable(Exception):
 def _find_in_index(reader: Reader, words: Sequence[str], after: int) -> list[int]:
     """Return seqs of entries after `after` that may hold all of `words`, newest first.
 
-    Entries that several sessions share are indexed once.
-    Raises `IndexUnavailable` when the words are too short or the index cannot be used, and what `Reader` raises.
+    Entries that several sessions share are indexed once. Raises `IndexUnavailable` when the words
+    are too short or the index cannot be used, and what `Reader` raises.
     """
     long = [word for word in words if len(word) >= GRAM]
     if not long:
@@ -264,15 +296,21 @@ def _look_up(path: str, reader: Reader, words: Sequence[str], after: int) -> lis
             end = min(last, reader.tail()[0])
             while not _index_batch(connection, reader, number, end):
                 pass
-            held = set.intersection(*(_entries_with_word(connection, number, word) for word in words))
-            found += sorted((seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True)
+            held = set.intersection(
+                *(_entries_with_word(connection, number, word) for word in words)
+            )
+            found += sorted(
+                (seq for seq in held if max(first, after + 1) <= seq <= last), reverse=True
+            )
     return found
 
 
 def _open_index(path: str) -> sqlite3.Connection:
     with contextlib.suppress(FileExistsError):
         os.close(new_file(path))
-    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=BUSY_S, check_same_thread=False
+    )
     try:
         connection.execute("PRAGMA synchronous=NORMAL")
         if _layout(connection) != LAYOUT:
@@ -295,17 +333,24 @@ def _entries_with_word(connection: sqlite3.Connection, number: int, word: str) -
     start = word[:NARROW_CHARS]
     ends = [*range(0, len(start) - GRAM, GRAM), len(start) - GRAM]
     grams = " AND ".join('"' + start[at : at + GRAM].replace('"', '""') + '"' for at in ends)
-    query = "SELECT DISTINCT key FROM grams JOIN spans ON id = grams.rowid WHERE grams MATCH ? AND key BETWEEN ? AND ?"
+    query = (
+        "SELECT DISTINCT key FROM grams JOIN spans ON id = grams.rowid WHERE grams MATCH ? "
+        "AND key BETWEEN ? AND ?"
+    )
     rows = connection.execute(query, (grams, entry_key(number, 0), entry_key(number + 1, 0) - 1))
     return {entry_seq(key) for (key,) in rows}
 
 
 def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, last: int) -> bool:
-    """Index new entries of session `number` up to `last` in one transaction; return whether all are indexed."""
+    """Index new entries of session `number` up to `last` in one transaction; return whether all
+    are indexed.
+    """
     if _indexed_to(connection, reader, number) >= last:
         return True
     with transaction(connection):
-        after = _indexed_to(connection, reader, number)  # another process may have indexed more meanwhile
+        after = _indexed_to(
+            connection, reader, number
+        )  # another process may have indexed more meanwhile
         row, room = None, BATCH_CHARS
         for row in reader.rows_of(number, after, last):
             room -= _index_entry(connection, reader, row)
@@ -313,14 +358,19 @@ def _index_batch(connection: sqlite3.Connection, reader: Reader, number: int, la
                 break
         if row is not None:
             connection.execute(
-                "INSERT OR REPLACE INTO reached VALUES(?, ?, ?)", (number, entry_seq(row[0]), _row_signature(row))
+                "INSERT OR REPLACE INTO reached VALUES(?, ?, ?)",
+                (number, entry_seq(row[0]), _row_signature(row)),
             )
     return row is None or entry_seq(row[0]) >= last
 
 
 def _indexed_to(connection: sqlite3.Connection, reader: Reader, number: int) -> int:
-    """Return the last indexed entry of session `number`. Raises sqlite3.DatabaseError when the log has changed."""
-    found = connection.execute("SELECT seq, sign FROM reached WHERE number = ?", (number,)).fetchone()
+    """Return the last indexed entry of session `number`. Raises sqlite3.DatabaseError when the
+    log has changed.
+    """
+    found = connection.execute(
+        "SELECT seq, sign FROM reached WHERE number = ?", (number,)
+    ).fetchone()
     if found is None:
         return 0
     row = next(reader.rows_of(number, found[0] - 1, found[0]), None)

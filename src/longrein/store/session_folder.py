@@ -1,4 +1,5 @@
-"""The folder of a session, `<state>/sessions/<uuid>/`: paths, safe file operations and the session lock.
+"""The folder of a session, `<state>/sessions/<uuid>/`: paths, safe file operations and the session
+lock.
 
 Folders are 0700 and files 0600, whatever the umask.
 """
@@ -28,15 +29,38 @@ LOCK = "lock"
 
 NETWORK_TYPES = frozenset(
     {
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"),
-        *("fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "fuse.ceph", "fuse.mfs", "fuse.gcsfuse"),
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "9p",
+            "afs",
+            "ceph",
+            "glusterfs",
+            "lustre",
+            "gpfs",
+            "beegfs",
+        ),
+        *(
+            "fuse.sshfs",
+            "fuse.rclone",
+            "fuse.s3fs",
+            "fuse.glusterfs",
+            "fuse.ceph",
+            "fuse.mfs",
+            "fuse.gcsfuse",
+        ),
     }
 )
 """File systems without shared memory between machines, where SQLite's WAL is not safe."""
 
 
 def session_id(text: str) -> str:
-    """Return `text` as a session id in lower case. Raises `SessionUnknown` when it is not a UUID."""
+    """Return `text` as a session id in lower case. Raises `SessionUnknown` when it is not a
+    UUID.
+    """
     if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text):
         return text.lower()
     shown = repr(text if len(text) <= 60 else text[:60] + "…")
@@ -49,7 +73,9 @@ def sessions_folder(state_dir: str) -> str:
 
 
 def session_folder(state_dir: str, session: str) -> str:
-    """Return the folder of a session, whether or not it exists. Raises `SessionUnknown` for an invalid id."""
+    """Return the folder of a session, whether or not it exists. Raises `SessionUnknown` for an
+    invalid id.
+    """
     return os.path.join(sessions_folder(state_dir), session_id(session))
 
 
@@ -62,7 +88,9 @@ def existing_folder(state_dir: str, session: str) -> str:
 
 
 def make_folder(path: str) -> bool:
-    """Create `path` and missing parents with mode 0700; return whether `path` is new. Raises OSError."""
+    """Create `path` and missing parents with mode 0700; return whether `path` is new. Raises
+    OSError.
+    """
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -79,7 +107,9 @@ def make_folder(path: str) -> bool:
 
 
 def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
-    """Return the folder of `session`, created if missing, and whether it is new. Raises `SessionError`."""
+    """Return the folder of `session`, created if missing, and whether it is new. Raises
+    `SessionError`.
+    """
     folder = session_folder(state_dir, session)
     try:
         return folder, make_folder(folder)
@@ -88,7 +118,8 @@ def make_session_folder(state_dir: str, session: str) -> tuple[str, bool]:
         if type(failure) is not SessionError:
             raise failure from None
         raise SessionError(
-            f"cannot make {folder}: {error.strerror}; name another place with --state-dir or LONGREIN_STATE_DIR"
+            f"cannot make {folder}: {error.strerror}; name another place with --state-dir or "
+            "LONGREIN_STATE_DIR"
         ) from None
 
 
@@ -96,7 +127,10 @@ def damaged_databases(folder: str) -> list[str]:
     """Return paths of databases that were set aside in a session's folder, oldest first."""
     start = DATABASE + ".damaged-"
     ends = [name[len(start) :] for name in os.listdir(folder) if name.startswith(start)]
-    return [os.path.join(folder, f"{start}{number}") for number in sorted(int(end) for end in ends if end.isdigit())]
+    return [
+        os.path.join(folder, f"{start}{number}")
+        for number in sorted(int(end) for end in ends if end.isdigit())
+    ]
 
 
 def new_file(path: str) -> int:
@@ -121,28 +155,34 @@ def is_on_network(folder: str) -> bool:
 
 
 def mount_type(table: str, major: int, minor: int) -> str:
-    """Return the file system type of device `major:minor` in a mountinfo table; '' when it is missing."""
+    """Return the file system type of device `major:minor` in a mountinfo table; '' when it is
+    missing.
+    """
     _, found, after = table.partition(f" {major}:{minor} ")
     return after.partition("\n")[0].partition(" - ")[2].partition(" ")[0] if found else ""
 
 
-# --- Session lock ----------------------------------------------------------------------------------------------------
+# --- Session lock ---------------------------------------------------------------------------------
 #
-# Held from open to close, so that a session has one writer. The kernel releases it when the process ends.
+# Held from open to close, so that a session has one writer. The kernel releases it when the process
+# ends.
 
 
 RETRY_S = (0.002, 0.008, 0.03)
-"""Pauses before a held lock counts as held. Where locks can only be tried, a list of sessions holds one for an
-instant."""
+"""Pauses before a held lock counts as held. Where locks can only be tried, a list of sessions
+holds one for an instant.
+"""
 
 _SET = getattr(fcntl, "F_OFD_SETLK", 0)
 _GET = getattr(fcntl, "F_OFD_GETLK", 0)
-# Linux: open file description locks. Unlike flock they work over network mounts; unlike plain fcntl locks they stay
-# when another descriptor of the file is closed.
+# Linux: open file description locks. Unlike flock they work over network mounts; unlike plain fcntl
+# locks they stay when another descriptor of the file is closed.
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """Content of the lock file: the process that holds the lock, and since when (microseconds UTC)."""
+    """Content of the lock file: the process that holds the lock, and since when (microseconds
+    UTC).
+    """
 
     pid: int
     host: str
@@ -163,7 +203,9 @@ class SessionLock:
 
 
 async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
-    """Lock the session in `folder`. Raises `SessionBusy` with pid and host of the holder, OSError."""
+    """Lock the session in `folder`. Raises `SessionBusy` with pid and host of the holder,
+    OSError.
+    """
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         for pause_s in (*RETRY_S, 0.0):
@@ -178,7 +220,8 @@ async def take_lock(folder: str, wall_us: Callable[[], int]) -> SessionLock:
     os.close(descriptor)
     who = f"process {holder.pid} on {holder.host}" if holder else "another process"
     raise SessionBusy(
-        f"session {os.path.basename(folder)} is open in {who}; close that one, or go on in a copy with --fork-session"
+        f"session {os.path.basename(folder)} is open in {who}; close that one, or go on in a copy "
+        "with --fork-session"
     )
 
 
@@ -190,7 +233,10 @@ def is_held(folder: str) -> bool:
         return False
     try:
         if _GET:
-            return bool(struct.unpack_from("h", fcntl.fcntl(descriptor, _GET, _whole_file()))[0] != fcntl.F_UNLCK)
+            return bool(
+                struct.unpack_from("h", fcntl.fcntl(descriptor, _GET, _whole_file()))[0]
+                != fcntl.F_UNLCK
+            )
         return not _try_lock(descriptor)
     finally:
         os.close(descriptor)

@@ -1,4 +1,5 @@
-"""Find stored sessions: lists, the latest one of a folder, an id by its first characters; remove empty ones.
+"""Find stored sessions: lists, the latest one of a folder, an id by its first characters; remove
+empty ones.
 
 Needs no lock and scans no log.
 """
@@ -26,8 +27,9 @@ from longrein.store.session_folder import (
 )
 
 TIE_NS = 1_000_000_000
-"""Files written within this time of each other are ordered by their last entries, because closing a log touches it
-too."""
+"""Files written within this time of each other are ordered by their last entries, because
+closing a log touches it too.
+"""
 
 
 def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
@@ -36,23 +38,33 @@ def list_sessions(state_dir: str, limit: int = 0) -> list[SessionInfo]:
 
 
 def latest_session(state_dir: str, cwd: str, *, closed: bool = False, one_shot: bool = True) -> str:
-    """Return the id of the session that was started in `cwd` and written last; '' when there is none.
+    """Return the id of the session that was started in `cwd` and written last; '' when there is
+    none.
 
-    `closed`: only sessions that no process has open. Without `one_shot`, a one-shot run is chosen only when there is no
-    other session. A session without a user message is chosen only when there is no other.
+    `closed`: only sessions that no process has open. Without `one_shot`, a one-shot run is chosen
+    only when there is no other session. A session without a user message is chosen only when there
+    is no other.
     """
 
     def here(info: SessionInfo) -> bool:
         return info.cwd == cwd and not (closed and info.open)
 
-    kept = [] if one_shot else _newest(state_dir, lambda info: here(info) and bool(info.title) and not info.one_shot, 1)
+    kept = (
+        []
+        if one_shot
+        else _newest(
+            state_dir, lambda info: here(info) and bool(info.title) and not info.one_shot, 1
+        )
+    )
     spoken = kept or _newest(state_dir, lambda info: here(info) and bool(info.title), 1)
     found = spoken or _newest(state_dir, here, 1)
     return found[0].session if found else ""
 
 
 def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -> list[SessionInfo]:
-    """Return the `wanted` sessions, latest first. Opens only as many as it takes to find `limit`."""
+    """Return the `wanted` sessions, latest first. Opens only as many as it takes to find
+    `limit`.
+    """
     found: list[SessionInfo] = []
     enough_ns, folder = 0, sessions_folder(state_dir)
     writes = [(*_last_write(os.path.join(folder, name)), name) for name in _ids(state_dir)]
@@ -70,7 +82,9 @@ def _newest(state_dir: str, wanted: Callable[[SessionInfo], bool], limit: int) -
 
 
 def find_session(state_dir: str, prefix: str) -> str:
-    """Return the id that begins with `prefix`. Raises `SessionUnknown`, naming the candidates or the nearest id."""
+    """Return the id that begins with `prefix`. Raises `SessionUnknown`, naming the candidates or
+    the nearest id.
+    """
     start = prefix.lower()
     if not start or len(start) > 36 or start.strip("0123456789abcdef-"):
         return session_id(prefix)
@@ -80,7 +94,9 @@ def find_session(state_dir: str, prefix: str) -> str:
         return fitting[0]
     if fitting:
         shown = ", ".join(fitting[:3]) + (" …" if len(fitting) > 3 else "")
-        raise SessionUnknown(f"{len(fitting)} sessions begin with {prefix} ({shown}); write more of the id")
+        raise SessionUnknown(
+            f"{len(fitting)} sessions begin with {prefix} ({shown}); write more of the id"
+        )
     nearest = max(ids, key=lambda name: _common_length(name, start), default="")
     hint = f"; the nearest is {nearest}" if _common_length(nearest, start) else ""
     raise SessionUnknown(f"no session begins with {prefix}{hint}; `longrein sessions` lists them")
@@ -92,13 +108,19 @@ def is_open(state_dir: str, session: str) -> bool:
 
 
 def session_info(state_dir: str, session: str) -> SessionInfo | None:
-    """Return the summary of one session; None without an entry. The title of a damaged one says so."""
+    """Return the summary of one session; None without an entry. The title of a damaged one says
+    so.
+    """
     folder = existing_folder(state_dir, session)
     return _info(state_dir, session, folder, *_last_write(folder))
 
 
-def _info(state_dir: str, session: str, folder: str, written_ns: int, size_bytes: int) -> SessionInfo | None:
-    """Return the summary from the high-water mark, or from the database if the mark is out of date."""
+def _info(
+    state_dir: str, session: str, folder: str, written_ns: int, size_bytes: int
+) -> SessionInfo | None:
+    """Return the summary from the high-water mark, or from the database if the mark is out of
+    date.
+    """
     mark = read_mark(folder, since_ns=written_ns) if size_bytes else None
     if mark is not None and mark.updated and size_bytes >= mark.size_bytes:
         return _info_from_mark(session, folder, mark)
@@ -112,7 +134,17 @@ def _info(state_dir: str, session: str, folder: str, written_ns: int, size_bytes
     finally:
         reader.close()
     if entries:
-        return SessionInfo(session, folder, created, updated, cwd, title, entries, is_held(folder), one_shot=one_shot)
+        return SessionInfo(
+            session,
+            folder,
+            created,
+            updated,
+            cwd,
+            title,
+            entries,
+            is_held(folder),
+            one_shot=one_shot,
+        )
     mark = read_mark(folder)  # every entry may be lost
     return None if mark is None else _info_from_mark(session, folder, mark)
 
@@ -158,7 +190,9 @@ def _ids(state_dir: str) -> Iterator[str]:
 
 
 def _last_write(folder: str) -> tuple[int, int]:
-    """Return when the log was last written, in nanoseconds, and the size of its main file; zeros without one."""
+    """Return when the log was last written, in nanoseconds, and the size of its main file; zeros
+    without one.
+    """
     latest, size_bytes = 0, 0
     for end in ("-wal", ""):
         try:
@@ -173,10 +207,13 @@ def _last_write(folder: str) -> tuple[int, int]:
 
 def _common_length(one: str, other: str) -> int:
     """Return the length of the common beginning."""
-    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
 
 
-# --- Removing empty sessions -----------------------------------------------------------------------------------------
+# --- Removing empty sessions ----------------------------------------------------------------------
 
 
 START_EVENTS = (Opened, PrefixSet, ModeSet)
@@ -190,8 +227,8 @@ KNOWN_NAMES = {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MARK, LOCK, BLOBS
 async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> bool:
     """Remove a closed session in which nobody said or did anything; return whether it was removed.
 
-    Anything more keeps it: a message, also one in its inbox, a task, entries of a fork, a damaged database. Raises
-    nothing; what cannot be removed stays.
+    Anything more keeps it: a message, also one in its inbox, a task, entries of a fork, a damaged
+    database. Raises nothing; what cannot be removed stays.
     """
     try:
         folder = existing_folder(state_dir, session)
@@ -212,7 +249,9 @@ async def discard_empty(state_dir: str, session: str, *, wall_us: Callable[[], i
 
 
 async def delete_session(state_dir: str, session: str, *, wall_us: Callable[[], int]) -> None:
-    """Delete a stored session with all its files. Raises `SessionUnknown`, `SessionBusy` and other `SessionError`."""
+    """Delete a stored session with all its files. Raises `SessionUnknown`, `SessionBusy` and
+    other `SessionError`.
+    """
     folder = existing_folder(state_dir, session)
     lock = await take_lock(folder, wall_us)
     try:

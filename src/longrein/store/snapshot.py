@@ -1,8 +1,8 @@
 """The snapshot of a session: its folded state in a file, so that a resume reads only later entries.
 
-A snapshot is disposable. It is valid only for the log it was made from (by a hash of every row up to its entry) and
-the code that made it. Otherwise, or when it is torn, the log is folded instead. It is written without a flush, and a
-failed write loses nothing.
+A snapshot is disposable. It is valid only for the log it was made from (by a hash of every row up
+to its entry) and the code that made it. Otherwise, or when it is torn, the log is folded instead.
+It is written without a flush, and a failed write loses nothing.
 """
 
 import contextlib
@@ -26,7 +26,9 @@ FOLDING_PACKAGES = ("context", "events")
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """Header of the file, between its own length and the state. A checksum of header and state comes first."""
+    """Header of the file, between its own length and the state. A checksum of header and state
+    comes first.
+    """
 
     code: bytes
     session: str
@@ -37,7 +39,9 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 @cache
 def code_version() -> bytes:
-    """Return a hash of the folding code, Python and msgspec versions; b'' where the code cannot be read as files."""
+    """Return a hash of the folding code, Python and msgspec versions; b'' where the code cannot
+    be read as files.
+    """
     found = blake2b(f"{sys.version} {msgspec.__version__}".encode(), digest_size=HASH_BYTES)
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
@@ -52,7 +56,13 @@ def code_version() -> bytes:
 def _source_files(package: str) -> list[str]:
     """Return the source files of the folding packages. Raises OSError when there are none."""
     walks = [os.walk(os.path.join(package, name)) for name in FOLDING_PACKAGES]
-    found = [f"{folder}/{name}" for walk in walks for folder, _, names in walk for name in names if name[-3:] == ".py"]
+    found = [
+        f"{folder}/{name}"
+        for walk in walks
+        for folder, _, names in walk
+        for name in names
+        if name[-3:] == ".py"
+    ]
     if not found:
         raise FileNotFoundError(package)
     return sorted(found)
@@ -75,8 +85,11 @@ def write_snapshot(folder: str, session: str, snapshot: Snapshot, log: bytes) ->
     return True
 
 
-def read_snapshot(folder: str, session: str, connection: sqlite3.Connection) -> tuple[Snapshot, LogHash] | None:
-    """Return the snapshot that fits the log behind `connection`, with the hash of that log so far; else None.
+def read_snapshot(
+    folder: str, session: str, connection: sqlite3.Connection
+) -> tuple[Snapshot, LogHash] | None:
+    """Return the snapshot that fits the log behind `connection`, with the hash of that log so far;
+    else None.
 
     Reads only the heads of the rows.
     """

@@ -24,7 +24,9 @@ Job = tuple[Write | Callable[[Database], Any] | None, "Future[Any]"]
 class Writer:
     """The only thread that uses the database of a session. Jobs run in order."""
 
-    def __init__(self, folder: str, open_database: Callable[[], Database], wall_us: Callable[[], int]) -> None:
+    def __init__(
+        self, folder: str, open_database: Callable[[], Database], wall_us: Callable[[], int]
+    ) -> None:
         """Start the thread, which opens the database at once. `wall_us` is called in the thread."""
         self.opened: Future[Database] = _future()
         """Resolves when the database is open; fails with the error that every later job gets."""
@@ -39,14 +41,18 @@ class Writer:
         self._start_seqs: dict[int, int] = {}
         self._last_failure: SessionError | None = None
         self._fatal: SessionError | None = None
-        threading.Thread(target=self._run, args=(open_database,), name="longrein-log", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(open_database,), name="longrein-log", daemon=True
+        ).start()
 
     def start_session(self, number: int, seq: int) -> None:
         """Let new session `number` begin after entry `seq`. To be called before its first write."""
         self._start_seqs[number] = seq
 
     def write(self, write: Write) -> "Future[None]":
-        """Queue a write. The future resolves when it is committed, and with `flush` when it is on disk."""
+        """Queue a write. The future resolves when it is committed, and with `flush` when it is
+        on disk.
+        """
         return self._queue(write)
 
     def call(self, work: Callable[[Database], T]) -> "Future[T]":
@@ -54,7 +60,9 @@ class Writer:
         return self._queue(work)
 
     def stop(self) -> "Future[None]":
-        """Queue the end. The future resolves when all earlier jobs are on disk; then the thread closes the database."""
+        """Queue the end. The future resolves when all earlier jobs are on disk; then the thread
+        closes the database.
+        """
         return self._queue(None)
 
     def _queue(self, job: Write | Callable[[Database], Any] | None) -> "Future[Any]":
@@ -74,7 +82,9 @@ class Writer:
         self.closed.set_result(None)
 
     def _fail_all(self, error: SessionError) -> None:
-        """Fail every job in the same way until the end, because the database could not be opened."""
+        """Fail every job in the same way until the end, because the database could not be
+        opened.
+        """
         self.opened.set_exception(error)
         while True:
             work, future = self._jobs.get()
@@ -99,10 +109,14 @@ class Writer:
             self._do(database, work, future)
 
     def _wait(self, database: Database, ready: deque[Job]) -> None:
-        """Wait for at least one job and take all that are queued; flush and checkpoint meanwhile."""
+        """Wait for at least one job and take all that are queued; flush and checkpoint
+        meanwhile.
+        """
         while not ready:
             try:
-                ready.append(self._jobs.get(timeout=FLUSH_AFTER_S if database.has_idle_work else None))
+                ready.append(
+                    self._jobs.get(timeout=FLUSH_AFTER_S if database.has_idle_work else None)
+                )
             except Empty:
                 if database.unflushed and not self._fatal:
                     self._sync(database)
@@ -174,8 +188,9 @@ class Writer:
         return None
 
     def _sync(self, database: Database) -> SessionError | None:
-        """Flush. After a failed flush the state of the disk is unknown, and the log refuses writes until it is
-        reopened."""
+        """Flush. After a failed flush the state of the disk is unknown, and the log refuses
+        writes until it is reopened.
+        """
         try:
             database.make_durable()
         except (OSError, SqliteError) as error:
@@ -188,7 +203,9 @@ class Writer:
         database.checkpoint(idle=False)
         return None
 
-    def _do(self, database: Database, work: Callable[[Database], Any], future: "Future[Any]") -> None:
+    def _do(
+        self, database: Database, work: Callable[[Database], Any], future: "Future[Any]"
+    ) -> None:
         try:
             future.set_result(work(database))
         except (OSError, SqliteError, SessionError) as error:
@@ -197,11 +214,17 @@ class Writer:
     def _end(self, database: Database, future: "Future[Any]") -> None:
         failure = self._fatal
         if failure is None:
-            failure = self._attempt(database, ()) if database.blobs.pending else self._check_files(database)
+            failure = (
+                self._attempt(database, ())
+                if database.blobs.pending
+                else self._check_files(database)
+            )
         _resolve(future, failure or self._sync(database))
 
     def _check_files(self, database: Database) -> SessionError | None:
-        """Check that the database files are still in place; else writes since the last check are lost."""
+        """Check that the database files are still in place; else writes since the last check are
+        lost.
+        """
         try:
             database.check_files()
         except DatabaseMoved:
@@ -217,7 +240,9 @@ def _resolve(future: "Future[None]", failure: SessionError | None) -> None:
 
 
 def _future() -> "Future[Any]":
-    """Return a future that cannot be cancelled: a caller that stops waiting does not undo its write."""
+    """Return a future that cannot be cancelled: a caller that stops waiting does not undo its
+    write.
+    """
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future

@@ -1,7 +1,7 @@
 """Virtual time: `VirtualClock`, and `SimLoop`, an event loop whose clock jumps to the next timer.
 
-An hour of virtual time takes a millisecond, and the load of the machine has no influence. When no task is ready and no
-timer runs, the loop raises `Deadlock` instead of hanging.
+An hour of virtual time takes a millisecond, and the load of the machine has no influence. When no
+task is ready and no timer runs, the loop raises `Deadlock` instead of hanging.
 """
 
 import asyncio
@@ -81,8 +81,8 @@ class _VirtualSelector:
 class SimLoop(base_events.BaseEventLoop):
     """An event loop in virtual time, without sockets, processes or threads.
 
-    With `seed`, tasks that are ready in the same round run in random order; plain callbacks keep their order, as
-    asyncio promises. The same seed and program give the same run.
+    With `seed`, tasks that are ready in the same round run in random order; plain callbacks keep
+    their order, as asyncio promises. The same seed and program give the same run.
     """
 
     def __init__(self, clock: VirtualClock | None = None, *, seed: int | None = None) -> None:
@@ -100,12 +100,16 @@ class SimLoop(base_events.BaseEventLoop):
         return self.clock.elapsed_s
 
     def pass_time(self, timeout: float | None) -> None:
-        """Advance to the next timer in `timeout` seconds; None means no timer. Raises `Deadlock` and `Livelock`."""
+        """Advance to the next timer in `timeout` seconds; None means no timer. Raises `Deadlock`
+        and `Livelock`.
+        """
         self.rounds += 1
         if self.rounds > ROUNDS_MAX:
             raise Livelock(f"{ROUNDS_MAX} rounds and no end; {self._waiting()}")
         if timeout is None:
-            raise Deadlock(f"nothing can happen any more at {self.clock.elapsed_s:.3f} s; {self._waiting()}")
+            raise Deadlock(
+                f"nothing can happen any more at {self.clock.elapsed_s:.3f} s; {self._waiting()}"
+            )
         if timeout > 0:
             self.clock.turn(timeout)
         elif self._random is not None:
@@ -136,7 +140,9 @@ def _is_task(handle: Any) -> bool:
     return isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)
 
 
-def run_virtual(main: Coroutine[Any, Any, T], *, clock: VirtualClock | None = None, seed: int | None = None) -> T:
+def run_virtual(
+    main: Coroutine[Any, Any, T], *, clock: VirtualClock | None = None, seed: int | None = None
+) -> T:
     """Run `main` on a new `SimLoop`, return its result and cancel the remaining tasks.
 
     Raises what `main` raises, `Deadlock` and `Livelock`.

@@ -1,11 +1,8 @@
 """Sessions in memory for tests: `open_test_session` builds one from the doubles in one call.
 
-    disk = MemoryDisk()
-    session = open_test_session(ScriptedModel(says(call("Read", file_path="a.py")), says("done")), disk=disk)
-    session.tell(Said((Text("look at a.py"),)))
-    await session.run(once=True)
-    await session.close()
-    print(story(disk.entries()))
+    disk = MemoryDisk() session = open_test_session(ScriptedModel(says(call("Read",
+    file_path="a.py")), says("done")), disk=disk) session.tell(Said((Text("look at a.py"),))) await
+    session.run(once=True) await session.close() print(story(disk.entries()))
 
 To resume, pass the same disk again. A session on an empty disk is new.
 """
@@ -53,8 +50,8 @@ def memory_dependencies(
 ) -> Dependencies:
     """Build the parts of a session on `disk`; limits and options may be set on the result.
 
-    `models` are further models that the session may switch to. `tools` are by default the built-in tools without
-    `Grep` and `Glob`, which search a real tree.
+    `models` are further models that the session may switch to. `tools` are by default the built-in
+    tools without `Grep` and `Glob`, which search a real tree.
     """
     space = MemoryWorkspace() if workspace is None else workspace
     every = memory_tools() if tools is None else tuple(tools)
@@ -106,10 +103,11 @@ def open_test_session(
     mode: str = "",
     profile: str = "default",
 ) -> OpenSession:
-    """Open the session on `disk`: a new one if the disk is empty, else a resumed one. Needs a running loop.
+    """Open the session on `disk`: a new one if the disk is empty, else a resumed one. Needs a
+    running loop.
 
-    `deps` (from `memory_dependencies`) replaces `model`, `workspace` and `clock`. A new session without it allows every
-    call, unless `mode` says otherwise.
+    `deps` (from `memory_dependencies`) replaces `model`, `workspace` and `clock`. A new session
+    without it allows every call, unless `mode` says otherwise.
     """
     disk = disk or MemoryDisk()
     parts = deps or memory_dependencies(model, disk, workspace=workspace, clock=clock)
@@ -123,7 +121,8 @@ def open_test_session(
 async def kill(session: OpenSession, disk: MemoryDisk, *tasks: "asyncio.Future[None]") -> None:
     """End a session as `kill -9` does, and cancel `tasks` (its run, its readers).
 
-    The disk stays as it is, with its queued transactions; `disk.reopen` says how many of them were committed.
+    The disk stays as it is, with its queued transactions; `disk.reopen` says how many of them were
+    committed.
     """
     disk.kill()
     session.closed = True
@@ -152,13 +151,15 @@ def said(request: Request) -> list[str]:
     return [item.part.text for item in request.items if isinstance(item.part, Text)]
 
 
-# --- Approver --------------------------------------------------------------------------------------------------------
+# --- Approver -------------------------------------------------------------------------------------
 #
 # A frontend that only answers permission requests, from a table or a function.
 
 
 AnswerSpec = str | Answer | None
-"""`allow`, `deny`, `session` or `always` (allow, with the suggested rule), an `Answer`, or None: no answer."""
+"""`allow`, `deny`, `session` or `always` (allow, with the suggested rule), an `Answer`, or None:
+no answer.
+"""
 Answers = Mapping[str, AnswerSpec] | Callable[[PermissionAsked], AnswerSpec]
 """Answers by the exact text shown, else by the tool's name; or a function of the question."""
 

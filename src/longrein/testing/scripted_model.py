@@ -1,7 +1,9 @@
-"""`ScriptedModel`: a model that plays given replies, and `check_rules`: rules that every provider enforces.
+"""`ScriptedModel`: a model that plays given replies, and `check_rules`: rules that every provider
+enforces.
 
-The model keeps each request, checks it with `check_rules` and streams in pieces, so that tests can interrupt a reply.
-It counts tokens as the engine does and reports how much of a request a prompt cache would hold.
+The model keeps each request, checks it with `check_rules` and streams in pieces, so that tests can
+interrupt a reply. It counts tokens as the engine does and reports how much of a request a prompt
+cache would hold.
 """
 
 import asyncio
@@ -12,10 +14,20 @@ from typing import Any
 import msgspec
 
 from longrein.context import Budget, Item, Price, Request, estimate_text
-from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult, Usage, text_of
+from longrein.events import (
+    AnyPart,
+    Document,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    text_of,
+)
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
 
-# --- Rules of all providers ------------------------------------------------------------------------------------------
+# --- Rules of all providers -----------------------------------------------------------------------
 #
 # Checked on the neutral request, before a wire encodes it (laws 3 and 6).
 
@@ -27,15 +39,18 @@ IMAGE_TOKENS = 1_600
 
 
 class RuleBroken(AssertionError):
-    """A request that a provider would refuse: a bug in longrein, so it is raised and is no `Failure`."""
+    """A request that a provider would refuse: a bug in longrein, so it is raised and is no
+    `Failure`.
+    """
 
 
 def check_rules(request: Request, budget: Budget | None = None) -> None:
     """Raise `RuleBroken` unless `request` follows the rules of all providers.
 
-    Each call has exactly one result, placed right after the calls of its reply and in their order; call ids are
-    unique; the first block and, unless `budget` accepts a prefill, the last one are on the user's side; no block is
-    empty; marks rise and point at blocks. With `budget`, the request also fits its window.
+    Each call has exactly one result, placed right after the calls of its reply and in their order;
+    call ids are unique; the first block and, unless `budget` accepts a prefill, the last one are on
+    the user's side; no block is empty; marks rise and point at blocks. With `budget`, the request
+    also fits its window.
     """
     problem = (
         _pairing_problem(request.items)
@@ -133,15 +148,22 @@ def _count_part(part: object) -> int:
 
 def outline(request: Request) -> str:
     """List the blocks of a request, one per line, for a failed assertion."""
-    lines = [f"{request.purpose} request of session {request.session}, {len(request.items)} blocks:"]
+    lines = [
+        f"{request.purpose} request of session {request.session}, {len(request.items)} blocks:"
+    ]
     for at, item in enumerate(request.items):
         call = f" {item.part.id}" if isinstance(item.part, ToolCall) else ""
-        call = f" {item.part.call} {item.part.status}" if isinstance(item.part, ToolResult) else call
-        lines.append(f"  {at} {item.handle or '-'} {item.kind}{call} {item.form} {text_of((item.part,))[:60]!r}")
+        call = (
+            f" {item.part.call} {item.part.status}" if isinstance(item.part, ToolResult) else call
+        )
+        lines.append(
+            f"  {at} {item.handle or '-'} {item.kind}{call} {item.form} "
+            f"{text_of((item.part,))[:60]!r}"
+        )
     return "\n".join(lines)
 
 
-# --- The model -------------------------------------------------------------------------------------------------------
+# --- The model ------------------------------------------------------------------------------------
 
 
 BUDGET = Budget(50_000, 4_000, Price(3, 15, 0.3, 3.75))
@@ -159,7 +181,9 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 def says(*parts: str | AnyPart, stop: str = "", usage: Usage | None = None) -> Reply:
-    """Make a reply of texts and calls. By default `stop` follows from the parts, and the model counts the usage."""
+    """Make a reply of texts and calls. By default `stop` follows from the parts, and the model
+    counts the usage.
+    """
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
     calls = any(isinstance(part, ToolCall) for part in made)
     return Reply(made, stop or ("calls" if calls else "end"), usage or Usage())
@@ -168,8 +192,9 @@ def says(*parts: str | AnyPart, stop: str = "", usage: Usage | None = None) -> R
 class ScriptedModel:
     """A `models.Model` that plays `steps` in order.
 
-    A request after the last step, or one that breaks a rule, raises AssertionError in the session's loop. So does
-    `check_done` while steps are left. The end of each answer waits for `wait` (an event, or `clock.sleep`).
+    A request after the last step, or one that breaks a rule, raises AssertionError in the session's
+    loop. So does `check_done` while steps are left. The end of each answer waits for `wait` (an
+    event, or `clock.sleep`).
     """
 
     def __init__(
@@ -210,7 +235,8 @@ class ScriptedModel:
     def _next(self, request: Request) -> Reply | Failure:
         if not self.steps:
             raise AssertionError(
-                f"the script is over after {len(self.requests) - 1} requests and the session asks again"
+                f"the script is over after {len(self.requests) - 1} requests and the session asks "
+                "again"
             )
         step = self.steps.pop(0)
         return step(request) if callable(step) else step
@@ -218,7 +244,10 @@ class ScriptedModel:
     def check_done(self) -> None:
         """Raise AssertionError if steps are left."""
         if self.steps:
-            raise AssertionError(f"{len(self.steps)} steps of the script were not used; the next is {self.steps[0]!r}")
+            raise AssertionError(
+                f"{len(self.steps)} steps of the script were not used; the next is "
+                f"{self.steps[0]!r}"
+            )
 
     async def aclose(self) -> None:
         """See `models.Model.aclose`."""
@@ -237,7 +266,10 @@ def batches(parts: Sequence[AnyPart], chars: int = PIECE_CHARS) -> list[list[Del
                 found += [[ThinkingDelta(piece)] for piece in _pieces(text, chars)]
             case ToolCall():
                 found.append([CallDelta(calls, part.name)])
-                found += [[CallDelta(calls, "", piece)] for piece in _pieces(arguments_text(part), 4 * chars)]
+                found += [
+                    [CallDelta(calls, "", piece)]
+                    for piece in _pieces(arguments_text(part), 4 * chars)
+                ]
                 calls += 1
             case _:
                 pass
@@ -259,9 +291,15 @@ def cached_usage(request: Request, before: Request | None, parts: Sequence[AnyPa
     """Usage of `request` if a cache holds the request `before`."""
     known = 0
     if before is not None and before.prefix == request.prefix:
-        same = list(takewhile(lambda pair: pair[0] == pair[1], zip(before.items, request.items, strict=False)))
+        same = list(
+            takewhile(
+                lambda pair: pair[0] == pair[1], zip(before.items, request.items, strict=False)
+            )
+        )
         known = count_tokens(msgspec.structs.replace(request, items=tuple(new for _, new in same)))
-    output = sum(estimate_text(arguments_text(p)) if isinstance(p, ToolCall) else _output(p) for p in parts)
+    output = sum(
+        estimate_text(arguments_text(p)) if isinstance(p, ToolCall) else _output(p) for p in parts
+    )
     return Usage(0, known, count_tokens(request) - known, output + 1)
 
 
@@ -269,4 +307,14 @@ def _output(part: AnyPart) -> int:
     return estimate_text(part.text) if isinstance(part, Text | Thinking) else 0
 
 
-__all__ = ["BUDGET", "ScriptedModel", "Step", "batches", "cached_usage", "call", "check_rules", "count_item", "says"]
+__all__ = [
+    "BUDGET",
+    "ScriptedModel",
+    "Step",
+    "batches",
+    "cached_usage",
+    "call",
+    "check_rules",
+    "count_item",
+    "says",
+]

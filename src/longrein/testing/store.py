@@ -1,7 +1,8 @@
-"""`MemoryDisk` and `MemoryLog`: a session's log in memory, as transactions, which can be cut after any of them.
+"""`MemoryDisk` and `MemoryLog`: a session's log in memory, as transactions, which can be cut after
+any of them.
 
-A disk outlives its logs. After a simulated kill (`disk.reopen`) committed transactions are there, queued ones may be,
-and no transaction is there in part.
+A disk outlives its logs. After a simulated kill (`disk.reopen`) committed transactions are there,
+queued ones may be, and no transaction is there in part.
 """
 
 import asyncio
@@ -66,19 +67,23 @@ class MemoryDisk:
         self._entries: dict[str, list[Entry]] = {}
 
     def open(self) -> "MemoryLog":
-        """Open the session for writing. Raises `SessionBusy` while another log of this disk is open."""
+        """Open the session for writing. Raises `SessionBusy` while another log of this disk is
+        open.
+        """
         if self._log is not None:
             raise SessionBusy(f"session {self.session} is open in another process; close that one")
         del self.writes[self.committed :]
         self._log = MemoryLog(self)
         return self._log
 
-    def reopen(self, upto: int | None = None, *, writes: int | None = None, whole: bool = True) -> "MemoryLog":
+    def reopen(
+        self, upto: int | None = None, *, writes: int | None = None, whole: bool = True
+    ) -> "MemoryLog":
         """Kill the writing process and open the disk again.
 
-        By default the committed transactions are kept and the queued ones lost. `writes`: keep so many transactions.
-        `upto`: keep entries up to that seq; a transaction across that seq is lost, or with `whole=False` kept up to
-        it (which no real disk does).
+        By default the committed transactions are kept and the queued ones lost. `writes`: keep so
+        many transactions. `upto`: keep entries up to that seq; a transaction across that seq is
+        lost, or with `whole=False` kept up to it (which no real disk does).
         """
         if upto is not None:
             self._cut_after_entry(upto, whole=whole)
@@ -89,7 +94,9 @@ class MemoryDisk:
         self._entries = {}
         for write in self.writes:
             self._keep(write)
-        self.shares = {session: shared for session, shared in self.shares.items() if session in self._entries}
+        self.shares = {
+            session: shared for session, shared in self.shares.items() if session in self._entries
+        }
         return self.open()
 
     def kill(self) -> None:
@@ -106,7 +113,11 @@ class MemoryDisk:
         for at, write in enumerate(self.writes):
             if write.entries and write.entries[-1].seq > seq:
                 kept = tuple(entry for entry in write.entries if entry.seq <= seq)
-                first_part = [] if whole or not kept else [msgspec.structs.replace(write, entries=kept, below={})]
+                first_part = (
+                    []
+                    if whole or not kept
+                    else [msgspec.structs.replace(write, entries=kept, below={})]
+                )
                 self.writes[at:] = first_part
                 return
 
@@ -150,7 +161,11 @@ class MemoryDisk:
 
     def blobs(self) -> dict[str, bytes]:
         """Return committed blobs by hash."""
-        return {name: data for write in self.writes[: self.committed] for name, data in write.blobs.items()}
+        return {
+            name: data
+            for write in self.writes[: self.committed]
+            for name, data in write.blobs.items()
+        }
 
     def last_message(self) -> int:
         """Largest message id so far."""
@@ -163,7 +178,9 @@ class MemoryLog:
     The log of a subagent, made by `child`, writes through the root's log.
     """
 
-    def __init__(self, disk: MemoryDisk, session: str = "", root: "MemoryLog | None" = None) -> None:
+    def __init__(
+        self, disk: MemoryDisk, session: str = "", root: "MemoryLog | None" = None
+    ) -> None:
         self.disk = disk
         self.session = session or disk.session
         self.entries: Sequence[Entry] = disk.entries(session)
@@ -218,7 +235,9 @@ class MemoryLog:
         for log, more in written:
             for seq, entry in enumerate(more, log._last_seq + 1):
                 if entry.seq != seq:
-                    return _failed(SessionError(f"entry {entry.seq} was refused: the log ends at {seq - 1}"))
+                    return _failed(
+                        SessionError(f"entry {entry.seq} was refused: the log ends at {seq - 1}")
+                    )
         root = self.root
         own = tuple(entry for log, more in written if log is root for entry in more)
         below: dict[str, tuple[Entry, ...]] = {}
@@ -273,7 +292,11 @@ class MemoryLog:
 
     def _write(self, write: Write) -> "Future[None]":
         if self.disk.full:
-            return _failed(StoreFull("no room is left for the session; free some, then go on with `longrein -c`"))
+            return _failed(
+                StoreFull(
+                    "no room is left for the session; free some, then go on with `longrein -c`"
+                )
+            )
         future = _future()
         if self.dead or self.closed:
             return future  # the process is gone: the future never finishes
@@ -309,7 +332,7 @@ class MemoryLog:
                 waiter.set_result(None)
         self._idle.clear()
 
-    # --- blobs -----------------------------------------------------------------------------------------------
+    # --- blobs ------------------------------------------------------------------------------------
 
     def put_blob(self, data: bytes) -> str:
         """See `store.Log.put_blob`."""

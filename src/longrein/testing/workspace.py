@@ -1,4 +1,5 @@
-"""`MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table, time from the test's clock.
+"""`MemoryWorkspace` and `MemorySpawner`: files in a dict, commands from a table, time from the
+test's clock.
 
 The tools `Grep` and `Glob` search real trees, so they find nothing here; all others work.
 """
@@ -55,7 +56,9 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 Commands = Mapping[str, Ran | str] | Callable[[str], Ran | str]
-"""Command line -> behaviour; a str is its output. A line that a mapping lacks is not found (127)."""
+"""Command line -> behaviour; a str is its output. A line that a mapping lacks is not found
+(127).
+"""
 
 
 def find_command(commands: Commands, line: str) -> Ran:
@@ -97,11 +100,15 @@ class MemorySpawner:
         self.started.append(line)
         self.running.append(line)
         try:
-            return await self._play(find_command(self._commands, line), cwd, sink, timeout_s, output_bytes_max)
+            return await self._play(
+                find_command(self._commands, line), cwd, sink, timeout_s, output_bytes_max
+            )
         finally:
             self.running.remove(line)
 
-    async def _play(self, ran: Ran, cwd: str, sink: Sink, timeout_s: float, output_bytes_max: int) -> CommandExit:
+    async def _play(
+        self, ran: Ran, cwd: str, sink: Sink, timeout_s: float, output_bytes_max: int
+    ) -> CommandExit:
         output = ran.output.encode() if isinstance(ran.output, str) else ran.output
         if output[:output_bytes_max]:
             sink.write(output[:output_bytes_max])
@@ -111,7 +118,9 @@ class MemorySpawner:
         await self._pass(takes_s)
         if ran.hang or ran.delay_s > timeout_s:
             return CommandExit(None, "SIGTERM", "timeout", elapsed_s=timeout_s)
-        return CommandExit(None if ran.signal else ran.code, ran.signal, elapsed_s=takes_s, cwd=ran.cwd or cwd)
+        return CommandExit(
+            None if ran.signal else ran.code, ran.signal, elapsed_s=takes_s, cwd=ran.cwd or cwd
+        )
 
     async def _flood(self, printed: int, sink: Sink, output_bytes_max: int) -> CommandExit:
         while printed < output_bytes_max:
@@ -133,7 +142,8 @@ class MemorySpawner:
 
 
 class MemoryWorkspace:
-    """A `workspace.Workspace` whose files are in `files`, by absolute path. Files imply their folders.
+    """A `workspace.Workspace` whose files are in `files`, by absolute path. Files imply their
+    folders.
 
     `links` are symbolic links, path -> target. A path in `locked` refuses to be read or changed.
     """
@@ -147,7 +157,10 @@ class MemoryWorkspace:
         links: Mapping[str, str] | None = None,
         home: str = "/home/user",
     ) -> None:
-        self.files = {path: data.encode() if isinstance(data, str) else data for path, data in (files or {}).items()}
+        self.files = {
+            path: data.encode() if isinstance(data, str) else data
+            for path, data in (files or {}).items()
+        }
         self.links = dict(links or {})
         self.folders = dict.fromkeys(roots)
         """Folders that exist without a file in them (a dict for its order)."""
@@ -157,7 +170,7 @@ class MemoryWorkspace:
         self.roots = tuple(dict.fromkeys(self._real(root) for root in roots))
         self._spellings = tuple(dict.fromkeys((*roots, *self.roots)))
 
-    # --- Paths -------------------------------------------------------------------------------------------------------
+    # --- Paths ------------------------------------------------------------------------------------
 
     def find_program(self, name: str) -> str:
         """See `workspace.Workspace.find_program`: every program is one of the system."""
@@ -172,10 +185,14 @@ class MemoryWorkspace:
         written, real = _tidy(joined), self._real(joined)
         inside = self._inside(written) and self._inside(real)
         kind = self._kind(real)
-        return ResolvedPath(path, written, real, inside, kind, len(self.files[real]) if kind == "file" else 0)
+        return ResolvedPath(
+            path, written, real, inside, kind, len(self.files[real]) if kind == "file" else 0
+        )
 
     def _inside(self, path: str) -> bool:
-        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._spellings)
+        return any(
+            path == root or path.startswith(root.rstrip("/") + "/") for root in self._spellings
+        )
 
     def _real(self, path: str) -> str:
         """Follow every link."""
@@ -191,7 +208,9 @@ class MemoryWorkspace:
                 real = f"{real}/{name}"
                 continue
             followed += 1
-            if followed > LINKS_MAX:  # a loop leads nowhere: the path stands as it is written, and nothing is there
+            if (
+                followed > LINKS_MAX
+            ):  # a loop leads nowhere: the path stands as it is written, and nothing is there
                 return "/".join([real, name, *rest[::-1]])
             real = "" if target.startswith("/") else real
             rest += [part for part in target.split("/") if part not in ("", ".")][::-1]
@@ -202,9 +221,13 @@ class MemoryWorkspace:
             return "file"
         below = real.rstrip("/") + "/"
         known = real == "/" or real in self.folders
-        return "folder" if known or any(path.startswith(below) for path in (*self.files, *self.folders)) else ""
+        return (
+            "folder"
+            if known or any(path.startswith(below) for path in (*self.files, *self.folders))
+            else ""
+        )
 
-    # --- Files -------------------------------------------------------------------------------------------------------
+    # --- Files ------------------------------------------------------------------------------------
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         """See `workspace.Workspace.read`."""
@@ -224,7 +247,13 @@ class MemoryWorkspace:
         self.files[real] = data
 
     def replace(
-        self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expect: str,
+        base: bytes | None = None,
+        merge: Merge | None = None,
     ) -> ReplaceResult:
         """See `workspace.Workspace.replace`. There are no other writers."""
         found = self.files.get(self._real(path))
@@ -233,7 +262,9 @@ class MemoryWorkspace:
         if found is None or sha256(found).hexdigest() == expect:
             self.write(path, data)
             return ReplaceResult(data)
-        merged = merge(base, data, found) if merge is not None and base is not None and expect else None
+        merged = (
+            merge(base, data, found) if merge is not None and base is not None and expect else None
+        )
         if merged is not None:
             self.write(path, merged)
         return ReplaceResult(merged, (found,))
@@ -260,7 +291,9 @@ class MemoryWorkspace:
         real = self._real(path)
         if real not in self.files:
             return FileStamp(0, 0, 0, 0, "")
-        now = FileStamp(1, len(self.files[real]), 0, 0, "" if real in self.locked else self.hash(real))
+        now = FileStamp(
+            1, len(self.files[real]), 0, 0, "" if real in self.locked else self.hash(real)
+        )
         return then if now == then else now
 
     def _existing(self, path: str) -> str:
@@ -290,7 +323,12 @@ class MemoryWorkspace:
         self._walk(_tidy(folder), visit, None if ignored else [])
         return True
 
-    def _walk(self, folder: str, visit: Callable[[str, bool], bool], outer: list[Callable[[str], bool]] | None) -> None:
+    def _walk(
+        self,
+        folder: str,
+        visit: Callable[[str, bool], bool],
+        outer: list[Callable[[str], bool]] | None,
+    ) -> None:
         prefix = folder.rstrip("/") + "/"
         ignores = None if outer is None else [*outer, *self._ignores(prefix)]
         for name in sorted(dict.fromkeys(self._names(prefix))):

@@ -32,7 +32,16 @@ from longrein.tools.port import (
 )
 from longrein.tools.registry import make_tool, tool
 from longrein.tools.schedules import SCHEDULE_TOOLS
-from longrein.tools.skill import SKILL, SkillBody, SkillInfo, SkillLibrary, Style, catalogue, find_skill, skill_content
+from longrein.tools.skill import (
+    SKILL,
+    SkillBody,
+    SkillInfo,
+    SkillLibrary,
+    Style,
+    catalogue,
+    find_skill,
+    skill_content,
+)
 from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_output_tool
 from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean

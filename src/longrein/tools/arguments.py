@@ -1,7 +1,8 @@
-"""Check of a call's arguments against the tool's schema, with one-line messages that a model can act on.
+"""Check of a call's arguments against the tool's schema, with one-line messages that a model can
+act on.
 
-A number in quotes, `null` for an optional argument and a list given as JSON text are converted. Every other mismatch is
-an error that names the argument and the nearest valid key.
+A number in quotes, `null` for an optional argument and a list given as JSON text are converted.
+Every other mismatch is an error that names the argument and the nearest valid key.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +13,13 @@ import msgspec
 from longrein.events import decode_json
 from longrein.tools.port import Tool
 
-# --- Nearest name, for "did you mean" --------------------------------------------------------------------------------
+# --- Nearest name, for "did you mean" -------------------------------------------------------------
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """Return the name most similar to `word`, or '' when none is near. Ignores case; ties go to the first."""
+    """Return the name most similar to `word`, or '' when none is near. Ignores case; ties go to
+    the first.
+    """
     best, best_score = "", 0.49
     for name in names:
         score = similarity(word.lower(), name.lower())
@@ -37,7 +40,9 @@ def similarity(one: str, other: str) -> float:
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Return the number of typos: characters added, removed, replaced, or swapped with their neighbour."""
+    """Return the number of typos: characters added, removed, replaced, or swapped with their
+    neighbour.
+    """
     two_ago, row = [0] * (len(other) + 1), list(range(len(other) + 1))
     for i, a in enumerate(one, 1):
         new = [i]
@@ -49,7 +54,7 @@ def edit_distance(one: str, other: str) -> int:
     return row[-1]
 
 
-# --- Arguments -------------------------------------------------------------------------------------------------------
+# --- Arguments ------------------------------------------------------------------------------------
 
 
 ARTICLES = {
@@ -74,14 +79,24 @@ def fit_arguments(
 ) -> tuple[dict[str, Any], str | None]:
     """Return the converted arguments and None, or {} and the error message.
 
-    Without a conversion the first value equals `arguments`. `from_answer`: the user's answer has replaced the model's.
+    Without a conversion the first value equals `arguments`. `from_answer`: the user's answer has
+    replaced the model's.
     """
     own = tool.user.arguments if tool.user and from_answer else ()
     given = {key: arguments[key] for key in own if key in arguments}
     try:
-        return fit_object(tool.spec.schema, {k: v for k, v in arguments.items() if k not in given}, "") | given, None
+        return fit_object(
+            tool.spec.schema, {k: v for k, v in arguments.items() if k not in given}, ""
+        ) | given, None
     except ArgumentMismatch as misfit:
-        return {}, f"[bad-arguments] {tool.spec.name}: {misfit}. Nothing was done; correct the call and send it again."
+        return (
+            {},
+            (
+                f"[bad-arguments] {tool.spec.name}: {misfit}. Nothing was done; correct the call "
+                "and "
+                "send it again."
+            ),
+        )
 
 
 def malformed_arguments_message(name: str, received: str) -> str:
@@ -91,8 +106,13 @@ def malformed_arguments_message(name: str, received: str) -> str:
         kinds = {str: "a string", bool: "a boolean", list: "a list", type(None): "null"}
         why = f"they are {kinds.get(type(found), 'a number')}"
     except msgspec.DecodeError as error:
-        why = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0] + error_position(received, error)
-    return f"[bad-json] The arguments of {name} are not a JSON object: {why}. Nothing was done; send valid JSON."
+        why = str(error).removeprefix("JSON is malformed: ").split(" (byte")[0] + error_position(
+            received, error
+        )
+    return (
+        f"[bad-json] The arguments of {name} are not a JSON object: {why}. Nothing was done; "
+        "send valid JSON."
+    )
 
 
 def error_position(received: str, error: Exception) -> str:
@@ -120,12 +140,15 @@ def fit_object(schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> 
     missing = [key for key in required if key not in fitted]
     if missing:
         raise ArgumentMismatch(
-            "missing " + ", ".join(f'"{at}{key}" ({type_words(properties.get(key, {}))})' for key in missing)
+            "missing "
+            + ", ".join(f'"{at}{key}" ({type_words(properties.get(key, {}))})' for key in missing)
         )
     return fitted
 
 
-def refuse_unknown(value: Mapping[str, Any], properties: Mapping[str, Any], required: Sequence[str], at: str) -> None:
+def refuse_unknown(
+    value: Mapping[str, Any], properties: Mapping[str, Any], required: Sequence[str], at: str
+) -> None:
     """Raise for keys that are not in the schema, with the nearest valid ones."""
     unknown = [key for key in value if key not in properties]
     if not unknown:
@@ -133,13 +156,17 @@ def refuse_unknown(value: Mapping[str, Any], properties: Mapping[str, Any], requ
     said = []
     for key in unknown:
         near = nearest(key, [name for name in properties if name not in value])
-        said.append(f'unknown argument "{at}{key}"' + (f' (did you mean "{at}{near}"?)' if near else ""))
+        said.append(
+            f'unknown argument "{at}{key}"' + (f' (did you mean "{at}{near}"?)' if near else "")
+        )
     known = ", ".join(name + (" (required)" if name in required else "") for name in properties)
     raise ArgumentMismatch(f"{', '.join(said)}; it takes {known or 'no arguments'}")
 
 
 def fit_value(schema: Any, value: Any, at: str) -> Any:
-    """Convert `value` to the type in `schema`. What a foreign schema says beyond that is left to its server."""
+    """Convert `value` to the type in `schema`. What a foreign schema says beyond that is left to
+    its server.
+    """
     if not isinstance(schema, Mapping):
         return value
     for key in ("anyOf", "oneOf"):
@@ -156,7 +183,9 @@ def fit_value(schema: Any, value: Any, at: str) -> Any:
     if isinstance(schema.get("enum"), list) and fitted not in schema["enum"]:
         near = nearest(str(fitted), [str(one) for one in schema["enum"]])
         hint = f' (did you mean "{near}"?)' if near else ""
-        raise ArgumentMismatch(f'"{at}" must be {type_words(schema)}, not {quote_value(value)}{hint}')
+        raise ArgumentMismatch(
+            f'"{at}" must be {type_words(schema)}, not {quote_value(value)}{hint}'
+        )
     if kind == "array" and isinstance(schema.get("items"), Mapping):
         return [fit_value(schema["items"], one, f"{at}[{i}]") for i, one in enumerate(fitted)]
     is_known = kind == "object" and isinstance(schema.get("properties"), Mapping)
@@ -171,7 +200,8 @@ def fit_any(schemas: Sequence[Mapping[str, Any]], value: Any, at: str) -> Any:
         except ArgumentMismatch:
             continue
     raise ArgumentMismatch(
-        f'"{at}" must be {" or ".join(type_words(schema) for schema in schemas)}, not {quote_value(value)}'
+        f'"{at}" must be {" or ".join(type_words(schema) for schema in schemas)}, not '
+        f"{quote_value(value)}"
     )
 
 

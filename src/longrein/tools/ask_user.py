@@ -1,4 +1,6 @@
-"""`AskUserQuestion` tool: the model asks, the frontend shows the choices, the user's answer is the result."""
+"""`AskUserQuestion` tool: the model asks, the frontend shows the choices, the user's answer is
+the result.
+"""
 
 from typing import NotRequired, TypedDict
 
@@ -27,13 +29,23 @@ class UserQuestion(TypedDict):
     multiSelect: NotRequired[bool]
 
 
-async def AskUserQuestion(questions: list[UserQuestion], answers: dict[str, str] | None = None) -> Outcome:
+async def AskUserQuestion(
+    questions: list[UserQuestion], answers: dict[str, str] | None = None
+) -> Outcome:
     """Ask the user to decide what you cannot: up to 4 questions."""
     if not 0 < len(questions) <= QUESTIONS_MAX:
-        raise ToolError(f"[questions] {len(questions)} questions; from 1 to {QUESTIONS_MAX} can be asked at once.")
+        raise ToolError(
+            f"[questions] {len(questions)} questions; from 1 to {QUESTIONS_MAX} can be asked at "
+            "once."
+        )
     said = answers if isinstance(answers, dict) else {}
-    rows = [f"{asked['question']}\n{said.get(asked['question']) or '(not answered)'}" for asked in questions]
+    rows = [
+        f"{asked['question']}\n{said.get(asked['question']) or '(not answered)'}"
+        for asked in questions
+    ]
     return Outcome.of("The user answered:\n\n" + "\n\n".join(rows))
 
 
-ASK_USER = make_tool(AskUserQuestion, access="none", user=UserAnswer("it waits for your answer", ("answers",)))
+ASK_USER = make_tool(
+    AskUserQuestion, access="none", user=UserAnswer("it waits for your answer", ("answers",))
+)

@@ -27,7 +27,12 @@ async def TaskList(hands: ToolContext) -> Outcome:
 
 
 async def TaskOutput(
-    hands: ToolContext, task_id: str, tail: int = 0, since: int | None = None, grep: str = "", wait: int = 0
+    hands: ToolContext,
+    task_id: str,
+    tail: int = 0,
+    since: int | None = None,
+    grep: str = "",
+    wait: int = 0,
 ) -> Outcome:
     """What a background task printed, and how it stands. Do not poll: its end is told.
 
@@ -40,17 +45,27 @@ async def TaskOutput(
     tasks = _task_port(hands, task_id)
     if wait > 0:
         await tasks.wait(task_id, min(wait, WAIT_MAX_MS) / 1000)
-    shown = await tasks.output(task_id, tail=max(tail, 0), since=-1 if since is None else max(since, 0), grep=grep)
-    note = "; ".join(filter(None, (shown.note, f"go on with since={shown.next_byte}" if since is not None else "")))
+    shown = await tasks.output(
+        task_id, tail=max(tail, 0), since=-1 if since is None else max(since, 0), grep=grep
+    )
+    note = "; ".join(
+        filter(
+            None, (shown.note, f"go on with since={shown.next_byte}" if since is not None else "")
+        )
+    )
     text = shown.text.rstrip("\n") or ("" if shown.task.size_bytes else "(no output)")
-    return Outcome.of("\n".join(filter(None, (task_line(shown.task), text, f"[{note}]" if note else ""))))
+    return Outcome.of(
+        "\n".join(filter(None, (task_line(shown.task), text, f"[{note}]" if note else "")))
+    )
 
 
 async def TaskStop(hands: ToolContext, task_id: str) -> Outcome:
     """End a background task and all that it started."""
     view = await _task_port(hands, task_id).stop(task_id)
     if view.state == "running":
-        return Outcome.fail(f"{task_line(view)}\n[it was told to end and has not yet; a note tells when it has]")
+        return Outcome.fail(
+            f"{task_line(view)}\n[it was told to end and has not yet; a note tells when it has]"
+        )
     return Outcome.of(task_line(view))
 
 
@@ -61,23 +76,31 @@ async def TaskInput(hands: ToolContext, task_id: str, text: str, eof: bool = Fal
     """
     refuse_marker(hands, text)
     if len(text) > INPUT_CHARS_MAX:
-        raise ToolError(f"[too-long] At most {INPUT_CHARS_MAX} characters can be given at once; nothing was written.")
+        raise ToolError(
+            f"[too-long] At most {INPUT_CHARS_MAX} characters can be given at once; nothing was "
+            "written."
+        )
     line = text if (not text and eof) or text.endswith("\n") else text + "\n"
     view = await _task_port(hands, task_id).give(task_id, line, eof=eof)
     closed = "; its input is closed" if eof else ""
     return Outcome.of(
-        f"Written to {view.id}{closed}. Look with TaskOutput(since={view.size_bytes}) what it says to that."
+        f"Written to {view.id}{closed}. Look with TaskOutput(since={view.size_bytes}) what it "
+        "says to that."
     )
 
 
 def _task_port(hands: ToolContext, task: str) -> TaskPort:
     if hands.tasks is None:
-        raise ToolError(f"[unknown-task] There is no task {task[:40]!r}: none was started in this session.")
+        raise ToolError(
+            f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
+        )
     return hands.tasks
 
 
 def task_line(view: TaskView) -> str:
-    """Describe a task in one line: `b3 failed, exit code 1, after 12.0 s; 3.4 kB of output: npm test`."""
+    """Describe a task in one line: `b3 failed, exit code 1, after 12.0 s; 3.4 kB of output: npm
+    test`.
+    """
     how = [view.state.replace("_", " ")]
     how += [f"exit code {view.code}"] * (view.code is not None)
     how += [f"{view.cause}"] * bool(view.cause)
@@ -86,9 +109,15 @@ def task_line(view: TaskView) -> str:
     printed = f"; {size_words(view.size_bytes)} of output" if view.size_bytes else ""
     printed += f", silent for {view.silent_s:.0f} s" if view.silent_s >= 1 else ""
     kept = "what was kept of it" if view.elided_bytes else "all of it"
-    printed += f", {kept}: Recall {view.handle}" if view.handle and view.size_bytes > view.elided_bytes else ""
+    printed += (
+        f", {kept}: Recall {view.handle}"
+        if view.handle and view.size_bytes > view.elided_bytes
+        else ""
+    )
     waits = (
-        f"; it seems to wait for input: {one_line(view.waits_for_input.strip())[:200]}" if view.waits_for_input else ""
+        f"; it seems to wait for input: {one_line(view.waits_for_input.strip())[:200]}"
+        if view.waits_for_input
+        else ""
     )
     return f"{view.id} {', '.join(how)}{printed}: {_command(view)}{waits}"
 

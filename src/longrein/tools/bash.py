@@ -1,4 +1,6 @@
-"""`Bash` tool: runs a shell command and reports its output, its end and the folder it changed to."""
+"""`Bash` tool: runs a shell command and reports its output, its end and the folder it changed
+to.
+"""
 
 import asyncio
 import re
@@ -13,7 +15,7 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
 from longrein.workspace import CommandExit
 
-# --- Output of a running command: both ends in memory, the whole in a blob -------------------------------------------
+# --- Output of a running command: both ends in memory, the whole in a blob ------------------------
 
 
 SLACK = 4
@@ -65,11 +67,15 @@ class CommandOutput:
 
     @property
     def lost(self) -> str:
-        """Reason why part of the output could not be stored (a full disk); '' when all of it was."""
+        """Reason why part of the output could not be stored (a full disk); '' when all of it
+        was.
+        """
         return "" if self._lost is None else self._lost.strerror or str(self._lost)
 
     def parts(self, name: str, note: str) -> tuple[AnyPart, ...]:
-        """Return the output as content, followed by `note` (how the command ended; may be empty)."""
+        """Return the output as content, followed by `note` (how the command ended; may be
+        empty).
+        """
         if not self._spilled:
             return (Text("\n".join(filter(None, (self._text(), note))) or "(no output)"),)
         head = clean(cut_head(bytes(self._start), self._options.head_bytes))
@@ -85,7 +91,9 @@ class CommandOutput:
 
     @property
     def raw(self) -> bytes:
-        """Exact inline output when cleaning changed it, else b''. A document holds its own exact bytes."""
+        """Exact inline output when cleaning changed it, else b''. A document holds its own exact
+        bytes.
+        """
         raw = b"" if self._spilled else bytes(self._start)
         return b"" if raw == self._text().encode() else raw
 
@@ -98,7 +106,9 @@ class CommandOutput:
         return bytes(self._start + self._tail)
 
     def pieces(self) -> Iterator[bytes]:
-        """See `workspace.ReplayableSink`: the output so far, for a command that continues in the background."""
+        """See `workspace.ReplayableSink`: the output so far, for a command that continues in the
+        background.
+        """
         if self._writer is not None:
             yield from self._writer.pieces()
         elif not self._spilled:
@@ -107,11 +117,17 @@ class CommandOutput:
             raise self._lost
 
     def so_far(self) -> str:
-        """Return the output so far, or its end, and discard the blob: the background task keeps all output."""
+        """Return the output so far, or its end, and discard the blob: the background task keeps
+        all output.
+        """
         if self._writer is not None:
             self._writer.discard()
             self._writer = None
-        kept = cut_tail(bytes(self._tail), self._options.tail_bytes) if self._spilled else bytes(self._start)
+        kept = (
+            cut_tail(bytes(self._tail), self._options.tail_bytes)
+            if self._spilled
+            else bytes(self._start)
+        )
         text = clean(kept).rstrip("\n")
         return f"[its end so far; TaskOutput shows more]\n{text}" if self._spilled else text
 
@@ -125,7 +141,7 @@ class CommandOutput:
             return ""
 
 
-# --- The tool --------------------------------------------------------------------------------------------------------
+# --- The tool -------------------------------------------------------------------------------------
 
 
 async def Bash(
@@ -136,11 +152,12 @@ async def Bash(
     run_in_background: bool = False,
     outside_sandbox: str = "",
 ) -> Outcome:
-    """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob do. It starts in
-    the current folder; a cd inside the session's folders lasts, variables do not. No terminal, no input: use flags such
-    as -y, never an editor or pager. You get stdout and stderr together, and how it ended unless with exit code 0; of
-    long output head and tail, Recall brings the rest. Chain dependent commands with &&; send independent ones as
-    several calls. Servers, watchers and what takes minutes: run_in_background, never &.
+    """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob
+    do. It starts in the current folder; a cd inside the session's folders lasts, variables do not.
+    No terminal, no input: use flags such as -y, never an editor or pager. You get stdout and stderr
+    together, and how it ended unless with exit code 0; of long output head and tail, Recall brings
+    the rest. Chain dependent commands with &&; send independent ones as several calls. Servers,
+    watchers and what takes minutes: run_in_background, never &.
 
     timeout: Milliseconds; default 120000, at most 600000.
     run_in_background: You get a task id at once.
@@ -150,7 +167,9 @@ async def Bash(
     if not command.strip():
         raise ToolError("[empty] The command is empty; nothing was run.")
     if "\0" in command or not encodable(command):
-        raise ToolError("[bad-command] The command holds a NUL or an invalid character; nothing was run.")
+        raise ToolError(
+            "[bad-command] The command holds a NUL or an invalid character; nothing was run."
+        )
     output = CommandOutput(hands)
     limit_s = time_limit(timeout, hands.options)
     sandbox = hands.sandbox if not outside_sandbox else None
@@ -159,7 +178,9 @@ async def Bash(
     try:
         task_limit_s = (timeout or 0) / 1000 if run_in_background else limit_s
         background, outside = run_in_background, bool(outside_sandbox)
-        came = await _run(hands, command, task_limit_s, output, background=background, outside=outside)
+        came = await _run(
+            hands, command, task_limit_s, output, background=background, outside=outside
+        )
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
     finally:
@@ -167,27 +188,50 @@ async def Bash(
     if isinstance(came, BackgroundedCommand):
         return Outcome.of(background_message(came, output.so_far(), limit_s))
     cwd_note, facts = folder_change(hands, came)
-    stopped = sandbox_note(output.ends(), network=sandbox.network) if sandbox is not None and came.code else ""
+    stopped = (
+        sandbox_note(output.ends(), network=sandbox.network)
+        if sandbox is not None and came.code
+        else ""
+    )
     refused = hosts_note(sandbox.refused_hosts) if sandbox is not None else ""
-    notes = (exit_note(came, hands.options, limit_s), cwd_note, refused or stopped, moved_note(moved))
+    notes = (
+        exit_note(came, hands.options, limit_s),
+        cwd_note,
+        refused or stopped,
+        moved_note(moved),
+    )
     note = "\n".join(filter(None, notes))
     parts = output.parts(one_line(description or command)[:80], note)
     if came.cause == "interrupt":
         return Outcome(parts, facts, "interrupted", output.raw)
-    return Outcome(parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw)
+    return Outcome(
+        parts, facts, "ok" if came.cause == "exit" and came.code == 0 else "failed", output.raw
+    )
 
 
 async def _run(
-    hands: ToolContext, command: str, limit_s: float, output: CommandOutput, *, background: bool, outside: bool
+    hands: ToolContext,
+    command: str,
+    limit_s: float,
+    output: CommandOutput,
+    *,
+    background: bool,
+    outside: bool,
 ) -> CommandExit | BackgroundedCommand:
     if hands.tasks is not None:
-        return await hands.tasks.run(ShellCommand(command, hands.call, output, limit_s, background, outside))
+        return await hands.tasks.run(
+            ShellCommand(command, hands.call, output, limit_s, background, outside)
+        )
     if background:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     try:
-        confinement = hands.sandbox.confine(hands.cwd) if hands.sandbox is not None and not outside else None
+        confinement = (
+            hands.sandbox.confine(hands.cwd) if hands.sandbox is not None and not outside else None
+        )
     except OSError as error:
-        raise ToolError(f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run.") from None
+        raise ToolError(
+            f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run."
+        ) from None
     variables = hands.variables if hands.sandbox is None or not outside else {}
     return await hands.workspace.spawner.run(
         command,
@@ -203,7 +247,8 @@ async def _run(
 _STOPPED_WRITE = (b"Read-only file system", b"EROFS", b"Device or resource busy", b"EBUSY")
 _STOPPED_CALL = (b"Operation not permitted", b"EPERM", b"Permission denied", b"EACCES")
 _STOPPED_NETWORK = re.compile(
-    rb"(?i)could not resolve host|name resolution|getaddrinfo|network is unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
+    rb"(?i)could not resolve host|name resolution|getaddrinfo|network is "
+    rb"unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
     rb"|no such host|nodename nor servname|failed to lookup address|unable to connect|dns error"
 )
 REFUSALS_SHOWN = 5
@@ -214,19 +259,31 @@ def hosts_note(refused: Sequence[str]) -> str:
     """Return a line about the hosts that the sandbox refused while a command ran; '' for none."""
     reasons = [one_line(reason) for reason in refused]
     more = f"; and {len(reasons) - REFUSALS_SHOWN} more" if len(reasons) > REFUSALS_SHOWN else ""
-    return f"[the sandbox refused hosts: {'; '.join(reasons[:REFUSALS_SHOWN])}{more}]" if reasons else ""
+    return (
+        f"[the sandbox refused hosts: {'; '.join(reasons[:REFUSALS_SHOWN])}{more}]"
+        if reasons
+        else ""
+    )
 
 
 def sandbox_note(printed: bytes, *, network: str) -> str:
-    """Return a line about the sandbox for the output of a failed command that it probably stopped; '' for others."""
+    """Return a line about the sandbox for the output of a failed command that it probably
+    stopped; '' for others.
+    """
     if printed.startswith(b"bwrap: "):
         return f"[the sandbox could not be set up, so nothing was run; {_LEAVE}]"
     if network == "proxy" and _STOPPED_NETWORK.search(printed):
-        return f"[the sandbox reaches hosts by its proxy (HTTPS_PROXY) only, which not every program uses; {_LEAVE}]"
+        return (
+            "[the sandbox reaches hosts by its proxy (HTTPS_PROXY) only, which not every "
+            f"program uses; {_LEAVE}]"
+        )
     if network == "none" and _STOPPED_NETWORK.search(printed):
         return f"[the sandbox has no network: that is probably why it failed; {_LEAVE}]"
     if any(word in printed for word in _STOPPED_WRITE):
-        where = "only the session's folders and /tmp can be written, and settings and hooks in them cannot"
+        where = (
+            "only the session's folders and /tmp can be written, and settings and hooks in "
+            "them cannot"
+        )
         return f"[the sandbox probably stopped a write: {where}; {_LEAVE}]"
     if any(word in printed for word in _STOPPED_CALL):
         return f"[the sandbox may have caused this; {_LEAVE}]"
@@ -237,21 +294,34 @@ def moved_note(moved: Sequence[tuple[str, str]]) -> str:
     """Return a line about protected files that a confined command made."""
     if not moved:
         return ""
-    shown = ", ".join(f"{one_line(path)} ({'now ' + one_line(to) if to else 'still there'})" for path, to in moved)
-    return f"[a confined command may not make files that are run or obeyed later, so they were moved away: {shown}]"
+    shown = ", ".join(
+        f"{one_line(path)} ({'now ' + one_line(to) if to else 'still there'})" for path, to in moved
+    )
+    return (
+        "[a confined command may not make files that are run or obeyed later, so they were "
+        f"moved away: {shown}]"
+    )
 
 
 def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) -> str:
     """Return the result of a command that continues in the background."""
     task = kept.task
-    look = f"A note tells its end; until then TaskOutput shows what it prints and TaskStop({task.id}) ends it."
+    look = (
+        "A note tells its end; until then TaskOutput shows what it prints and "
+        f"TaskStop({task.id}) ends it."
+    )
     match kept.why:
         case "timeout":
-            how = f"[not over after {limit_s:g} s: it goes on in the background as {task.id}. {look}]"
+            how = (
+                f"[not over after {limit_s:g} s: it goes on in the background as {task.id}. {look}]"
+            )
         case "user":
             how = f"[the user sent it to the background: it goes on as {task.id}. {look}]"
         case _ if task.state == "queued":
-            return f"Queued as {task.id}: as many tasks as may run at once do. It starts when one ends. {look}"
+            return (
+                f"Queued as {task.id}: as many tasks as may run at once do. It starts when one "
+                f"ends. {look}"
+            )
         case _:
             return f"Started in the background as {task.id}. {look} Do not wait for it: go on."
     return "\n".join(filter(None, (printed or kept.tail, how)))
@@ -262,7 +332,9 @@ def time_limit(timeout: int | None, options: ToolOptions) -> float:
     if timeout is None:
         return options.bash_timeout_s
     if timeout <= 0:
-        raise ToolError("[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run.")
+        raise ToolError(
+            "[bad-timeout] timeout is in milliseconds and must be above 0; nothing was run."
+        )
     return min(timeout / 1000, options.bash_timeout_max_s)
 
 
@@ -282,17 +354,25 @@ def exit_note(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
             return f"[nobody knows how it ended: {ended.message}]"
     if ended.signal:
         return f"[ended by signal {ended.signal}]"
-    words = {126: " (found but not executable)", 127: " (command not found)"}.get(ended.code or 0, "")
+    words = {126: " (found but not executable)", 127: " (command not found)"}.get(
+        ended.code or 0, ""
+    )
     return f"[exit code {ended.code}{words}]" if ended.code else ""
 
 
 def folder_change(hands: ToolContext, ended: CommandExit) -> tuple[str, tuple[AnyEvent, ...]]:
-    """Return a note and events for a changed folder: `CwdSet` inside the roots, only a note outside."""
+    """Return a note and events for a changed folder: `CwdSet` inside the roots, only a note
+    outside.
+    """
     if ended.cause == "not_started" and hands.workspace.resolve(hands.cwd, "/").kind != "folder":
         root = hands.workspace.roots[0]
         if root == hands.cwd:
             return (
-                "[the folder of this session is gone, so no command can run; a file written into it makes it again]",
+                (
+                    "[the folder of this session is gone, so no command can run; a file written "
+                    "into "
+                    "it makes it again]"
+                ),
                 (),
             )
         return f"[the current folder is gone; it is now {one_line(root)}]", (CwdSet(root),)
@@ -304,7 +384,10 @@ def folder_change(hands: ToolContext, ended: CommandExit) -> tuple[str, tuple[An
     if place.inside and place.kind == "folder" and encodable(place.path):
         return f"[current folder is now {one_line(place.path)}]", (CwdSet(place.path),)
     return (
-        f"[{one_line(ended.cwd)} is outside the session's folders: the current folder stays {one_line(hands.cwd)}]",
+        (
+            f"[{one_line(ended.cwd)} is outside the session's folders: the current folder stays "
+            f"{one_line(hands.cwd)}]"
+        ),
         (),
     )
 

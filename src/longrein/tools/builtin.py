@@ -20,24 +20,25 @@ from longrein.tools.tool_search import CALL_TOOL_ENTRY, tool_search
 from longrein.tools.web_fetch import WEB_FETCH
 from longrein.tools.write import WRITE
 
-# --- `Compact`: a request for compaction, decided before the next request --------------------------------------------
+# --- `Compact`: a request for compaction, decided before the next request -------------------------
 
 
 async def Compact(hands: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG001 - the same parameter as in other built-in tools
-    """Make room: shorten old results, summarise the past. Happens by itself when it must; call it when a
-    phase of work is over and its details no longer matter.
+    """Make room: shorten old results, summarise the past. Happens by itself when it must; call it
+    when a phase of work is over and its details no longer matter.
 
     focus: What to keep in detail.
     """
     return Outcome.of(
-        "The conversation is compacted before the next request.", Reminded("compact", "", "Compact", focus)
+        "The conversation is compacted before the next request.",
+        Reminded("compact", "", "Compact", focus),
     )
 
 
 COMPACT = make_tool(Compact, access="none", quiet=True, key_argument="focus")
 
 
-# --- List of built-in tools ------------------------------------------------------------------------------------------
+# --- List of built-in tools -----------------------------------------------------------------------
 
 
 BUILTIN: tuple[Tool, ...] = (
@@ -64,4 +65,12 @@ def builtin_tools() -> tuple[Tool, ...]:
 
 def own_tools() -> tuple[Tool, ...]:
     """Return every tool of longrein, also those that only some sessions have."""
-    return (*BUILTIN, AGENT, *goal_tools(), SKILL, *SCHEDULE_TOOLS, tool_search(()), CALL_TOOL_ENTRY)
+    return (
+        *BUILTIN,
+        AGENT,
+        *goal_tools(),
+        SKILL,
+        *SCHEDULE_TOOLS,
+        tool_search(()),
+        CALL_TOOL_ENTRY,
+    )

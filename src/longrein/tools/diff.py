@@ -1,7 +1,7 @@
 """Line diffs of a file's contents, as shown to the model, and three-way merges. Pure.
 
-`change_of` shows a whole change, `shown_change` the place of one edit, `merge` joins two changes of one text.
-The first two give numbered lines, so that the model need not read the file again:
+`change_of` shows a whole change, `shown_change` the place of one edit, `merge` joins two changes of
+one text. The first two give numbered lines, so that the model need not read the file again:
 
     12	unchanged line before
 -13	was so
@@ -17,14 +17,16 @@ from typing import TypeVar
 from longrein.tools.find_replace import Replacement, line_number, with_lf
 from longrein.tools.text_encoding import Decoded, Style, decode, lines_of, visible
 
-# --- Hunks: the shortest line diff -----------------------------------------------------------------------------------
+# --- Hunks: the shortest line diff ----------------------------------------------------------------
 #
-# Common lines at both ends are skipped, then Myers' greedy search finds the shortest script. Texts that differ in more
-# than `DIFFERENCES_MAX` lines are one hunk, which bounds the quadratic search.
+# Common lines at both ends are skipped, then Myers' greedy search finds the shortest script. Texts
+# that differ in more than `DIFFERENCES_MAX` lines are one hunk, which bounds the quadratic search.
 
 
 Hunk = tuple[int, int, int, int]
-"""(start and end in the old lines, start and end in the new lines), 0-based. Equal lines separate two hunks."""
+"""(start and end in the old lines, start and end in the new lines), 0-based. Equal lines
+separate two hunks.
+"""
 DIFFERENCES_MAX = 600
 """Maximum of removed plus added lines in a search: about 0.1 s in the worst case."""
 
@@ -62,9 +64,11 @@ def _hunks_between(a: Sequence[str], b: Sequence[str]) -> list[Hunk]:
 
 
 def _search(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
-    """Return how far each diagonal reached before 0, 1, 2 … differences; None for too many differences.
+    """Return how far each diagonal reached before 0, 1, 2 … differences; None for too many
+    differences.
 
-    A diagonal is (index in `a`) - (index in `b`). Negative diagonals use the negative indices of each list.
+    A diagonal is (index in `a`) - (index in `b`). Negative diagonals use the negative indices of
+    each list.
     """
     in_a, in_b = set(a), set(b)
     most = min(len(a) + len(b), DIFFERENCES_MAX)
@@ -87,7 +91,9 @@ def _search(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
 
 
 def _step(reached: Sequence[int], diagonal: int, differences: int) -> tuple[int, int]:
-    """Return the furthest index on a diagonal after one more difference, and the diagonal it comes from."""
+    """Return the furthest index on a diagonal after one more difference, and the diagonal it
+    comes from.
+    """
     added, removed = reached[diagonal + 1], reached[diagonal - 1] + 1
     if diagonal == -differences or (diagonal != differences and removed <= added):
         return added, diagonal + 1
@@ -95,7 +101,9 @@ def _step(reached: Sequence[int], diagonal: int, differences: int) -> tuple[int,
 
 
 def _equal_runs(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tuple[int, int, int]]:
-    """Yield runs of equal lines on the path found, last first: (start in old, start in new, lines)."""
+    """Yield runs of equal lines on the path found, last first: (start in old, start in new,
+    lines).
+    """
     for differences in range(len(trace) - 1, -1, -1):
         diagonal = x - y
         start, came_from = _step(trace[differences], diagonal, differences)
@@ -105,7 +113,7 @@ def _equal_runs(trace: Sequence[Sequence[int]], x: int, y: int) -> Iterator[tupl
         y = x - came_from
 
 
-# --- A whole change, as numbered lines -------------------------------------------------------------------------------
+# --- A whole change, as numbered lines ------------------------------------------------------------
 
 
 DIFF_CHARS_MAX = 5_000
@@ -117,7 +125,8 @@ REMOVED_LINES_MAX = 8
 
 
 def change_of(old: bytes | None, new: bytes) -> tuple[str, str]:
-    """Return (diff, note): the whole change as lines, or '' and a note that describes it in a few words.
+    """Return (diff, note): the whole change as lines, or '' and a note that describes it in a few
+    words.
 
     `old` is None when the old content was not kept.
     """
@@ -155,7 +164,9 @@ def _changed_lines(was: Sequence[str], now: Sequence[str]) -> str:
     first = common_prefix(was, now)
     tail = common_prefix(was[first:][::-1], now[first:][::-1])
     if len(now) - tail <= first:
-        return f"{len(was) - tail - first} lines after line {first} were removed, {len(now)} are left"
+        return (
+            f"{len(was) - tail - first} lines after line {first} were removed, {len(now)} are left"
+        )
     return f"changed in lines {first + 1}-{len(now) - tail} of {len(now)}"
 
 
@@ -183,7 +194,7 @@ def _removed_rows(was: Sequence[str], first: int, end: int) -> Iterator[str]:
     yield from (f"-{at + 1}\t{was[at]}" for at in range(first, end))
 
 
-# --- The place of one edit, for its confirmation ---------------------------------------------------------------------
+# --- The place of one edit, for its confirmation --------------------------------------------------
 
 
 CONTEXT_LINES = 2
@@ -218,8 +229,12 @@ def shown_change(text: str, replacement: Replacement, shift: int = 0) -> str:
     above, first = [*above, *removed[:same]][-CONTEXT_LINES:], first + same
     below = [*removed[len(removed) - ending :], *below][:CONTEXT_LINES]
     removed, added = removed[same : len(removed) - ending], added[same : len(added) - ending]
-    rows = numbered_rows(above, first - len(above), " ") + cap_rows(numbered_rows(removed, first, "-"))
-    rows += cap_rows(numbered_rows(added, first, "+")) + numbered_rows(below, first + len(added), " ")
+    rows = numbered_rows(above, first - len(above), " ") + cap_rows(
+        numbered_rows(removed, first, "-")
+    )
+    rows += cap_rows(numbered_rows(added, first, "+")) + numbered_rows(
+        below, first + len(added), " "
+    )
     return "\n".join(rows)
 
 
@@ -257,7 +272,9 @@ def lines_below(text: str, stop: int) -> list[str]:
 
 def numbered_rows(lines: list[str], first: int, sign: str) -> list[str]:
     """Return rows with line numbers and `sign`."""
-    return [f"{number}{sign}\t{cut_line(line)}".rstrip() for number, line in enumerate(lines, first)]
+    return [
+        f"{number}{sign}\t{cut_line(line)}".rstrip() for number, line in enumerate(lines, first)
+    ]
 
 
 def cut_line(line: str) -> str:
@@ -270,14 +287,19 @@ def cap_rows(rows: list[str]) -> list[str]:
     """Limit rows to `LINES_SHOWN_MAX`."""
     if len(rows) <= LINES_SHOWN_MAX:
         return rows
-    return [*rows[: LINES_SHOWN_MAX - 2], f"… {len(rows) - LINES_SHOWN_MAX + 1} more such lines", rows[-1]]
+    return [
+        *rows[: LINES_SHOWN_MAX - 2],
+        f"… {len(rows) - LINES_SHOWN_MAX + 1} more such lines",
+        rows[-1],
+    ]
 
 
-# --- Three-way merge by lines ----------------------------------------------------------------------------------------
+# --- Three-way merge by lines ---------------------------------------------------------------------
 #
-# Symmetric in ours and theirs. A conflict gives None; conflict markers are never written. Changes of adjacent lines,
-# without an unchanged line between, conflict. Byte order mark and line ends are merged separately from the lines, so
-# that converting a file does not conflict with changing a line.
+# Symmetric in ours and theirs. A conflict gives None; conflict markers are never written. Changes
+# of adjacent lines, without an unchanged line between, conflict. Byte order mark and line ends are
+# merged separately from the lines, so that converting a file does not conflict with changing a
+# line.
 
 
 T = TypeVar("T")
@@ -286,7 +308,9 @@ Change = tuple[int, int, tuple[str, ...]]
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Merge two changes of `base`; None for a conflict. Binary content merges only when one side is unchanged."""
+    """Merge two changes of `base`; None for a conflict. Binary content merges only when one side
+    is unchanged.
+    """
     if (whole := merge_values(base, ours, theirs)) is not None:
         return whole
     texts = decode(base), decode(ours), decode(theirs)
@@ -305,7 +329,9 @@ def merge_texts(base: Decoded, ours: Decoded, theirs: Decoded) -> bytes | None:
     eol = "\n" if mixed else merge_values(*(text.style.eol for text in texts))
     if bom is None or eol is None:
         return None
-    lines = merge_lines(*(_merged_lines(text.text if mixed else with_lf(text.text)) for text in texts))
+    lines = merge_lines(
+        *(_merged_lines(text.text if mixed else with_lf(text.text)) for text in texts)
+    )
     if lines is None:
         return None
     text = "".join(lines)
@@ -319,9 +345,13 @@ def merge_values(base: T, ours: T, theirs: T) -> T | None:
     return ours if theirs == base else None
 
 
-def merge_lines(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str] | None:
+def merge_lines(
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]
+) -> list[str] | None:
     """Merge the changes of both sides; None when two of them touch."""
-    changes = dict.fromkeys(sorted([*changes_of(base, ours), *changes_of(base, theirs)]))  # the same on both: once
+    changes = dict.fromkeys(
+        sorted([*changes_of(base, ours), *changes_of(base, theirs)])
+    )  # the same on both: once
     merged: list[str] = []
     at = -1
     for first, end, lines in changes:
@@ -334,7 +364,9 @@ def merge_lines(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str])
 
 def changes_of(base: Sequence[str], text: Sequence[str]) -> list[Change]:
     """Return the changes from `base` to `text`."""
-    return [(first, end, tuple(text[new:new_end])) for first, end, new, new_end in hunks_of(base, text)]
+    return [
+        (first, end, tuple(text[new:new_end])) for first, end, new, new_end in hunks_of(base, text)
+    ]
 
 
 def _merged_lines(text: str) -> list[str]:

@@ -1,10 +1,19 @@
-"""`Edit` tool: replaces exact text in a file that the model has read. Each refusal begins with its own code."""
+"""`Edit` tool: replaces exact text in a file that the model has read. Each refusal begins with
+its own code.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from longrein.events import ToolError
-from longrein.tools.file_access import existing_file, load_file, one_line, refuse_marker, resolve_path, run_by_size
+from longrein.tools.file_access import (
+    existing_file,
+    load_file,
+    one_line,
+    refuse_marker,
+    resolve_path,
+    run_by_size,
+)
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.read import binary_kind
 from longrein.tools.registry import make_tool
@@ -34,10 +43,11 @@ REPLACEMENTS_SHOWN_MAX = 3
 async def Edit(
     hands: ToolContext, file_path: str, old_string: str, new_string: str, replace_all: bool = False
 ) -> Outcome:
-    """Replace exact text in a file that you have Read. old_string must match exactly, indentation included, without
-    Read's line numbers, and stand in the file once: add neighbouring lines until it does. An empty one creates a
-    file. Refusals: [not-read], [changed]: Read it (again); [no-match] names the closest lines, [not-unique] the places.
-    Several edits may go in one reply; they run in order.
+    """Replace exact text in a file that you have Read. old_string must match exactly, indentation
+    included, without Read's line numbers, and stand in the file once: add neighbouring lines until
+    it does. An empty one creates a file. Refusals: [not-read], [changed]: Read it (again);
+    [no-match] names the closest lines, [not-unique] the places. Several edits may go in one reply;
+    they run in order.
     """
     place = editable_place(hands, file_path, old_string, new_string)
     if old_string == "":
@@ -45,7 +55,9 @@ async def Edit(
     base, now = await known_content(hands, place)
     change = (old_string, new_string)
     try:
-        data, confirmation = await run_by_size(hands, len(base), lambda: apply_edit(place, base, change, replace_all))
+        data, confirmation = await run_by_size(
+            hands, len(base), lambda: apply_edit(place, base, change, replace_all)
+        )
     except ToolError:
         if base == now:
             raise
@@ -64,11 +76,15 @@ async def check_edit(
         base, now = await known_content(hands, place)
         if base == now:
             change = (old_string, new_string)
-            await run_by_size(hands, len(base), lambda: apply_edit(place, base, change, replace_all))
+            await run_by_size(
+                hands, len(base), lambda: apply_edit(place, base, change, replace_all)
+            )
 
 
 def editable_place(hands: ToolContext, file_path: str, old: str, new: str) -> ResolvedPath:
-    """Resolve the path of an edit. Raises `ToolError` for a file, or a change, that text edits cannot make."""
+    """Resolve the path of an edit. Raises `ToolError` for a file, or a change, that text edits
+    cannot make.
+    """
     refuse_marker(hands, old, new, file_path)
     if old == new:
         raise ToolError("[same] old_string and new_string are equal; nothing to do.")
@@ -79,7 +95,8 @@ def editable_place(hands: ToolContext, file_path: str, old: str, new: str) -> Re
     place = existing_file(hands, file_path)
     if place.path.endswith(".ipynb"):
         raise ToolError(
-            f"[notebook] {one_line(place.path)} is a notebook: its cells are JSON, which text edits break. "
+            f"[notebook] {one_line(place.path)} is a notebook: its cells are JSON, which text "
+            "edits break. "
             "Change it with Bash and a few lines of Python (json), or Write the whole file."
         )
     return place
@@ -100,15 +117,24 @@ def apply_edit(
     replacements, forgiven = choose_replacements(place, decoded, change, every)
     data = encode_for(place, apply_replacements(decoded.text, replacements), decoded.style)
     if data == base:
-        raise ToolError("[same] The change leaves the file as it is (only line ends differ); nothing was written.")
+        raise ToolError(
+            "[same] The change leaves the file as it is (only line ends differ); nothing was "
+            "written."
+        )
 
     def confirmation(shown: str, extra: str) -> str:
         times = "" if len(replacements) == 1 else f" in {counted(len(replacements), 'place')}"
         kept = f" Kept: {decoded.style.words()}." if decoded.style.words() else ""
         rows = [shown] * bool(shown) if extra else shown_replacements(decoded, replacements)
         if forgiven:
-            rows.insert(0, f"old_string stands there but for {forgiven}; what you left alone stays as it is there.")
-        return "\n".join([f"Edited {one_line(place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)])
+            rows.insert(
+                0,
+                f"old_string stands there but for {forgiven}; what you left alone stays as it is "
+                "there.",
+            )
+        return "\n".join(
+            [f"Edited {one_line(place.path)}{times}.{kept}", *rows, *[extra] * bool(extra)]
+        )
 
     return data, confirmation
 
@@ -122,7 +148,8 @@ async def fill_empty_file(hands: ToolContext, place: ResolvedPath, content: str)
     decoded = decode(now)
     if decoded is None or decoded.text:
         raise ToolError(
-            f"[exists] {one_line(place.path)} exists and is not empty; give the text to replace as old_string."
+            f"[exists] {one_line(place.path)} exists and is not empty; give the text to replace "
+            "as old_string."
         )
     base, now = await known_content(hands, place)
     if base != now:
@@ -152,11 +179,16 @@ def choose_replacements(
             raise ToolError(no_match_message(place, text, old, loose))
         return [loose[0].replacement], " and ".join(loose[0].forgiven)
     if not every and (len(replacements) > 1 or overlaps_itself(text, old, replacements[0])):
-        lines = ", ".join(dict.fromkeys(str(line_number(text, one.start)) for one in replacements[:10]))
+        lines = ", ".join(
+            dict.fromkeys(str(line_number(text, one.start)) for one in replacements[:10])
+        )
         if len(replacements) == 1:
             where = f"overlaps itself at line {lines}"
         else:
-            where = f"stands {len(replacements)} times, at lines {lines}{', …' if len(replacements) > 10 else ''}"
+            where = (
+                f"stands {len(replacements)} times, at lines "
+                f"{lines}{', …' if len(replacements) > 10 else ''}"
+            )
         raise ToolError(
             f"[not-unique] old_string {where} of {one_line(place.path)}; nothing was changed. "
             "Take in more of the lines around it, or set replace_all."
@@ -172,7 +204,10 @@ def no_match_message(place: ResolvedPath, text: str, old: str, loose: "list[Loos
     if not loose:
         return f"{head} {explain_no_match(text, old)}"
     lines = ", ".join(dict.fromkeys(str(line_number(text, one.replacement.start)) for one in loose))
-    return f"{head} It stands at several places but for how it is written, at lines {lines}: give it as one of them is."
+    return (
+        f"{head} It stands at several places but for how it is written, at lines {lines}: give "
+        "it as one of them is."
+    )
 
 
 def shown_replacements(decoded: Decoded, replacements: "list[Replacement]") -> list[str]:

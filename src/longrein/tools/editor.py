@@ -1,4 +1,6 @@
-"""Tools of a session in an editor: files with unsaved text, and commands in the editor's terminals."""
+"""Tools of a session in an editor: files with unsaved text, and commands in the editor's
+terminals.
+"""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
@@ -36,7 +38,8 @@ class EditorTerminals(Protocol):
     """Terminals of the editor."""
 
     async def run(self, command: EditorCommand) -> tuple[CommandExit, bytes] | None:
-        """Run a command to its end: how it ended, and its output. None when the editor opens no terminal.
+        """Run a command to its end: how it ended, and its output. None when the editor opens no
+        terminal.
 
         Cancellation ends the command; its output is lost.
         """
@@ -50,11 +53,18 @@ class Editor(msgspec.Struct, frozen=True):
     terminals: EditorTerminals | None = None
 
     def open_workspace(
-        self, roots: Sequence[str], *, spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str]
+        self,
+        roots: Sequence[str],
+        *,
+        spawner: Spawner,
+        environment: Mapping[str, str],
+        keep_env: Sequence[str],
     ) -> Workspace:
         """Open the workspace of a session, over the editor's buffers where it gives them."""
         if self.files is None:
-            return open_workspace(roots, spawner=spawner, environment=environment, keep_env=keep_env)
+            return open_workspace(
+                roots, spawner=spawner, environment=environment, keep_env=keep_env
+            )
         return EditorWorkspace(roots, spawner, environment, keep_env, self.files)
 
     def wrap(self, tool: Tool) -> Tool:
@@ -63,9 +73,11 @@ class Editor(msgspec.Struct, frozen=True):
 
 
 def through_editor(tool: Tool, editor: Editor) -> Tool:
-    """Return a tool that sees unsaved text, or runs its commands in a terminal of the editor; else the tool itself.
+    """Return a tool that sees unsaved text, or runs its commands in a terminal of the editor; else
+    the tool itself.
 
-    A path is asked for after it was allowed, and only where it still leads to the place that was allowed.
+    A path is asked for after it was allowed, and only where it still leads to the place that was
+    allowed.
     """
     if tool.access in ("read", "write") and editor.files is not None:
 
@@ -80,7 +92,9 @@ def through_editor(tool: Tool, editor: Editor) -> Tool:
 
         async def in_terminal(hands: ToolContext, **arguments: Any) -> Outcome:
             if hands.tasks is not None:
-                hands = msgspec.structs.replace(hands, tasks=TerminalCommands(hands, hands.tasks, terminals))
+                hands = msgspec.structs.replace(
+                    hands, tasks=TerminalCommands(hands, hands.tasks, terminals)
+                )
             return await tool.run(hands, **arguments)
 
         return msgspec.structs.replace(tool, run=in_terminal)
@@ -89,7 +103,9 @@ def through_editor(tool: Tool, editor: Editor) -> Tool:
 
 async def _refresh(hands: ToolContext, path: str) -> None:
     workspace = hands.workspace
-    if not isinstance(workspace, EditorWorkspace):  # of a subagent in a git worktree, which no editor has open
+    if not isinstance(
+        workspace, EditorWorkspace
+    ):  # of a subagent in a git worktree, which no editor has open
         return
     place = workspace.resolve(path, hands.cwd)
     allowed = hands.judged.get(path, place.real) == place.real
@@ -98,18 +114,25 @@ async def _refresh(hands: ToolContext, path: str) -> None:
 
 
 LAUNCH = (
-    'names=$1; shift; kept=(); for name in $names; do kept+=("$name=${!name}"); done; exec env -i "${kept[@]}" "$@"'
+    'names=$1; shift; kept=(); for name in $names; do kept+=("$name=${!name}"); done; exec '
+    'env -i "${kept[@]}" "$@"'
 )
-"""Shell text that starts a command with the named variables only: an editor adds its whole environment."""
+"""Shell text that starts a command with the named variables only: an editor adds its whole
+environment.
+"""
 FILTER_DESCRIPTOR = "9"
 OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 """Output that a terminal of the editor keeps: it comes in one message."""
 
 
-def terminal_words(command: str, env: Mapping[str, str], confinement: Confinement | None) -> tuple[str, ...] | None:
-    """Return the words that run a shell command with `env` alone, in the sandbox; None where that cannot be.
+def terminal_words(
+    command: str, env: Mapping[str, str], confinement: Confinement | None
+) -> tuple[str, ...] | None:
+    """Return the words that run a shell command with `env` alone, in the sandbox; None where that
+    cannot be.
 
-    Landlock is set up by a parent process of longrein's own, which a terminal of the editor has not.
+    Landlock is set up by a parent process of longrein's own, which a terminal of the editor has
+    not.
     """
     names = " ".join(env)
     inner = ("bash", "-c", command)
@@ -118,19 +141,27 @@ def terminal_words(command: str, env: Mapping[str, str], confinement: Confinemen
     if LANDLOCK in confinement.words:
         return None
     front = [FILTER_DESCRIPTOR if word == FILTER else word for word in confinement.words]
-    launch = f'filter=$1; shift; {LAUNCH} {FILTER_DESCRIPTOR}<"$filter"' if confinement.filter else LAUNCH
+    launch = (
+        f'filter=$1; shift; {LAUNCH} {FILTER_DESCRIPTOR}<"$filter"'
+        if confinement.filter
+        else LAUNCH
+    )
     more = (confinement.filter,) if confinement.filter else ()
     return ("bash", "-c", launch, "longrein", *more, names, *front, *inner)
 
 
 class TerminalCommands:
-    """Commands of one call: in the foreground in a terminal of the editor, else as in any session (see `TaskPort`)."""
+    """Commands of one call: in the foreground in a terminal of the editor, else as in any
+    session (see `TaskPort`).
+    """
 
     def __init__(self, hands: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
         self._hands, self._tasks, self._terminals = hands, tasks, terminals
 
     async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
-        """See `TaskPort.run`. A command that may change the folder is run without the editor, which reports none."""
+        """See `TaskPort.run`. A command that may change the folder is run without the editor,
+        which reports none.
+        """
         if not command.background and not any(word in command.command for word in FOLDER_CHANGES):
             made = self._made(command)
             ended = await self._terminals.run(made) if made is not None else None
@@ -146,13 +177,21 @@ class TerminalCommands:
             confinement = sandbox.confine(hands.cwd) if sandbox is not None else None
         except OSError:
             return None  # reported where the command is then run
-        variables = {} if hands.sandbox is not None and command.outside_sandbox else dict(hands.variables)
-        env = hands.workspace.environment(hands.session) | variables | (confinement.env if confinement else {})
+        variables = (
+            {} if hands.sandbox is not None and command.outside_sandbox else dict(hands.variables)
+        )
+        env = (
+            hands.workspace.environment(hands.session)
+            | variables
+            | (confinement.env if confinement else {})
+        )
         words = terminal_words(command.command, env, confinement)
         if words is None:
             return None
         output_bytes_max = min(hands.options.output_bytes_max, OUTPUT_BYTES_MAX)
-        return EditorCommand(command.call, words, hands.cwd, env, command.timeout_s, output_bytes_max)
+        return EditorCommand(
+            command.call, words, hands.cwd, env, command.timeout_s, output_bytes_max
+        )
 
     async def carry(
         self, name: str, work: Coroutine[Any, Any, Outcome], *, after_s: float
@@ -164,7 +203,9 @@ class TerminalCommands:
         """See `TaskPort.tasks`."""
         return self._tasks.tasks()
 
-    async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
+    async def output(
+        self, task: str, *, tail: int = 0, since: int = -1, grep: str = ""
+    ) -> OutputSlice:
         """See `TaskPort.output`."""
         return await self._tasks.output(task, tail=tail, since=since, grep=grep)
 

@@ -1,7 +1,8 @@
-"""File access for tools: resolve a path, load and keep content, refuse with a code that the model can act on.
+"""File access for tools: resolve a path, load and keep content, refuse with a code that the model
+can act on.
 
-A refusal is a `ToolError` whose text begins with a code in brackets, such as `[not-read]`. `registry.make_runner` turns
-it into a failed outcome.
+A refusal is a `ToolError` whose text begins with a code in brackets, such as `[not-read]`.
+`registry.make_runner` turns it into a failed outcome.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from longrein.workspace import ResolvedPath
 T = TypeVar("T")
 ODD_NAME_HINT = "Bytes that are not UTF-8 are shown as \ufffd; use Bash, with ? in place of each."
 HANDLED_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum size of a file that is hashed and edited, and how far `Read` looks for a line in a larger file."""
+"""Maximum size of a file that is hashed and edited, and how far `Read` looks for a line in a
+larger file.
+"""
 IN_LOOP_BYTES_MAX = 1024 * 1024
 """Maximum size of content that is handled in the event loop: one or two milliseconds."""
 LIST_LIMIT_S = 0.2
@@ -25,22 +28,32 @@ LIST_LIMIT_S = 0.2
 
 
 def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
-    """Resolve `path`. Raises `ToolError` for a text that cannot be a path, and for one that leads elsewhere by now."""
+    """Resolve `path`. Raises `ToolError` for a text that cannot be a path, and for one that
+    leads elsewhere by now.
+    """
     place = hands.workspace.resolve(path, hands.cwd)
     if not encodable(place.real) and encodable(place.real, "surrogateescape"):
-        raise ToolError(f"[bad-path] {one_line(path)} has a name that is not UTF-8. {ODD_NAME_HINT}")
+        raise ToolError(
+            f"[bad-path] {one_line(path)} has a name that is not UTF-8. {ODD_NAME_HINT}"
+        )
     if not path.strip() or "\0" in path or not encodable(place.real):
-        raise ToolError(f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of a file.")
+        raise ToolError(
+            f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of "
+            "a file."
+        )
     if hands.judged.get(path, place.real) != place.real:
         raise ToolError(
-            f"[moved] {one_line(path)} has changed between the check and the use: it leads to another place now. "
+            f"[moved] {one_line(path)} has changed between the check and the use: it leads to "
+            "another place now. "
             "Nothing was done; look again."
         )
     return place
 
 
 def encodable(text: str, errors: str = "strict") -> bool:
-    """Return True if `text` can be logged and sent; with `surrogateescape`, if it can name a file."""
+    """Return True if `text` can be logged and sent; with `surrogateescape`, if it can name a
+    file.
+    """
     try:
         text.encode("utf-8", errors)
     except UnicodeEncodeError:
@@ -49,15 +62,22 @@ def encodable(text: str, errors: str = "strict") -> bool:
 
 
 def existing_file(hands: ToolContext, path: str) -> ResolvedPath:
-    """Resolve `path` to a regular file. Raises `ToolError` otherwise, with the nearest name for a missing file."""
+    """Resolve `path` to a regular file. Raises `ToolError` otherwise, with the nearest name for
+    a missing file.
+    """
     place = resolve_path(hands, path)
     match place.kind:
         case "file":
             return place
         case "folder":
-            raise ToolError(f"[folder] {one_line(path)} is a folder; use Glob, or Bash with ls, to see what is in it.")
+            raise ToolError(
+                f"[folder] {one_line(path)} is a folder; use Glob, or Bash with ls, to see what "
+                "is in it."
+            )
         case "other":
-            raise ToolError(f"[not-a-file] {one_line(path)} is a device, pipe or socket, not a file.")
+            raise ToolError(
+                f"[not-a-file] {one_line(path)} is a device, pipe or socket, not a file."
+            )
         case _:
             raise ToolError(not_found_message(hands, place))
 
@@ -74,12 +94,16 @@ def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
 
     around = hands.workspace.resolve(folder or "/", hands.cwd)
     if around.kind != "folder":
-        return f"[not-found] No such file: {one_line(place.path)}; its folder does not exist either."
+        return (
+            f"[not-found] No such file: {one_line(place.path)}; its folder does not exist either."
+        )
     hands.workspace.walk(around.real, visit, LIST_LIMIT_S)
     if "\ufffd" in place.path:
         return f"[not-found] No such file: {one_line(place.path)}. {ODD_NAME_HINT}"
     near = nearest(name, names)
-    hint = f" Did you mean {one_line(folder)}/{one_line(near)}?" if near else " Use Glob to find it."
+    hint = (
+        f" Did you mean {one_line(folder)}/{one_line(near)}?" if near else " Use Glob to find it."
+    )
     return f"[not-found] No such file: {one_line(place.path)}.{hint}"
 
 
@@ -89,13 +113,19 @@ async def run_by_size(hands: ToolContext, size_bytes: int, work: Callable[[], T]
 
 
 async def load_file(hands: ToolContext, place: ResolvedPath, limit_bytes: int = 0) -> bytes:
-    """Load a file that `existing_file` resolved. Raises `ToolError` when it vanished or cannot be read."""
+    """Load a file that `existing_file` resolved. Raises `ToolError` when it vanished or cannot
+    be read.
+    """
     try:
-        return await run_by_size(hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes))
+        return await run_by_size(
+            hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes)
+        )
     except FileNotFoundError:
         raise ToolError(f"[not-found] {one_line(place.path)} has just vanished.") from None
     except OSError as error:
-        raise ToolError(f"[unreadable] {one_line(place.path)} cannot be read: {os_error_text(error)}.") from None
+        raise ToolError(
+            f"[unreadable] {one_line(place.path)} cannot be read: {os_error_text(error)}."
+        ) from None
 
 
 async def keep_content(hands: ToolContext, data: bytes) -> tuple[str, str]:
@@ -109,12 +139,16 @@ async def keep_content(hands: ToolContext, data: bytes) -> tuple[str, str]:
 
 
 def refuse_marker(hands: ToolContext, *texts: str) -> None:
-    """Raise `ToolError` for text with a longrein marker, which must not reach a file or a command (law 4)."""
+    """Raise `ToolError` for text with a longrein marker, which must not reach a file or a
+    command (law 4).
+    """
     sign = marker_sign(hands.nonce)
     if any(sign in text for text in texts):
         raise ToolError(
-            "[marker] The text holds a longrein marker, which stands for content that was cut, cleared or secret. "
-            "Nothing was done. Get the real bytes with Recall (the handle is in or beside the marker) or Read, "
+            "[marker] The text holds a longrein marker, which stands for content that was cut, "
+            "cleared or secret. "
+            "Nothing was done. Get the real bytes with Recall (the handle is in or beside the "
+            "marker) or Read, "
             "and send the call again with them."
         )
 

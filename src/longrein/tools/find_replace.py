@@ -1,4 +1,6 @@
-"""Exact text search and replacement for `Edit`, with any line ends, and hints for text that is not found. Pure."""
+"""Exact text search and replacement for `Edit`, with any line ends, and hints for text that is
+not found. Pure.
+"""
 
 import re
 from collections.abc import Iterator
@@ -35,7 +37,9 @@ def find_replacements(text: str, old: str, new: str, eol: str) -> list[Replaceme
     replacements, ends = list[Replacement](), re.compile(LINE_END)
     for match in line_end_pattern(old).finditer(text):
         end = ends.search(text, match.start())
-        replacements.append(Replacement(*match.span(), with_lf(new).replace("\n", end.group() if end else eol)))
+        replacements.append(
+            Replacement(*match.span(), with_lf(new).replace("\n", end.group() if end else eol))
+        )
     return replacements
 
 
@@ -58,11 +62,15 @@ def find_all(text: str, part: str, step: int) -> Iterator[int]:
 
 
 def overlaps_itself(text: str, old: str, replacement: Replacement) -> bool:
-    """Return True if `old` also matches inside its only match, shifted by some characters (`aa` in `aaa`)."""
+    """Return True if `old` also matches inside its only match, shifted by some characters (`aa`
+    in `aaa`).
+    """
     if "\r" not in text:
         return text.find(text[replacement.start : replacement.end], replacement.start + 1) >= 0
     again = line_end_pattern(old).search(text, replacement.start + 1)
-    return again is not None and not (text[again.start() - 1] == "\r" and text[again.start()] == "\n")
+    return again is not None and not (
+        text[again.start() - 1] == "\r" and text[again.start()] == "\n"
+    )
 
 
 def apply_replacements(text: str, replacements: list[Replacement]) -> str:
@@ -80,7 +88,7 @@ def line_number(text: str, at: int) -> int:
     return text.count("\n" if "\n" in text else "\r", 0, at) + 1
 
 
-# --- Hints for text that is not found --------------------------------------------------------------------------------
+# --- Hints for text that is not found -------------------------------------------------------------
 
 
 CANDIDATES_MAX = 20_000
@@ -95,7 +103,10 @@ def explain_no_match(text: str, old: str) -> str:
     at = find_ignoring_blanks(lines, wanted)
     if at >= 0:
         last = at + len(wanted)
-        return f"Lines {at + 1}-{last} differ from it only in blanks or tabs. Line {at + 1} is {quoted_line(lines[at])}"
+        return (
+            f"Lines {at + 1}-{last} differ from it only in blanks or tabs. Line {at + 1} is "
+            f"{quoted_line(lines[at])}"
+        )
     at = closest_line(lines, wanted)
     if at < 0:
         return "No line is like it. Read the file again."
@@ -121,7 +132,9 @@ def find_ignoring_blanks(lines: list[str], wanted: list[str]) -> int:
 
 
 def closest_line(lines: list[str], wanted: list[str]) -> int:
-    """Return the line where `wanted` would begin, by the line most similar to its longest line; -1 for none."""
+    """Return the line where `wanted` would begin, by the line most similar to its longest line;
+    -1 for none.
+    """
     if not wanted:
         return -1
     row = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))

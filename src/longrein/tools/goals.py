@@ -1,6 +1,7 @@
 """Tools for the project's goals: `GoalAdd`, `GoalUpdate`, `GoalList`.
 
-Goals outlive sessions and are shared by them. Each change that a session makes or sees is also logged as `GoalChanged`.
+Goals outlive sessions and are shared by them. Each change that a session makes or sees is also
+logged as `GoalChanged`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,11 @@ BODY_CHARS = 300
 """Characters of a body in a list that would be too long with whole bodies."""
 
 
-async def GoalAdd(hands: ToolContext, title: str, body: str = "", blocked_by: list[int] | None = None) -> Outcome:
-    """Add a goal of the project: work that outlives this conversation, shared by all sessions and subagents. Your
-    present steps go into TodoWrite.
+async def GoalAdd(
+    hands: ToolContext, title: str, body: str = "", blocked_by: list[int] | None = None
+) -> Outcome:
+    """Add a goal of the project: work that outlives this conversation, shared by all sessions and
+    subagents. Your present steps go into TodoWrite.
 
     body: When it is reached, what is known.
     """
@@ -34,8 +37,8 @@ async def GoalUpdate(
     blocked_by: list[int] | None = None,
     claim: bool | None = None,
 ) -> Outcome:
-    """Change a goal; what is left out stays. Claim it before you work on it; completed only when checked. With id
-    alone: shows it whole.
+    """Change a goal; what is left out stays. Claim it before you work on it; completed only when
+    checked. With id alone: shows it whole.
 
     """
     goals = _goal_port(hands, title or "", body or "")
@@ -48,7 +51,8 @@ async def GoalUpdate(
     if (status, title, body, blocked_by, claim) == (None,) * 5:
         still = {one.id: one for one in await goals.goals()}
         return Outcome.of(
-            _goal_row(goal, goals.owner, still) + _full_body(goal), *map(GoalChanged, goals.unseen([goal]))
+            _goal_row(goal, goals.owner, still) + _full_body(goal),
+            *map(GoalChanged, goals.unseen([goal])),
         )
     free = [f"{one.id} ({one.title})" for one in freed]
     told = f" Nothing blocks now: {', '.join(free)}." if free else ""
@@ -74,12 +78,17 @@ async def GoalList(hands: ToolContext, all: bool = False) -> Outcome:  # noqa: A
 
 
 def _goal_port(hands: ToolContext, *written: str) -> GoalPort:
-    """Return the goal port. Raises `ToolError` when there is none, or when a text contains a longrein marker."""
+    """Return the goal port. Raises `ToolError` when there is none, or when a text contains a
+    longrein marker.
+    """
     if hands.goals is None:
-        raise ToolError("[no-goals] There is no place here where goals could be kept; use TodoWrite.")
+        raise ToolError(
+            "[no-goals] There is no place here where goals could be kept; use TodoWrite."
+        )
     if any(marker_sign(hands.nonce) in text for text in written):
         raise ToolError(
-            "[marker] The text holds a marker of a cleared or hidden part in place of its content; write what is meant "
+            "[marker] The text holds a marker of a cleared or hidden part in place of its "
+            "content; write what is meant "
             "(Recall brings a cleared part back). Nothing was changed."
         )
     return hands.goals
@@ -113,7 +122,11 @@ def _full_body(goal: Goal) -> str:
 
 def _short_body(goal: Goal) -> str:
     first = " ".join(goal.body[: 4 * BODY_CHARS].split())
-    return f"\n   {first if len(first) <= BODY_CHARS else first[: BODY_CHARS - 1] + '…'}" if first else ""
+    return (
+        f"\n   {first if len(first) <= BODY_CHARS else first[: BODY_CHARS - 1] + '…'}"
+        if first
+        else ""
+    )
 
 
 GOAL_ADD = make_tool(GoalAdd, access="none")

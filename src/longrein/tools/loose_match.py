@@ -1,10 +1,12 @@
-"""Loose matching for `Edit`: accepts a unique match that differs from the old text only in its writing. Pure.
+"""Loose matching for `Edit`: accepts a unique match that differs from the old text only in its
+writing. Pure.
 
-Ignored differences: blanks at the end of lines, indentation shifted as a whole, typographic quotes, dashes and spaces,
-composed and decomposed letters.
+Ignored differences: blanks at the end of lines, indentation shifted as a whole, typographic quotes,
+dashes and spaces, composed and decomposed letters.
 
-The change from the old to the new text is applied to the file's own text: unchanged characters stay byte for byte, and
-new lines get the file's indentation. Several matches, or a change that does not apply exactly, are not accepted.
+The change from the old to the new text is applied to the file's own text: unchanged characters stay
+byte for byte, and new lines get the file's indentation. Several matches, or a change that does not
+apply exactly, are not accepted.
 """
 
 import re
@@ -32,10 +34,17 @@ BLANKS = " \t"
 SPELLINGS = {
     "quotes": {"'": "\u2018\u2019\u201a\u201b\u02bc", '"': "\u201c\u201d\u201e\u201f"},
     "dashes": {"-": "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"},
-    "no-break or typographic spaces": {" ": "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f"},
+    "no-break or typographic spaces": {
+        " ": "\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f"
+    },
 }
 """Characters with several forms: difference in words -> key -> other forms."""
-KEY_OF = {ord(form): key for spelling in SPELLINGS.values() for key, forms in spelling.items() for form in forms}
+KEY_OF = {
+    ord(form): key
+    for spelling in SPELLINGS.values()
+    for key, forms in spelling.items()
+    for form in forms
+}
 
 
 class LooseMatch(msgspec.Struct, frozen=True):
@@ -57,7 +66,9 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Span(msgspec.Struct, frozen=True):
-    """Matched lines of the file, from character `start` of line `first` to character `stop` of the last line."""
+    """Matched lines of the file, from character `start` of line `first` to character `stop` of
+    the last line.
+    """
 
     first: int
     start: int
@@ -78,14 +89,27 @@ def find_loose_matches(text: str, old: str, new: str, eol: str) -> list[LooseMat
     A single match comes with its new text. Of several matches only the starts are given.
     """
     wanted = with_lf(old).split("\n")
-    if len(text) > TEXT_CHARS_MAX or len(old) > OLD_CHARS_MAX or len(wanted) > OLD_LINES_MAX or not old.strip():
+    if (
+        len(text) > TEXT_CHARS_MAX
+        or len(old) > OLD_CHARS_MAX
+        or len(wanted) > OLD_LINES_MAX
+        or not old.strip()
+    ):
         return []
     lines = list(_lines(text))
     try:
-        found = _first_few(_spelling_matches(lines, wanted)) or _first_few(_indentation_matches(lines, wanted))
+        found = _first_few(_spelling_matches(lines, wanted)) or _first_few(
+            _indentation_matches(lines, wanted)
+        )
         if len(found) > 1:
-            return [LooseMatch(Replacement(lines[one.first].start, lines[one.first].start, ""), ()) for one in found]
-        return [_apply(lines, one, wanted, with_lf(new).split("\n"), lines[one.first].end or eol) for one in found]
+            return [
+                LooseMatch(Replacement(lines[one.first].start, lines[one.first].start, ""), ())
+                for one in found
+            ]
+        return [
+            _apply(lines, one, wanted, with_lf(new).split("\n"), lines[one.first].end or eol)
+            for one in found
+        ]
     except _NotApplicable:
         return []
 
@@ -111,18 +135,24 @@ def _first_few(found: Iterator[_Span]) -> list[_Span]:
     return [one for one, _ in zip(found, range(MATCHES_MAX), strict=False)]
 
 
-# --- Search ----------------------------------------------------------------------------------------------------------
+# --- Search ---------------------------------------------------------------------------------------
 
 
 def _spelling_matches(lines: Sequence[_Line], wanted: Sequence[str]) -> Iterator[_Span]:
-    """Yield matches that ignore blanks at the end of lines and the forms of characters, not indentation."""
+    """Yield matches that ignore blanks at the end of lines and the forms of characters, not
+    indentation.
+    """
     flat = [plain(line).rstrip(BLANKS) for line in wanted]
-    whole_end = flat[-1] != plain(wanted[-1])  # the old text ends in blanks, so a line must end there
+    whole_end = flat[-1] != plain(
+        wanted[-1]
+    )  # the old text ends in blanks, so a line must end there
     if whole_end and not flat[-1]:
         return  # the old text ends in the indentation of a missing line
     starts = _starts([line.flat for line in lines])
     end_mark = "\n" * whole_end
-    for at in find_all("\n".join(line.flat for line in lines) + end_mark, "\n".join(flat) + end_mark, 1):
+    for at in find_all(
+        "\n".join(line.flat for line in lines) + end_mark, "\n".join(flat) + end_mark, 1
+    ):
         first = bisect_right(starts, at) - 1
         last = first + len(wanted) - 1
         start = at - starts[first]
@@ -170,7 +200,8 @@ def _indentation(line: str) -> str:
 
 
 def _indentation_shift(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
-    """Return (extra blanks of the file, extra blanks of the text) for pairs of (file's, text's) indentation.
+    """Return (extra blanks of the file, extra blanks of the text) for pairs of (file's, text's)
+    indentation.
 
     None when the lines do not all differ by the same blanks.
     """
@@ -184,10 +215,12 @@ def _indentation_shift(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | No
     return (more, less) if all(less + theirs == more + mine for theirs, mine in pairs) else None
 
 
-# --- Replacement text ------------------------------------------------------------------------------------------------
+# --- Replacement text -----------------------------------------------------------------------------
 
 
-def _apply(lines: Sequence[_Line], found: _Span, wanted: Sequence[str], new: Sequence[str], eol: str) -> LooseMatch:
+def _apply(
+    lines: Sequence[_Line], found: _Span, wanted: Sequence[str], new: Sequence[str], eol: str
+) -> LooseMatch:
     here = lines[found.first : found.first + len(wanted)]
     parts = [line.body for line in here]
     parts[-1] = parts[-1][: found.stop]
@@ -197,10 +230,14 @@ def _apply(lines: Sequence[_Line], found: _Span, wanted: Sequence[str], new: Seq
     for a, b, c, d in _changed_ranges(wanted, new):
         if b - a == d - c:
             rows = zip(parts[a:b], wanted[a:b], new[c:d], here[a:b], strict=True)
-            made += [(_apply_to_line(part, old, now, found), line.end) for part, old, now, line in rows]
+            made += [
+                (_apply_to_line(part, old, now, found), line.end) for part, old, now, line in rows
+            ]
         else:
             made += [(_shifted(line, found), eol) for line in new[c:d]]
-    if [plain(body).rstrip(BLANKS) for body, _ in made] != [plain(_shifted(row, found)).rstrip(BLANKS) for row in new]:
+    if [plain(body).rstrip(BLANKS) for body, _ in made] != [
+        plain(_shifted(row, found)).rstrip(BLANKS) for row in new
+    ]:
         raise _NotApplicable
     text = "".join(body + (end or eol) for body, end in made[:-1]) + made[-1][0]
     replacement = Replacement(here[0].start + found.start, here[-1].start + found.stop, text)
@@ -208,7 +245,9 @@ def _apply(lines: Sequence[_Line], found: _Span, wanted: Sequence[str], new: Seq
 
 
 def _changed_ranges(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (a, b, c, d): lines a to b of `old` became c to d of `new`. One range for an equal number of lines."""
+    """Yield (a, b, c, d): lines a to b of `old` became c to d of `new`. One range for an equal
+    number of lines.
+    """
     if len(old) == len(new):
         yield 0, len(old), 0, len(new)
         return
@@ -222,7 +261,9 @@ def _apply_to_line(part: str, old: str, new: str, found: _Span) -> str:
         return part
     if not new.strip(BLANKS):
         return new
-    (lead, body, tail), (old_lead, old_body, old_tail), (_, new_body, new_tail) = map(_split_blanks, (part, old, new))
+    (lead, body, tail), (old_lead, old_body, old_tail), (_, new_body, new_tail) = map(
+        _split_blanks, (part, old, new)
+    )
     was, now, there = _letters(old_body), _letters(new_body), _letters(body)
     if len(was) != len(there):
         raise _NotApplicable
@@ -244,7 +285,9 @@ def _shifted(line: str, found: _Span) -> str:
 
 
 def _split_blanks(line: str) -> tuple[str, str, str]:
-    """Split into leading blanks, text and trailing blanks; the blanks of a line without text are trailing."""
+    """Split into leading blanks, text and trailing blanks; the blanks of a line without text are
+    trailing.
+    """
     body = line.strip(BLANKS)
     lead = _indentation(line) if body else ""
     return lead, body, line[len(lead) + len(body) :]
@@ -275,18 +318,25 @@ def _file_index(body: str, count: int) -> int:
     return at if seen == count else -1
 
 
-def _forgiven_differences(parts: Sequence[str], wanted: Sequence[str], found: _Span) -> Iterator[str]:
+def _forgiven_differences(
+    parts: Sequence[str], wanted: Sequence[str], found: _Span
+) -> Iterator[str]:
     """Yield the differences between the file and the old text, in words for the model."""
     if found.shift or found.unshift:
         shift = found.shift or found.unshift
         blanks = counted(len(shift), "blank" if shift.strip("\t") else "tab")
         yield f"its indentation ({blanks} {'more' if found.shift else 'less'} in the file)"
-    if any(_split_blanks(part)[2] != _split_blanks(row)[2] for part, row in zip(parts, wanted, strict=True)):
+    if any(
+        _split_blanks(part)[2] != _split_blanks(row)[2]
+        for part, row in zip(parts, wanted, strict=True)
+    ):
         yield "blanks at the end of lines"
     pairs = [
         pair
         for part, row in zip(parts, wanted, strict=True)
-        for pair in zip(_letters(_split_blanks(part)[1]), _letters(_split_blanks(row)[1]), strict=False)
+        for pair in zip(
+            _letters(_split_blanks(part)[1]), _letters(_split_blanks(row)[1]), strict=False
+        )
         if pair[0] != pair[1]
     ]
     for name, forms in SPELLINGS.items():

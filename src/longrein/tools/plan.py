@@ -1,4 +1,6 @@
-"""`ExitPlanMode` tool: the model presents its plan; the user ends plan mode or lets the model go on planning."""
+"""`ExitPlanMode` tool: the model presents its plan; the user ends plan mode or lets the model go
+on planning.
+"""
 
 from longrein.events import ModeSet
 from longrein.tools.port import Outcome, UserAnswer

@@ -1,4 +1,5 @@
-"""Tool interface: the context a tool receives, the outcome it returns, and the ports to other packages.
+"""Tool interface: the context a tool receives, the outcome it returns, and the ports to other
+packages.
 
 A tool never appends to the log. It returns events in `Outcome.facts`, and the loop appends them.
 """
@@ -14,7 +15,7 @@ from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter, SearchResult
 from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
 
-# --- Subagents: the port that `agent` implements ---------------------------------------------------------------------
+# --- Subagents: the port that `agent` implements --------------------------------------------------
 
 
 class SubagentTask(msgspec.Struct, frozen=True):
@@ -27,7 +28,9 @@ class SubagentTask(msgspec.Struct, frozen=True):
     kind: str = "general"
     """Subagent type."""
     model: str = ""
-    """`provider/model` or an alias, as given in the call; '' for the type's model, else the parent's."""
+    """`provider/model` or an alias, as given in the call; '' for the type's model, else the
+    parent's.
+    """
     form: str = ""
     """`empty` or `fork`; '' for `empty`."""
     worktree: bool = False
@@ -43,7 +46,9 @@ class SubagentReport(msgspec.Struct, frozen=True):
     """`a<seq>`: `Recall` with `a<seq>/r<n>` reads its log."""
     job: SubagentTask
     status: str
-    """`done`, `failed`, `limit`, `interrupted`; `refused` when it was never started; `running` in the background."""
+    """`done`, `failed`, `limit`, `interrupted`; `refused` when it was never started; `running`
+    in the background.
+    """
     text: str
     """The report, or the last text of a subagent that did not finish."""
     message: str = ""
@@ -69,7 +74,9 @@ class SubagentType(msgspec.Struct, frozen=True):
     system: str = ""
     """System text of a user's own type; '' for the text of a built-in type."""
     tools: tuple[str, ...] | None = None
-    """Tools it may use; a `*` at the end of a name matches any ending. None for all of the parent's tools."""
+    """Tools it may use; a `*` at the end of a name matches any ending. None for all of the
+    parent's tools.
+    """
     without: tuple[str, ...] = ()
     """Tools to remove from that set."""
     model: str = ""
@@ -79,7 +86,9 @@ class SubagentType(msgspec.Struct, frozen=True):
     turns_max: int = 0
     """Maximum number of requests; 0 for the default."""
     spawns: tuple[str, ...] = ()
-    """Types it may start itself within the granted depth; `*` for any. When empty, it has no `Agent` tool."""
+    """Types it may start itself within the granted depth; `*` for any. When empty, it has no
+    `Agent` tool.
+    """
     background: bool = False
     """True if the subagent always runs in the background."""
     worktree: bool = False
@@ -102,17 +111,19 @@ class SubagentPort(Protocol):
     async def run(
         self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
-        """Run `jobs` in parallel. Returns their reports in order, and the events to append with the result.
+        """Run `jobs` in parallel. Returns their reports in order, and the events to append with the
+        result.
 
-        A job that may not be started gives a report with status `refused`. With `background`, jobs are started and
-        reported as `running`; their reports arrive later as notices. With `synthesis` (the goal), one more subagent
-        of type `synthesis` reads all reports, and its report comes last. A second call for the same `call` after a
-        crash continues the subagents that were started. Cancellation interrupts them; each keeps its work so far.
+        A job that may not be started gives a report with status `refused`. With `background`, jobs
+        are started and reported as `running`; their reports arrive later as notices. With
+        `synthesis` (the goal), one more subagent of type `synthesis` reads all reports, and its
+        report comes last. A second call for the same `call` after a crash continues the subagents
+        that were started. Cancellation interrupts them; each keeps its work so far.
         """
         ...
 
 
-# --- Skills: the port that `agent` implements ------------------------------------------------------------------------
+# --- Skills: the port that `agent` implements -----------------------------------------------------
 
 
 class LoadedText(msgspec.Struct, frozen=True):
@@ -130,11 +141,13 @@ class SkillPort(Protocol):
     """Skills of one session."""
 
     async def load(self, name: str, arguments: str, *, call: str) -> LoadedText:
-        """Return the text of a skill, with its commands run. Raises `ToolError` where it cannot be loaded."""
+        """Return the text of a skill, with its commands run. Raises `ToolError` where it cannot
+        be loaded.
+        """
         ...
 
 
-# --- Commands and background tasks: the port that `agent` implements -------------------------------------------------
+# --- Commands and background tasks: the port that `agent` implements ------------------------------
 
 
 class TaskView(msgspec.Struct, frozen=True):
@@ -175,7 +188,9 @@ class ShellCommand(msgspec.Struct, frozen=True):
     sink: ReplayableSink
     """Takes the output of a command in the foreground."""
     timeout_s: float
-    """Limit of the foreground, or of a command that begins in the background; 0 for no limit there."""
+    """Limit of the foreground, or of a command that begins in the background; 0 for no limit
+    there.
+    """
     background: bool = False
     """True if the command is a background task from the start."""
     outside_sandbox: bool = False
@@ -205,22 +220,26 @@ class OutputSlice(msgspec.Struct, frozen=True):
 
 
 class TaskPort(Protocol):
-    """Commands of one session. Methods raise `ToolError` for an unknown id and name the known ones."""
+    """Commands of one session. Methods raise `ToolError` for an unknown id and name the known
+    ones.
+    """
 
     async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
         """Run a command until it exits, in the sandbox where there is one.
 
-        A foreground command becomes a background task after `timeout_s` (if the options allow, else it is ended) or
-        when the user asks. Cancellation ends it.
+        A foreground command becomes a background task after `timeout_s` (if the options allow, else
+        it is ended) or when the user asks. Cancellation ends it.
         """
         ...
 
     async def carry(
         self, name: str, work: "Coroutine[Any, Any, Outcome]", *, after_s: float
     ) -> "Outcome | BackgroundedCommand":
-        """Do work that is no command; after `after_s`, or when the user asks, it goes on as a background task.
+        """Do work that is no command; after `after_s`, or when the user asks, it goes on as a
+        background task.
 
-        Its text is then the task's output. Only in the main conversation. Cancellation ends the work.
+        Its text is then the task's output. Only in the main conversation. Cancellation ends the
+        work.
         """
         ...
 
@@ -228,9 +247,12 @@ class TaskPort(Protocol):
         """Return the session's tasks: running and queued ones, then ended ones, newest first."""
         ...
 
-    async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
-        """Return the last `tail` lines, the output from byte `since` on, or the numbered lines that match `grep`, a
-        regular expression."""
+    async def output(
+        self, task: str, *, tail: int = 0, since: int = -1, grep: str = ""
+    ) -> OutputSlice:
+        """Return the last `tail` lines, the output from byte `since` on, or the numbered lines
+        that match `grep`, a regular expression.
+        """
         ...
 
     async def wait(self, task: str, timeout_s: float) -> TaskView:
@@ -238,7 +260,9 @@ class TaskPort(Protocol):
         ...
 
     async def stop(self, task: str) -> TaskView:
-        """End the task and its process tree: TERM, a grace period, KILL. No effect on an ended task."""
+        """End the task and its process tree: TERM, a grace period, KILL. No effect on an ended
+        task.
+        """
         ...
 
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
@@ -272,11 +296,13 @@ class SandboxPort(Protocol):
         ...
 
 
-# --- Goals of the project: the port that `store` implements ----------------------------------------------------------
+# --- Goals of the project: the port that `store` implements ---------------------------------------
 
 
 class GoalPort(Protocol):
-    """Goals of one project, shared by all its sessions. Methods raise `ToolError` that says what to do."""
+    """Goals of one project, shared by all its sessions. Methods raise `ToolError` that says what
+    to do.
+    """
 
     @property
     def owner(self) -> str:
@@ -317,10 +343,11 @@ class GoalPort(Protocol):
         blocked_by: Sequence[int] | None = None,
         claim: bool | None = None,
     ) -> tuple[Goal, Sequence[Goal]]:
-        """Change a goal. Returns it, and the goals that the change unblocked. `claim` claims or releases it.
+        """Change a goal. Returns it, and the goals that the change unblocked. `claim` claims or
+        releases it.
 
-        Refuses to claim a goal that is blocked or claimed by another agent, to create a cycle, and to overwrite text
-        that this agent has not seen.
+        Refuses to claim a goal that is blocked or claimed by another agent, to create a cycle, and
+        to overwrite text that this agent has not seen.
         """
         ...
 
@@ -341,7 +368,7 @@ class SchedulePort(Protocol):
         ...
 
 
-# --- Tools: context, outcome, options --------------------------------------------------------------------------------
+# --- Tools: context, outcome, options -------------------------------------------------------------
 
 
 Access = Literal["none", "read", "write", "command"]
@@ -382,7 +409,9 @@ class FileVersion(msgspec.Struct, frozen=True):
     blob: str = ""
     """Blob of the content; '' when not kept."""
     told: tuple[str, str] | None = None
-    """Hash and blob of the content that the model knew when it wrote the call; None for this content."""
+    """Hash and blob of the content that the model knew when it wrote the call; None for this
+    content.
+    """
 
 
 class Blobs(Protocol):
@@ -425,7 +454,9 @@ class ToolContext(msgspec.Struct, frozen=True):
     session: str
     """Session id."""
     nonce: str
-    """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written anywhere (law 4)."""
+    """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written
+    anywhere (law 4).
+    """
     cwd: str
     """Current folder."""
     workspace: Workspace
@@ -440,15 +471,21 @@ class ToolContext(msgspec.Struct, frozen=True):
     note: Callable[[bytes], None]
     """Shows output of a running tool on the screen; it is not stored."""
     archive: HistoryReader | None = None
-    """Reader of this session's history; None when the log is not on disk. Then `entry` and `blobs` are used."""
+    """Reader of this session's history; None when the log is not on disk. Then `entry` and
+    `blobs` are used.
+    """
     now_us: Callable[[], int] = lambda: 0
     """Present time in microseconds UTC; 0 when unknown."""
     page_bytes: int = 30_000
     """Size of text that the present window certainly shows whole."""
     standing: Callable[[str, str, int, int], str] = lambda *_asked: ""
-    """(real path, hash, first line, last line) -> handle of a reading in the view that shows these lines, or ''."""
+    """(real path, hash, first line, last line) -> handle of a reading in the view that shows
+    these lines, or ''.
+    """
     tasks: TaskPort | None = None
-    """Commands and background tasks; None without a supervisor: commands then run through the spawner."""
+    """Commands and background tasks; None without a supervisor: commands then run through the
+    spawner.
+    """
     variables: Mapping[str, str] = {}
     """Variables of commands that hooks have set; not for commands that leave the sandbox."""
     sandbox: SandboxPort | None = None
@@ -462,9 +499,13 @@ class ToolContext(msgspec.Struct, frozen=True):
     schedules: SchedulePort | None = None
     """Schedules of the session; None for a subagent."""
     wrote: Callable[[str, str], str] = lambda *_asked: ""
-    """(real path, hash) -> agent or command of this tree that wrote that content; '' for any other writer."""
+    """(real path, hash) -> agent or command of this tree that wrote that content; '' for any
+    other writer.
+    """
     hidden: Callable[[str, str], bool] | None = None
-    """(path, real path) -> whether a rule forbids reading the file, so that searches omit it. None without rules."""
+    """(path, real path) -> whether a rule forbids reading the file, so that searches omit it.
+    None without rules.
+    """
     judged: Mapping[str, str] = {}
     """Path as given -> real path for which the call was allowed. Another one now is refused."""
 
@@ -490,7 +531,9 @@ class Tool(msgspec.Struct, frozen=True):
     paths: Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
     """(path, writes) pairs that a call touches, for permission."""
     deferred: bool = False
-    """True if `ToolSearch` may list the tool instead of the prefix; always true for names that begin with `mcp__`."""
+    """True if `ToolSearch` may list the tool instead of the prefix; always true for names that
+    begin with `mcp__`.
+    """
     always_listed: bool = False
     """True if the tool is in the prefix even where other foreign tools are deferred."""
     rule_name: RuleName = ""
@@ -498,8 +541,10 @@ class Tool(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
     """Names of such a tool in other agents, in lower case; files of subagents may use them."""
     check: Callable[..., Awaitable[None]] | None = None
-    """`check(context, **arguments)` raises `ToolError` for a call that cannot succeed. It is awaited before the user is
-    asked, so it changes nothing, and tells nothing of files that the model does not know."""
+    """`check(context, **arguments)` raises `ToolError` for a call that cannot succeed. It is
+    awaited before the user is asked, so it changes nothing, and tells nothing of files that the
+    model does not know.
+    """
     user: UserAnswer | None = None
     """For tools whose every call the user answers, whatever the mode and the rules allow."""
 

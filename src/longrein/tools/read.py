@@ -1,9 +1,18 @@
-"""`Read` tool: shows a file with line numbers, or an image or PDF, and records which content the model has seen."""
+"""`Read` tool: shows a file with line numbers, or an image or PDF, and records which content the
+model has seen.
+"""
 
 import msgspec
 
 from longrein.events import Document, FileSeen, Image, Text, ToolError, marker
-from longrein.tools.file_access import HANDLED_BYTES_MAX, existing_file, keep_content, load_file, one_line, run_by_size
+from longrein.tools.file_access import (
+    HANDLED_BYTES_MAX,
+    existing_file,
+    keep_content,
+    load_file,
+    one_line,
+    run_by_size,
+)
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import (
@@ -18,7 +27,7 @@ from longrein.tools.text_encoding import (
 )
 from longrein.workspace import ResolvedPath
 
-# --- File types by their first bytes ---------------------------------------------------------------------------------
+# --- File types by their first bytes --------------------------------------------------------------
 
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -71,7 +80,9 @@ def is_pdf(data: bytes) -> bool:
 
 
 def image_info(data: bytes) -> ImageInfo | None:
-    """Return type and pixel size of a PNG, JPEG, GIF or WebP image, from its header; None for anything else."""
+    """Return type and pixel size of a PNG, JPEG, GIF or WebP image, from its header; None for
+    anything else.
+    """
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return ImageInfo("image/png", big_endian(data, 16, 4), big_endian(data, 20, 4))
     if data.startswith((b"GIF87a", b"GIF89a")):
@@ -84,13 +95,21 @@ def image_info(data: bytes) -> ImageInfo | None:
 
 
 def jpeg_size(data: bytes) -> tuple[int, int]:
-    """Return width and height from the first frame header (SOF0 to SOF15 without DHT, JPG and DAC)."""
+    """Return width and height from the first frame header (SOF0 to SOF15 without DHT, JPG and
+    DAC).
+    """
     at = 2
     while at + 9 < len(data) and data[at] == 0xFF:
         mark = data[at + 1]
         if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
             return big_endian(data, at + 7, 2), big_endian(data, at + 5, 2)
-        at += 1 if mark == 0xFF else 2 if mark == 1 or 0xD0 <= mark <= 0xD7 else 2 + big_endian(data, at + 2, 2)
+        at += (
+            1
+            if mark == 0xFF
+            else 2
+            if mark == 1 or 0xD0 <= mark <= 0xD7
+            else 2 + big_endian(data, at + 2, 2)
+        )
     return 0, 0
 
 
@@ -102,7 +121,11 @@ def webp_size(data: bytes) -> tuple[int, int]:
     if kind == b"VP8L":
         bits = little_endian(data, 21, 4)
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return (little_endian(data, 26, 2) & 0x3FFF, little_endian(data, 28, 2) & 0x3FFF) if kind == b"VP8 " else (0, 0)
+    return (
+        (little_endian(data, 26, 2) & 0x3FFF, little_endian(data, 28, 2) & 0x3FFF)
+        if kind == b"VP8 "
+        else (0, 0)
+    )
 
 
 def big_endian(data: bytes, at: int, size: int) -> int:
@@ -115,17 +138,19 @@ def little_endian(data: bytes, at: int, size: int) -> int:
     return int.from_bytes(data[at : at + size], "little")
 
 
-# --- The tool --------------------------------------------------------------------------------------------------------
+# --- The tool -------------------------------------------------------------------------------------
 
 
 MEDIA_BYTES_MAX = 32 * 1024 * 1024
 """Maximum size of an image or PDF; the adapters shrink images to the provider's limit."""
 
 
-async def Read(hands: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None) -> Outcome:
-    """Read a file, before you Edit or overwrite it; whole rather than in small ranges. Lines come as `number<TAB>text`:
-    number and tab are not in the file, and a line without number is a note. Images and PDFs are shown. Not for folders
-    (Glob, or ls in Bash).
+async def Read(
+    hands: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None
+) -> Outcome:
+    """Read a file, before you Edit or overwrite it; whole rather than in small ranges. Lines come
+    as `number<TAB>text`: number and tab are not in the file, and a line without number is a note.
+    Images and PDFs are shown. Not for folders (Glob, or ls in Bash).
 
     offset: First line, from 1.
     limit: Lines; default 2000.
@@ -143,26 +168,36 @@ async def Read(hands: ToolContext, file_path: str, offset: int | None = None, li
     decoded = await run_by_size(hands, len(data), lambda: decode(data))
     if decoded is None:
         raise ToolError(binary_message(place, data, len(data)))
-    text, whole, last = await run_by_size(hands, len(data), lambda: numbered_page(hands, place, decoded, first, count))
+    text, whole, last = await run_by_size(
+        hands, len(data), lambda: numbered_page(hands, place, decoded, first, count)
+    )
     digest, blob = await keep_content(hands, data)
     if last and (handle := hands.standing(place.real, digest, first, last)):
-        told = f"[unchanged since {handle}: lines {first}-{last} of {one_line(place.path)} stand there as they are now]"
+        told = (
+            f"[unchanged since {handle}: lines {first}-{last} of {one_line(place.path)} stand "
+            "there as they are now]"
+        )
         return Outcome.of(told, FileSeen(place.real, digest, blob, whole, first, last, handle))
     known = hands.versions.get(place.real)
     whole = whole or (known is not None and known.whole and known.hash == digest)
-    return Outcome((Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),))
+    return Outcome(
+        (Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),)
+    )
 
 
 def numbered_page(
     hands: ToolContext, place: ResolvedPath, decoded: Decoded, first: int, count: int
 ) -> tuple[str, bool, int]:
-    """Return numbered lines with notes, whether they are the whole file uncut, and the last line shown."""
+    """Return numbered lines with notes, whether they are the whole file uncut, and the last line
+    shown.
+    """
     lines = lines_of(decoded.text)
     if not lines:
         return f"[{one_line(place.path)} is empty]", True, 0
     if first > len(lines):
         raise ToolError(
-            f"[past-end] {one_line(place.path)} has only {counted(len(lines), 'line')}; offset {first} is past."
+            f"[past-end] {one_line(place.path)} has only {counted(len(lines), 'line')}; offset "
+            f"{first} is past."
         )
     chosen, cut = fit_lines(hands, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
@@ -172,7 +207,11 @@ def numbered_page(
     elif first > 1:
         notes.append(f"lines {first}-{last}, the end of the file")
     whole = first == 1 and last == len(lines) and not cut
-    return numbered_lines(chosen, first, decoded.odd) + "".join(f"\n[{note}]" for note in notes), whole, last
+    return (
+        numbered_lines(chosen, first, decoded.odd) + "".join(f"\n[{note}]" for note in notes),
+        whole,
+        last,
+    )
 
 
 def numbered_lines(lines: list[str], first: int, odd: bool) -> str:
@@ -205,7 +244,10 @@ def cut_line(hands: ToolContext, line: str, number: int) -> str:
     most = hands.options.line_chars_max
     if len(line) <= most:
         return line
-    how = f"line {number} has {len(line):,} characters; for more: sed -n {number}p FILE | cut -c{most + 1}-{2 * most}"
+    how = (
+        f"line {number} has {len(line):,} characters; for more: sed -n {number}p FILE | cut "
+        f"-c{most + 1}-{2 * most}"
+    )
     return line[:most] + marker(hands.nonce, "cut", how)
 
 
@@ -228,17 +270,24 @@ def read_media(place: ResolvedPath, data: bytes, digest: str, blob: str) -> Outc
         return Outcome((Text(text), Document(blob, "application/pdf", len(data), name)), (seen,))
     pixels = f", {image.width}x{image.height} pixels" if image.width else ""
     text = f"[image {name}, {image.media}{pixels}, {size_words(len(data))}]"
-    return Outcome((Text(text), Image(blob, image.media, len(data), image.width, image.height)), (seen,))
+    return Outcome(
+        (Text(text), Image(blob, image.media, len(data), image.width, image.height)), (seen,)
+    )
 
 
 def binary_message(place: ResolvedPath, data: bytes, size: int) -> str:
     """Return the refusal for a binary file."""
     name, kind = one_line(place.path), binary_kind(data)
-    return f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash (file, xxd, unzip -l …)."
+    return (
+        f"[binary] {name} is not text: {kind}, {size_words(size)}. Look into it with Bash "
+        "(file, xxd, unzip -l …)."
+    )
 
 
 async def read_large(hands: ToolContext, place: ResolvedPath, first: int, count: int) -> Outcome:
-    """Read a file above `keep_bytes_max`: load only the needed start; the workspace computes the hash."""
+    """Read a file above `keep_bytes_max`: load only the needed start; the workspace computes the
+    hash.
+    """
     head = await load_file(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
     if image_info(head) or is_pdf(head):
         return await read_large_media(hands, place)
@@ -257,7 +306,9 @@ async def read_large(hands: ToolContext, place: ResolvedPath, first: int, count:
 
 
 def decode_whole_lines(data: bytes) -> tuple[Decoded | None, list[str]]:
-    """Decode the start of a file up to its last whole line, and split it; None for binary content."""
+    """Decode the start of a file up to its last whole line, and split it; None for binary
+    content.
+    """
     if wide_encoding(data):
         whole = data[: len(data) // 2 * 2]
     else:
@@ -267,19 +318,25 @@ def decode_whole_lines(data: bytes) -> tuple[Decoded | None, list[str]]:
 
 
 def large_page(
-    hands: ToolContext, place: ResolvedPath, decoded: Decoded, lines: list[str], span: tuple[int, int]
+    hands: ToolContext,
+    place: ResolvedPath,
+    decoded: Decoded,
+    lines: list[str],
+    span: tuple[int, int],
 ) -> str:
     """Return numbered lines of a large file, with a note on how to read on."""
     first, count = span
     if first > len(lines):
         raise ToolError(
-            f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; line {first} is too far in. "
+            f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; line {first} "
+            "is too far in. "
             f"Use Bash: sed -n '{first},{first + 200}p', tail or grep."
         )
     chosen, _ = fit_lines(hands, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
     note = (
-        f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with offset={last + 1}, or use Grep"
+        f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with "
+        f"offset={last + 1}, or use Grep"
     )
     return numbered_lines(chosen, first, decoded.odd) + f"\n[{note}]"
 
@@ -288,7 +345,8 @@ async def read_large_media(hands: ToolContext, place: ResolvedPath) -> Outcome:
     """Read an image or PDF above `keep_bytes_max`; the blob of its part is kept all the same."""
     if place.size_bytes > MEDIA_BYTES_MAX:
         raise ToolError(
-            f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; make it smaller first."
+            f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; make it "
+            "smaller first."
         )
     data = await load_file(hands, place)
     blob = hands.blobs.put_blob(data)

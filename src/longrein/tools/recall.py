@@ -1,4 +1,6 @@
-"""`Recall` tool: brings back content that was cleared, cut or summarised, by handle, query, path or time (law 4)."""
+"""`Recall` tool: brings back content that was cleared, cut or summarised, by handle, query, path
+or time (law 4).
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,10 +35,13 @@ if TYPE_CHECKING:
     from longrein.tools.recall_pages import PageRange
 
 
-# --- Content by handle -----------------------------------------------------------------------------------------------
+# --- Content by handle ----------------------------------------------------------------------------
 
 
-HANDLE_FORMATS = "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of the subagent of r398)"
+HANDLE_FORMATS = (
+    "handles look like r412, r412.2 (its second part) or a398/r412 (in the log of "
+    "the subagent of r398)"
+)
 
 
 class HandleContent(msgspec.Struct, frozen=True):
@@ -57,16 +62,21 @@ class HandleContent(msgspec.Struct, frozen=True):
 
 
 def resolve_handle(past: SessionHistory, text: str) -> HandleContent:
-    """Return the content that the handle `text` names. Raises `ToolError` with the format or the nearest handle."""
+    """Return the content that the handle `text` names. Raises `ToolError` with the format or the
+    nearest handle.
+    """
     handle = parse_handle(text)
     if handle is None:
-        raise ToolError(f"[bad-handle] {text[:40]!r} is no handle; {HANDLE_FORMATS}.{_handle_hint(past, text)}")
+        raise ToolError(
+            f"[bad-handle] {text[:40]!r} is no handle; {HANDLE_FORMATS}.{_handle_hint(past, text)}"
+        )
     home = _subagent_history(past, handle) if handle.child else past
     entry = home.entry(handle.seq)
     if entry is None:
         newest = msgspec.structs.replace(handle, seq=home.tail()[0], part=0)
         raise ToolError(
-            f"[unknown-handle] There is no entry {handle}; the newest is {newest}. Take handles from markers or from "
+            f"[unknown-handle] There is no entry {handle}; the newest is {newest}. Take handles "
+            "from markers or from "
             "Recall(query=…), do not guess them."
         )
     contents = contents_of(entry)
@@ -86,26 +96,39 @@ def _chosen_contents(handle: Handle, contents: list[Content]) -> list[Content]:
     if handle.part > len(contents):
         here = msgspec.structs.replace(handle, part=0)
         raise ToolError(
-            f"[unknown-handle] There is no {handle}: {here} has {counted(len(contents), 'part')}, the last all of it "
+            f"[unknown-handle] There is no {handle}: {here} has {counted(len(contents), 'part')}, "
+            "the last all of it "
             f"as stored; Recall {here} for what it holds."
         )
     return [contents[handle.part - 1]]
 
 
 def _subagent_history(past: SessionHistory, handle: Handle) -> SessionHistory:
-    """Return the history of a subagent. A subagent may also read its siblings, as a synthesis does."""
+    """Return the history of a subagent. A subagent may also read its siblings, as a synthesis
+    does.
+    """
     started = past.entry(handle.child)
-    above = None if started is not None and isinstance(started.event, ChildStarted) else past.parent()
+    above = (
+        None if started is not None and isinstance(started.event, ChildStarted) else past.parent()
+    )
     if above is not None:
         past, started = above, above.entry(handle.child)
     if started is None or not isinstance(started.event, ChildStarted):
-        known = [f"a{entry.seq}" for _, entry in zip(range(5), past.of_kind("ChildStarted"), strict=False)]
-        there = f"subagents were started at {', '.join(known)}" if known else "this session has started none"
+        known = [
+            f"a{entry.seq}"
+            for _, entry in zip(range(5), past.of_kind("ChildStarted"), strict=False)
+        ]
+        there = (
+            f"subagents were started at {', '.join(known)}"
+            if known
+            else "this session has started none"
+        )
         raise ToolError(f"[unknown-handle] a{handle.child} is no subagent; {there}.")
     found = past.child(started.event.child)
     if found is None:
         raise ToolError(
-            f"[lost] The log of subagent a{handle.child} is not here any more; what it reported stands in this session "
+            f"[lost] The log of subagent a{handle.child} is not here any more; what it reported "
+            "stands in this session "
             f'(Recall(query="{started.event.kind}")).'
         )
     return found
@@ -114,7 +137,11 @@ def _subagent_history(past: SessionHistory, handle: Handle) -> SessionHistory:
 def _handle_hint(past: SessionHistory, text: str) -> str:
     """Suggest the nearest handle, or a search for words."""
     number = re.search(r"\d+(?:\.[1-9]\d*)?", text)
-    if number and int(float(number[0])) and past.entry(int(number[0].partition(".")[0])) is not None:
+    if (
+        number
+        and int(float(number[0]))
+        and past.entry(int(number[0].partition(".")[0])) is not None
+    ):
         return f" Did you mean r{number[0]}?"
     return "" if number else f' To look for words: Recall(query="{text[:40].strip()}").'
 
@@ -143,10 +170,12 @@ def _media_bytes(home: SessionHistory, past: SessionHistory, part: AnyPart) -> b
     try:
         return b"".join(home.pieces(part.blob))
     except KeyError:
-        raise ToolError(f"[lost] The blob {part.blob[:12]} is not in that session's folder any more.") from None
+        raise ToolError(
+            f"[lost] The blob {part.blob[:12]} is not in that session's folder any more."
+        ) from None
 
 
-# --- Entries around a time, which is local on screen and UTC in the log ----------------------------------------------
+# --- Entries around a time, which is local on screen and UTC in the log ---------------------------
 
 
 AROUND = 12
@@ -162,11 +191,16 @@ UNLISTED_EVENTS = ("Asked", "ToolStarted", "FileSeen", "Recalled", "PermissionAn
 
 def shown_time(at: int, *, day: bool = True) -> str:
     """Return the local time of an entry."""
-    return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S")
+    return (
+        datetime.fromtimestamp(at / 1e6, UTC)
+        .astimezone()
+        .strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S")
+    )
 
 
 def find_moment(past: SessionHistory, text: str, now_us: int) -> tuple[int, int]:
-    """Return (seq of the last entry at the time `text`, that time in microseconds UTC). Raises `ToolError`.
+    """Return (seq of the last entry at the time `text`, that time in microseconds UTC). Raises
+    `ToolError`.
 
     The seq is 0 when the time is before all entries.
     """
@@ -177,7 +211,8 @@ def find_moment(past: SessionHistory, text: str, now_us: int) -> tuple[int, int]
         return past.seq_at(at), at
     if not now_us:
         raise ToolError(
-            f'[bad-time] the present time is not known here, so not {text[:40]!r}; write "2026-11-21T10:05".'
+            f"[bad-time] the present time is not known here, so not {text[:40]!r}; write "
+            '"2026-11-21T10:05".'
         )
     ago_us = round(float(ago[1]) * UNITS[ago[2]] * SECOND_US) if ago else 0
     return past.seq_ago(ago_us, now_us), now_us - ago_us
@@ -203,7 +238,9 @@ def _last_time_of_day(clock: "re.Match[str]", now_us: int) -> int:
 
 def _parse_date(text: str) -> int:
     """Parse a date, or date and time, as local unless it has a zone."""
-    then = datetime.fromisoformat(text.replace(" ", "T", 1) if re.match(r"\d{4}-\d\d-\d\d ", text) else text)
+    then = datetime.fromisoformat(
+        text.replace(" ", "T", 1) if re.match(r"\d{4}-\d\d-\d\d ", text) else text
+    )
     at = round(then.astimezone(UTC).timestamp() * SECOND_US)
     if re.search(r":\d\d\.\d", text):
         return at
@@ -212,7 +249,9 @@ def _parse_date(text: str) -> int:
 
 
 def entries_around(past: SessionHistory, text: str, now_us: int) -> str:
-    """List the entries before and after the time `text`, a line each, with the calls for earlier and later ones."""
+    """List the entries before and after the time `text`, a line each, with the calls for earlier
+    and later ones.
+    """
     (middle, at), last = find_moment(past, text, now_us), past.tail()[0]
     before = _entry_lines(past, range(middle, 0, -1))[::-1]
     after = _entry_lines(past, range(middle + 1, last + 1))
@@ -223,16 +262,27 @@ def entries_around(past: SessionHistory, text: str, now_us: int) -> str:
     first, end = rows[0][0], rows[-1][0]
     head = f"[around {shown_time(at)}: r{first.seq} to r{end.seq}; the log has r1 to r{last}]"
     if not before:
-        head = f"[nothing is as old as {shown_time(at)}: it began {shown_time(first.at)}; r{first.seq} to r{end.seq}]"
+        head = (
+            f"[nothing is as old as {shown_time(at)}: it began {shown_time(first.at)}; "
+            f"r{first.seq} to r{end.seq}]"
+        )
     steps = [_time_link("earlier", first)] if first.seq > 2 else []
     steps += [_time_link("later", end)] if end.seq < last - 1 else []
-    foot = [f"[any of them: Recall(handle=…); {'; '.join(steps)}]" if steps else "[any of them: Recall(handle=…)]"]
+    foot = [
+        f"[any of them: Recall(handle=…); {'; '.join(steps)}]"
+        if steps
+        else "[any of them: Recall(handle=…)]"
+    ]
     return "\n".join([head, *(row for _, row in before), *mark, *(row for _, row in after), *foot])
 
 
 def _time_link(word: str, entry: Entry) -> str:
-    """Return the call for entries around `entry`, in microseconds: a second may hold hundreds of entries."""
-    exact = datetime.fromtimestamp(entry.at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")
+    """Return the call for entries around `entry`, in microseconds: a second may hold hundreds of
+    entries.
+    """
+    exact = (
+        datetime.fromtimestamp(entry.at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")
+    )
     return f'{word}: Recall(time="{exact}")'
 
 
@@ -249,12 +299,14 @@ def _entry_lines(past: SessionHistory, seqs: range) -> list[tuple[Entry, str]]:
 
 def _entry_line(entry: Entry) -> str:
     texts = (content.text or content.title for content in contents_of(entry) if not content.aside)
-    said = " ".join("".join(sign if sign.isprintable() else " " for sign in " / ".join(texts)[:1000]).split())
+    said = " ".join(
+        "".join(sign if sign.isprintable() else " " for sign in " / ".join(texts)[:1000]).split()
+    )
     said = said if len(said) <= LINE_CHARS_MAX else said[:LINE_CHARS_MAX] + "…"
     return f"r{entry.seq} {shown_time(entry.at, day=False)} {title_of(entry)}: {said}"
 
 
-# --- Versions of a file ----------------------------------------------------------------------------------------------
+# --- Versions of a file ---------------------------------------------------------------------------
 
 
 VERSIONS_SHOWN = 12
@@ -298,7 +350,11 @@ def file_history(past: SessionHistory, path: str, real: str) -> FileHistory:
     for entry in past.of_kind("FileSeen", "FileChanged"):
         _add_version(known, entry)
     wanted = path.strip().removeprefix("./")
-    meant = [real] if real in known else [name for name in known if name.endswith("/" + wanted.lstrip("/"))]
+    meant = (
+        [real]
+        if real in known
+        else [name for name in known if name.endswith("/" + wanted.lstrip("/"))]
+    )
     if len(meant) == 1:
         return FileHistory(meant[0], known[meant[0]])
     raise ToolError(_file_problem(known, wanted, real, meant))
@@ -317,20 +373,31 @@ def _add_version(known: dict[str, list[Version]], entry: Entry) -> None:
         if isinstance(event, FileChanged):
             same.how = _version_origin(event)
     else:
-        versions.append(Version(entry.seq, entry.at, _version_origin(event), event.hash, bool(event.blob), entry.seq))
+        versions.append(
+            Version(
+                entry.seq, entry.at, _version_origin(event), event.hash, bool(event.blob), entry.seq
+            )
+        )
 
 
 def _version_origin(event: FileSeen | FileChanged) -> str:
     if isinstance(event, FileSeen):
         return "read"
     verb = "changed" if event.hash else "removed"
-    return f"{verb} by {'you' if event.by == 'agent' else 'a ' + event.by if event.by != 'user' else 'the user'}"
+    return (
+        f"{verb} by "
+        f"{'you' if event.by == 'agent' else 'a ' + event.by if event.by != 'user' else 'the user'}"
+    )
 
 
 def _file_problem(known: dict[str, list[Version]], wanted: str, real: str, meant: list[str]) -> str:
     below = [name for name in known if name.startswith(real.rstrip("/") + "/")] if not meant else []
     if meant or below:
-        why = f"{len(meant)} files are called {wanted}" if meant else f"{wanted} is a folder; of it I know"
+        why = (
+            f"{len(meant)} files are called {wanted}"
+            if meant
+            else f"{wanted} is a folder; of it I know"
+        )
         return f"[which-file] {why}: {_name_list(meant or below)}. Name one."
     if not known:
         return "[no-file] This session has read or changed no file yet."
@@ -347,12 +414,15 @@ def _name_list(names: Iterable[str]) -> str:
 
 
 def version_at(found: FileHistory, seq: int) -> Version:
-    """Return the version at entry `seq`; with 0 the newest that exists. Raises `ToolError` when none is so old."""
+    """Return the version at entry `seq`; with 0 the newest that exists. Raises `ToolError` when
+    none is so old.
+    """
     standing = [one for one in found.versions if not seq or one.since <= seq]
     if not standing:
         first = found.versions[-1]
         raise ToolError(
-            f"[no-file] {found.path} was first seen {shown_time(first.at)} (r{first.since}); nothing older is known."
+            f"[no-file] {found.path} was first seen {shown_time(first.at)} (r{first.since}); "
+            "nothing older is known."
         )
     return next((one for one in standing if one.hash), standing[0]) if not seq else standing[0]
 
@@ -362,8 +432,16 @@ def version_list(found: FileHistory, shown: Version) -> str:
     rows = [_version_row(one, one is shown) for one in found.versions[:VERSIONS_SHOWN]]
     left = len(found.versions) - VERSIONS_SHOWN
     rows += [f"  and {left} older"] if left > 0 else []
-    many = "one version" if len(found.versions) == 1 else f"{len(found.versions)} versions, newest first"
-    other = "" if len(found.versions) == 1 else '; another: Recall(handle="r…") or time="…" with this path'
+    many = (
+        "one version"
+        if len(found.versions) == 1
+        else f"{len(found.versions)} versions, newest first"
+    )
+    other = (
+        ""
+        if len(found.versions) == 1
+        else '; another: Recall(handle="r…") or time="…" with this path'
+    )
     return "\n".join([f"[{found.path}: {many}{other}]", *rows])
 
 
@@ -372,18 +450,22 @@ def _version_row(one: Version, shown: bool) -> str:
     return f"{'>' if shown else ' '} r{one.seq} {shown_time(one.at)} {one.how}{lost}"
 
 
-# --- History of a session whose log is not on disk -------------------------------------------------------------------
+# --- History of a session whose log is not on disk ------------------------------------------------
 
 
 class InMemoryHistory:
-    """`port.SessionHistory` over a `ToolContext`. Each method scans the entries, so it suits short logs only."""
+    """`port.SessionHistory` over a `ToolContext`. Each method scans the entries, so it suits
+    short logs only.
+    """
 
     def __init__(self, hands: ToolContext) -> None:
         self._entry = hands.entry
         self._blobs = hands.blobs
 
     def tail(self) -> tuple[int, int]:
-        """See `store.SessionHistory`. Finds the last seq by doubling and bisection, since seqs have no gaps."""
+        """See `store.SessionHistory`. Finds the last seq by doubling and bisection, since seqs
+        have no gaps.
+        """
         low, high = 0, 1
         while self._entry(high) is not None:
             low, high = high, 2 * high
@@ -445,7 +527,7 @@ class InMemoryHistory:
         return None
 
 
-# --- Search for words in the log of the session and of its subagents -------------------------------------------------
+# --- Search for words in the log of the session and of its subagents ------------------------------
 
 
 HITS_MAX = 20
@@ -455,9 +537,11 @@ AROUND_LINES = 10
 
 
 def search_words(past: SessionHistory, query: str, before: int, first: int = 1) -> str:
-    """Return the hits from number `first` on, each with the call that opens it. Raises `ToolError` for none.
+    """Return the hits from number `first` on, each with the call that opens it. Raises `ToolError`
+    for none.
 
-    `before`: search only entries before this seq, because the present reply contains the query itself.
+    `before`: search only entries before this seq, because the present reply contains the query
+    itself.
     """
     if not query.strip('" \t\n'):
         raise ToolError("[no-query] query holds no word to look for.")
@@ -469,7 +553,11 @@ def search_words(past: SessionHistory, query: str, before: int, first: int = 1) 
     if not hits:
         raise ToolError(f"[nothing] {_no_hits_message(past, query, before)}")
     words = query.strip()
-    many = counted(len(hits), "hit") if first == 1 and not found.more else f"hits {first} to {first + len(hits) - 1}"
+    many = (
+        counted(len(hits), "hit")
+        if first == 1 and not found.more
+        else f"hits {first} to {first + len(hits) - 1}"
+    )
     again = words.replace('"', '\\"')
     rest = f'; next: Recall(query="{again}", lines="{end + 1}-")' if found.more else ""
     return "\n".join([f"[{many} for {words[:80]}{rest}]", *map(_hit_row, hits)])
@@ -486,11 +574,13 @@ def _no_hits_message(past: SessionHistory, query: str, before: int) -> str:
     """Return the message for no hits, with those words of the query that do occur."""
     words = list(dict.fromkeys(query.replace('"', " ").split()))[:8]
     alone = [word for word in words if len(words) > 1 and past.search(word, 1, before).hits]
-    said = f"Nothing in this session holds {'all of ' if len(words) > 1 else ''}{query.strip()[:80]}"
+    said = (
+        f"Nothing in this session holds {'all of ' if len(words) > 1 else ''}{query.strip()[:80]}"
+    )
     return f"{said}; of its words there are: {', '.join(alone)}." if alone else f"{said}."
 
 
-# --- Recall by handle, query, path or time ---------------------------------------------------------------------------
+# --- Recall by handle, query, path or time --------------------------------------------------------
 
 
 OLD_MARKERS_NOTE = "markers in it are part of the old text and tell you nothing now"
@@ -520,7 +610,9 @@ async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Ou
     names = [name for name, value in given.items() if value.strip()]
     if len(names) != 1 and names != ["path", "time"]:
         what = f"{' and '.join(names)} together say too much" if names else "nothing was asked for"
-        raise ToolError(f"[what] {what}: give one of handle, query, path or time (path and time go together).")
+        raise ToolError(
+            f"[what] {what}: give one of handle, query, path or time (path and time go together)."
+        )
     wanted = parse_range(lines)
 
     def work(past: SessionHistory) -> RecallResult:
@@ -532,13 +624,21 @@ async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Ou
             return _by_time(hands, past, given["time"])
         return _by_path(hands, past, given["path"], given["time"], wanted)
 
-    brought = await hands.archive.reading(work) if hands.archive is not None else work(InMemoryHistory(hands))
+    brought = (
+        await hands.archive.reading(work)
+        if hands.archive is not None
+        else work(InMemoryHistory(hands))
+    )
     return _outcome(hands, brought)
 
 
-def _by_handle(hands: ToolContext, past: SessionHistory, handle: str, wanted: "PageRange") -> RecallResult:
+def _by_handle(
+    hands: ToolContext, past: SessionHistory, handle: str, wanted: "PageRange"
+) -> RecallResult:
     found = resolve_handle(past, handle)
-    return _paged_content(hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle))
+    return _paged_content(
+        hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle)
+    )
 
 
 def _paged_content(
@@ -549,7 +649,10 @@ def _paged_content(
     if not found.texts:
         size = sum(getattr(part, "size_bytes", 0) for part, _ in found.media)
         return RecallResult(
-            f"{found.handle}: {found.title}", None, msgspec.structs.replace(fact, size_bytes=size), found.media
+            f"{found.handle}: {found.title}",
+            None,
+            msgspec.structs.replace(fact, size_bytes=size),
+            found.media,
         )
     one = read_page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
     way = f'; next: Recall({again}, lines="{one.following}")' if one.following else ""
@@ -558,37 +661,58 @@ def _paged_content(
     if marker_sign(hands.nonce) in one.text:
         head += f"; {OLD_MARKERS_NOTE}"
     size = len(one.text.encode("utf-8", "replace"))
-    return RecallResult(head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media)
+    return RecallResult(
+        head, one.text, msgspec.structs.replace(fact, lines=one.span, size_bytes=size), found.media
+    )
 
 
-def _by_query(hands: ToolContext, past: SessionHistory, query: str, wanted: "PageRange") -> RecallResult:
+def _by_query(
+    hands: ToolContext, past: SessionHistory, query: str, wanted: "PageRange"
+) -> RecallResult:
     asked = hands.call[1:].partition(".")[0]
     text = search_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
-    return RecallResult(text, None, Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))))
+    return RecallResult(
+        text,
+        None,
+        Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))),
+    )
 
 
 def _by_time(hands: ToolContext, past: SessionHistory, time: str) -> RecallResult:
     text = entries_around(past, time, hands.now_us())
-    return RecallResult(text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))))
+    return RecallResult(
+        text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace")))
+    )
 
 
-def _by_path(hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: "PageRange") -> RecallResult:
+def _by_path(
+    hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: "PageRange"
+) -> RecallResult:
     real = hands.workspace.resolve(path, hands.cwd).real if "\0" not in path else path
     files = file_history(past, path, real)
     shown = version_at(files, find_moment(past, time, hands.now_us())[0] if time.strip() else 0)
     handle, listed = f"r{shown.seq}", version_list(files, shown)
     fact = Recalled(hands.call, handle, path=files.path, when=time)
     if not shown.hash or not shown.kept:
-        why = "it was gone then" if not shown.hash else "it was too large to be kept; Recall the results of your Reads"
+        why = (
+            "it was gone then"
+            if not shown.hash
+            else "it was too large to be kept; Recall the results of your Reads"
+        )
         return RecallResult(f"{listed}\n[{handle}: {why}]", None, fact)
-    brought = _paged_content(hands, resolve_handle(past, handle), wanted, f'handle="{handle}"', fact)
+    brought = _paged_content(
+        hands, resolve_handle(past, handle), wanted, f'handle="{handle}"', fact
+    )
     return msgspec.structs.replace(brought, head=f"{listed}\n[{brought.head}]")
 
 
 def _outcome(hands: ToolContext, brought: RecallResult) -> Outcome:
     head = brought.head if brought.head.startswith("[") else f"[{brought.head}]"
     texts = (Text(head),) if brought.text is None else (Text(head), Text(brought.text or "(empty)"))
-    return Outcome((*texts, *(_with_local_blob(hands, part, data) for part, data in brought.media)), (brought.fact,))
+    return Outcome(
+        (*texts, *(_with_local_blob(hands, part, data) for part, data in brought.media)),
+        (brought.fact,),
+    )
 
 
 def _with_local_blob(hands: ToolContext, part: AnyPart, data: bytes | None) -> AnyPart:
@@ -598,15 +722,21 @@ def _with_local_blob(hands: ToolContext, part: AnyPart, data: bytes | None) -> A
     return msgspec.structs.replace(part, blob=hands.blobs.put_blob(data))
 
 
-# --- The tool --------------------------------------------------------------------------------------------------------
+# --- The tool -------------------------------------------------------------------------------------
 
 
 async def Recall(
-    hands: ToolContext, handle: str = "", query: str = "", path: str = "", time: str = "", lines: str = ""
+    hands: ToolContext,
+    handle: str = "",
+    query: str = "",
+    path: str = "",
+    time: str = "",
+    lines: str = "",
 ) -> Outcome:
-    """Bring back what you no longer see: the original of what was shortened, cleared or summarised (results, your
-    arguments, the user's words, images), also from before a compaction, restart or fork. Give a handle, or search by
-    query, path or time; you get a page and the call for the next. For a file as it is now: Read.
+    """Bring back what you no longer see: the original of what was shortened, cleared or summarised
+    (results, your arguments, the user's words, images), also from before a compaction, restart or
+    fork. Give a handle, or search by query, path or time; you get a page and the call for the next.
+    For a file as it is now: Read.
 
     handle: As in markers: r412, r412.2 (second part), a398/r412 (log of subagent a398).
     query: Words that all occur, or a quoted phrase; gives places.

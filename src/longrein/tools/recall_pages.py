@@ -1,6 +1,8 @@
-"""Pages of stored content for `Recall`: lines by number, or characters of one line, with the range of the next page.
+"""Pages of stored content for `Recall`: lines by number, or characters of one line, with the range
+of the next page.
 
-The content may be larger than memory: it is read in pieces, and only the text of the page is kept and decoded.
+The content may be larger than memory: it is read in pieces, and only the text of the page is kept
+and decoded.
 """
 
 import codecs
@@ -24,7 +26,9 @@ PICTURES = {code: 0x2400 + code for code in (*range(9), 11, 12, *range(14, 32))}
 
 
 class PageRange(msgspec.Struct, frozen=True):
-    """Requested lines or, with `char`, characters of one line. 1-based and inclusive; 0 is an open end."""
+    """Requested lines or, with `char`, characters of one line. 1-based and inclusive; 0 is an
+    open end.
+    """
 
     first: int = 1
     last: int = 0
@@ -49,7 +53,10 @@ def parse_range(text: str) -> PageRange:
     """Parse `100-200`, `100-`, `100` or `7:4001-8000`; '' is everything. Raises `ToolError`."""
     match = re.fullmatch(r"(?:(\d+):)?(\d+)?(?:-(\d+)?)?", text.strip().replace(" ", ""))
     if match is None or (match[1] and not match[2]):
-        raise ToolError(f'[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not {text[:40]!r}.')
+        raise ToolError(
+            '[bad-range] lines must look like "100-200", "100-" or "7:4001-8000", not '
+            f"{text[:40]!r}."
+        )
     line, first, last = (int(group or 0) for group in match.groups())
     if not text.strip():
         return PageRange()
@@ -60,12 +67,15 @@ def parse_range(text: str) -> PageRange:
     return PageRange(line, line, first, last) if line else PageRange(max(first, 1), last)
 
 
-def read_page(past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int) -> Page:
-    """Return the page of `contents` that starts at `wanted`, at most `limit_bytes` long. `name` is for messages.
+def read_page(
+    past: SessionHistory, contents: list[Content], wanted: PageRange, name: str, limit_bytes: int
+) -> Page:
+    """Return the page of `contents` that starts at `wanted`, at most `limit_bytes` long. `name` is
+    for messages.
 
-    Several contents follow each other, each under its title. One long line of JSON is shown by the line ends that it
-    escapes; its characters are as they were stored. Raises `ToolError` when the line does not exist or the content is
-    gone.
+    Several contents follow each other, each under its title. One long line of JSON is shown by the
+    line ends that it escapes; its characters are as they were stored. Raises `ToolError` when the
+    line does not exist or the content is gone.
     """
     if wanted.char:
         return _page_of_line(_pieces(past, contents), wanted, name, limit_bytes)
@@ -86,7 +96,11 @@ def read_page(past: SessionHistory, contents: list[Content], wanted: PageRange, 
         return msgspec.structs.replace(page, whole=page.whole + ESCAPED_NOTE, following=following)
     end = wanted.first + len(lines.kept) - 1
     span, following = f"{wanted.first}-{end}", f"{end + 1}-" if end < total else ""
-    whole = f"lines {span} of {total}" if (wanted.first, end) != (1, total) else f"all of it: {counted(total, 'line')}"
+    whole = (
+        f"lines {span} of {total}"
+        if (wanted.first, end) != (1, total)
+        else f"all of it: {counted(total, 'line')}"
+    )
     return Page("\n".join(lines.kept), span, whole + ESCAPED_NOTE * escaped, following)
 
 
@@ -100,14 +114,20 @@ def _control_pictures(text: str) -> str:
 def _is_escaped_line(past: SessionHistory, content: Content, size_min: int) -> bool:
     size = ends = escaped = 0
     for piece in _bytes_of(past, content):
-        size, ends, escaped = size + len(piece), ends + piece.count(b"\n"), escaped + piece.count(b"\\n")
+        size, ends, escaped = (
+            size + len(piece),
+            ends + piece.count(b"\n"),
+            escaped + piece.count(b"\\n"),
+        )
         if ends > ESCAPED_ENDS_MAX:
             return False
     return size > size_min and is_escaped_line(ends, escaped)
 
 
 def _unescaped(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the pieces with their escaped line ends as line ends. An escape may be split over two pieces."""
+    """Yield the pieces with their escaped line ends as line ends. An escape may be split over
+    two pieces.
+    """
     rest = b""
     for piece in pieces:
         whole = rest + piece
@@ -117,8 +137,11 @@ def _unescaped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield rest
 
 
-def _pieces(past: SessionHistory, contents: list[Content], escaped: bool = False) -> Iterator[tuple[bytes, Show]]:
-    """Yield the text of `contents` in pieces, each with the function that makes its lines printable.
+def _pieces(
+    past: SessionHistory, contents: list[Content], escaped: bool = False
+) -> Iterator[tuple[bytes, Show]]:
+    """Yield the text of `contents` in pieces, each with the function that makes its lines
+    printable.
 
     `escaped`: escaped line ends become line ends.
     """
@@ -137,7 +160,9 @@ def _pieces(past: SessionHistory, contents: list[Content], escaped: bool = False
 def _display_of(content: Content) -> Show:
     if content.raw:
         return visible
-    return str if not content.blob else _control_pictures if content.title == "content" else clean_text
+    return (
+        str if not content.blob else _control_pictures if content.title == "content" else clean_text
+    )
 
 
 def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
@@ -148,7 +173,9 @@ def _bytes_of(past: SessionHistory, content: Content) -> Iterator[bytes]:
         pieces = past.pieces(content.blob)
         first = next(pieces, b"")
     except KeyError:
-        raise ToolError(f"[lost] The blob {content.blob[:12]} is not in this session's folder any more.") from None
+        raise ToolError(
+            f"[lost] The blob {content.blob[:12]} is not in this session's folder any more."
+        ) from None
     encoding = encoding_of(first)
     every = itertools.chain((first,), pieces)
     yield from every if encoding == "utf-8" else _as_utf8(every, encoding)
@@ -221,21 +248,29 @@ class _LineCollector:
         self._open.clear()
 
 
-def _page_of_line(pieces: Iterable[tuple[bytes, Show]], wanted: PageRange, name: str, limit_bytes: int) -> Page:
+def _page_of_line(
+    pieces: Iterable[tuple[bytes, Show]], wanted: PageRange, name: str, limit_bytes: int
+) -> Page:
     """Return a page of one line that is longer than a page."""
-    line = _CharCollector(wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1))
+    line = _CharCollector(
+        wanted.first, wanted.char, min(limit_bytes, (wanted.char_last or 1 << 62) - wanted.char + 1)
+    )
     for piece, show in pieces:
         line.feed(piece, show)
     total = line.end()
     if total < 0:
         raise ToolError(f"[past-end] {name} has only {counted(line.number, 'line')}.")
     if wanted.char > max(total, 1):
-        raise ToolError(f"[past-end] line {wanted.first} of {name} has only {counted(total, 'character')}.")
+        raise ToolError(
+            f"[past-end] line {wanted.first} of {name} has only {counted(total, 'character')}."
+        )
     raw = cut_head(line.kept.encode("utf-8", "replace"), limit_bytes).decode("utf-8", "replace")
     end = wanted.char + len(raw) - 1
     size = size_words(len(raw.encode("utf-8", "replace")))
     whole = f"characters {wanted.char}-{end} of {total} of line {wanted.first} ({size})"
-    following = f"{wanted.first}:{end + 1}-" if end < total else f"{wanted.first + 1}-" if line.more else ""
+    following = (
+        f"{wanted.first}:{end + 1}-" if end < total else f"{wanted.first + 1}-" if line.more else ""
+    )
     return Page(line.show(raw), f"{wanted.first}:{wanted.char}-{end}", whole, following)
 
 

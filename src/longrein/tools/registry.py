@@ -1,4 +1,5 @@
-"""Tools from async functions: name, JSON schema and description come from the signature and the docstring.
+"""Tools from async functions: name, JSON schema and description come from the signature and the
+docstring.
 
     async def Count(hands: ToolContext, file_path: str, word: str = "TODO") -> Outcome:
         '''Count a word in a file.
@@ -9,8 +10,9 @@
 
     COUNT = make_tool(Count, access="read", together=True, paths=[("file_path", False)])
 
-The parameter called `hands` receives the `ToolContext`; it may be left out. The function may return a plain string
-instead of an `Outcome`. A call that cannot be done raises `ToolError`, whose text the model reads.
+The parameter called `hands` receives the `ToolContext`; it may be left out. The function may return
+a plain string instead of an `Outcome`. A call that cannot be done raises `ToolError`, whose text
+the model reads.
 """
 
 import types
@@ -23,11 +25,12 @@ import msgspec
 from longrein.events import ToolError, ToolSpec, ToolTraits
 from longrein.tools.port import Access, Outcome, RuleName, Tool, ToolContext, ToolKind, UserAnswer
 
-# --- Tool spec from signature and docstring --------------------------------------------------------------------------
+# --- Tool spec from signature and docstring -------------------------------------------------------
 #
-# The docstring is the prompt. Its last paragraph may hold one line per parameter, `name: meaning`, with an optional
-# heading `Args:`; deeper indented lines continue the line above. Everything before is the description: wrapped lines
-# are joined, lines that begin with `- ` are kept. Keys come in a fixed order, so equal tools give equal bytes.
+# The docstring is the prompt. Its last paragraph may hold one line per parameter, `name: meaning`,
+# with an optional heading `Args:`; deeper indented lines continue the line above. Everything before
+# is the description: wrapped lines are joined, lines that begin with `- ` are kept. Keys come in a
+# fixed order, so equal tools give equal bytes.
 
 
 PLAIN: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -41,8 +44,11 @@ class Parameter(typing.NamedTuple):
     required: bool
 
 
-def tool_spec(function: Callable[..., Any], names: Mapping[str, str], unseen: Sequence[str] = ()) -> ToolSpec:
-    """Return the spec of `function`; `names` maps a parameter to the model's name for it (`{"ignore_case": "-i"}`).
+def tool_spec(
+    function: Callable[..., Any], names: Mapping[str, str], unseen: Sequence[str] = ()
+) -> ToolSpec:
+    """Return the spec of `function`; `names` maps a parameter to the model's name for it
+    (`{"ignore_case": "-i"}`).
 
     Parameters in `unseen` are left out. Raises TypeError for a type hint without a JSON schema.
     """
@@ -78,7 +84,9 @@ def hints_of(holder: Any) -> Mapping[str, Any]:
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    """Return the JSON schema of a type hint. `X | None` gives the schema of X: `required` tells what is optional."""
+    """Return the JSON schema of a type hint. `X | None` gives the schema of X: `required` tells
+    what is optional.
+    """
     if hint in PLAIN:
         return {"type": PLAIN[hint]}
     if hint is Any:
@@ -94,23 +102,35 @@ def schema_of(hint: Any) -> dict[str, Any]:
         kinds = [schema_of(one) for one in arguments if one is not type(None)]
         return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     if origin in (list, tuple):
-        return {"type": "array", "items": schema_of(arguments[0])} if arguments else {"type": "array"}
+        return (
+            {"type": "array", "items": schema_of(arguments[0])} if arguments else {"type": "array"}
+        )
     if origin is dict:
         return {"type": "object"}
-    raise TypeError(f"a tool's parameter cannot be {hint!r}: use str, int, float, bool, list, dict, Literal, TypedDict")
+    raise TypeError(
+        f"a tool's parameter cannot be {hint!r}: use str, int, float, bool, list, dict, Literal, "
+        "TypedDict"
+    )
 
 
 def typed_dict_schema(hint: Any) -> dict[str, Any]:
     """Return the schema of a `TypedDict`; its docstring describes the fields in the same format."""
     hints = hints_of(hint)
     _, said = read_docstring(hint.__doc__ or "", list(hints))
-    properties = {name: with_description(schema_of(kind), said.get(name, "")) for name, kind in hints.items()}
+    properties = {
+        name: with_description(schema_of(kind), said.get(name, "")) for name, kind in hints.items()
+    }
     return object_schema(properties, [name for name in hints if name in hint.__required_keys__])
 
 
 def object_schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     """Return the schema of an object with exactly these keys."""
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 def with_description(schema: dict[str, Any], text: str) -> dict[str, Any]:
@@ -164,7 +184,7 @@ def join_wrapped(lines: list[str]) -> str:
     return text.replace("\n\n\n", "\n\n").strip()
 
 
-# --- Tools from functions --------------------------------------------------------------------------------------------
+# --- Tools from functions -------------------------------------------------------------------------
 
 
 Together = bool | Callable[[Mapping[str, Any]], bool]
@@ -198,20 +218,23 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
 ) -> Tool:
     """Make a tool from `function`.
 
-    `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of a path parameter
-    and whether the path is written, or a function from arguments to (path, writes) pairs. `names`: the model's names
-    for parameters. `deferred`: whether the model may have to find the tool with `ToolSearch`. `rule_name`, `aliases`,
-    `check`, `user`: see `Tool`. `traits`: fields of `events.ToolTraits`.
-    Raises TypeError for a type hint without a JSON schema, and for a path parameter without `paths`, which rules would
-    not see.
+    `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of
+    a path parameter and whether the path is written, or a function from arguments to (path, writes)
+    pairs. `names`: the model's names for parameters. `deferred`: whether the model may have to find
+    the tool with `ToolSearch`. `rule_name`, `aliases`, `check`, `user`: see `Tool`. `traits`:
+    fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON schema, and for a
+    path parameter without `paths`, which rules would not see.
     """
     renamed = names or {}
-    unseen = [parameter.name for parameter in parameters(function) if parameter.name.endswith("path")]
+    unseen = [
+        parameter.name for parameter in parameters(function) if parameter.name.endswith("path")
+    ]
     if access in ("read", "write") and not paths and unseen:
         raise TypeError(f"{function.__name__}: state paths=[({unseen[0]!r}, {access == 'write'})]")
     return Tool(
         msgspec.structs.replace(
-            tool_spec(function, renamed, user.arguments if user else ()), traits=ToolTraits(**traits)
+            tool_spec(function, renamed, user.arguments if user else ()),
+            traits=ToolTraits(**traits),
         ),
         access,
         make_runner(function, {wire: name for name, wire in renamed.items()}),
@@ -234,7 +257,9 @@ def tool(
     aliases: Sequence[str] = (),
     **traits: Unpack[Traits],
 ) -> Callable[[Callable[..., Awaitable[Outcome | str]]], Tool]:
-    """Decorator form of `make_tool`. Without `access`, each call asks for permission like a command."""
+    """Decorator form of `make_tool`. Without `access`, each call asks for permission like a
+    command.
+    """
     return lambda function: make_tool(
         function,
         access=access,
@@ -246,20 +271,29 @@ def tool(
     )
 
 
-def named_paths(pairs: Sequence[tuple[str, bool]], arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+def named_paths(
+    pairs: Sequence[tuple[str, bool]], arguments: Mapping[str, Any]
+) -> tuple[tuple[str, bool], ...]:
     """Return (path, writes) for each parameter of `pairs` that is given."""
-    return tuple((str(arguments[name]), writes) for name, writes in pairs if arguments.get(name) is not None)
+    return tuple(
+        (str(arguments[name]), writes) for name, writes in pairs if arguments.get(name) is not None
+    )
 
 
 def make_runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str, str]) -> Run:
     """Return `run(context, **arguments)`, which calls `function` and always gives an `Outcome`.
 
-    A returned string becomes an `Outcome`, a `ToolError` a failed one. Other exceptions propagate to the loop.
+    A returned string becomes an `Outcome`, a `ToolError` a failed one. Other exceptions propagate
+    to the loop.
     """
     wants_hands = "hands" in function.__code__.co_varnames[: function.__code__.co_argcount]
 
     async def run(hands: ToolContext, **arguments: Any) -> Outcome:
-        given = {names.get(name, name): value for name, value in arguments.items()} if names else arguments
+        given = (
+            {names.get(name, name): value for name, value in arguments.items()}
+            if names
+            else arguments
+        )
         try:
             found = await (function(hands, **given) if wants_hands else function(**given))
         except ToolError as refusal:

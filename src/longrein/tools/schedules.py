@@ -1,4 +1,6 @@
-"""`CronCreate`, `CronList` and `CronDelete`: the model schedules prompts for itself. Offered if the settings say so."""
+"""`CronCreate`, `CronList` and `CronDelete`: the model schedules prompts for itself. Offered if
+the settings say so.
+"""
 
 from longrein.events import ToolError
 from longrein.tools.port import Outcome, SchedulePort, ToolContext
@@ -6,12 +8,11 @@ from longrein.tools.registry import make_tool
 
 
 async def CronCreate(hands: ToolContext, cron: str, prompt: str, recurring: bool = True) -> Outcome:
-    """Let a prompt come back to you at set times: instead of waiting, or when the user asks for it. It comes while the
-    session is open and idle, and ends after 7 days.
+    """Let a prompt come back to you at set times: instead of waiting, or when the user asks for it.
+    It comes while the session is open and idle, and ends after 7 days.
 
-    cron: Five fields in local time (0 9 * * 1-5), an interval (30m, 2h, 1d), or once: "in 30m", "at 14:30".
-    prompt: What to do then, with all that you must know.
-    recurring: false for once.
+    cron: Five fields in local time (0 9 * * 1-5), an interval (30m, 2h, 1d), or once: "in 30m", "at
+    14:30". prompt: What to do then, with all that you must know. recurring: false for once.
     """
     once = "" if recurring or cron.startswith(("in ", "at ")) else "once " if " " in cron else "in "
     told, event = _port(hands).created(once + cron, prompt)
@@ -33,7 +34,10 @@ async def CronDelete(hands: ToolContext, id: str) -> Outcome:  # noqa: A002 - th
 
 def _port(hands: ToolContext) -> SchedulePort:
     if hands.schedules is None:
-        raise ToolError("[no-schedules] A subagent schedules nothing; say in your report what is to be done when.")
+        raise ToolError(
+            "[no-schedules] A subagent schedules nothing; say in your report what is to be done "
+            "when."
+        )
     return hands.schedules
 
 

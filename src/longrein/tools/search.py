@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from longrein.workspace.search import Line, SearchResult
 
 
-# --- Search results as text ------------------------------------------------------------------------------------------
+# --- Search results as text -----------------------------------------------------------------------
 
 
 LINE_CHARS_MAX = 500
@@ -30,7 +30,9 @@ def resolve_search_root(hands: ToolContext, path: str) -> ResolvedPath:
 
 
 def hidden_filter(hands: ToolContext, place: ResolvedPath) -> Callable[[str], bool] | None:
-    """Return a test whether a real path below `place` is forbidden by a rule; None when no rule is."""
+    """Return a test whether a real path below `place` is forbidden by a rule; None when no rule
+    is.
+    """
     hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
 
@@ -42,13 +44,19 @@ def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
 
 
 def shown_lines(hands: ToolContext, lines: "tuple[Line, ...]") -> list[str]:
-    """Return rows `number:line` for matches, `number-line` for context, below each file's path; `--` for gaps."""
+    """Return rows `number:line` for matches, `number-line` for context, below each file's path;
+    `--` for gaps.
+    """
     gaps = not all(line.match for line in lines)  # without context no gap is marked
     rows: list[str] = []
     path, number = "", 0
     for line in lines:
         if line.path != path:
-            rows += ["", *shown_paths(hands, (line.path,))] if rows else shown_paths(hands, (line.path,))
+            rows += (
+                ["", *shown_paths(hands, (line.path,))]
+                if rows
+                else shown_paths(hands, (line.path,))
+            )
         elif line.number > number + 1 and gaps:
             rows.append("--")
         path, number = line.path, line.number
@@ -78,7 +86,9 @@ def result_text(rows: list[str], found: "SearchResult", narrow: str) -> str:
     if more:
         text += f"\n[there is more: {narrow}]"
     if found.partial:
-        why = {"time": "the time limit was reached", "size": "there was too much output"}.get(found.partial)
+        why = {"time": "the time limit was reached", "size": "there was too much output"}.get(
+            found.partial
+        )
         text += (
             f"\n[not everything was searched: {why}; narrow path or pattern]"
             if why
@@ -87,7 +97,7 @@ def result_text(rows: list[str], found: "SearchResult", narrow: str) -> str:
     return text
 
 
-# --- `Grep`: files and lines by content ------------------------------------------------------------------------------
+# --- `Grep`: files and lines by content -----------------------------------------------------------
 
 
 LIMITS = {"content": 250, "files_with_matches": 100, "count": 100}
@@ -111,8 +121,9 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     multiline: bool = False,
     head_limit: int = 0,
 ) -> Outcome:
-    """Search file contents by regular expression (ripgrep's dialect); use it, not grep or rg in Bash. Respects
-    .gitignore. Start with file names (default, newest first), then content for a few: `12:` is a match, `11-` context.
+    """Search file contents by regular expression (ripgrep's dialect); use it, not grep or rg in
+    Bash. Respects .gitignore. Start with file names (default, newest first), then content for a
+    few: `12:` is a match, `11-` context.
 
     glob: Only files such as *.py or src/**/*.ts.
     head_limit: Default 250 lines or 100 files.
@@ -127,7 +138,9 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     mode, most = MODES[output_mode], head_limit or LIMITS[output_mode]
     query = Query(place.real, pattern, glob, mode, ignore_case, multiline, context, context, most)
     found = await grep(hands.workspace, query, hidden_filter(hands, place))
-    return Outcome.of(result_text(result_rows(hands, found), found, "narrow the search, or raise head_limit"))
+    return Outcome.of(
+        result_text(result_rows(hands, found), found, "narrow the search, or raise head_limit")
+    )
 
 
 def result_rows(hands: ToolContext, found: "SearchResult") -> list[str]:
@@ -154,7 +167,7 @@ GREP = make_tool(
 )
 
 
-# --- `Glob`: files by name -------------------------------------------------------------------------------------------
+# --- `Glob`: files by name ------------------------------------------------------------------------
 
 
 PATHS_MAX = 100
@@ -162,7 +175,8 @@ PATHS_MAX = 100
 
 
 async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
-    """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects .gitignore.
+    """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects
+    .gitignore.
 
     pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
     """
@@ -179,7 +193,9 @@ async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
 
 
 def split_folder(pattern: str, path: str) -> tuple[str, str]:
-    """Return the folder to search and the pattern below it. The part before the first wildcard is the folder."""
+    """Return the folder to search and the pattern below it. The part before the first wildcard
+    is the folder.
+    """
     folder, rest = split_glob(pattern)
     if folder.startswith(("/", "~")) or not path:
         return folder or path or ".", rest

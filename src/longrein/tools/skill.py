@@ -1,4 +1,6 @@
-"""Skills and custom commands: texts in files that the model loads with `Skill` and the user with `/name`."""
+"""Skills and custom commands: texts in files that the model loads with `Skill` and the user with
+`/name`.
+"""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +19,7 @@ Style = Literal["claude", "opencode", "codex", "gemini"]
 """Agents whose placeholders the text of a skill or command can have."""
 
 
-# --- What the files bring --------------------------------------------------------------------------------------------
+# --- What the files bring -------------------------------------------------------------------------
 
 
 class SkillInfo(msgspec.Struct, frozen=True):
@@ -48,7 +50,9 @@ class SkillInfo(msgspec.Struct, frozen=True):
     agent: str = ""
     """Type of that subagent; '' for `general`."""
     paths: tuple[str, ...] = ()
-    """Globs of files: the model is told of the skill when a tool touches one of them; () for at the start."""
+    """Globs of files: the model is told of the skill when a tool touches one of them; () for at
+    the start.
+    """
     variables: tuple[tuple[str, str], ...] = ()
     """(name, value) of further `${NAME}`, such as the folder of its plugin."""
     hooks: tuple[Hook, ...] = ()
@@ -88,7 +92,7 @@ class SkillLibrary(Protocol):
         ...
 
 
-# --- Catalogue in the first message ----------------------------------------------------------------------------------
+# --- Catalogue in the first message ---------------------------------------------------------------
 
 
 CATALOGUE_CHARS_MAX = 12_000
@@ -98,7 +102,8 @@ ENTRY_CHARS_MAX = 1_536
 CUT_CHARS_MIN = 40
 """A description is cut to no less; below that, the last skills are only counted."""
 HEAD = (
-    "Skills are instructions for a kind of task. When the task at hand matches a description, call Skill with the name "
+    "Skills are instructions for a kind of task. When the task at hand matches a description, "
+    "call Skill with the name "
     "before you begin; a skill that is loaded already is followed, not loaded again."
 )
 
@@ -112,12 +117,16 @@ def catalogue(skills: Sequence[SkillInfo]) -> str:
     if not told:
         return ""
     room = ENTRY_CHARS_MAX
-    while (size := sum(map(len, _entries(told, room)))) > CATALOGUE_CHARS_MAX and room > CUT_CHARS_MIN:
+    while (
+        size := sum(map(len, _entries(told, room)))
+    ) > CATALOGUE_CHARS_MAX and room > CUT_CHARS_MIN:
         room = max(CUT_CHARS_MIN, min(room - 1, room * CATALOGUE_CHARS_MAX // size))
     kept = [*_entries(told, room)]
     while sum(map(len, kept)) > CATALOGUE_CHARS_MAX:
         kept.pop()
-    more = [f"{len(told) - len(kept)} more skills are not listed; the user can name them."] * (len(kept) < len(told))
+    more = [f"{len(told) - len(kept)} more skills are not listed; the user can name them."] * (
+        len(kept) < len(told)
+    )
     return "\n".join([HEAD, "<available_skills>", *kept, "</available_skills>", *more])
 
 
@@ -127,14 +136,14 @@ def _entries(skills: Sequence[SkillInfo], room: int) -> list[str]:
 
 def entry(skill: SkillInfo, room: int = ENTRY_CHARS_MAX) -> str:
     """Return the entry of one skill, its description cut to `room` characters."""
-    text = skill.description if len(skill.description) <= room else skill.description[: room - 1] + "…"
-    shown = text.replace("&", "&amp;").replace("<", "&lt;")
-    return (
-        f"<skill><name>{skill.name}</name><description>{shown}</description><location>{skill.path}</location></skill>"
+    text = (
+        skill.description if len(skill.description) <= room else skill.description[: room - 1] + "…"
     )
+    shown = text.replace("&", "&amp;").replace("<", "&lt;")
+    return f"<skill><name>{skill.name}</name><description>{shown}</description><location>{skill.path}</location></skill>"  # noqa: E501
 
 
-# --- Loaded text -----------------------------------------------------------------------------------------------------
+# --- Loaded text ----------------------------------------------------------------------------------
 
 
 def skill_content(skill: SkillInfo, text: str, body: SkillBody) -> str:
@@ -161,7 +170,7 @@ def find_skill(skills: Sequence[SkillInfo], name: str) -> SkillInfo:
     raise ToolError(f"[no-skill] There is no skill {wanted[:80]!r}.{hint}")
 
 
-# --- The tool --------------------------------------------------------------------------------------------------------
+# --- The tool -------------------------------------------------------------------------------------
 
 
 async def Skill(hands: ToolContext, skill: str, args: str = "") -> Outcome:
@@ -175,17 +184,27 @@ async def Skill(hands: ToolContext, skill: str, args: str = "") -> Outcome:
     loaded = await hands.skills.load(skill, args, call=hands.call)
     if not loaded.fork:
         return Outcome.of(loaded.text)
-    kinds = {kind.name.lower(): kind.name for kind in hands.agents.kinds()} if hands.agents is not None else {}
+    kinds = (
+        {kind.name.lower(): kind.name for kind in hands.agents.kinds()}
+        if hands.agents is not None
+        else {}
+    )
     wanted = loaded.agent.lower()
     task = {
         "description": f"skill {loaded.name}",
         "prompt": loaded.text,
-        "subagent_type": kinds.get(wanted, loaded.agent if wanted not in ("", "general-purpose") else "general"),
+        "subagent_type": kinds.get(
+            wanted, loaded.agent if wanted not in ("", "general-purpose") else "general"
+        ),
         "model": "",
         "context": "",
         "isolation": "",
     }
-    return await start_subagents(hands, task, tasks=(), samples=1, synthesis="", resume="", background=False)
+    return await start_subagents(
+        hands, task, tasks=(), samples=1, synthesis="", resume="", background=False
+    )
 
 
-SKILL = make_tool(Skill, access="none", quiet=True, key_argument="skill", aliases=("skill", "slashcommand"))
+SKILL = make_tool(
+    Skill, access="none", quiet=True, key_argument="skill", aliases=("skill", "slashcommand")
+)

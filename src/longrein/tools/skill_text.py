@@ -1,7 +1,8 @@
 """Substitutions in the text of a skill or custom command: arguments, variables, commands and files.
 
-One pass over the text, so that nothing that an argument or a command brings is read again. Each agent has its own
-placeholders: in files of Claude Code `$0` is the first argument, in those of opencode and Codex `$1` is.
+One pass over the text, so that nothing that an argument or a command brings is read again. Each
+agent has its own placeholders: in files of Claude Code `$0` is the first argument, in those of
+opencode and Codex `$1` is.
 """
 
 import re
@@ -14,7 +15,9 @@ from longrein.tools.skill import Style
 
 
 class Piece(NamedTuple):
-    """A piece of the text: kept, replaced by the output of a command, or by the content of a file."""
+    """A piece of the text: kept, replaced by the output of a command, or by the content of a
+    file.
+    """
 
     kind: Literal["text", "command", "file"]
     text: str
@@ -42,17 +45,21 @@ def substitute(
 ) -> list[Piece]:
     """Return the pieces of `body` with arguments and variables inserted.
 
-    `variables`: name -> value of each `${NAME}`. `names`: declared names of the positional arguments. Where the text
-    has no place for arguments that are given, they follow at its end.
+    `variables`: name -> value of each `${NAME}`. `names`: declared names of the positional
+    arguments. Where the text has no place for arguments that are given, they follow at its end.
     """
     given = read_arguments(arguments)
     if style == "gemini":
         pieces, used = _gemini(body, given)
     else:
-        values = {"claude": _ClaudeValues, "opencode": _OpencodeValues, "codex": _CodexValues}[style]
+        values = {"claude": _ClaudeValues, "opencode": _OpencodeValues, "codex": _CodexValues}[
+            style
+        ]
         pieces, used = _dollar(body, values(body, given, variables, names))
     if given.text and not used:
-        pieces.append(Piece("text", f"\n\n{'' if style == 'opencode' else 'ARGUMENTS: '}{given.text}"))
+        pieces.append(
+            Piece("text", f"\n\n{'' if style == 'opencode' else 'ARGUMENTS: '}{given.text}")
+        )
     return _joined(pieces)
 
 
@@ -67,7 +74,7 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     return found
 
 
-# --- Placeholders with a dollar sign ---------------------------------------------------------------------------------
+# --- Placeholders with a dollar sign --------------------------------------------------------------
 
 
 _COMMAND = r"(?:^|(?<=\s))!`(?P<command>[^`\n]+)`"
@@ -81,7 +88,9 @@ class _ClaudeValues:
 
     first = 0
 
-    def __init__(self, body: str, given: Arguments, variables: Mapping[str, str], names: Sequence[str]) -> None:
+    def __init__(
+        self, body: str, given: Arguments, variables: Mapping[str, str], names: Sequence[str]
+    ) -> None:
         self.given, self.variables = given, variables
         self.named = {name: self._word(n) for n, name in enumerate(names)}
         self.last = max((int(n) for n in re.findall(r"(?<!\\)\$(\d{1,4})", body)), default=-1)
@@ -96,7 +105,9 @@ class _ClaudeValues:
         return self.given.text
 
     def number(self, number: int) -> str | None:
-        """Return the value of `$N`; None to leave it: a text about `$5` that is called without arguments."""
+        """Return the value of `$N`; None to leave it: a text about `$5` that is called without
+        arguments.
+        """
         return self._word(number) if self.given.text else None
 
     def name(self, name: str) -> str | None:
@@ -125,7 +136,9 @@ class _ClaudeValues:
 
 
 class _OpencodeValues(_ClaudeValues):
-    """Values of opencode: the first argument is `$1`, and the last placeholder takes all that is left."""
+    """Values of opencode: the first argument is `$1`, and the last placeholder takes all that is
+    left.
+    """
 
     def number(self, number: int) -> str | None:
         if number == self.last:
@@ -136,7 +149,9 @@ class _OpencodeValues(_ClaudeValues):
 class _CodexValues(_ClaudeValues):
     """Values of Codex: `$1` to `$9`, `$NAME` from `NAME=value`, and `$$` for a dollar sign."""
 
-    def __init__(self, body: str, given: Arguments, variables: Mapping[str, str], names: Sequence[str]) -> None:
+    def __init__(
+        self, body: str, given: Arguments, variables: Mapping[str, str], names: Sequence[str]
+    ) -> None:
         pairs = [word.partition("=") for word in given.words if re.match(r"[A-Za-z_]\w*=", word)]
         super().__init__(body, given, variables, names)
         self.named = {name: value for name, _, value in pairs}
@@ -181,7 +196,9 @@ def _filled(text: str, values: _ClaudeValues) -> Iterator[Piece]:
 
 
 def _scripts(body: str) -> Iterator[tuple[bool, str]]:
-    """Yield (is a script, text): the insides of fenced blocks that open with ```` ```! ````, and what is between."""
+    """Yield (is a script, text): the insides of fenced blocks that open with ```` ```! ````, and
+    what is between.
+    """
     lines = body.splitlines(keepends=True)
     closing = [n for n, line in enumerate(lines) if line.rstrip() == "```"]
     start = 0
@@ -200,11 +217,13 @@ def _scripts(body: str) -> Iterator[tuple[bool, str]]:
     yield False, "".join(lines[start:])
 
 
-# --- Gemini CLI ------------------------------------------------------------------------------------------------------
+# --- Gemini CLI -----------------------------------------------------------------------------------
 
 
 def _gemini(body: str, given: Arguments) -> tuple[list[Piece], bool]:
-    """Return (pieces, whether the text has a place for the arguments) of `{{args}}`, `!{command}` and `@{path}`."""
+    """Return (pieces, whether the text has a place for the arguments) of `{{args}}`,
+    `!{command}` and `@{path}`.
+    """
     used = "{{args}}" in body
     pieces: list[Piece] = []
     for kind, text in _braces(body):

@@ -1,8 +1,8 @@
 """Decoding of files and command output, and text that is safe to show.
 
-`decode` is lossless: for every text file, `style.encode(decode(data).text)` is `data`. So `Edit` can change one line
-of a CRLF file in UTF-16 with two broken characters, and only that line differs. `clean` removes terminal escapes and
-control characters from command output.
+`decode` is lossless: for every text file, `style.encode(decode(data).text)` is `data`. So `Edit`
+can change one line of a CRLF file in UTF-16 with two broken characters, and only that line differs.
+`clean` removes terminal escapes and control characters from command output.
 """
 
 import codecs
@@ -10,10 +10,11 @@ import re
 
 import msgspec
 
-# --- Safe text for wires and terminals -------------------------------------------------------------------------------
+# --- Safe text for wires and terminals ------------------------------------------------------------
 #
-# Removed: NUL, control characters, terminal escapes, text that a carriage return overwrote, invalid encoding. Kept:
-# newline, tab, everything printable. Clean text takes one scan, since output can be 30 MB.
+# Removed: NUL, control characters, terminal escapes, text that a carriage return overwrote, invalid
+# encoding. Kept: newline, tab, everything printable. Clean text takes one scan, since output can be
+# 30 MB.
 
 
 PRINTABLE = bytes([9, 10, *range(32, 127)])
@@ -34,7 +35,9 @@ ESCAPES = (
 
 
 def clean(data: bytes) -> str:
-    """Decode a program's output to safe text: no escapes or controls; of a progress line the last state."""
+    """Decode a program's output to safe text: no escapes or controls; of a progress line the
+    last state.
+    """
     if not data.translate(None, PRINTABLE):
         return data.decode("ascii")
     text = data.decode(wide_encoding(data) or "utf-8", "replace").removeprefix("\ufeff")
@@ -55,7 +58,9 @@ def clean_text(text: str) -> str:
 
 
 def wide_encoding(data: bytes) -> str:
-    """Detect `utf-16-le` or `utf-16-be` by a BOM or the positions of NULs; '' for other encodings."""
+    """Detect `utf-16-le` or `utf-16-be` by a BOM or the positions of NULs; '' for other
+    encodings.
+    """
     if data.startswith(b"\xff\xfe") and not data.startswith(b"\xff\xfe\0\0"):
         return "utf-16-le"
     if data.startswith(b"\xfe\xff"):
@@ -71,13 +76,17 @@ def wide_encoding(data: bytes) -> str:
 
 
 def visible(text: str) -> str:
-    """Replace control characters by pictures (␀ ␛ …), and C1 controls and lone surrogates by U+FFFD."""
+    """Replace control characters by pictures (␀ ␛ …), and C1 controls and lone surrogates by
+    U+FFFD.
+    """
     text = text.translate(PICTURES)
     return text if text.isascii() else re.sub("[\x80-\x9f\ud800-\udfff]", "\ufffd", text)
 
 
 def cut_head(data: bytes, limit: int) -> bytes:
-    """Return at most `limit` bytes from the start, cut after a line if possible, else between characters."""
+    """Return at most `limit` bytes from the start, cut after a line if possible, else between
+    characters.
+    """
     if len(data) <= limit:
         return data
     end = data.rfind(b"\n", 0, limit) + 1
@@ -85,7 +94,9 @@ def cut_head(data: bytes, limit: int) -> bytes:
 
 
 def cut_tail(data: bytes, limit: int) -> bytes:
-    """Return at most `limit` bytes from the end, cut before a line if possible, else between characters."""
+    """Return at most `limit` bytes from the end, cut before a line if possible, else between
+    characters.
+    """
     if len(data) <= limit:
         return data
     start = len(data) - limit
@@ -110,10 +121,14 @@ def counted(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
-# --- Lossless decoding of text files ---------------------------------------------------------------------------------
+# --- Lossless decoding of text files --------------------------------------------------------------
 
 
-BOMS = {"utf-8": codecs.BOM_UTF8, "utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+BOMS = {
+    "utf-8": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+}
 LINE_BYTES = HARMLESS + b"\r"
 """Bytes of a text file without special characters."""
 
@@ -131,19 +146,31 @@ class Style(msgspec.Struct, frozen=True):
     """True if other line ends occur too."""
 
     def encode(self, text: str) -> bytes:
-        """Encode `text` with unchanged line ends. Raises UnicodeEncodeError for characters the encoding lacks."""
-        errors = {"utf-8": "surrogateescape", "latin-1": "strict"}.get(self.encoding, "surrogatepass")
+        """Encode `text` with unchanged line ends. Raises UnicodeEncodeError for characters the
+        encoding lacks.
+        """
+        errors = {"utf-8": "surrogateescape", "latin-1": "strict"}.get(
+            self.encoding, "surrogatepass"
+        )
         return self.bom + text.encode(self.encoding, errors)
 
     def words(self) -> str:
         """Describe an unusual style, such as `UTF-16, CRLF line ends`; '' for UTF-8 with LF."""
         said = []
         if self.encoding != "utf-8":
-            said.append("Latin-1 or unknown 8-bit encoding" if self.encoding == "latin-1" else "UTF-16")
+            said.append(
+                "Latin-1 or unknown 8-bit encoding" if self.encoding == "latin-1" else "UTF-16"
+            )
         elif self.bom:
             said.append("byte order mark")
         if self.eol != "\n" or self.mixed:
-            said.append("mixed line ends" if self.mixed else "CRLF line ends" if self.eol == "\r\n" else "CR line ends")
+            said.append(
+                "mixed line ends"
+                if self.mixed
+                else "CRLF line ends"
+                if self.eol == "\r\n"
+                else "CR line ends"
+            )
         return ", ".join(said)
 
 
@@ -154,7 +181,9 @@ class Decoded(msgspec.Struct, frozen=True):
     """Decoded text file."""
 
     text: str
-    """Whole text without the byte order mark, with its line ends. Bytes that are not UTF-8 are lone surrogates."""
+    """Whole text without the byte order mark, with its line ends. Bytes that are not UTF-8 are
+    lone surrogates.
+    """
     style: Style
     odd: bool = False
     """True if `text` may hold control characters or invalid bytes, which `visible` must replace."""
@@ -193,7 +222,9 @@ def decode_wide(data: bytes, encoding: str) -> Decoded | None:
 
 
 def decode_broken(data: bytes) -> tuple[str, str]:
-    """Decode UTF-8 with invalid bytes, or Latin-1 when these outnumber valid non-ASCII characters."""
+    """Decode UTF-8 with invalid bytes, or Latin-1 when these outnumber valid non-ASCII
+    characters.
+    """
     text = data.decode("utf-8", "surrogateescape")
     bad = sum(1 for char in text if "\udc80" <= char <= "\udcff")
     good = sum(1 for char in text if char > "\x7f") - bad

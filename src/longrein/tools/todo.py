@@ -1,4 +1,6 @@
-"""`TodoWrite` tool: replaces the whole todo list, which is kept in the log and through every compaction."""
+"""`TodoWrite` tool: replaces the whole todo list, which is kept in the log and through every
+compaction.
+"""
 
 from typing import Literal, NotRequired, TypedDict
 
@@ -22,17 +24,24 @@ class TodoItem(TypedDict):
 
 
 async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
-    """Replace the todo list; the user sees it, and it outlives compaction. For three steps or more. One task is
-    in_progress; mark each completed once done and checked, not in batches. Send the whole list, at most 20.
+    """Replace the todo list; the user sees it, and it outlives compaction. For three steps or more.
+    One task is in_progress; mark each completed once done and checked, not in batches. Send the
+    whole list, at most 20.
     """
     if len(todos) > TODOS_MAX:
-        raise ToolError(f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is unchanged.")
+        raise ToolError(
+            f"[too-many] {len(todos)} todos; at most {TODOS_MAX}. Join small ones. The list is "
+            "unchanged."
+        )
     if any(not item["content"].strip() for item in todos):
         raise ToolError("[empty] A todo has no content. The list is unchanged.")
     new = tuple(Todo(item["content"], item["status"], item.get("activeForm", "")) for item in todos)
     active = [todo.content for todo in new if todo.status == "in_progress"]
     if len(active) > 1:
-        raise ToolError(f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is unchanged.")
+        raise ToolError(
+            f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is "
+            "unchanged."
+        )
     if new == hands.todos:
         return Outcome.of("The todo list is that already.")
     return Outcome.of(counts_by_status(new), TodoSet(new))

@@ -1,4 +1,5 @@
-"""Deferred tools: `ToolSearch` finds them and `CallTool` calls them, so their schemas cost nothing until used.
+"""Deferred tools: `ToolSearch` finds them and `CallTool` calls them, so their schemas cost nothing
+until used.
 
 `offer_tools` decides which tools are listed in each request and which are deferred.
 """
@@ -26,7 +27,24 @@ NAME_WORD, NAME_BEGINNING, NAME_PIECE = 12, 6, 4
 DESCRIBED_WORD, DESCRIBED_PIECE, ARGUMENT_WORD = 3, 1, 2
 """Scores of a word of the query, by where it is found."""
 EMPTY_WORDS = frozenset(
-    ("a", "an", "and", "for", "from", "in", "mcp", "of", "on", "or", "the", "this", "to", "tool", "tools", "with")
+    (
+        "a",
+        "an",
+        "and",
+        "for",
+        "from",
+        "in",
+        "mcp",
+        "of",
+        "on",
+        "or",
+        "the",
+        "this",
+        "to",
+        "tool",
+        "tools",
+        "with",
+    )
 )
 """Words of a query that are ignored."""
 
@@ -35,14 +53,17 @@ def tool_search(specs: Sequence[ToolSpec]) -> Tool:
     """Return a `ToolSearch` over `specs`; its description does not name them."""
 
     async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
-        """Look up tools that are not listed here, with the schemas of their arguments; then call them with CallTool.
+        """Look up tools that are not listed here, with the schemas of their arguments; then call
+        them with CallTool.
 
         query: What it should do, in a few words, or full names separated by commas.
         limit: How many tools at most.
         """
         return Outcome.of(search_answer(query, specs, limit))
 
-    return make_tool(ToolSearch, access="none", together=True, kind="search", quiet=True, key_argument="query")
+    return make_tool(
+        ToolSearch, access="none", together=True, kind="search", quiet=True, key_argument="query"
+    )
 
 
 def catalogue(specs: Sequence[ToolSpec]) -> str:
@@ -73,7 +94,7 @@ def _joined(names: Sequence[str], shown: int) -> str:
     return ", ".join(names[:shown]) + rest
 
 
-# --- Search ----------------------------------------------------------------------------------------------------------
+# --- Search ---------------------------------------------------------------------------------------
 
 
 def search_answer(query: str, specs: Sequence[ToolSpec], limit: int) -> str:
@@ -101,7 +122,10 @@ def _tool_page(spec: ToolSpec) -> str:
 def _no_match_message(query: str, specs: Sequence[ToolSpec]) -> str:
     near = nearest(query, [spec.name for spec in specs])
     hint = f" Did you mean {near}?" if near else ""
-    return f"None of {len(specs)} tools matches {query[:80]!r}.{hint} They come from: {server_counts(specs)}."
+    return (
+        f"None of {len(specs)} tools matches {query[:80]!r}.{hint} They come from: "
+        f"{server_counts(specs)}."
+    )
 
 
 def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
@@ -122,11 +146,17 @@ def _score(whole: set[str], words: Sequence[str], spec: ToolSpec) -> int:
         telling = len(word) > 2 or not word.isascii()
         if word in named:
             score += NAME_WORD
-        elif telling and any(part.startswith(word) or (len(part) > 2 and word.startswith(part)) for part in named):
+        elif telling and any(
+            part.startswith(word) or (len(part) > 2 and word.startswith(part)) for part in named
+        ):
             score += NAME_BEGINNING
         elif telling and word in name:
             score += NAME_PIECE
-        score += DESCRIBED_WORD if word in described_words else DESCRIBED_PIECE * (telling and word in described)
+        score += (
+            DESCRIBED_WORD
+            if word in described_words
+            else DESCRIBED_PIECE * (telling and word in described)
+        )
         score += ARGUMENT_WORD * (word in arguments)
     return score
 
@@ -136,11 +166,11 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())
 
 
-# --- Listed and deferred tools ---------------------------------------------------------------------------------------
+# --- Listed and deferred tools --------------------------------------------------------------------
 #
-# The list of tools is part of the prefix: a change would lose the provider's cache of everything after it. So a tool
-# that was looked up is called through `CallTool`, which `events.unwrapped` replaces by the call it names before the
-# call is judged, run, logged or shown.
+# The list of tools is part of the prefix: a change would lose the provider's cache of everything
+# after it. So a tool that was looked up is called through `CallTool`, which `events.unwrapped`
+# replaces by the call it names before the call is judged, run, logged or shown.
 
 
 PAIR = ("ToolSearch", CALL_TOOL)
@@ -173,16 +203,24 @@ def is_foreign(tool: Tool) -> bool:
 
 
 def offer_tools(
-    tools: Iterable[Tool], usable_tokens: int, options: DeferralPolicy | None = None, *, search: bool = False
+    tools: Iterable[Tool],
+    usable_tokens: int,
+    options: DeferralPolicy | None = None,
+    *,
+    search: bool = False,
 ) -> ToolOffer:
-    """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`. Deterministic.
+    """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`.
+    Deterministic.
 
-    Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are always listed:
-    more tools may come later.
+    Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are
+    always listed: more tools may come later.
     """
     found = {tool.spec.name: tool for tool in tools}
     search = search or CALL_TOOL in found
-    options, every = options or DeferralPolicy(), [tool for name, tool in found.items() if name not in PAIR]
+    options, every = (
+        options or DeferralPolicy(),
+        [tool for name, tool in found.items() if name not in PAIR],
+    )
     late = tuple(tool for tool in every if is_foreign(tool) and not tool.always_listed)
     foreign = tuple(tool.spec for tool in late)
     pair = (_short_spec(tool_search(()).spec), _short_spec(CALL_TOOL_ENTRY.spec)) if search else ()
@@ -190,7 +228,9 @@ def offer_tools(
         return ToolOffer((*map(listed_spec, every), *pair))
     own = tuple(listed_spec(tool) for tool in every if tool not in late)
     finder = tool_search(foreign).spec
-    finder = msgspec.structs.replace(finder, description=f"{finder.description}\n{catalogue(foreign)}")
+    finder = msgspec.structs.replace(
+        finder, description=f"{finder.description}\n{catalogue(foreign)}"
+    )
     return ToolOffer((*own, _short_spec(finder), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
 
 
@@ -203,19 +243,24 @@ def _short_spec(spec: ToolSpec) -> ToolSpec:
     return msgspec.structs.replace(spec, schema=_without_redundancy(spec.schema, spec.schema, {}))
 
 
-def _without_redundancy(schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
+def _without_redundancy(
+    schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return `schema` without `additionalProperties`, empty values and an `enum` that is repeated.
 
-    `call` is the schema of all arguments, `same` the argument of that name in it. Arguments are still checked against
-    the full schema.
+    `call` is the schema of all arguments, `same` the argument of that name in it. Arguments are
+    still checked against the full schema.
     """
-    kept = {key: value for key, value in schema.items() if key != "additionalProperties" and value != []}
+    kept = {
+        key: value for key, value in schema.items() if key != "additionalProperties" and value != []
+    }
     if kept.get("enum") == same.get("enum"):
         kept.pop("enum", None)
     if "properties" in kept:
         own = call["properties"] if schema is not call else {}
         kept["properties"] = {
-            name: _without_redundancy(one, call, own.get(name, {})) for name, one in kept["properties"].items()
+            name: _without_redundancy(one, call, own.get(name, {}))
+            for name, one in kept["properties"].items()
         }
     if "items" in kept:
         kept["items"] = _without_redundancy(kept["items"], call, {})
@@ -233,24 +278,37 @@ def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 
 def unknown_call_message(name: str, names: Sequence[str], deferred: Sequence[ToolSpec]) -> str:
-    """Return the error for a tool that does not exist. Deferred tools are not listed: there may be hundreds."""
+    """Return the error for a tool that does not exist. Deferred tools are not listed: there may
+    be hundreds.
+    """
     near, late = nearest(name, names), {spec.name for spec in deferred}
     hint = f" Did you mean {near}?" if near else ""
     listed = ", ".join(known for known in names if known not in late)
-    found = f" ToolSearch finds those that are called with {CALL_TOOL}: {server_counts(deferred)}." if deferred else ""
+    found = (
+        f" ToolSearch finds those that are called with {CALL_TOOL}: {server_counts(deferred)}."
+        if deferred
+        else ""
+    )
     return f"[unknown-tool] There is no tool {quote_value(name)}.{hint} Tools: {listed}.{found}"
 
 
 def server_counts(specs: Sequence[ToolSpec]) -> str:
     """Return the servers of `specs` with their numbers of tools."""
-    return ", ".join(f"{server or 'others'} ({len(found)})" for server, found in specs_by_server(specs).items())
+    return ", ".join(
+        f"{server or 'others'} ({len(found)})" for server, found in specs_by_server(specs).items()
+    )
 
 
 def bad_arguments_message(tool: Tool, problem: str, deferred: Sequence[ToolSpec]) -> str:
-    """Return `problem` with a call's arguments; of a deferred tool with its schema, which may be out of view."""
+    """Return `problem` with a call's arguments; of a deferred tool with its schema, which may be
+    out of view.
+    """
     if tool.spec not in deferred:
         return problem
-    return f"{problem}\nThe arguments of {tool.spec.name}: {msgspec.json.encode(tool.spec.schema).decode()}"
+    return (
+        f"{problem}\nThe arguments of {tool.spec.name}: "
+        f"{msgspec.json.encode(tool.spec.schema).decode()}"
+    )
 
 
 async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None = None) -> Outcome:  # noqa: ARG001
@@ -259,8 +317,12 @@ async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None
     name: The tool's full name.
     args: Its arguments, as the schema that ToolSearch gave wants them.
     """
-    return Outcome.fail(f"[unknown-tool] There is no tool {quote_value(name)}; find one with ToolSearch.")
+    return Outcome.fail(
+        f"[unknown-tool] There is no tool {quote_value(name)}; find one with ToolSearch."
+    )
 
 
 CALL_TOOL_ENTRY = make_tool(CallTool, access="none")
-"""Tool for calls of `CallTool` that do not name a known tool; all others are unwrapped before they run."""
+"""Tool for calls of `CallTool` that do not name a known tool; all others are unwrapped before
+they run.
+"""

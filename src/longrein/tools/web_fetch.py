@@ -15,7 +15,9 @@ REDIRECTS_MAX = 5
 HTML_BYTES_MAX = 2 << 20
 """Longer HTML is converted without its layout; the converter takes some seconds for this much."""
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-TEXT_TYPE = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|yaml|toml|x-sh|x-ndjson|sql)")
+TEXT_TYPE = re.compile(
+    r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|yaml|toml|x-sh|x-ndjson|sql)"
+)
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.1"
 
 
@@ -28,7 +30,10 @@ async def WebFetch(hands: ToolContext, url: str) -> Outcome:
     except NetError as error:
         raise ToolError(f"[not-fetched] {error}.") from None
     if page.location:
-        return Outcome.of(f"{page.url} redirects to another host: {page.location}\nCall WebFetch with that address.")
+        return Outcome.of(
+            f"{page.url} redirects to another host: {page.location}\nCall WebFetch with that "
+            "address."
+        )
     size = f"{len(page.data):,} bytes" + (", the rest is cut" if page.is_cut else "")
     head = f"{page.url} ({page.status} {page.content_type or 'no type'}, {size})"
     if not page.data:
@@ -42,7 +47,9 @@ async def WebFetch(hands: ToolContext, url: str) -> Outcome:
 
 
 async def _fetch(hands: ToolContext, url: str) -> "Response":
-    """Fetch a page; follow redirects on the same host. One to another host is returned: it has not been allowed."""
+    """Fetch a page; follow redirects on the same host. One to another host is returned: it has
+    not been allowed.
+    """
     from longrein.workspace.net import NetError, parse_url, request
 
     options, host = hands.options, parse_url(url).hostname
@@ -102,5 +109,10 @@ def _without_tags(text: str) -> str:
 
 
 WEB_FETCH = make_tool(
-    WebFetch, access="read", together=True, kind="other", key_argument="url", aliases=("fetch", "fetchurl", "web_fetch")
+    WebFetch,
+    access="read",
+    together=True,
+    kind="other",
+    key_argument="url",
+    aliases=("fetch", "fetchurl", "web_fetch"),
 )

@@ -1,4 +1,5 @@
-"""`Write` tool: creates or replaces a whole file, and the merge with concurrent changes that `Edit` uses too.
+"""`Write` tool: creates or replaces a whole file, and the merge with concurrent changes that `Edit`
+uses too.
 
 A write never replaces content that the model has not seen.
 """
@@ -22,11 +23,12 @@ from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Style, counted, decode, lines_of, size_words
 from longrein.workspace import ReplaceResult, ResolvedPath
 
-# --- Merge with concurrent changes -----------------------------------------------------------------------------------
+# --- Merge with concurrent changes ----------------------------------------------------------------
 #
-# The content that the model knows is the base of a three-way merge. A change by somebody else that does not touch the
-# model's change is kept and shown. A change that touches it, or an unknown base, refuses the write. A refusal that
-# shows the whole change makes the file known again, so that the model need not read it.
+# The content that the model knows is the base of a three-way merge. A change by somebody else that
+# does not touch the model's change is kept and shown. A change that touches it, or an unknown base,
+# refuses the write. A refusal that shows the whole change makes the file known again, so that the
+# model need not read it.
 
 
 UNKNOWN_WRITER = "somebody else"
@@ -34,9 +36,11 @@ UNKNOWN_WRITER = "somebody else"
 
 
 async def known_content(hands: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
-    """Return (content that the model knows, present content). Compares content, not modification times.
+    """Return (content that the model knows, present content). Compares content, not modification
+    times.
 
-    Raises `ToolError` for a file that was never read, or that changed while its known content was not kept.
+    Raises `ToolError` for a file that was never read, or that changed while its known content was
+    not kept.
     """
     return await _merge_base(hands, place, hands.versions.get(place.real))
 
@@ -44,24 +48,29 @@ async def known_content(hands: ToolContext, place: ResolvedPath) -> tuple[bytes,
 async def content_known_to_call(hands: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
     """Return `known_content` for a call that replaces the whole file.
 
-    Results of other calls in the same reply do not count: the model had not seen them when it wrote this call.
+    Results of other calls in the same reply do not count: the model had not seen them when it wrote
+    this call.
     """
     known = hands.versions.get(place.real)
     if known is not None and known.told is not None and known.told[0] != known.hash:
         if not known.told[0]:
             raise ToolError(
-                f"[not-read] {one_line(place.path)} exists and you had not seen what is in it when you wrote this "
+                f"[not-read] {one_line(place.path)} exists and you had not seen what is in it "
+                "when you wrote this "
                 "call. Nothing was written. Send it again if it shall replace that."
             )
         known = FileVersion(known.told[0], known.whole, known.told[1])
     return await _merge_base(hands, place, known)
 
 
-async def _merge_base(hands: ToolContext, place: ResolvedPath, known: FileVersion | None) -> tuple[bytes, bytes]:
+async def _merge_base(
+    hands: ToolContext, place: ResolvedPath, known: FileVersion | None
+) -> tuple[bytes, bytes]:
     now = await load_file(hands, place)
     if known is None or not known.hash:
         raise ToolError(
-            f"[not-read] {one_line(place.path)} exists and you have not read it. Read it first, then try again."
+            f"[not-read] {one_line(place.path)} exists and you have not read it. Read it first, "
+            "then try again."
         )
     digest = await run_by_size(hands, len(now), lambda: sha256(now).hexdigest())
     if digest == known.hash:
@@ -70,25 +79,31 @@ async def _merge_base(hands: ToolContext, place: ResolvedPath, known: FileVersio
     if base is None:
         who = hands.wrote(place.real, digest)
         raise ToolError(
-            f"[changed] {one_line(place.path)} has changed since you read it; {f'{who} wrote it; ' if who else ''}"
+            f"[changed] {one_line(place.path)} has changed since you read it; "
+            f"{f'{who} wrote it; ' if who else ''}"
             "nothing was written. Read it again first."
         )
     return base, now
 
 
 def refuse_unseen(hands: ToolContext, place: ResolvedPath) -> None:
-    """Raise `ToolError` for a file that the model has not read and that is not for it to look at without a question.
+    """Raise `ToolError` for a file that the model has not read and that is not for it to look at
+    without a question.
 
     The text is the same whether there is such a file or not.
     """
     if place.real not in hands.versions and (
         not place.inside or (hands.hidden is not None and hands.hidden(place.path, place.real))
     ):
-        raise ToolError(f"[not-read] You have not read {one_line(place.path)}. Read it first, then try again.")
+        raise ToolError(
+            f"[not-read] You have not read {one_line(place.path)}. Read it first, then try again."
+        )
 
 
 def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
-    """Return the content of a version; None when it was too large to keep, or a secret in it was replaced."""
+    """Return the content of a version; None when it was too large to keep, or a secret in it was
+    replaced.
+    """
     if not known.blob or known.blob != known.hash:
         return None
     try:
@@ -97,24 +112,33 @@ def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
         return None
 
 
-async def create_file(hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str) -> Outcome:
+async def create_file(
+    hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str
+) -> Outcome:
     """Create a file that must not exist yet."""
     replaced = await _replace_file(hands, place, data, "", None)
     if replaced.data is None:
         who = hands.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
-        text = f"[changed] {one_line(place.path)} was created by {who} just now; nothing was written. Read it again."
+        text = (
+            f"[changed] {one_line(place.path)} was created by {who} just now; nothing was "
+            "written. Read it again."
+        )
         raise ToolError(text)
     digest, blob = await keep_content(hands, data)
     return Outcome.of(confirmation, FileChanged(place.real, digest, "agent", blob))
 
 
 async def save_merged(
-    hands: ToolContext, place: ResolvedPath, base: bytes, data: bytes, confirmation: Callable[[str, str], str]
+    hands: ToolContext,
+    place: ResolvedPath,
+    base: bytes,
+    data: bytes,
+    confirmation: Callable[[str, str], str],
 ) -> Outcome:
     """Write `data`, made from `base`, and merge it with changes that were made since.
 
-    `confirmation(shown, extra)` gives the result's text. `shown`: the numbered lines of this change when it was merged
-    with another, else ''. `extra`: the description of the other change.
+    `confirmation(shown, extra)` gives the result's text. `shown`: the numbered lines of this change
+    when it was merged with another, else ''. `extra`: the description of the other change.
     """
     from longrein.tools.diff import change_of
 
@@ -124,20 +148,35 @@ async def save_merged(
         return await refuse_changed(hands, place, base, replaced.taken)
     digest, blob = await keep_content(hands, replaced.data)
     if not replaced.taken:
-        return Outcome.of(confirmation("", ""), FileChanged(place.real, digest, "agent", blob, before))
+        return Outcome.of(
+            confirmation("", ""), FileChanged(place.real, digest, "agent", blob, before)
+        )
     facts = [
-        FileChanged(place.real, digest, "agent", blob, sha256(one).hexdigest(), over=hands.blobs.put_blob(one))
+        FileChanged(
+            place.real,
+            digest,
+            "agent",
+            blob,
+            sha256(one).hexdigest(),
+            over=hands.blobs.put_blob(one),
+        )
         for one in replaced.taken
     ]
-    ours, _ = await run_by_size(hands, len(data), lambda: change_of(replaced.taken[-1], replaced.data or b""))
+    ours, _ = await run_by_size(
+        hands, len(data), lambda: change_of(replaced.taken[-1], replaced.data or b"")
+    )
     return Outcome.of(confirmation(ours, await _merge_note(hands, place, data, replaced)), *facts)
 
 
-async def _merge_note(hands: ToolContext, place: ResolvedPath, data: bytes, replaced: ReplaceResult) -> str:
+async def _merge_note(
+    hands: ToolContext, place: ResolvedPath, data: bytes, replaced: ReplaceResult
+) -> str:
     """Describe the changes of others that were merged with this write."""
     from longrein.tools.diff import change_of
 
-    names = dict.fromkeys(hands.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER for one in replaced.taken)
+    names = dict.fromkeys(
+        hands.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER for one in replaced.taken
+    )
     diff, note = await run_by_size(hands, len(data), lambda: change_of(data, replaced.data or b""))
     head = f"Since you read it {' and '.join(names)} changed it too, elsewhere; both changes stand"
     if diff:
@@ -145,7 +184,9 @@ async def _merge_note(hands: ToolContext, place: ResolvedPath, data: bytes, repl
     return f"{head} ({note}). Read it before you rely on it." if note else f"{head}."
 
 
-async def refuse_changed(hands: ToolContext, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]) -> Outcome:
+async def refuse_changed(
+    hands: ToolContext, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]
+) -> Outcome:
     """Return the refusal for a conflicting change; the last of `taken` is the present content."""
     from longrein.tools.diff import change_of
 
@@ -153,10 +194,20 @@ async def refuse_changed(hands: ToolContext, place: ResolvedPath, base: bytes, t
     who = hands.wrote(place.real, digest) or UNKNOWN_WRITER
     diff, note = await run_by_size(hands, len(taken[-1]), lambda: change_of(base, taken[-1]))
     facts: list[AnyEvent] = [
-        FileChanged(place.real, digest, "user", blob, sha256(one).hexdigest(), over=hands.blobs.put_blob(one))
+        FileChanged(
+            place.real,
+            digest,
+            "user",
+            blob,
+            sha256(one).hexdigest(),
+            over=hands.blobs.put_blob(one),
+        )
         for one in taken[:-1]
     ]
-    head = f"[changed] {one_line(place.path)} has changed since you read it; nothing was written. Read it again first"
+    head = (
+        f"[changed] {one_line(place.path)} has changed since you read it; nothing was written. "
+        "Read it again first"
+    )
     if not diff:
         return Outcome.fail(f"{head}: {who} changed it, {note}.", *facts)
     known = hands.versions.get(place.real)
@@ -179,23 +230,29 @@ async def _replace_file(
             f"[changed] {one_line(place.path)} was removed by somebody else; nothing was written."
         ) from None
     except OSError as error:
-        text = f"[unwritable] {one_line(place.path)} cannot be written: {os_error_text(error)}. It is unchanged."
+        text = (
+            f"[unwritable] {one_line(place.path)} cannot be written: {os_error_text(error)}. "
+            "It is unchanged."
+        )
         raise ToolError(text) from None
 
 
-# --- The tool --------------------------------------------------------------------------------------------------------
+# --- The tool -------------------------------------------------------------------------------------
 
 
 async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
-    """Create a file, or replace all of one that you have Read; to change a part use Edit. Folders are made. Write the
-    complete text: no markers, line numbers or placeholders.
+    """Create a file, or replace all of one that you have Read; to change a part use Edit. Folders
+    are made. Write the complete text: no markers, line numbers or placeholders.
     """
     refuse_marker(hands, content, file_path)
     place = resolve_path(hands, file_path)
     refuse_place(place)
     if place.kind == "":
         return await create_file(
-            hands, place, encode_for(place, content, PLAIN_STYLE), f"Created {described_file(place, content)}."
+            hands,
+            place,
+            encode_for(place, content, PLAIN_STYLE),
+            f"Created {described_file(place, content)}.",
         )
     base, now = await content_known_to_call(hands, place)
     decoded = decode(base)
@@ -203,7 +260,9 @@ async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
     data = encode_for(place, with_line_ends(content, style), style)
     if data == now:
         same = f"{one_line(place.path)} has exactly this content already; nothing was written."
-        return Outcome.of(same, *(() if base == now else (FileSeen(place.real, *await keep_content(hands, now)),)))
+        return Outcome.of(
+            same, *(() if base == now else (FileSeen(place.real, *await keep_content(hands, now)),))
+        )
     kept = f" Kept: {style.words()}." if style.words() else ""
 
     def confirmation(_shown: str, extra: str) -> str:
@@ -215,13 +274,20 @@ async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
 def described_file(place: ResolvedPath, content: str) -> str:
     """Return a file's path and size for a confirmation."""
     lines = counted(len(lines_of(content)), "line")
-    return f"{one_line(place.path)} ({lines}, {size_words(len(content.encode('utf-8', 'replace')))})"
+    return (
+        f"{one_line(place.path)} ({lines}, {size_words(len(content.encode('utf-8', 'replace')))})"
+    )
 
 
 def refuse_place(place: ResolvedPath) -> None:
-    """Raise `ToolError` for folders, devices, very large files and the folders of version control."""
+    """Raise `ToolError` for folders, devices, very large files and the folders of version
+    control.
+    """
     if place.kind in ("folder", "other"):
-        raise ToolError(f"[not-a-file] {one_line(place.path)} is a {'folder' if place.kind == 'folder' else 'device'}.")
+        raise ToolError(
+            f"[not-a-file] {one_line(place.path)} is a "
+            f"{'folder' if place.kind == 'folder' else 'device'}."
+        )
     if place.size_bytes > HANDLED_BYTES_MAX:
         text = (
             f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; "
@@ -231,7 +297,8 @@ def refuse_place(place: ResolvedPath) -> None:
     inner = {".git", ".hg", ".svn"}.intersection(place.path.split("/") + place.real.split("/"))
     if inner:
         text = (
-            f"[ignored-path] {one_line(place.path)} lies in {min(inner)}, which only version control may change; "
+            f"[ignored-path] {one_line(place.path)} lies in {min(inner)}, which only version "
+            "control may change; "
             "use git."
         )
         raise ToolError(text)
@@ -239,7 +306,11 @@ def refuse_place(place: ResolvedPath) -> None:
 
 def with_line_ends(text: str, style: Style) -> str:
     """Return `text` with the line ends of `style`."""
-    return text if style.eol == "\n" or style.mixed else text.replace("\r\n", "\n").replace("\n", style.eol)
+    return (
+        text
+        if style.eol == "\n" or style.mixed
+        else text.replace("\r\n", "\n").replace("\n", style.eol)
+    )
 
 
 def encode_for(place: ResolvedPath, text: str, style: Style) -> bytes:
@@ -249,7 +320,8 @@ def encode_for(place: ResolvedPath, text: str, style: Style) -> bytes:
     except UnicodeEncodeError as error:
         char = ascii(text[error.start : error.start + 1])
         raise ToolError(
-            f"[encoding] {one_line(place.path)} is {style.words() or 'UTF-8'}, which has no {char}; nothing was "
+            f"[encoding] {one_line(place.path)} is {style.words() or 'UTF-8'}, which has no "
+            f"{char}; nothing was "
             "written. Leave the character out, or convert the file with Bash (iconv) first."
         ) from None
 

@@ -1,1 +1,3 @@
-"""Conversations in the formats of others: import of Claude Code and Codex, export to HTML, Markdown and ATIF."""
+"""Conversations in the formats of others: import of Claude Code and Codex, export to HTML,
+Markdown and ATIF.
+"""

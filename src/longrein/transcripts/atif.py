@@ -1,8 +1,8 @@
 """ATIF 1.8: a session as an agent trajectory, one JSON document.
 
-The whole session is one trajectory. A compaction is a system step with the text that replaced the span. Subagents are
-embedded trajectories, which the observation of the call that started them names. What a fork shares with its parent is
-marked as copied and left out of the totals.
+The whole session is one trajectory. A compaction is a system step with the text that replaced the
+span. Subagents are embedded trajectories, which the observation of the call that started them
+names. What a fork shares with its parent is marked as copied and left out of the totals.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,9 @@ def _trajectory(told: Conversation, root: str = "") -> Json:
         "final_metrics": _final_metrics(told, len(steps)),
     }
     if told.subagents:
-        made_trajectory["subagent_trajectories"] = [_trajectory(one, root or told.session) for one in told.subagents]
+        made_trajectory["subagent_trajectories"] = [
+            _trajectory(one, root or told.session) for one in told.subagents
+        ]
     return made_trajectory
 
 
@@ -51,7 +53,9 @@ def _agent(told: Conversation) -> Json:
         agent["extra"] = {"subagent_type": told.kind, "label": told.label}
     if told.prefix is not None:
         agent["model_name"] = told.prefix.model
-        agent["tool_definitions"] = [_definition(tool) for tool in (*told.prefix.tools, *told.prefix.deferred)]
+        agent["tool_definitions"] = [
+            _definition(tool) for tool in (*told.prefix.tools, *told.prefix.deferred)
+        ]
     return agent
 
 
@@ -72,7 +76,11 @@ def _step(step: Step, told: Conversation) -> Json:
         case Message():
             return {"source": "user", "message": shown_text(step.parts)}
         case Note():
-            return {"source": "system", "message": step.text, "extra": {"kind": step.kind, "entry": step.seq}}
+            return {
+                "source": "system",
+                "message": step.text,
+                "extra": {"kind": step.kind, "entry": step.seq},
+            }
         case Reply():
             return _reply(step, told)
 
@@ -97,7 +105,11 @@ def _reply(reply: Reply, told: Conversation) -> Json:
 
 
 def _call(call: Any) -> Json:
-    made: Json = {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments or {}}
+    made: Json = {
+        "tool_call_id": call.id,
+        "function_name": call.name,
+        "arguments": call.arguments or {},
+    }
     if call.arguments is None:
         made["extra"] = {"received": call.received}
     return made
@@ -124,7 +136,10 @@ def _metrics(usage: Usage, cost_usd: float) -> Json:
         "completion_tokens": usage.output_tokens,
         "cached_tokens": usage.cache_read_tokens,
         "cost_usd": max(0.0, cost_usd),
-        "extra": {"cache_write_tokens": usage.cache_write_tokens, "reasoning_tokens": usage.reasoning_tokens},
+        "extra": {
+            "cache_write_tokens": usage.cache_write_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+        },
     }
 
 

@@ -1,8 +1,9 @@
 """Transcripts of Claude Code: `~/.claude/projects/<folder>/<session>.jsonl`.
 
-Each line has a `uuid` and the `parentUuid` of the line before it, so a file is a tree: a rewind begins a new branch.
-The branch of the last line is the conversation. A reply is spread over several lines with one `message.id`, and
-results of parallel calls hang beside the branch, so both are collected by id.
+Each line has a `uuid` and the `parentUuid` of the line before it, so a file is a tree: a rewind
+begins a new branch. The branch of the last line is the conversation. A reply is spread over several
+lines with one `message.id`, and results of parallel calls hang beside the branch, so both are
+collected by id.
 """
 
 import re
@@ -18,18 +19,28 @@ Line = Mapping[str, Any]
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 _COMMAND = re.compile(r"<command-name>(?P<name>[^<]*)</command-name>")
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(?P<arguments>.*?)</command-args>", re.DOTALL)
-_LOCAL = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>", "Caveat: The messages below")
+_LOCAL = (
+    "<local-command-stdout>",
+    "<local-command-stderr>",
+    "<local-command-caveat>",
+    "Caveat: The messages below",
+)
 _INTERRUPTED = "[Request interrupted by user"
 
 
 def is_transcript(lines: Sequence[Line]) -> bool:
     """Return True if the lines are those of a Claude Code transcript."""
-    return any(line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict) for line in lines)
+    return any(
+        line.get("type") in ("user", "assistant") and isinstance(line.get("message"), dict)
+        for line in lines
+    )
 
 
 def describe(lines: Sequence[Line]) -> tuple[str, str]:
     """Return the session id and the folder that a transcript names; '' where it names none."""
-    session = next((line["sessionId"] for line in lines if isinstance(line.get("sessionId"), str)), "")
+    session = next(
+        (line["sessionId"] for line in lines if isinstance(line.get("sessionId"), str)), ""
+    )
     cwd = next((line["cwd"] for line in lines if isinstance(line.get("cwd"), str)), "")
     return session, cwd
 
@@ -57,7 +68,9 @@ def read(lines: Sequence[Line], builder: LogBuilder, found: Transcript) -> None:
 
 
 def _read_other(line: Line, body: Any, builder: LogBuilder, found: Transcript) -> None:
-    """Add a line that is no reply: a message, results, a summary, a message that the user had queued."""
+    """Add a line that is no reply: a message, results, a summary, a message that the user had
+    queued.
+    """
     attachment = line.get("attachment")
     if isinstance(attachment, dict):
         prompt = attachment.get("prompt") if attachment.get("type") == "queued_command" else None
@@ -71,7 +84,7 @@ def _read_other(line: Line, body: Any, builder: LogBuilder, found: Transcript) -
         _read_user(body.get("content"), builder, found)
 
 
-# --- The branch ------------------------------------------------------------------------------------------------------
+# --- The branch -----------------------------------------------------------------------------------
 
 
 def _conversation(lines: Sequence[Line], found: Transcript) -> Iterator[Line]:
@@ -84,7 +97,12 @@ def _conversation(lines: Sequence[Line], found: Transcript) -> Iterator[Line]:
     main = [line for line in main if _is_spoken(line)]
     branch = _branch(lines, main)
     replies = {_message_id(line) for line in main if id(line) in branch} - {""}
-    calls = {call for line in main if _message_id(line) in replies or id(line) in branch for call in _call_ids(line)}
+    calls = {
+        call
+        for line in main
+        if _message_id(line) in replies or id(line) in branch
+        for call in _call_ids(line)
+    }
     for line in main:
         beside = _message_id(line) in replies or not calls.isdisjoint(_result_ids(line))
         if id(line) not in branch and not beside:
@@ -102,7 +120,8 @@ def _is_spoken(line: Line) -> bool:
 def _branch(lines: Sequence[Line], main: Sequence[Line]) -> set[int]:
     """Return the `id()` of the lines from the last one of `main` back to the first.
 
-    Where the line before is missing, such as that before a compaction, the one above it in the file counts.
+    Where the line before is missing, such as that before a compaction, the one above it in the file
+    counts.
     """
     by_uuid = {str(line["uuid"]): line for line in lines if isinstance(line.get("uuid"), str)}
     spoken, above, last = {id(line) for line in main}, dict[int, Line | None](), None
@@ -110,27 +129,39 @@ def _branch(lines: Sequence[Line], main: Sequence[Line]) -> set[int]:
         above[id(line)] = last
         last = line if id(line) in spoken else last
     found: set[int] = set()
-    step: Line | None = next((one for one in reversed(main) if one.get("type") != "attachment"), None)
+    step: Line | None = next(
+        (one for one in reversed(main) if one.get("type") != "attachment"), None
+    )
     while step is not None and id(step) not in found:
         found.add(id(step))
         parent = step.get("parentUuid") or step.get("logicalParentUuid")
         if isinstance(parent, str):
             step = by_uuid.get(parent) or above[id(step)]
         else:
-            step = None if "parentUuid" in step and isinstance(step.get("uuid"), str) else above[id(step)]
+            step = (
+                None
+                if "parentUuid" in step and isinstance(step.get("uuid"), str)
+                else above[id(step)]
+            )
     return found
 
 
 def _message_id(line: Line) -> str:
     body = line.get("message")
-    return str(body.get("id") or "") if line.get("type") == "assistant" and isinstance(body, dict) else ""
+    return (
+        str(body.get("id") or "")
+        if line.get("type") == "assistant" and isinstance(body, dict)
+        else ""
+    )
 
 
 def _blocks(line: Line, kind: str) -> Iterator[Line]:
     body = line.get("message")
     content = body.get("content") if isinstance(body, dict) else None
     if isinstance(content, list):
-        yield from (block for block in content if isinstance(block, dict) and block.get("type") == kind)
+        yield from (
+            block for block in content if isinstance(block, dict) and block.get("type") == kind
+        )
 
 
 def _call_ids(line: Line) -> set[str]:
@@ -141,7 +172,7 @@ def _result_ids(line: Line) -> set[str]:
     return {str(block.get("tool_use_id")) for block in _blocks(line, "tool_result")}
 
 
-# --- Content ---------------------------------------------------------------------------------------------------------
+# --- Content --------------------------------------------------------------------------------------
 
 
 def _content_blocks(content: Any) -> list[Any]:
@@ -224,4 +255,8 @@ def _texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
     blocks = content if isinstance(content, list) else ()
-    return [block["text"] for block in blocks if isinstance(block, dict) and isinstance(block.get("text"), str)]
+    return [
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]

@@ -1,7 +1,8 @@
 """Rollouts of Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`.
 
-Each line is `{timestamp, type, payload}`. `response_item` lines are the conversation as the model saw it, `event_msg`
-lines what the screen showed; of these only interrupts and rewinds count. Older files hold items without an envelope.
+Each line is `{timestamp, type, payload}`. `response_item` lines are the conversation as the model
+saw it, `event_msg` lines what the screen showed; of these only interrupts and rewinds count. Older
+files hold items without an envelope.
 """
 
 import re
@@ -57,13 +58,17 @@ def read(lines: Sequence[Line], builder: LogBuilder, found: Transcript) -> None:
     reply: list[ReplyPart] = []
     model = ""
     for line in lines:
-        kind, payload = (line["type"], line["payload"]) if _is_envelope(line) else ("response_item", line)
+        kind, payload = (
+            (line["type"], line["payload"]) if _is_envelope(line) else ("response_item", line)
+        )
         if kind == "turn_context" and isinstance(payload.get("model"), str):
             model = payload["model"]
         elif kind == "response_item" and (parts := list(_reply_parts(payload, found))):
             builder.at(line.get("timestamp"))
             reply += parts
-        elif kind in ("response_item", "compacted", "event_msg") and not _is_screen_only(kind, payload):
+        elif kind in ("response_item", "compacted", "event_msg") and not _is_screen_only(
+            kind, payload
+        ):
             builder.reply(reply, model)
             reply = []
             builder.at(line.get("timestamp"))
@@ -105,7 +110,9 @@ def _reply_parts(item: Line, found: Transcript) -> Iterator[ReplyPart]:
 
 
 def _known_call(call: str, name: str, given: Any) -> ForeignCall:
-    """Return the call under the name and with the arguments that longrein's own tool has, where there is one."""
+    """Return the call under the name and with the arguments that longrein's own tool has, where
+    there is one.
+    """
     try:
         arguments = decode_json(given) if isinstance(given, str) else given
     except msgspec.DecodeError:
@@ -129,7 +136,11 @@ def _known_call(call: str, name: str, given: Any) -> ForeignCall:
 def _command(command: Any) -> str:
     """Return a command as one line of shell; of `bash -lc LINE` the line."""
     match command:
-        case [str(shell), "-lc" | "-c", str(line)] if shell.rpartition("/")[2] in ("bash", "sh", "zsh"):
+        case [str(shell), "-lc" | "-c", str(line)] if shell.rpartition("/")[2] in (
+            "bash",
+            "sh",
+            "zsh",
+        ):
             return line
         case list():
             import shlex
@@ -144,7 +155,9 @@ def _read_other(kind: str, payload: Line, builder: LogBuilder, found: Transcript
     match payload:
         case {"message": message} if kind == "compacted":
             history = payload.get("replacement_history")
-            builder.summary(message if isinstance(message, str) and message.strip() else _last_text(history))
+            builder.summary(
+                message if isinstance(message, str) and message.strip() else _last_text(history)
+            )
         case {"type": "turn_aborted"}:
             builder.end_turn("interrupted")
         case {"type": "thread_rolled_back", "num_turns": int(turns)}:
@@ -176,7 +189,11 @@ def _user_parts(content: list[Any], builder: LogBuilder, found: Transcript) -> l
 
 def _image(url: str, builder: LogBuilder) -> AnyPart:
     match = _DATA_URL.match(url)
-    return builder.image(match["media"], match["data"]) if match else Text("[an image that is not in the transcript]")
+    return (
+        builder.image(match["media"], match["data"])
+        if match
+        else Text("[an image that is not in the transcript]")
+    )
 
 
 def _output(output: Any, builder: LogBuilder) -> tuple[list[AnyPart], str]:
@@ -190,7 +207,8 @@ def _output(output: Any, builder: LogBuilder) -> tuple[list[AnyPart], str]:
             if isinstance(block.get("text"), str)
             else _image(str(block["image_url"]), builder)
             for block in output
-            if isinstance(block, dict) and (isinstance(block.get("text"), str) or "image_url" in block)
+            if isinstance(block, dict)
+            and (isinstance(block.get("text"), str) or "image_url" in block)
         ]
         return parts, "ok"
     text = output if isinstance(output, str) else ""
@@ -207,11 +225,17 @@ def _output(output: Any, builder: LogBuilder) -> tuple[list[AnyPart], str]:
 
 def _texts(content: Any) -> list[str]:
     blocks = content if isinstance(content, list) else ()
-    return [block["text"] for block in blocks if isinstance(block, dict) and isinstance(block.get("text"), str)]
+    return [
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
 
 
 def _last_text(history: Any) -> str:
     """Return the text of the last message of a replacement history."""
     items = history if isinstance(history, list) else ()
-    texts = [text for item in items if isinstance(item, dict) for text in _texts(item.get("content"))]
+    texts = [
+        text for item in items if isinstance(item, dict) for text in _texts(item.get("content"))
+    ]
     return texts[-1] if texts else ""

@@ -1,6 +1,8 @@
-"""A session as a list of steps, for exports: messages, replies with the results of their calls, and notes between them.
+"""A session as a list of steps, for exports: messages, replies with the results of their calls, and
+notes between them.
 
-Text that was later cleared, summarised or rewound is included, because an export shows what happened.
+Text that was later cleared, summarised or rewound is included, because an export shows what
+happened.
 """
 
 from collections.abc import Callable, Iterable
@@ -130,17 +132,33 @@ def read_conversation(reader: Reader, depth: int = 0) -> Conversation:
     return built
 
 
-def build_conversation(entries: Iterable[Entry], read_blob: Callable[[str], bytes], copied: int = 0) -> Conversation:
-    """Build the steps of one log. Its last `Opened` names the session; entries up to `copied` are its parent's."""
+def build_conversation(
+    entries: Iterable[Entry], read_blob: Callable[[str], bytes], copied: int = 0
+) -> Conversation:
+    """Build the steps of one log. Its last `Opened` names the session; entries up to `copied`
+    are its parent's.
+    """
     built = Conversation("", "", "", "", None, [], copied, [], read_blob)
     purposes: dict[int, str] = {}
     waiting: dict[str, Reply] = {}
     for entry in entries:
         match entry.event:
             case Opened() as event:
-                built.session, built.label, built.kind, built.cwd = event.session, event.label, event.kind, event.cwd
-                if entry.seq == 1 and event.parent is not None and not event.parent.call and not event.label:
-                    built.copied = max(copied, event.parent.seq)  # a fork holds copies of its parent's entries
+                built.session, built.label, built.kind, built.cwd = (
+                    event.session,
+                    event.label,
+                    event.kind,
+                    event.cwd,
+                )
+                if (
+                    entry.seq == 1
+                    and event.parent is not None
+                    and not event.parent.call
+                    and not event.label
+                ):
+                    built.copied = max(
+                        copied, event.parent.seq
+                    )  # a fork holds copies of its parent's entries
             case PrefixSet() as event:
                 built.prefix = event
             case Asked() as event:
@@ -162,7 +180,9 @@ def build_conversation(entries: Iterable[Entry], read_blob: Callable[[str], byte
 
 
 def _note(entry: Entry) -> Note | None:
-    """Return the note for an entry that is neither message nor reply; None for one that an export leaves out."""
+    """Return the note for an entry that is neither message nor reply; None for one that an
+    export leaves out.
+    """
     kind = text = ""
     match entry.event:
         case Summarized() as event:
@@ -170,15 +190,24 @@ def _note(entry: Entry) -> Note | None:
         case Reminded() as event if event.text:
             kind, text = "reminder", event.text
         case Rewound() as event:
-            kind, text = "rewind", f"the user went back to r{event.to}: what came after it no longer counts"
+            kind, text = (
+                "rewind",
+                f"the user went back to r{event.to}: what came after it no longer counts",
+            )
         case Interrupted() as event:
             kind, text = "interrupt", event.text
         case AskFailed() as event:
             kind, text = "failure", f"the request failed ({event.kind}): {event.message}"
         case TaskEnded() as event:
-            kind, text = "task", f"background task {event.task} ended: {event.state}\n{event.tail}".strip()
+            kind, text = (
+                "task",
+                f"background task {event.task} ended: {event.state}\n{event.tail}".strip(),
+            )
         case ChildEnded() as event:
-            kind, text = "subagent", f"subagent {event.child} ended: {event.status}\n{event.report}".strip()
+            kind, text = (
+                "subagent",
+                f"subagent {event.child} ended: {event.status}\n{event.report}".strip(),
+            )
         case TurnEnded() as event if event.reason != "done":
             kind, text = "end", f"the turn ended: {event.reason}. {event.message}".strip()
         case _:
@@ -187,7 +216,9 @@ def _note(entry: Entry) -> Note | None:
 
 
 def shown_text(parts: Iterable[AnyPart]) -> str:
-    """Return the readable text of parts; images and documents are named, of a document both ends are shown."""
+    """Return the readable text of parts; images and documents are named, of a document both ends
+    are shown.
+    """
     return "\n".join(filter(None, map(_shown, parts)))
 
 

@@ -1,7 +1,8 @@
 """HTML: a session as one self-contained file, without scripts and without anything that is fetched.
 
-All text is escaped. Links and Markdown of the model stay text, so nothing that a result, a file name or a reply holds
-can become an element. The page forbids scripts and the network by a policy of its own, should that ever fail.
+All text is escaped. Links and Markdown of the model stay text, so nothing that a result, a file
+name or a reply holds can become an element. The page forbids scripts and the network by a policy of
+its own, should that ever fail.
 """
 
 import base64
@@ -30,7 +31,7 @@ section { border-left: 3px solid #8884; margin: 1rem 0; padding: .1rem 0 .1rem .
 h1 { font-size: 1.4rem } h2 { font-size: .85rem; margin: 0; opacity: .7; font-weight: 600 }
 summary { cursor: pointer } details { margin: .4rem 0 } img { max-width: 100% } dt { font-weight: 600 }
 .copied { opacity: .55 }
-"""
+"""  # noqa: E501
 
 
 def as_html(conversation: Conversation) -> bytes:
@@ -60,19 +61,33 @@ def _session(told: Conversation) -> Iterator[str]:
         "Cost": f"{told.cost_usd:.4f} USD",
     }
     yield f"<h1>{_plain(name)}</h1>"
-    yield "<dl>" + "".join(f"<dt>{key}</dt><dd>{_plain(value)}</dd>" for key, value in facts.items()) + "</dl>"
+    yield (
+        "<dl>"
+        + "".join(f"<dt>{key}</dt><dd>{_plain(value)}</dd>" for key, value in facts.items())
+        + "</dl>"
+    )
     if told.prefix is not None:
         yield _folded("System prompt", "\n\n".join((told.prefix.system, *told.prefix.context)))
     for step in told.steps:
         shared = " copied" if step.seq <= told.copied else ""
         match step:
             case Message():
-                yield _section(f"user{shared}", "User", step.seq, step.at, [_part(part, told) for part in step.parts])
+                yield _section(
+                    f"user{shared}",
+                    "User",
+                    step.seq,
+                    step.at,
+                    [_part(part, told) for part in step.parts],
+                )
             case Reply():
                 kind = "Assistant" if step.purpose == "turn" else "Summary request"
-                yield _section(f"assistant{shared}", kind, step.seq, step.at, list(_reply(step, told)))
+                yield _section(
+                    f"assistant{shared}", kind, step.seq, step.at, list(_reply(step, told))
+                )
             case Note():
-                yield _section(f"note{shared}", step.kind.capitalize(), step.seq, step.at, [_pre(step.text)])
+                yield _section(
+                    f"note{shared}", step.kind.capitalize(), step.seq, step.at, [_pre(step.text)]
+                )
     for subagent in told.subagents:
         yield '<section class="subagent">'
         yield from _session(subagent)
@@ -81,7 +96,10 @@ def _session(told: Conversation) -> Iterator[str]:
 
 def _section(style: str, who: str, seq: int, at: int, inner: list[str]) -> str:
     when = datetime.fromtimestamp(at / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f'<section class="{style}"><h2>{_plain(who)} · {when} · r{seq}</h2>{"".join(inner)}</section>'
+    return (
+        f'<section class="{style}"><h2>{_plain(who)} · {when} · '
+        f"r{seq}</h2>{''.join(inner)}</section>"
+    )
 
 
 def _reply(reply: Reply, told: Conversation) -> Iterator[str]:
@@ -104,7 +122,11 @@ def _call(call: ToolCall, result: ToolEnded | None, told: Conversation) -> str:
     text = shown_text(part for part in result.parts if not isinstance(part, Image))
     images = "".join(_part(part, told) for part in result.parts if isinstance(part, Image))
     title = f"Result: {result.status}, {result.elapsed_ms} ms"
-    body = _folded(title, text) if text.count("\n") > OPEN_LINES_MAX else f"<h2>{_plain(title)}</h2>{_pre(text)}"
+    body = (
+        _folded(title, text)
+        if text.count("\n") > OPEN_LINES_MAX
+        else f"<h2>{_plain(title)}</h2>{_pre(text)}"
+    )
     return f'<section class="{style}">{shown}{body}{images}</section>'
 
 
@@ -131,5 +153,7 @@ def _pre(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape text for an element or a quoted attribute; characters that cannot be seen are written out."""
+    """Escape text for an element or a quoted attribute; characters that cannot be seen are
+    written out.
+    """
     return html.escape(escape(text), quote=True)

@@ -1,7 +1,9 @@
-"""Build a log from the transcript of another agent: messages, replies, results and summaries, in order.
+"""Build a log from the transcript of another agent: messages, replies, results and summaries, in
+order.
 
-The transcript names calls in its own way; here each call gets the id that longrein would have given it. Each call gets
-exactly one result, because providers refuse a conversation without. Secrets are replaced before anything is stored.
+The transcript names calls in its own way; here each call gets the id that longrein would have given
+it. Each call gets exactly one result, because providers refuse a conversation without. Secrets are
+replaced before anything is stored.
 """
 
 import base64
@@ -77,7 +79,9 @@ class Transcript(msgspec.Struct):
 class LogBuilder:
     """Collects the entries of a new session."""
 
-    def __init__(self, opened: Opened, put_blob: Callable[[bytes], str], redact: Redact, taken: Counter[str]) -> None:
+    def __init__(
+        self, opened: Opened, put_blob: Callable[[bytes], str], redact: Redact, taken: Counter[str]
+    ) -> None:
         self.entries: list[Entry] = []
         self._put_blob = put_blob
         self._redact = redact
@@ -89,7 +93,9 @@ class LogBuilder:
         self._append(opened)
 
     def at(self, stamp: Any) -> None:
-        """Set the time of the next entries from ISO 8601 text; an unreadable one keeps the last time."""
+        """Set the time of the next entries from ISO 8601 text; an unreadable one keeps the last
+        time.
+        """
         try:
             at = round(datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).timestamp() * 1e6)
         except (ValueError, OverflowError):
@@ -98,7 +104,9 @@ class LogBuilder:
 
     def user(self, parts: Sequence[AnyPart]) -> None:
         """Add a message of the user. Nothing happens without content."""
-        kept = tuple(part for part in parts if not (isinstance(part, Text) and not part.text.strip()))
+        kept = tuple(
+            part for part in parts if not (isinstance(part, Text) and not part.text.strip())
+        )
         if not kept:
             return
         self.end_turn()
@@ -123,7 +131,9 @@ class LogBuilder:
             else:
                 made.append(part)
         stop = "calls" if calls else "end"
-        self._append(Replied(asked, tuple(made), stop, model=clean(model), estimated=("input", "output")))
+        self._append(
+            Replied(asked, tuple(made), stop, model=clean(model), estimated=("input", "output"))
+        )
         self._open, self._in_turn = calls, True
         self._taken["reply"] += 1
         self._taken["call"] += len(calls)
@@ -142,7 +152,9 @@ class LogBuilder:
         if self._seq < 2 or not text.strip():
             return
         self.close_calls()
-        shown = f"Summary of the conversation so far, made by the agent that led it:\n\n{clean(text)}"
+        shown = (
+            f"Summary of the conversation so far, made by the agent that led it:\n\n{clean(text)}"
+        )
         self._append(Summarized(2, self._seq, shown, "request", prose=clean(text)))
         self._taken["summary"] += 1
 
@@ -174,15 +186,31 @@ class LogBuilder:
             return Text(text)
         data = text.encode()
         lines = text.count("\n") + 1
-        return Document(self._put_blob(data), "text/plain", len(data), "", lines, text[:END_CHARS], text[-END_CHARS:])
+        return Document(
+            self._put_blob(data),
+            "text/plain",
+            len(data),
+            "",
+            lines,
+            text[:END_CHARS],
+            text[-END_CHARS:],
+        )
 
     def image(self, media: Any, data: Any) -> AnyPart:
         """Return the part for an image in base64; a text when it cannot be read."""
         try:
-            raw = base64.b64decode(data, validate=True) if media in IMAGES and isinstance(data, str) else b""
+            raw = (
+                base64.b64decode(data, validate=True)
+                if media in IMAGES and isinstance(data, str)
+                else b""
+            )
         except (binascii.Error, ValueError):
             raw = b""
-        return Image(self._put_blob(raw), str(media), len(raw)) if raw else Text("[an image that could not be read]")
+        return (
+            Image(self._put_blob(raw), str(media), len(raw))
+            if raw
+            else Text("[an image that could not be read]")
+        )
 
     @property
     def _seq(self) -> int:
@@ -203,7 +231,9 @@ def _call(name: str, call: ForeignCall) -> ToolCall:
         except msgspec.DecodeError:
             given = None
     if not isinstance(given, dict) or is_too_deep(given):
-        return ToolCall(name, clean(call.name) or "unknown", None, received or str(given)[:TEXT_CHARS_MAX])
+        return ToolCall(
+            name, clean(call.name) or "unknown", None, received or str(given)[:TEXT_CHARS_MAX]
+        )
     return ToolCall(name, clean(call.name) or "unknown", cleaned(given))
 
 

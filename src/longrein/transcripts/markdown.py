@@ -1,8 +1,8 @@
 """Markdown: a session as a page to read, for issues, notes and reviews.
 
-Foreign text stands in fences that are longer than any fence inside it, so that a result cannot end its own fence. Words
-of the user and of the model are Markdown already; they stand in a quotation, which ends what they leave open, or in a
-fence when a viewer would find HTML or images in them.
+Foreign text stands in fences that are longer than any fence inside it, so that a result cannot end
+its own fence. Words of the user and of the model are Markdown already; they stand in a quotation,
+which ends what they leave open, or in a fence when a viewer would find HTML or images in them.
 """
 
 import re
@@ -34,7 +34,10 @@ def _page(told: Conversation, level: int) -> Iterator[str]:
             f"- Session: `{told.session}`",
             f"- Folder: {plain(told.cwd)}",
             f"- Model: {plain(model)}",
-            f"- Tokens: {usage.context_tokens:,} in, {usage.output_tokens:,} out; cost {told.cost_usd:.4f} USD",
+            (
+                f"- Tokens: {usage.context_tokens:,} in, {usage.output_tokens:,} out; cost "
+                f"{told.cost_usd:.4f} USD"
+            ),
         )
     )
     mark = "#" * min(level + 1, 6)
@@ -64,7 +67,10 @@ def _reply(reply: Reply) -> Iterator[str]:
                 yield f"Thinking:\n\n{fenced(text)}"
             case ToolCall():
                 call = unwrapped(part)
-                yield f"**Call of {plain(call.name)}** `{call.id}`\n\n{fenced(arguments_text(call), 'json')}"
+                yield (
+                    f"**Call of {plain(call.name)}** "
+                    f"`{call.id}`\n\n{fenced(arguments_text(call), 'json')}"
+                )
                 result = reply.results.get(part.id)
                 if result is not None:
                     yield f"Result ({plain(result.status)}):\n\n{fenced(shown_text(result.parts))}"
@@ -74,7 +80,9 @@ def arguments_text(call: ToolCall) -> str:
     """Return the arguments of a call as indented JSON, or as received when they are no object."""
     if call.arguments is None:
         return call.received
-    return msgspec.json.format(msgspec.json.encode(call.arguments), indent=2).decode("utf-8", "replace")
+    return msgspec.json.format(msgspec.json.encode(call.arguments), indent=2).decode(
+        "utf-8", "replace"
+    )
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -86,7 +94,9 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote Markdown, so that its headings and open fences end with it. Text with HTML or images is fenced instead."""
+    """Quote Markdown, so that its headings and open fences end with it. Text with HTML or images
+    is fenced instead.
+    """
     text = escape(text)
     if _has_html(text):
         return fenced(text, "markdown")

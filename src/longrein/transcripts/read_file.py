@@ -25,7 +25,9 @@ class Format(Protocol):
 
     def describe(self, lines: Sequence[Mapping[str, Any]], /) -> tuple[str, str]: ...
 
-    def read(self, lines: Sequence[Mapping[str, Any]], builder: LogBuilder, found: Transcript, /) -> None: ...
+    def read(
+        self, lines: Sequence[Mapping[str, Any]], builder: LogBuilder, found: Transcript, /
+    ) -> None: ...
 
 
 FORMATS: tuple[Format, ...] = (codex, claude_code)
@@ -48,7 +50,9 @@ def read_lines(path: str) -> tuple[list[dict[str, Any]], int]:
             if not stat.S_ISREG(status.st_mode):
                 raise LongreinError(f"{path} is not a file; name a transcript or a bundle")
             if status.st_size > FILE_BYTES_MAX:
-                raise LongreinError(f"{path} has {status.st_size:,} bytes; {FILE_BYTES_MAX:,} is the limit")
+                raise LongreinError(
+                    f"{path} has {status.st_size:,} bytes; {FILE_BYTES_MAX:,} is the limit"
+                )
             while raw := file.readline(LINE_BYTES_MAX):
                 whole = raw.endswith(b"\n") or len(raw) < LINE_BYTES_MAX
                 while not raw.endswith(b"\n") and (more := file.readline(LINE_BYTES_MAX)):
@@ -72,7 +76,9 @@ def _decoded(raw: bytes) -> dict[str, Any] | None:
 
 
 def _decoded_loosely(raw: bytes) -> Any:
-    """Decode JSON with halves of surrogate pairs or bytes that are not UTF-8; None where that fails too."""
+    """Decode JSON with halves of surrogate pairs or bytes that are not UTF-8; None where that
+    fails too.
+    """
     import json
 
     try:
@@ -85,10 +91,13 @@ def _decoded_loosely(raw: bytes) -> Any:
 def find_format(lines: Sequence[Mapping[str, Any]], path: str) -> Format:
     """Return the module that reads these lines. Raises `TranscriptUnknown`."""
     if not lines:
-        raise TranscriptUnknown(f"{path} is empty, or holds no JSON object: it is no transcript and no bundle")
+        raise TranscriptUnknown(
+            f"{path} is empty, or holds no JSON object: it is no transcript and no bundle"
+        )
     found = next((one for one in FORMATS if one.is_transcript(lines)), None)
     if found is None:
         raise TranscriptUnknown(
-            f"{path} is no bundle of longrein (`longrein export ID --whole`) and no transcript of Claude Code or Codex"
+            f"{path} is no bundle of longrein (`longrein export ID --whole`) and no transcript of "
+            "Claude Code or Codex"
         )
     return found

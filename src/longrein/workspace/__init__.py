@@ -27,7 +27,13 @@ from longrein.workspace.port import (
     Supervision,
     Workspace,
 )
-from longrein.workspace.spool import SPOOL, is_supervised, read_output, spooled_tasks, unreadable_tasks
+from longrein.workspace.spool import (
+    SPOOL,
+    is_supervised,
+    read_output,
+    spooled_tasks,
+    unreadable_tasks,
+)
 from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
 from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.walk import split_glob

@@ -1,11 +1,13 @@
 """Atomic replacement of a file that other programs may write at the same time.
 
-The new content is written to a temporary file beside the target and exchanged with it in one step. The replaced content
-is then checked. Where it is not the expected one, another program has written meanwhile: both texts are merged and
-written, or the other text is restored. Until then the other text is kept under a temporary name that tells what it is
-(see `temp_files`), so a crash loses nothing.
+The new content is written to a temporary file beside the target and exchanged with it in one step.
+The replaced content is then checked. Where it is not the expected one, another program has written
+meanwhile: both texts are merged and written, or the other text is restored. Until then the other
+text is kept under a temporary name that tells what it is (see `temp_files`), so a crash loses
+nothing.
 
-A program that still writes to the replaced file is waited for. If it keeps the file open, the file is put back.
+A program that still writes to the replaced file is waited for. If it keeps the file open, the file
+is put back.
 """
 
 import errno
@@ -16,7 +18,13 @@ from hashlib import sha256
 
 import msgspec
 
-from longrein.workspace.files import check_writable, not_a_file_error, open_regular, read, write_and_close
+from longrein.workspace.files import (
+    check_writable,
+    not_a_file_error,
+    open_regular,
+    read,
+    write_and_close,
+)
 from longrein.workspace.openat import Folder, open_parent
 from longrein.workspace.port import Merge, ReplaceResult
 from longrein.workspace.temp_files import (
@@ -47,11 +55,13 @@ _recovered: dict[str, None] = {}
 
 
 def write(path: str, data: bytes, *, expect: str | None = None) -> None:
-    """Replace a file atomically, keeping mode, owner and extended attributes. `path` is a real path.
+    """Replace a file atomically, keeping mode, owner and extended attributes. `path` is a real
+    path.
 
-    With `expect` (a content hash, '' for "must not exist") another content raises `FileExistsError` and stays. A
-    read-only file is a `PermissionError`, also for root; its mode is never changed. Another hard link of the file keeps
-    the old content. Raises OSError; then the old file is untouched.
+    With `expect` (a content hash, '' for "must not exist") another content raises `FileExistsError`
+    and stays. A read-only file is a `PermissionError`, also for root; its mode is never changed.
+    Another hard link of the file keeps the old content. Raises OSError; then the old file is
+    untouched.
     """
     if expect is not None:
         try:
@@ -74,18 +84,25 @@ def write(path: str, data: bytes, *, expect: str | None = None) -> None:
 def replace(
     path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
 ) -> ReplaceResult:
-    """Replace content `expect` (its hash, '' for "must not exist") by `data`; see `Workspace.replace`."""
+    """Replace content `expect` (its hash, '' for "must not exist") by `data`; see
+    `Workspace.replace`.
+    """
     folder, name = open_parent(path, make=not expect)
     with folder, folder_lock(folder):
         _recover_once(folder.path)
         merge_late_writes(merge, lock=False)
-        return _Replacement(folder, name, base, merge).run(data, expect) if expect else _create(folder, name, data)
+        return (
+            _Replacement(folder, name, base, merge).run(data, expect)
+            if expect
+            else _create(folder, name, data)
+        )
 
 
 def merge_late_writes(merge: Merge | None, *, lock: bool) -> None:
     """Merge writes to already replaced files into the present ones, or save them beside those.
 
-    `lock`: whether to lock the folders of these files. A caller that holds a lock takes no second one.
+    `lock`: whether to lock the folders of these files. A caller that holds a lock takes no second
+    one.
     """
     for late in find_late_writes():
         with suppress(OSError):
@@ -97,7 +114,9 @@ def merge_late_writes(merge: Merge | None, *, lock: bool) -> None:
 def _merge_late_write(folder: Folder, name: str, late: LateWrite, merge: Merge | None) -> None:
     texts = [late.data]
     with suppress(OSError):
-        replaced = _Replacement(folder, name, late.before, merge).run(late.data, _sha256_hex(late.before))
+        replaced = _Replacement(folder, name, late.before, merge).run(
+            late.data, _sha256_hex(late.before)
+        )
         texts = [] if replaced.data is not None else [late.data, *replaced.taken[:-1]]
     for text in texts:
         with suppress(OSError):
@@ -197,7 +216,9 @@ class _Replacement:
                 raise
             data = None
         else:
-            if data is None and self.displaced_data == self.foreign[-1]:  # ours stands in the place of theirs
+            if (
+                data is None and self.displaced_data == self.foreign[-1]
+            ):  # ours stands in the place of theirs
                 self._put_back()
         if data is None:
             self._keep_beside()
@@ -231,7 +252,9 @@ class _Replacement:
         return None if _sha256_hex(data) == expect else data
 
     def _merge(self, ours: bytes, theirs: bytes) -> bytes | None:
-        """Merge both; None for a conflict. Theirs may be based on `base` or on a version written since."""
+        """Merge both; None for a conflict. Theirs may be based on `base` or on a version written
+        since.
+        """
         self.foreign = [*(one for one in self.foreign if one != theirs), theirs]
         if self.base is None or self.merge is None:
             return None
@@ -239,12 +262,17 @@ class _Replacement:
         for base in reversed(self.versions):
             if merged is None:
                 merged = self.merge(base, ours, theirs)
-                merged = merged if merged is not None and _has_all_changes(merged, self.base, ours, theirs) else None
+                merged = (
+                    merged
+                    if merged is not None and _has_all_changes(merged, self.base, ours, theirs)
+                    else None
+                )
         self.versions.append(theirs)
         return merged
 
     def _exchange(self, ours: bytes, expect: str) -> bytes | None:
-        """Exchange `ours` with the file. Returns the replaced content; None when it is the expected one.
+        """Exchange `ours` with the file. Returns the replaced content; None when it is the expected
+        one.
 
         Raises OSError; `displaced` is then the replaced file.
         """
@@ -266,7 +294,9 @@ class _Replacement:
         return self._check_displaced(temp, expect)
 
     def _check_displaced(self, temp: TempFile, expect: str) -> bytes | None:
-        """Read the replaced file once nobody writes to it; None when it has the expected content."""
+        """Read the replaced file once nobody writes to it; None when it has the expected
+        content.
+        """
         status = self.folder.stat(temp.name)
         if not stat.S_ISREG(status.st_mode):
             raise not_a_file_error(self.path, status.st_mode)
@@ -286,14 +316,16 @@ class _Replacement:
     def _put_back(self) -> None:
         """Put the replaced file itself back: another program may still write to it.
 
-        A text that others wrote over ours meanwhile is newer and stands. Over a file that is still being written it
-        does not, and is left to recovery.
+        A text that others wrote over ours meanwhile is newer and stands. Over a file that is still
+        being written it does not, and is left to recovery.
         """
         with suppress(OSError):
             is_known, newer = self.displaced_data is not None, self._swap_displaced()
             if is_known and newer not in (None, self.ours):
                 older = self._swap_displaced()
-                self.foreign += [one for one in (older, newer) if one is not None and one != self.foreign[-1]]
+                self.foreign += [
+                    one for one in (older, newer) if one is not None and one != self.foreign[-1]
+                ]
 
     def _swap_displaced(self) -> bytes | None:
         """Exchange the displaced file with the target; returns the content that came out."""
@@ -314,7 +346,9 @@ class _Replacement:
             elif not contains_all_lines(stands, text):
                 with suppress(OSError):
                     temp = prepare_temp_file(self.folder, self.name, text)
-                    unknown = msgspec.structs.replace(temp, new_hash=UNKNOWN_HASH, expected_hash=UNKNOWN_HASH)
+                    unknown = msgspec.structs.replace(
+                        temp, new_hash=UNKNOWN_HASH, expected_hash=UNKNOWN_HASH
+                    )
                     self.folder.rename(temp.name, unknown.name)
                     remove_later(self.folder.path_of(unknown.name))
 

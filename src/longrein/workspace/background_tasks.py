@@ -36,11 +36,13 @@ class BackgroundTasks:
         self._foreign: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    # --- Reading -----------------------------------------------------------------------------------------------------
+    # --- Reading ----------------------------------------------------------------------------------
 
     def record(self, task: str) -> dict[str, Any]:
         """Return the record written when the task was kept; empty for an unknown task."""
-        found = self._records.get(task) or (spool.record_of(self._folder, task) if spool.usable_id(task) else {})
+        found = self._records.get(task) or (
+            spool.record_of(self._folder, task) if spool.usable_id(task) else {}
+        )
         if found:
             self._records[task] = found
         return found
@@ -48,7 +50,9 @@ class BackgroundTasks:
     def check_new(self, task: str) -> None:
         """Raise OSError when a new task cannot have this id."""
         if not spool.usable_id(task) or self.record(task):
-            raise OSError(f"a task cannot be called {task!r}: it is in use, or no file can be called so")
+            raise OSError(
+                f"a task cannot be called {task!r}: it is in use, or no file can be called so"
+            )
 
     def known(self, task: str) -> SpooledTask:
         """Return an existing task. Raises OSError when it is gone."""
@@ -65,7 +69,11 @@ class BackgroundTasks:
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
         """See `Supervision.read`."""
-        return spool.read_output(self._folder, task, start, size_bytes) if spool.usable_id(task) else (start, b"")
+        return (
+            spool.read_output(self._folder, task, start, size_bytes)
+            if spool.usable_id(task)
+            else (start, b"")
+        )
 
     def whole(self, task: str) -> str:
         """See `Supervision.whole`."""
@@ -87,9 +95,13 @@ class BackgroundTasks:
         ]
 
     def _is_running(self, task: str) -> bool:
-        return bool(self.record(task)) and task not in self._ends and not spool.has_end(self._folder, task)
+        return (
+            bool(self.record(task))
+            and task not in self._ends
+            and not spool.has_end(self._folder, task)
+        )
 
-    # --- News --------------------------------------------------------------------------------------------------------
+    # --- News -------------------------------------------------------------------------------------
 
     def on_news(self, call: Callable[[str], None]) -> None:
         """See `Supervision.on_news`."""
@@ -102,15 +114,21 @@ class BackgroundTasks:
         for call in self._calls:
             call(task)
 
-    # --- Tasks without a live supervisor -----------------------------------------------------------------------------
+    # --- Tasks without a live supervisor ----------------------------------------------------------
 
     async def adopt_tasks(self, owner: str) -> list[SpooledTask]:
         """See `Supervision.adopt`. `owner` is the connected supervisor, '' for none."""
         spool.sweep_spool(self._folder)
         tasks = spool.task_ids(self._folder)
-        lost = [task for task in tasks if self._is_running(task) and not spool.owner_lives(self.record(task))]
+        lost = [
+            task
+            for task in tasks
+            if self._is_running(task) and not spool.owner_lives(self.record(task))
+        ]
         await self._end_as_lost(lost, spool.NO_SUPERVISOR)
-        self._foreign |= {task for task in tasks if self._is_running(task) and self.record(task)["owner"] != owner}
+        self._foreign |= {
+            task for task in tasks if self._is_running(task) and self.record(task)["owner"] != owner
+        }
         self._schedule_poll()
         found = [one for one in map(self.spooled, tasks) if one is not None]
         return sorted(found, key=lambda one: (one.started_at, one.task))
@@ -165,10 +183,12 @@ class BackgroundTasks:
             await self._end_as_lost([task], f"{cause}; its supervisor did not answer")
             self.tell(task)
 
-    # --- Tasks of a supervisor of another version --------------------------------------------------------------------
+    # --- Tasks of a supervisor of another version -------------------------------------------------
 
     def stop_marked(self, task: str) -> None:
-        """End a task by its mark, for a supervisor that cannot be asked; it writes the end itself."""
+        """End a task by its mark, for a supervisor that cannot be asked; it writes the end
+        itself.
+        """
         if self._is_running(task):
             self._end_tree(self.record(task))
 
@@ -208,14 +228,16 @@ class BackgroundTasks:
         await self._trees.wait_all()
 
 
-# --- Stopping a task from another process ----------------------------------------------------------------------------
+# --- Stopping a task from another process ---------------------------------------------------------
 
 
-async def stop_background_task(session_folder: str, task: str, cause: str = "the user") -> SpooledTask | None:
+async def stop_background_task(
+    session_folder: str, task: str, cause: str = "the user"
+) -> SpooledTask | None:
     """End a background task of a session that another process may have open, and wait for its end.
 
-    The supervisor is asked. One that speaks another version, or is dead, is bypassed: the processes are found by mark
-    and start time. Returns the task as it is then; None for an unknown one.
+    The supervisor is asked. One that speaks another version, or is dead, is bypassed: the processes
+    are found by mark and start time. Returns the task as it is then; None for an unknown one.
     """
     folder = os.path.join(session_folder, SPOOL)
     kept = BackgroundTasks(folder, "longrein")
@@ -223,13 +245,21 @@ async def stop_background_task(session_folder: str, task: str, cause: str = "the
     if spooled is None or spooled.state not in ("running", "lost") or has_end(folder, task):
         return spooled
     sock = connect(folder)
-    connection = SupervisorConnection(sock, None, lambda _: None, lambda _: None) if sock is not None else None
+    connection = (
+        SupervisorConnection(sock, None, lambda _: None, lambda _: None)
+        if sock is not None
+        else None
+    )
     owner = kept.record(task)["owner"]
     if connection is not None:
         connection.owner = owner
         connection.wake()
     try:
-        asked = connection.ask(limit_s=HELLO_S, do="stop", task=task, cause=cause) if connection else None
+        asked = (
+            connection.ask(limit_s=HELLO_S, do="stop", task=task, cause=cause)
+            if connection
+            else None
+        )
         answer = await asked if asked else {"known": False}
     except ConnectionError:
         answer = {"known": False}

@@ -13,9 +13,13 @@ from longrein.workspace.tree_records import CheckpointError, TreeRecord, decode,
 
 
 class CheckpointStore:
-    """The checkpoints of one session: `<session>/checkpoints/`. Blocking; used by one thread at a time."""
+    """The checkpoints of one session: `<session>/checkpoints/`. Blocking; used by one thread at
+    a time.
+    """
 
-    def __init__(self, folder: str, environment: Mapping[str, str], left_out: Iterable[str] = ()) -> None:
+    def __init__(
+        self, folder: str, environment: Mapping[str, str], left_out: Iterable[str] = ()
+    ) -> None:
         self.folder = folder
         self._environment, self._left_out = environment, tuple(left_out)
         self.lock = Lock()
@@ -23,7 +27,9 @@ class CheckpointStore:
         self._open: dict[str, ShadowRepository] = {}
 
     def repository(self, root: str) -> ShadowRepository:
-        """Return the repository of a root, opened on first use. Raises `CheckpointError`, OSError."""
+        """Return the repository of a root, opened on first use. Raises `CheckpointError`,
+        OSError.
+        """
         if root not in self._open:
             name = sha256(os.fsencode(root)).hexdigest()[:16]
             path = os.path.join(self.folder, name)
@@ -33,11 +39,19 @@ class CheckpointStore:
         return self._open[root]
 
     def take(self, roots: Iterable[str]) -> tuple[str, dict[str, TreeRecord]]:
-        """Keep the roots as they are now: (name of the checkpoint, records). Raises `CheckpointError`, OSError."""
-        outer = [root for root in roots if not any(_is_below(root, other) for other in roots if other != root)]
+        """Keep the roots as they are now: (name of the checkpoint, records). Raises
+        `CheckpointError`, OSError.
+        """
+        outer = [
+            root
+            for root in roots
+            if not any(_is_below(root, other) for other in roots if other != root)
+        ]
         there = [root for root in outer if root in self._open or os.path.isdir(root)]
         records = {root: self.repository(root).take() for root in there}
-        text = encode(["1", {root: msgspec.structs.asdict(record) for root, record in records.items()}])
+        text = encode(
+            ["1", {root: msgspec.structs.asdict(record) for root, record in records.items()}]
+        )
         name = sha256(text.encode()).hexdigest()[:24]
         path = os.path.join(self.folder, name + ".json")
         if not os.path.exists(path):
@@ -50,7 +64,11 @@ class CheckpointStore:
             with open(os.path.join(self.folder, name + ".json"), "rb") as file:
                 _, found = decode(file.read())
             records = msgspec.convert(found, dict[str, TreeRecord])
-            missing = [root for root, record in records.items() if not self.repository(root).has(record.tree)]
+            missing = [
+                root
+                for root, record in records.items()
+                if not self.repository(root).has(record.tree)
+            ]
         except (OSError, ValueError, msgspec.ValidationError):
             missing, records = [name], {}
         if missing:
@@ -59,7 +77,9 @@ class CheckpointStore:
 
     def shrink(self, bytes_max: int) -> int:
         """Keep the session's checkpoints within `bytes_max`; return how many were dropped."""
-        dropped = sum(one.shrink(bytes_max // max(1, len(self._open))) for one in self._open.values())
+        dropped = sum(
+            one.shrink(bytes_max // max(1, len(self._open))) for one in self._open.values()
+        )
         for name in os.listdir(self.folder) if dropped else ():
             if name.endswith(".json"):
                 try:

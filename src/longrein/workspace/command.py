@@ -1,6 +1,7 @@
 """Run commands as children of this process, without a supervisor.
 
-A command ends when its process exits, not when its output pipe closes (R051): a grandchild may hold the pipe.
+A command ends when its process exits, not when its output pipe closes (R051): a grandchild may hold
+the pipe.
 """
 
 import asyncio
@@ -12,8 +13,20 @@ from subprocess import DEVNULL, Popen
 
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
-from longrein.workspace.port import BackgroundOptions, CommandExit, Confinement, Sink, SpooledTask, Streams
-from longrein.workspace.supervisor.process_tree import COMMAND_MARK, GRACE_S, SANDBOX_MARK, owner_mark
+from longrein.workspace.port import (
+    BackgroundOptions,
+    CommandExit,
+    Confinement,
+    Sink,
+    SpooledTask,
+    Streams,
+)
+from longrein.workspace.supervisor.process_tree import (
+    COMMAND_MARK,
+    GRACE_S,
+    SANDBOX_MARK,
+    owner_mark,
+)
 from longrein.workspace.supervisor.shell import (
     HELD_PIPE_S,
     LANDLOCK,
@@ -30,7 +43,7 @@ from longrein.workspace.supervisor.shell import (
 from longrein.workspace.supervisor.start_process import launch
 from longrein.workspace.terminate import TreeTerminator
 
-# --- Reading a command's output --------------------------------------------------------------------------------------
+# --- Reading a command's output -------------------------------------------------------------------
 
 PIPE_BYTES = 1 << 20
 """Size that a pipe is enlarged to once much output has come through it."""
@@ -67,8 +80,12 @@ class OutputReader:
     The owner calls `exited` when the process has exited.
     """
 
-    def __init__(self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]) -> None:
-        """Start reading. Without a sink the output stays in the pipe, which the caller may hand on."""
+    def __init__(
+        self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]
+    ) -> None:
+        """Start reading. Without a sink the output stays in the pipe, which the caller may hand
+        on.
+        """
         self._loop = asyncio.get_running_loop()
         self._sink = sink
         self._left_bytes = output_bytes_max
@@ -195,7 +212,7 @@ class OpenPipes:
             self._drop(output)
 
 
-# --- Started commands ------------------------------------------------------------------------------------------------
+# --- Started commands -----------------------------------------------------------------------------
 
 
 class RunningCommand:
@@ -230,7 +247,9 @@ class RunningCommand:
         raise NotImplementedError
 
     async def run(self, until: float) -> CommandExit:
-        """Wait for the end; end the command at `until` (loop time), or when the wait is cancelled."""
+        """Wait for the end; end the command at `until` (loop time), or when the wait is
+        cancelled.
+        """
         timer = self._loop.call_at(until, self.end, "timeout")
         try:
             return await self.ended()
@@ -244,7 +263,9 @@ class RunningCommand:
     def _exit(self, returncode: int, cause: str) -> CommandExit:
         """Build the outcome of a return code: an exit code or the name of a signal."""
         code, name = (returncode, "") if returncode >= 0 else (None, signal_name(-returncode))
-        return CommandExit(code, name, cause, "", self._loop.time() - self._began, last_folder(self._report))
+        return CommandExit(
+            code, name, cause, "", self._loop.time() - self._began, last_folder(self._report)
+        )
 
     def _close_pipes(self) -> None:
         close(self._output.detach_output(), self._report)
@@ -266,7 +287,8 @@ class ChildCommand(RunningCommand):
         *,
         is_confined: bool,
     ) -> None:
-        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold at its end.
+        """Its processes carry `mark`; `left_open` gets the pipe that other processes may still hold
+        at its end.
 
         `is_confined`: `process` is the sandbox's program.
         """
@@ -292,21 +314,31 @@ class ChildCommand(RunningCommand):
             self._tree_end.add_done_callback(self._on_output_end)
         else:
             code = self._process.returncode
-            self._end.set_result(self._exit(confined_returncode(code) if self._is_confined else code, self._cause))
+            self._end.set_result(
+                self._exit(confined_returncode(code) if self._is_confined else code, self._cause)
+            )
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the pipes. After an exit, other processes may go on writing: theirs is read and dropped."""
-        if self._end.done() and self._cause == "exit" and (output := self._output.detach_output()) >= 0:
+        """Close the pipes. After an exit, other processes may go on writing: theirs is read and
+        dropped.
+        """
+        if (
+            self._end.done()
+            and self._cause == "exit"
+            and (output := self._output.detach_output()) >= 0
+        ):
             self._left_open.keep(output)
         self._close_pipes()
 
     async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         """See `StartedCommand.keep`. Always raises OSError."""
-        raise OSError(f"{keeping.task} cannot go on in the background: there is no supervisor of processes")
+        raise OSError(
+            f"{keeping.task} cannot go on in the background: there is no supervisor of processes"
+        )
 
 
-# --- Child processes -------------------------------------------------------------------------------------------------
+# --- Child processes ------------------------------------------------------------------------------
 
 POLL_FIRST_S = 0.002
 POLL_LAST_S = 0.03
@@ -321,7 +353,8 @@ def start_child(
     confinement: Confinement | None = None,
     streams: Streams | None = None,
 ) -> tuple[Popen[bytes], tuple[int, int]]:
-    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError, as `launch`.
+    """Start a process: (process, our ends of its output and report). Raises OSError or ValueError,
+    as `launch`.
 
     `streams`: descriptors in place of its standard ones.
     """
@@ -338,7 +371,9 @@ def start_child(
             stdin=streams.stdin if streams is not None else DEVNULL,
             stdout=streams.stdout if streams is not None else -1,
             error=streams.stderr if streams is not None else -1,
-            confinement=(confinement.words, confinement.filter) if confinement is not None else None,
+            confinement=(confinement.words, confinement.filter)
+            if confinement is not None
+            else None,
         )
     except BaseException:
         close(output, report)
@@ -373,7 +408,9 @@ def on_exit(process: Popen[bytes], tell: Callable[[], None]) -> None:
         loop.add_reader(descriptor, on_readable)
 
 
-def start_failure(error: OSError | ValueError, command: str | Sequence[str], cwd: str) -> CommandExit:
+def start_failure(
+    error: OSError | ValueError, command: str | Sequence[str], cwd: str
+) -> CommandExit:
     """Build the `CommandExit` of a failed start, with a shell's code: 127 not found, else 126."""
     code = 127 if isinstance(error, FileNotFoundError) else 126
     return CommandExit(code, "", "not_started", start_error_text(error, command, cwd))
@@ -385,15 +422,27 @@ _spawners = count(1)
 def find_shell(search_path: str, roots: Sequence[str]) -> str:
     """Find `bash`, else `sh`, on the search path or the system's own, outside `roots`."""
     outside = spellings(roots)
-    found = (find_program(name, path, outside) for name in ("bash", "sh") for path in (search_path, DEFAULT_PATH))
+    found = (
+        find_program(name, path, outside)
+        for name in ("bash", "sh")
+        for path in (search_path, DEFAULT_PATH)
+    )
     return next(filter(None, found), "/bin/sh")
 
 
 class PlainSpawner:
     """A `Spawner` whose commands are children of this process. Belongs to one event loop."""
 
-    def __init__(self, search_path: str = DEFAULT_PATH, roots: Sequence[str] = (), *, grace_s: float = GRACE_S) -> None:
-        """Look for the shell on `search_path`, outside `roots`. `grace_s` is the time from TERM to KILL."""
+    def __init__(
+        self,
+        search_path: str = DEFAULT_PATH,
+        roots: Sequence[str] = (),
+        *,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        """Look for the shell on `search_path`, outside `roots`. `grace_s` is the time from TERM
+        to KILL.
+        """
         self.shell = find_shell(search_path, roots)
         self._mark = f"{owner_mark()}.{next(_spawners)}."
         self._numbers = count(1)
@@ -424,7 +473,14 @@ class PlainSpawner:
         self._used = True
         is_confined = confinement is not None and confinement.words[0] != LANDLOCK
         return ChildCommand(
-            process, mark, pipes, sink, output_bytes_max, self._trees, self._left_open, is_confined=is_confined
+            process,
+            mark,
+            pipes,
+            sink,
+            output_bytes_max,
+            self._trees,
+            self._left_open,
+            is_confined=is_confined,
         )
 
     async def run(
@@ -453,7 +509,9 @@ class PlainSpawner:
         return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def drain(self) -> None:
-        """Wait for pending kills, then end what commands left running. For shutdown, with no command running."""
+        """Wait for pending kills, then end what commands left running. For shutdown, with no
+        command running.
+        """
         await self._trees.wait_all()
         if self._used:
             self._trees.end(self._mark, 0)

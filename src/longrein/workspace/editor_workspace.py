@@ -1,8 +1,9 @@
 """Workspace whose files may be open in the user's editor, with changes that are not saved yet.
 
-The editor is asked for a file right before a tool uses it (`refresh`). Text that is not saved is kept as the content of
-the file until the file on disk changes or the editor is asked again. Writes go through the editor, so that its buffer
-and its undo history follow; what stands on disk afterwards is compared.
+The editor is asked for a file right before a tool uses it (`refresh`). Text that is not saved is
+kept as the content of the file until the file on disk changes or the editor is asked again. Writes
+go through the editor, so that its buffer and its undo history follow; what stands on disk
+afterwards is compared.
 """
 
 import asyncio
@@ -83,7 +84,9 @@ class EditorWorkspace(PlainWorkspace):
         self._keep(path, data, super().stamp(path, disk))
 
     def _keep(self, path: str, data: bytes, disk: FileStamp) -> None:
-        stamp = FileStamp(disk.inode, disk.size_bytes, disk.mtime_ns, disk.ctime_ns, sha256(data).hexdigest())
+        stamp = FileStamp(
+            disk.inode, disk.size_bytes, disk.mtime_ns, disk.ctime_ns, sha256(data).hexdigest()
+        )
         self._buffers[path] = Buffer(data, disk, stamp)
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
@@ -109,12 +112,25 @@ class EditorWorkspace(PlainWorkspace):
         return disk
 
     def replace(
-        self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expect: str,
+        base: bytes | None = None,
+        merge: Merge | None = None,
     ) -> ReplaceResult:
-        """See `Workspace.replace`. In a thread other than the event loop's, the editor writes the file."""
+        """See `Workspace.replace`. In a thread other than the event loop's, the editor writes
+        the file.
+        """
         text = _text(data)
         in_thread = threading.get_ident() != self._loop_thread
-        if not (self._editor.can_write and in_thread and text is not None and len(data) <= BUFFER_BYTES_MAX):
+        if not (
+            self._editor.can_write
+            and in_thread
+            and text is not None
+            and len(data) <= BUFFER_BYTES_MAX
+        ):
             self._refuse_unsaved(path)
             return super().replace(path, data, expect=expect, base=base, merge=merge)
         if not expect:  # the editor opens the file that stands there now
@@ -131,7 +147,9 @@ class EditorWorkspace(PlainWorkspace):
         disk = super().stamp(path)
         if not self._write(path, data.decode()):
             self._refuse_unsaved(path)
-            return super().replace(path, data, expect=sha256(present).hexdigest(), base=base, merge=merge)
+            return super().replace(
+                path, data, expect=sha256(present).hexdigest(), base=base, merge=merge
+            )
         self._look_after_write(path, data, disk)
         return ReplaceResult(data, taken)
 
@@ -145,7 +163,9 @@ class EditorWorkspace(PlainWorkspace):
             return False
 
     def _look_after_write(self, path: str, data: bytes, before: FileStamp) -> None:
-        """Keep `data` as unsaved text where the editor has not saved it; what it saved differently stands."""
+        """Keep `data` as unsaved text where the editor has not saved it; what it saved
+        differently stands.
+        """
         self._buffers.pop(path, None)
         disk = super().stamp(path)
         if disk.hash == before.hash != sha256(data).hexdigest():
@@ -172,7 +192,13 @@ def _unix(text: str) -> str:
 
 
 def _as_saved(text: str, saved: str) -> bytes:
-    """Return the text of a buffer as it would be saved: with the mark and the line ends of the file."""
+    """Return the text of a buffer as it would be saved: with the mark and the line ends of the
+    file.
+    """
     plain = _unix(text)
-    ends = plain.replace("\n", "\r\n") if "\r\n" in saved and "\n" not in saved.replace("\r\n", "") else plain
+    ends = (
+        plain.replace("\n", "\r\n")
+        if "\r\n" in saved and "\n" not in saved.replace("\r\n", "")
+        else plain
+    )
     return (("\ufeff" if saved.startswith("\ufeff") else "") + ends).encode()

@@ -1,7 +1,8 @@
-"""Environment of commands: an allow-list, so that keys in the user's shell do not reach them (S069).
+"""Environment of commands: an allow-list, so that keys in the user's shell do not reach them
+(S069).
 
-Added are values that keep commands from waiting or colouring: no pager, no editor, no git prompt, a dumb terminal, and
-`NO_COLOR=1`, because colour codes cost the model tokens.
+Added are values that keep commands from waiting or colouring: no pager, no editor, no git prompt, a
+dumb terminal, and `NO_COLOR=1`, because colour codes cost the model tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +28,11 @@ _KEPT_WORDS = """
     PKG_CONFIG_PATH LD_LIBRARY_PATH LIBRARY_PATH CPATH SDKROOT DEVELOPER_DIR CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES
     KUBECONFIG DOCKER_HOST DOCKER_CONTEXT WSL_DISTRO_NAME WSL_INTEROP WSLENV
     LONGREIN_TEST_TAG LONGREIN_COMMAND LONGREIN_STATE_DIR
-"""
+"""  # noqa: E501
 KEPT = frozenset(_KEPT_WORDS.split())
-"""Variables that pass: user, location, network access and tool chains. No secrets. A longrein that a command starts
-keeps its sessions beside ours, so that its leftovers are listed."""
+"""Variables that pass: user, location, network access and tool chains. No secrets. A longrein
+that a command starts keeps its sessions beside ours, so that its leftovers are listed.
+"""
 
 KEPT_BEGINNINGS = ("LC_",)
 
@@ -51,7 +53,9 @@ ALWAYS = {
     "GIT_SEQUENCE_EDITOR": "true",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-"""`true` as the editor: a command that would open one goes on with the text unchanged, or fails, but never waits."""
+"""`true` as the editor: a command that would open one goes on with the text unchanged, or fails,
+but never waits.
+"""
 
 DEPTH = "LONGREIN_DEPTH"
 """Number of longreins above a process: a command may start another longrein."""
@@ -64,8 +68,8 @@ _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
 def children_environment(parent: Mapping[str, str], keep: Sequence[str]) -> dict[str, str]:
     """Build the environment of every command, without a session's mark.
 
-    `keep` widens the list: exact names, or prefixes written `MY_*`. A name that looks like a secret passes only when it
-    is written out in full.
+    `keep` widens the list: exact names, or prefixes written `MY_*`. A name that looks like a secret
+    passes only when it is written out in full.
     """
     kept = {name: value for name, value in parent.items() if _passes(name, keep)}
     kept.update((name, value) for name, value in ALWAYS.items() if name not in keep)
@@ -88,5 +92,7 @@ def _passes(name: str, keep: Sequence[str]) -> bool:
 
 
 def clean_path(path: str) -> str:
-    """Remove relative entries from a search path: a repository must not supply the programs (S026)."""
+    """Remove relative entries from a search path: a repository must not supply the programs
+    (S026).
+    """
     return ":".join(folder for folder in path.split(":") if folder.startswith("/")) or DEFAULT_PATH

@@ -9,7 +9,14 @@ from contextlib import suppress
 from hashlib import sha256
 
 from longrein.atomic_file import write_all
-from longrein.workspace.openat import CHANGED, IS_FOLDER, PATH_BYTES_MAX, Folder, open_parent, open_real
+from longrein.workspace.openat import (
+    CHANGED,
+    IS_FOLDER,
+    PATH_BYTES_MAX,
+    Folder,
+    open_parent,
+    open_real,
+)
 from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
@@ -18,7 +25,8 @@ CHUNK_BYTES = 1 << 18
 
 
 def read(path: str, limit_bytes: int = 0, folder: Folder | None = None) -> bytes:
-    """Read a regular file, or its first `limit_bytes` (0: all). Raises OSError, also for what is not a file.
+    """Read a regular file, or its first `limit_bytes` (0: all). Raises OSError, also for what is
+    not a file.
 
     `path`: a real path, or with `folder` the name of a file in it.
     """
@@ -33,11 +41,15 @@ def read(path: str, limit_bytes: int = 0, folder: Folder | None = None) -> bytes
 
 
 READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-"""Flags that open a pipe or a device without waiting for it and without becoming its terminal's session."""
+"""Flags that open a pipe or a device without waiting for it and without becoming its terminal's
+session.
+"""
 
 
 def open_regular(path: str, folder: Folder | None = None) -> tuple[int, int]:
-    """Open a regular file: (descriptor, size). Never blocks, not even on a pipe without a writer."""
+    """Open a regular file: (descriptor, size). Never blocks, not even on a pipe without a
+    writer.
+    """
     descriptor = open_real(path, READING) if folder is None else folder.open(path, READING)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode):
@@ -99,8 +111,12 @@ def check_writable(folder: Folder, name: str) -> os.stat_result | None:
     return old
 
 
-def write_and_close(descriptor: int, data: bytes, folder: Folder, name: str, old: os.stat_result | None) -> None:
-    """Write all of `data`, copy owner and mode of the `old` file `name`, flush and close. Raises OSError."""
+def write_and_close(
+    descriptor: int, data: bytes, folder: Folder, name: str, old: os.stat_result | None
+) -> None:
+    """Write all of `data`, copy owner and mode of the `old` file `name`, flush and close. Raises
+    OSError.
+    """
     try:
         write_all(descriptor, data)
         if old is not None:
@@ -111,9 +127,11 @@ def write_and_close(descriptor: int, data: bytes, folder: Folder, name: str, old
 
 
 def _copy_attributes(descriptor: int, folder: Folder, name: str, old: os.stat_result) -> None:
-    """Copy owner, extended attributes and mode, in this order: a change of owner clears set-id bits.
+    """Copy owner, extended attributes and mode, in this order: a change of owner clears set-id
+    bits.
 
-    Set-id bits are kept only with the same owner and group, so that they cannot lend another identity to new content.
+    Set-id bits are kept only with the same owner and group, so that they cannot lend another
+    identity to new content.
     """
     mode = stat.S_IMODE(old.st_mode)
     new = os.fstat(descriptor)
@@ -147,7 +165,7 @@ def remove(path: str) -> None:
         folder.unlink(name)
 
 
-# --- File stamps -----------------------------------------------------------------------------------------------------
+# --- File stamps ----------------------------------------------------------------------------------
 #
 # Four numbers of the file system are compared first; the content is read only when they differ.
 
@@ -156,7 +174,8 @@ HASHED_BYTES_MAX = 256 << 20
 
 
 def stamp(path: str, known_hash: str | None = None) -> FileStamp:
-    """Take the file's stamp. `known_hash` saves reading content that the caller has just read or written.
+    """Take the file's stamp. `known_hash` saves reading content that the caller has just read or
+    written.
 
     The numbers are taken before the content, so a change in between shows later as a difference.
     """
@@ -188,7 +207,9 @@ def _numbers(now: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def stat_real(path: str) -> os.stat_result:
-    """Stat a real path of any length; of a link, the link itself. Raises OSError, ValueError for an impossible path."""
+    """Stat a real path of any length; of a link, the link itself. Raises OSError, ValueError for
+    an impossible path.
+    """
     if len(path) < PATH_BYTES_MAX:
         return os.lstat(path)
     descriptor = open_real(path, getattr(os, "O_PATH", os.O_RDONLY))
@@ -198,14 +219,16 @@ def stat_real(path: str) -> os.stat_result:
         os.close(descriptor)
 
 
-# --- Paths -----------------------------------------------------------------------------------------------------------
+# --- Paths ----------------------------------------------------------------------------------------
 #
-# Only `~` is expanded: `$HOME/x`, `%2e%2e/x` and `file:///x` are plain names. Roots are compared by component, so
-# `/w/repo-evil` is not in `/w/repo`. A path is inside a root only when both the written path and its real path are.
+# Only `~` is expanded: `$HOME/x`, `%2e%2e/x` and `file:///x` are plain names. Roots are compared by
+# component, so `/w/repo-evil` is not in `/w/repo`. A path is inside a root only when both the
+# written path and its real path are.
 
 
 def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> ResolvedPath:
-    """Resolve `path`. `roots` are absolute, in each spelling that counts as inside (as given, and real).
+    """Resolve `path`. `roots` are absolute, in each spelling that counts as inside (as given, and
+    real).
 
     Never raises: NUL, an unencodable or an endless name gives `kind=''`, outside.
     """
@@ -221,14 +244,20 @@ def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> Resolv
     try:
         status = stat_real(real)
     except FileNotFoundError:
-        return ResolvedPath(path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind="")
+        return ResolvedPath(
+            path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind=""
+        )
     except (OSError, ValueError):  # a loop of links, a name too long, a file used as a folder
-        return ResolvedPath(path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind="")
+        return ResolvedPath(
+            path, written, real, inside=inside and len(real) < PATH_BYTES_MAX, kind=""
+        )
     if stat.S_ISLNK(status.st_mode):  # a loop of links, or one that was put there just now
         return ResolvedPath(path, written, real, inside, "")
     if stat.S_ISREG(status.st_mode):
         return ResolvedPath(path, written, real, inside, "file", status.st_size)
-    return ResolvedPath(path, written, real, inside, "folder" if stat.S_ISDIR(status.st_mode) else "other")
+    return ResolvedPath(
+        path, written, real, inside, "folder" if stat.S_ISDIR(status.st_mode) else "other"
+    )
 
 
 LINKS_MAX = 40
@@ -278,11 +307,15 @@ def _link_target(name: str, folder: int) -> str:
 
 def is_inside(path: str, roots: Iterable[str]) -> bool:
     """Tell whether an absolute, normalised path is one of the roots or below one."""
-    return any(path == root or path.startswith(root if root == "/" else root + "/") for root in roots)
+    return any(
+        path == root or path.startswith(root if root == "/" else root + "/") for root in roots
+    )
 
 
 def expand_home(path: str, home: str) -> str:
-    """Expand `~` and `~/x` by `home`, `~name/x` by the password file. Other paths stay as written."""
+    """Expand `~` and `~/x` by `home`, `~name/x` by the password file. Other paths stay as
+    written.
+    """
     if not path.startswith("~"):
         return path
     name, slash, rest = path[1:].partition("/")
@@ -301,18 +334,25 @@ def _normalize(path: str) -> str:
 
 def spellings(roots: Iterable[str]) -> tuple[str, ...]:
     """Return each root as written and with its symlinks followed, without duplicates, in order."""
-    both = [spelling for root in roots for spelling in (_normalize(os.path.abspath(root)), os.path.realpath(root))]
+    both = [
+        spelling
+        for root in roots
+        for spelling in (_normalize(os.path.abspath(root)), os.path.realpath(root))
+    ]
     return tuple(dict.fromkeys(both))
 
 
 def find_program(name: str, search_path: str, roots: Iterable[str]) -> str:
     """Return the path of an executable on `search_path` that lies outside the roots; '' for none.
 
-    Relative entries are skipped: the programs that longrein runs must not depend on the current folder.
+    Relative entries are skipped: the programs that longrein runs must not depend on the current
+    folder.
     """
     for folder in search_path.split(":"):
         found = os.path.join(folder, name)
         is_program = folder.startswith("/") and os.access(found, os.X_OK) and os.path.isfile(found)
-        if is_program and not any(is_inside(one, roots) for one in (_normalize(found), os.path.realpath(found))):
+        if is_program and not any(
+            is_inside(one, roots) for one in (_normalize(found), os.path.realpath(found))
+        ):
             return found
     return ""

@@ -1,10 +1,14 @@
-"""Modification times of the folders of a tree: while none changes, no file was created, removed or renamed in it."""
+"""Modification times of the folders of a tree: while none changes, no file was created, removed
+or renamed in it.
+"""
 
 import os
 from collections.abc import Iterable
 
 SETTLED_NS = 2_000_000_000
-"""Age of a folder's last change in nanoseconds from which its time is trusted, also where it counts whole seconds."""
+"""Age of a folder's last change in nanoseconds from which its time is trusted, also where it
+counts whole seconds.
+"""
 
 
 class FolderStamps:
@@ -33,7 +37,9 @@ class FolderStamps:
         found = {}
         for path in self._known:
             try:
-                changed_ns = os.stat(os.path.join(self._root, path), follow_symlinks=False).st_mtime_ns
+                changed_ns = os.stat(
+                    os.path.join(self._root, path), follow_symlinks=False
+                ).st_mtime_ns
             except OSError:
                 continue
             found[path] = changed_ns if changed_ns < now_ns - SETTLED_NS else 0

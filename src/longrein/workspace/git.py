@@ -1,9 +1,11 @@
-"""Run git for longrein itself, so that no program named by the repository can run (S049) and nothing waits.
+"""Run git for longrein itself, so that no program named by the repository can run (S049) and
+nothing waits.
 
-Disabled are hooks, fsmonitor, pagers, editors, ssh and credential commands, external diffs, text conversion, signing
-programs, submodule recursion, background maintenance, every transport and the system settings. Aliases do not apply:
-only built-in commands are used. Content filters are named by the repository itself and run even in `git status`; they
-are listed first, which runs nothing, and then disabled by name.
+Disabled are hooks, fsmonitor, pagers, editors, ssh and credential commands, external diffs, text
+conversion, signing programs, submodule recursion, background maintenance, every transport and the
+system settings. Aliases do not apply: only built-in commands are used. Content filters are named by
+the repository itself and run even in `git status`; they are listed first, which runs nothing, and
+then disabled by name.
 """
 
 import os
@@ -57,17 +59,46 @@ QUIET_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 
-SHOWS_DIFFS = ("diff", "log", "show", "format-patch", "diff-tree", "diff-index", "diff-files", "whatchanged")
+SHOWS_DIFFS = (
+    "diff",
+    "log",
+    "show",
+    "format-patch",
+    "diff-tree",
+    "diff-index",
+    "diff-files",
+    "whatchanged",
+)
 
 
-NO_CONTENT = ("rev-parse", "rev-list", "ls-files", "ls-tree", "for-each-ref", "symbolic-ref", "cat-file", "config")
+NO_CONTENT = (
+    "rev-parse",
+    "rev-list",
+    "ls-files",
+    "ls-tree",
+    "for-each-ref",
+    "symbolic-ref",
+    "cat-file",
+    "config",
+)
 """Git commands that never filter a file's content, so the filters need not be listed."""
 
-FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$")
+FILTERS = (
+    "config",
+    "--null",
+    "--name-only",
+    "--get-regexp",
+    r"^filter\..*\.(clean|smudge|process|required)$",
+)
 
 
 async def run_git(
-    workspace: Workspace, args: Sequence[str], cwd: str, session: str = "", *, timeout_s: float = GIT_TIMEOUT_S
+    workspace: Workspace,
+    args: Sequence[str],
+    cwd: str,
+    session: str = "",
+    *,
+    timeout_s: float = GIT_TIMEOUT_S,
 ) -> tuple[int, bytes]:
     """Run `git <args>` in `cwd`: (exit code, output).
 
@@ -83,7 +114,14 @@ async def run_git(
         if code not in (0, 1):
             return code, names
         if b"=" in names:
-            return 128, b"fatal: a filter of this repository has '=' in its name and cannot be switched off\n"
+            return (
+                128,
+                (
+                    b"fatal: a filter of this repository has '=' in its name and cannot be "
+                    b"switched "
+                    b"off\n"
+                ),
+            )
         options += setting_options({os.fsdecode(name): "" for name in names.split(b"\0") if name})
     return await _run(workspace, [*options, *safe_arguments(args)], cwd, environment, timeout_s)
 
@@ -93,7 +131,12 @@ async def _run(
 ) -> tuple[int, bytes]:
     output = CollectingSink()
     ended = await workspace.spawner.run(
-        words, cwd=cwd, env=environment, sink=output, timeout_s=timeout_s, output_bytes_max=GIT_BYTES_MAX
+        words,
+        cwd=cwd,
+        env=environment,
+        sink=output,
+        timeout_s=timeout_s,
+        output_bytes_max=GIT_BYTES_MAX,
     )
     code = GIT_CUT if ended.cause in ("timeout", "flood") else ended.code
     return 128 if code is None else code, bytes(output.data)
@@ -104,18 +147,24 @@ def setting_options(values: Mapping[str, str]) -> list[str]:
 
     An empty filter disables it; `required` needs a boolean.
     """
-    given = (f"{key}={'false' if key.endswith('.required') else value}" for key, value in values.items())
+    given = (
+        f"{key}={'false' if key.endswith('.required') else value}" for key, value in values.items()
+    )
     return [word for one in given for word in ("-c", one)]
 
 
 def safe_arguments(args: Sequence[str]) -> list[str]:
     """Disable external diffs and text conversion in commands that show differences."""
-    words = 2 if tuple(args[:2]) == ("stash", "show") else int(bool(args) and args[0] in SHOWS_DIFFS)
+    words = (
+        2 if tuple(args[:2]) == ("stash", "show") else int(bool(args) and args[0] in SHOWS_DIFFS)
+    )
     return [*args[:words], *(("--no-ext-diff", "--no-textconv") if words else ()), *args[words:]]
 
 
 def work_tree(cwd: str) -> dict[str, str]:
-    """Return the variable that names the nearest folder with `.git`; it stands above `core.worktree` (S049)."""
+    """Return the variable that names the nearest folder with `.git`; it stands above
+    `core.worktree` (S049).
+    """
     folder = cwd
     if ".git" in cwd.split("/"):
         return {}  # git's own folder
@@ -128,4 +177,6 @@ def work_tree(cwd: str) -> dict[str, str]:
 
 def quiet_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Replace git's own variables (`GIT_DIR`, `GIT_EXTERNAL_DIFF` …) by `QUIET_ENVIRONMENT`."""
-    return {name: value for name, value in environment.items() if not name.startswith("GIT_")} | QUIET_ENVIRONMENT
+    return {
+        name: value for name, value in environment.items() if not name.startswith("GIT_")
+    } | QUIET_ENVIRONMENT

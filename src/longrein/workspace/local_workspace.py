@@ -20,7 +20,9 @@ from longrein.workspace.walk import walk
 T = TypeVar("T")
 
 
-def _work(work: Callable[[], T], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]") -> None:
+def _work(
+    work: Callable[[], T], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[T]"
+) -> None:
     try:
         tell = partial(done.set_result, work())
     except BaseException as error:  # raised in the caller
@@ -33,10 +35,16 @@ class PlainWorkspace:
     """See `Workspace`."""
 
     def __init__(
-        self, roots: Sequence[str], spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str]
+        self,
+        roots: Sequence[str],
+        spawner: Spawner,
+        environment: Mapping[str, str],
+        keep_env: Sequence[str],
     ) -> None:
         self._spellings = spellings(roots)
-        self.roots = tuple(dict.fromkeys(resolve_path(root, "/", (), "").real for root in spellings(roots)))
+        self.roots = tuple(
+            dict.fromkeys(resolve_path(root, "/", (), "").real for root in spellings(roots))
+        )
         self.spawner = spawner
         self._merge: Merge | None = None
         self._home = environment.get("HOME", "")
@@ -62,7 +70,13 @@ class PlainWorkspace:
         write(path, data, expect=expect)
 
     def replace(
-        self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expect: str,
+        base: bytes | None = None,
+        merge: Merge | None = None,
     ) -> ReplaceResult:
         """See `Workspace.replace`."""
         self._merge = merge or self._merge
@@ -90,7 +104,12 @@ class PlainWorkspace:
         return stamp(path) if then is None else refresh_stamp(path, then)
 
     def walk(
-        self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False
+        self,
+        folder: str,
+        visit: Callable[[str, bool], bool],
+        limit_s: float = 10.0,
+        *,
+        ignored: bool = False,
     ) -> bool:
         """See `Workspace.walk`."""
         return walk(folder, visit, limit_s, time.monotonic, ignored=ignored)
@@ -110,11 +129,15 @@ def run_in_background(work: Callable[[], T]) -> "asyncio.Future[T]":
 
 
 def open_workspace(
-    roots: Sequence[str], *, spawner: Spawner, environment: Mapping[str, str], keep_env: Sequence[str] = ()
+    roots: Sequence[str],
+    *,
+    spawner: Spawner,
+    environment: Mapping[str, str],
+    keep_env: Sequence[str] = (),
 ) -> PlainWorkspace:
     """Open the workspace over `roots` (absolute folders).
 
-    `environment` is the parent's environment, of which commands get an allow-list. `keep_env` widens the list: exact
-    names, or prefixes written `MY_*`.
+    `environment` is the parent's environment, of which commands get an allow-list. `keep_env`
+    widens the list: exact names, or prefixes written `MY_*`.
     """
     return PlainWorkspace(roots, spawner, environment, keep_env)

@@ -50,7 +50,9 @@ def release_free_memory() -> None:
         return
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only; other libraries do this themselves
+    trim = getattr(
+        ctypes.CDLL(None), "malloc_trim", None
+    )  # glibc only; other libraries do this themselves
     if trim is not None:
         trim(0)
 
@@ -77,7 +79,9 @@ def _own_limits(virtual: int, data: int) -> Iterator[MemoryUse]:
 
 
 def _group_limits(resident: int) -> Iterator[MemoryUse]:
-    """Limits of the control groups above this process. Page cache does not count: the system takes it back."""
+    """Limits of the control groups above this process. Page cache does not count: the system
+    takes it back.
+    """
     for folder in _groups():
         limit = _number(os.path.join(folder, "memory.max"))
         if 0 < limit < UNLIMITED_BYTES:

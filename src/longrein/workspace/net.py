@@ -1,7 +1,8 @@
 """HTTP requests of longrein but those to providers: pages of `WebFetch`, hooks, MCP servers.
 
-Names are looked up here, and the connection goes to the address that was checked, so that a second look-up cannot lead
-elsewhere. `request` follows no redirect: the caller judges the new address first.
+Names are looked up here, and the connection goes to the address that was checked, so that a second
+look-up cannot lead elsewhere. `request` follows no redirect: the caller judges the new address
+first.
 """
 
 import asyncio
@@ -15,7 +16,13 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
-from longrein.permissions.network_hosts import Target, canonical_host, is_address, is_public, matches_entry
+from longrein.permissions.network_hosts import (
+    Target,
+    canonical_host,
+    is_address,
+    is_public,
+    matches_entry,
+)
 
 SCHEMES = {"http": 80, "https": 443}
 """Scheme -> its port."""
@@ -46,13 +53,20 @@ class Response(NamedTuple):
 
 
 def parse_url(url: str) -> SplitResult:
-    """Return the parts of an address, with the host in canonical form. Raises `NetError` for what is no web address."""
+    """Return the parts of an address, with the host in canonical form. Raises `NetError` for
+    what is no web address.
+    """
     try:
         parts = urlsplit(url.strip())
         if parts.scheme not in SCHEMES:
-            raise NetError(f"only http and https addresses can be fetched, not {parts.scheme or 'one without either'}")
+            raise NetError(
+                "only http and https addresses can be fetched, not "
+                f"{parts.scheme or 'one without either'}"
+            )
         port = parts.port
-        host = canonical_host(f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or "")
+        host = canonical_host(
+            f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+        )
     except (ValueError, UnicodeError) as error:
         raise NetError(f"not a web address: {error}") from None
     if parts.username is not None or parts.password is not None:
@@ -82,7 +96,9 @@ async def request(
         async with (
             asyncio.timeout(timeout_s),
             httpx2.AsyncClient(transport=CheckedTransport(trusted), trust_env=False) as client,
-            client.stream(method, urlunsplit(parts), content=content, headers=sent, timeout=None) as answer,
+            client.stream(
+                method, urlunsplit(parts), content=content, headers=sent, timeout=None
+            ) as answer,
         ):
             return await _read(answer, urlunsplit(parts), bytes_max)
     except TimeoutError:
@@ -94,7 +110,9 @@ async def request(
 
 
 def host_of(url: str) -> str:
-    """Return the host of an address that the user has configured, as an entry of `trusted`. Raises `NetError`."""
+    """Return the host of an address that the user has configured, as an entry of `trusted`.
+    Raises `NetError`.
+    """
     parts = parse_url(url)
     return Target(parts.hostname or "", parts.port or SCHEMES[parts.scheme]).entry
 
@@ -104,10 +122,11 @@ class RefusedAddress(httpx2.ConnectError):
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Transport that judges the host of each request, also of redirects, and connects to the address it has checked.
+    """Transport that judges the host of each request, also of redirects, and connects to the
+    address it has checked.
 
-    `trusted` lists hosts, as `sandbox.network` does, that may be on this machine or in a private network. They are
-    reached without the proxy that the environment names.
+    `trusted` lists hosts, as `sandbox.network` does, that may be on this machine or in a private
+    network. They are reached without the proxy that the environment names.
     """
 
     def __init__(self, trusted: Sequence[str]) -> None:
@@ -135,7 +154,9 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         )
         if proxy not in self._transports:
             context = httpx2.create_ssl_context(trust_env=False)
-            self._transports[proxy] = httpx2.AsyncHTTPTransport(context, proxy=proxy or None, trust_env=False)
+            self._transports[proxy] = httpx2.AsyncHTTPTransport(
+                context, proxy=proxy or None, trust_env=False
+            )
         return await self._transports[proxy].handle_async_request(sent)
 
     async def aclose(self) -> None:
@@ -158,7 +179,13 @@ async def _read(answer: httpx2.Response, url: str, bytes_max: int) -> Response:
     data = _decompress(bytes(raw), encoding, bytes_max + 1)
     absolute = urljoin(url, location) if location else ""
     return Response(
-        url, answer.status_code, kind.strip().lower(), charset, data[:bytes_max], len(data) > bytes_max, absolute
+        url,
+        answer.status_code,
+        kind.strip().lower(),
+        charset,
+        data[:bytes_max],
+        len(data) > bytes_max,
+        absolute,
     )
 
 
@@ -174,7 +201,9 @@ def _decompress(raw: bytes, encoding: str, bytes_max: int) -> bytes:
 
 
 async def _checked_address(target: Target, is_trusted: bool) -> str:
-    """Look a host up and return the address to connect to. Refuses one that is not public, unless it is trusted."""
+    """Look a host up and return the address to connect to. Refuses one that is not public,
+    unless it is trusted.
+    """
     try:
         async with asyncio.timeout(RESOLVE_S):
             found = await asyncio.get_running_loop().getaddrinfo(
@@ -186,7 +215,8 @@ async def _checked_address(target: Target, is_trusted: bool) -> str:
     refused = [address for address in addresses if not is_public(address)]
     if not addresses or (refused and not is_trusted):
         raise RefusedAddress(
-            f"{target.host} is on this machine or in a private network ({refused[0] if refused else 'no address'}); "
+            f"{target.host} is on this machine or in a private network "
+            f"({refused[0] if refused else 'no address'}); "
             "the setting `tools.web_private_hosts` allows such hosts"
         )
     return addresses[0]

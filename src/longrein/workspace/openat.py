@@ -1,13 +1,15 @@
 """Open files by their real path: no symbolic link is followed on the way.
 
-A permission is judged on a real path: absolute, with every link followed at that moment. Such a path holds no link. A
-link that is found when the file is opened was put there since, by a program that swaps folders and links, and the open
-fails. `openat2` does this in one system call. The walk, name by name with `O_NOFOLLOW`, does it where the kernel or its
-sandbox has no such call, for paths longer than the kernel takes, and for the first files of a process.
+A permission is judged on a real path: absolute, with every link followed at that moment. Such a
+path holds no link. A link that is found when the file is opened was put there since, by a program
+that swaps folders and links, and the open fails. `openat2` does this in one system call. The walk,
+name by name with `O_NOFOLLOW`, does it where the kernel or its sandbox has no such call, for paths
+longer than the kernel takes, and for the first files of a process.
 
-Paths begin at the root of the file system and not at a kept descriptor of a session's root: that folder may be removed
-and made again while the session is open. A change of a folder (a new file, a rename) goes through a `Folder`, an open
-descriptor, so that all steps of one replacement happen in one folder.
+Paths begin at the root of the file system and not at a kept descriptor of a session's root: that
+folder may be removed and made again while the session is open. A change of a folder (a new file, a
+rename) goes through a `Folder`, an open descriptor, so that all steps of one replacement happen in
+one folder.
 """
 
 import errno
@@ -27,18 +29,24 @@ MACHINES = ("x86_64", "aarch64", "riscv64", "loongarch64", "ppc64le", "s390x")
 NO_MAGIC_LINKS, NO_SYMLINKS, BENEATH = 2, 4, 8
 """Values of `open_how.resolve`."""
 WALKS = 50
-"""First opens of a process, by the walk: the import of `ctypes` takes 6 ms, as long as 200 walks."""
+"""First opens of a process, by the walk: the import of `ctypes` takes 6 ms, as long as 200
+walks.
+"""
 PATH_BYTES_MAX = 4000
 """Longest path that is handed to the kernel in one piece; it takes 4,095 bytes."""
 CHANGED = "a symbolic link has come into its path between the check and the use; look again"
 IS_FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-"""Flags of a folder that only serves to name files in it. `O_PATH` needs no permission to list it."""
+"""Flags of a folder that only serves to name files in it. `O_PATH` needs no permission to list
+it.
+"""
 
 Call = Callable[[int, bytes, int, int], int]
 
 
 def open_real(path: str, flags: int, mode: int = 0) -> int:
-    """Open an absolute real path. Raises OSError, `ELOOP` for a path with a link, `EINVAL` for one that cannot be."""
+    """Open an absolute real path. Raises OSError, `ELOOP` for a path with a link, `EINVAL` for
+    one that cannot be.
+    """
     sys.audit("open", path, None, flags)  # as `os.open` does
     try:
         return open_beneath(_top(), path.lstrip("/"), flags, mode)
@@ -48,7 +56,9 @@ def open_real(path: str, flags: int, mode: int = 0) -> int:
 
 
 def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
-    """Open `path`, relative to an open folder and without a way out of it. Raises OSError as `open_real` does."""
+    """Open `path`, relative to an open folder and without a way out of it. Raises OSError as
+    `open_real` does.
+    """
     try:
         raw = os.fsencode(path)
         if b"\0" in raw:
@@ -59,7 +69,9 @@ def open_beneath(folder: int, path: str, flags: int, mode: int = 0) -> int:
     call = _openat2() if len(raw) <= PATH_BYTES_MAX else None
     if call is None:
         return _walk(folder, raw, flags, mode)
-    again = (-errno.EINTR, -errno.EAGAIN) if b".." in raw else (-errno.EINTR,)  # something was renamed meanwhile
+    again = (
+        (-errno.EINTR, -errno.EAGAIN) if b".." in raw else (-errno.EINTR,)
+    )  # something was renamed meanwhile
     while True:
         found = call(folder, raw or b".", flags, mode)
         if found >= 0:
@@ -123,7 +135,9 @@ def _openat2() -> Call | None:
 
 @cache
 def _system_call() -> Call | None:
-    """Return `openat2`, which gives a descriptor or a negative error number; None where there is none."""
+    """Return `openat2`, which gives a descriptor or a negative error number; None where there is
+    none.
+    """
     machine = os.uname()
     if machine.sysname != "Linux" or machine.machine not in MACHINES or sys.maxsize < 1 << 32:
         return None
@@ -134,7 +148,9 @@ def _system_call() -> Call | None:
     how = struct.Struct("QQQ")
 
     def call(folder: int, path: bytes, flags: int, mode: int) -> int:
-        wanted = how.pack(flags, mode if flags & os.O_CREAT else 0, NO_MAGIC_LINKS | NO_SYMLINKS | BENEATH)
+        wanted = how.pack(
+            flags, mode if flags & os.O_CREAT else 0, NO_MAGIC_LINKS | NO_SYMLINKS | BENEATH
+        )
         found = int(syscall(OPENAT2, folder, ctypes.c_char_p(path), wanted, how.size))
         return found if found >= 0 else -ctypes.get_errno()
 
@@ -146,7 +162,9 @@ def _system_call() -> Call | None:
 
 
 class Folder:
-    """An open folder. Files are named relative to its descriptor, whatever has become of its path."""
+    """An open folder. Files are named relative to its descriptor, whatever has become of its
+    path.
+    """
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path, self.descriptor = path, descriptor
@@ -154,7 +172,12 @@ class Folder:
     def __enter__(self) -> "Folder":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         os.close(self.descriptor)
 
     def path_of(self, name: str) -> str:
@@ -195,7 +218,9 @@ class Folder:
 
 
 def open_folder(path: str, *, make: bool = False) -> Folder:
-    """Open a folder by its real path; with `make`, make it and its missing parents. Raises OSError."""
+    """Open a folder by its real path; with `make`, make it and its missing parents. Raises
+    OSError.
+    """
     missing: list[str] = []
     existing = path
     while True:
@@ -226,7 +251,9 @@ def _make_below(folder: int, name: str) -> int:
 
 
 def open_parent(path: str, *, make: bool = False) -> tuple[Folder, str]:
-    """Open the folder that holds a file: (folder, name of the file). Raises OSError as `open_real` does."""
+    """Open the folder that holds a file: (folder, name of the file). Raises OSError as
+    `open_real` does.
+    """
     parent, _, name = path.rpartition("/")
     if not name or name in (".", "..") or "\0" in name:
         raise OSError(errno.EINVAL, "no usable path", path)

@@ -1,9 +1,9 @@
 """Find and end processes of crashed sessions. Runs at every start.
 
-Costs one small file of /proc per process. A process is ended when it belongs to this user, carries the mark of a
-session, is outside this process's own ancestry and in our process namespace, its owner (its supervisor, or a longrein
-without one) is dead, and nobody holds its session's lock. Background tasks with a live supervisor are spared; those
-without are marked as lost.
+Costs one small file of /proc per process. A process is ended when it belongs to this user, carries
+the mark of a session, is outside this process's own ancestry and in our process namespace, its
+owner (its supervisor, or a longrein without one) is dead, and nobody holds its session's lock.
+Background tasks with a live supervisor are spared; those without are marked as lost.
 """
 
 import os
@@ -53,19 +53,24 @@ def find_orphans(
 ) -> list[Orphan]:
     """Return the processes to end.
 
-    `session_is_held` is asked once for each session; it must call an unknown session held. The session of this very
-    process may be called not held: its processes are spared, because their longrein lives. `found` is what
-    `processes_with` gave, used once.
+    `session_is_held` is asked once for each session; it must call an unknown session held. The
+    session of this very process may be called not held: its processes are spared, because their
+    longrein lives. `found` is what `processes_with` gave, used once.
     """
     found = processes_with(SESSION_MARK) if found is None else found
     suspects = [
-        (pid, session, variable(one, COMMAND_MARK)) for pid, one in found if (session := variable(one, SESSION_MARK))
+        (pid, session, variable(one, COMMAND_MARK))
+        for pid, one in found
+        if (session := variable(one, SESSION_MARK))
     ]
     if not suspects:
         return []
     environments, table = dict(found), processes()
     spared = ancestors(table, os.getpid()) | descendants(table, {os.getpid()})
-    held = {session: session_is_held(session) for session in sorted({session for _, session, _ in suspects})}
+    held = {
+        session: session_is_held(session)
+        for session in sorted({session for _, session, _ in suspects})
+    }
     lost = {
         pid: session
         for pid, session, command in suspects
@@ -74,7 +79,9 @@ def find_orphans(
         and _same_namespace(pid, variable(environments[pid], SANDBOX_MARK))
     }
     below = descendants(table, set(lost)) - spared
-    return [Orphan(table[pid], lost.get(pid, ""), _name(pid)) for pid in sorted(below) if pid in table]
+    return [
+        Orphan(table[pid], lost.get(pid, ""), _name(pid)) for pid in sorted(below) if pid in table
+    ]
 
 
 def _same_namespace(pid: int, around_sandbox: str) -> bool:
@@ -85,7 +92,10 @@ def _same_namespace(pid: int, around_sandbox: str) -> bool:
     if not LINUX:
         return True
     try:
-        return os.readlink("/proc/self/ns/pid") in (os.readlink(f"/proc/{pid}/ns/pid"), around_sandbox)
+        return os.readlink("/proc/self/ns/pid") in (
+            os.readlink(f"/proc/{pid}/ns/pid"),
+            around_sandbox,
+        )
     except OSError:
         return False
 
@@ -98,11 +108,13 @@ def _name(pid: int) -> str:
         return "process"
 
 
-def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str], str] = lambda _: "") -> list[str]:
+def end_orphans(
+    session_is_held: Callable[[str], bool], folder_of: Callable[[str], str] = lambda _: ""
+) -> list[str]:
     """End what `find_orphans` finds: TERM, `TERM_WAIT_S`, KILL. Returns lines such as `sleep (77)`.
 
-    `folder_of(session)` is where a session is stored, '' when unknown; its tasks are then marked as lost. Usually finds
-    nothing and takes two or three milliseconds.
+    `folder_of(session)` is where a session is stored, '' when unknown; its tasks are then marked as
+    lost. Usually finds nothing and takes two or three milliseconds.
     """
     ended: dict[int, str] = {}
     sessions: set[str] = set()
@@ -114,7 +126,11 @@ def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str
         found = None
         told = [one for one in orphans if send(one.process, number)]
         sessions.update(one.session for one in told if one.session)
-        ended.update((one.process.pid, f"{one.name} ({one.process.pid})") for one in told if one.name != SANDBOX)
+        ended.update(
+            (one.process.pid, f"{one.name} ({one.process.pid})")
+            for one in told
+            if one.name != SANDBOX
+        )
         if number == signal.SIGKILL and time.monotonic() > until + TERM_WAIT_S:
             break  # KILL does not end a process that is stuck in the kernel
         _wait_gone([one.process for one in orphans], max(0.01, until - time.monotonic()))
@@ -124,10 +140,13 @@ def end_orphans(session_is_held: Callable[[str], bool], folder_of: Callable[[str
     return list(ended.values())
 
 
-def _wake_supervisors(found: Sequence[tuple[int, bytes]], session_is_held: Callable[[str], bool]) -> None:
+def _wake_supervisors(
+    found: Sequence[tuple[int, bytes]], session_is_held: Callable[[str], bool]
+) -> None:
     """Resume stopped supervisors of sessions that nobody holds.
 
-    A stopped one (SIGSTOP) has not seen that its longrein is gone, and would stay with everything it looks after.
+    A stopped one (SIGSTOP) has not seen that its longrein is gone, and would stay with everything
+    it looks after.
     """
     for pid, environment in found:
         session = os.path.basename(os.path.dirname(variable(environment, SPOOL_MARK)))

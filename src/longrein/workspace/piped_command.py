@@ -38,7 +38,11 @@ class _Pipes:
     def _write(self) -> None:
         """Write what fits; close the input at the end, or when nobody reads it."""
         try:
-            self._data = self._data[os.write(self._input, self._data[:READ_BYTES]) :] if self._data else self._data
+            self._data = (
+                self._data[os.write(self._input, self._data[:READ_BYTES]) :]
+                if self._data
+                else self._data
+            )
         except BlockingIOError:
             return
         except OSError:
@@ -64,7 +68,9 @@ class _Pipes:
         self.streams = Streams(-1)
 
     def close(self) -> None:
-        """Read what is left and close everything; other processes may hold the pipe, so nothing waits for its end."""
+        """Read what is left and close everything; other processes may hold the pipe, so nothing
+        waits for its end.
+        """
         self.close_theirs()
         while self._error >= 0 and self._read():
             pass
@@ -97,13 +103,15 @@ async def run_with_input(
 ) -> PipedResult:
     """Run a command to its end with `data` on its standard input. See `Spawner.run`.
 
-    More than `output_bytes_max` on standard output ends the command (cause `flood`); as much on standard error closes
-    that pipe.
+    More than `output_bytes_max` on standard output ends the command (cause `flood`); as much on
+    standard error closes that pipe.
     """
     try:
         pipes = _Pipes(data, output_bytes_max)
     except OSError as error:
-        return PipedResult(CommandExit(126, "", "not_started", error.strerror or str(error)), b"", b"")
+        return PipedResult(
+            CommandExit(126, "", "not_started", error.strerror or str(error)), b"", b""
+        )
     sink = CollectingSink()
     try:
         ended = await spawner.run(

@@ -17,7 +17,9 @@ class ResolvedPath(msgspec.Struct, frozen=True):
     given: str
     """The path as it was written."""
     path: str
-    """Absolute and normalised; symlinks not followed. `surrogateescape` for bytes that are not UTF-8."""
+    """Absolute and normalised; symlinks not followed. `surrogateescape` for bytes that are not
+    UTF-8.
+    """
     real: str
     """Absolute, with every symlink followed as far as the path exists."""
     inside: bool
@@ -36,8 +38,9 @@ class CommandExit(msgspec.Struct, frozen=True):
     signal: str = ""
     """Name of the signal, such as `SIGKILL`; '' for an exit code."""
     cause: str = "exit"
-    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `not_started` or `lost` (the parent process
-    died, the command was ended, and the outcome is unknown)."""
+    """`exit`, `timeout`, `interrupt`, `flood` (over the output limit), `not_started` or `lost`
+    (the parent process died, the command was ended, and the outcome is unknown).
+    """
     message: str = ""
     """Reason why the command could not start, or why the outcome is unknown."""
     elapsed_s: float = 0.0
@@ -52,13 +55,17 @@ class Confinement(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
     """Words in front of the command's own, the path of the sandbox's program first."""
     filter: str = ""
-    """File with the seccomp filter; its descriptor takes the place of the word `FILTER`. '' for none."""
+    """File with the seccomp filter; its descriptor takes the place of the word `FILTER`. '' for
+    none.
+    """
     env: dict[str, str] = {}
     """Variables that the command gets in addition."""
 
 
 class Streams(msgspec.Struct, frozen=True):
-    """Descriptors that a command gets as its standard streams, -1 for the usual one. The caller closes them."""
+    """Descriptors that a command gets as its standard streams, -1 for the usual one. The caller
+    closes them.
+    """
 
     stdin: int
     stdout: int = -1
@@ -81,15 +88,18 @@ class FileStamp(msgspec.Struct, frozen=True):
 
 
 Merge = Callable[[bytes, bytes, bytes], bytes | None]
-"""(base, ours, theirs) -> merged content, or None for a conflict. Pure; may run in another thread."""
+"""(base, ours, theirs) -> merged content, or None for a conflict. Pure; may run in another
+thread.
+"""
 
 
 class ReplaceResult(msgspec.Struct, frozen=True):
     """Result of `Workspace.replace`."""
 
     data: bytes | None
-    """Content that the write left in the file, perhaps merged. None when another program's content stands there: the
-    last of `taken`."""
+    """Content that the write left in the file, perhaps merged. None when another program's
+    content stands there: the last of `taken`.
+    """
     taken: tuple[bytes, ...] = ()
     """Unexpected contents by other programs, in the order they were found."""
 
@@ -126,7 +136,9 @@ class BackgroundOptions(msgspec.Struct, frozen=True):
     timeout_s: float = 0.0
     """Seconds from the command's start; 0 for no limit."""
     quota_bytes: int = 64 * 1024 * 1024
-    """Output kept on disk: the first half and the newest half. Bytes between them are only counted."""
+    """Output kept on disk: the first half and the newest half. Bytes between them are only
+    counted.
+    """
     memory_bytes: int = 0
     """Resident memory of the process tree; 0 for no limit."""
     cpu_s: float = 0.0
@@ -174,14 +186,16 @@ class StartedCommand(Protocol):
         ...
 
     def end(self, cause: str) -> None:
-        """End the process tree: TERM, 2 s grace, KILL. Returns at once; `ended` then reports `cause`."""
+        """End the process tree: TERM, 2 s grace, KILL. Returns at once; `ended` then reports
+        `cause`.
+        """
         ...
 
     async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         """Make the command a background task.
 
-        All output from the first byte on goes to the spool, and so does the end. `ended` then never returns. Raises
-        `OSError` when the supervisor is gone.
+        All output from the first byte on goes to the spool, and so does the end. `ended` then never
+        returns. Raises `OSError` when the supervisor is gone.
         """
         ...
 
@@ -206,16 +220,17 @@ class Supervision(Protocol):
     ) -> "StartedCommand | CommandExit":
         """Start a command as `Spawner.run` does.
 
-        Without a sink the caller must keep the command at once; until then its output waits in the pipe. With `stdin`
-        standard input is a pipe that stays open for `give`, else /dev/null. Returns a `CommandExit` with cause
-        `not_started` when the command cannot start.
+        Without a sink the caller must keep the command at once; until then its output waits in the
+        pipe. With `stdin` standard input is a pipe that stays open for `give`, else /dev/null.
+        Returns a `CommandExit` with cause `not_started` when the command cannot start.
         """
         ...
 
     async def adopt(self) -> Sequence[SpooledTask]:
         """Return all tasks in the spool: running ones, and ends that were not settled.
 
-        A task with neither an end nor a live supervisor is ended by its mark and reported as `lost`.
+        A task with neither an end nor a live supervisor is ended by its mark and reported as
+        `lost`.
         """
         ...
 
@@ -226,16 +241,21 @@ class Supervision(Protocol):
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
         """Read output from byte `start` on: (offset of the first byte returned, bytes).
 
-        Output that was not kept is skipped, so the offset may be larger than `start`. b"" at the end.
+        Output that was not kept is skipped, so the offset may be larger than `start`. b"" at the
+        end.
         """
         ...
 
     def on_news(self, call: Callable[[str], None]) -> None:
-        """Call `call(task)` in the loop's thread when a task ends, `call("")` when the supervisor is gone."""
+        """Call `call(task)` in the loop's thread when a task ends, `call("")` when the
+        supervisor is gone.
+        """
         ...
 
     async def stop(self, task: str, cause: str) -> None:
-        """End a task; its state becomes `killed` with `cause`. Does nothing for a task that is over."""
+        """End a task; its state becomes `killed` with `cause`. Does nothing for a task that is
+        over.
+        """
         ...
 
     async def give(self, task: str, data: bytes, *, eof: bool) -> None:
@@ -248,8 +268,8 @@ class Supervision(Protocol):
     def whole(self, task: str) -> str:
         """Return the path of a finished task's kept output, as one file; '' when there was none.
 
-        The file becomes a blob (`Log.adopt`, which leaves it there) before the end is in the log. After a crash the
-        same call gives the same file.
+        The file becomes a blob (`Log.adopt`, which leaves it there) before the end is in the log.
+        After a crash the same call gives the same file.
         """
         ...
 
@@ -273,28 +293,32 @@ class Spawner(Protocol):
         confinement: Confinement | None = None,
         streams: Streams | None = None,
     ) -> CommandExit:
-        """Run a command to its end: a shell line (str) or a program (sequence). With `confinement` in the sandbox.
+        """Run a command to its end: a shell line (str) or a program (sequence). With `confinement`
+        in the sandbox.
 
-        A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session, stdin from
-        /dev/null and no terminal. The call returns when the process itself has exited, even if a grandchild still holds
-        the pipe; output that arrives within 0.1 s after the exit is kept. `streams`: other
-        descriptors for stdin and stderr.
+        A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session,
+        stdin from /dev/null and no terminal. The call returns when the process itself has exited,
+        even if a grandchild still holds the pipe; output that arrives within 0.1 s after the exit
+        is kept. `streams`: other descriptors for stdin and stderr.
 
-        Timeout, flood and cancellation end the process tree: TERM, 2 s grace, KILL. Cancellation re-raises
-        `CancelledError` after TERM; KILL follows in the background. Never raises for what the command does.
+        Timeout, flood and cancellation end the process tree: TERM, 2 s grace, KILL. Cancellation
+        re-raises `CancelledError` after TERM; KILL follows in the background. Never raises for what
+        the command does.
         """
         ...
 
     async def drain(self) -> None:
-        """Wait for pending kills and end processes that commands left running. Called once, at shutdown."""
+        """Wait for pending kills and end processes that commands left running. Called once, at
+        shutdown.
+        """
         ...
 
 
 class Workspace(Protocol):
     """The files and commands of one session.
 
-    Methods that open files take real paths, as `resolve` gives them, and follow no link that is found there since: they
-    raise OSError (`ELOOP`).
+    Methods that open files take real paths, as `resolve` gives them, and follow no link that is
+    found there since: they raise OSError (`ELOOP`).
     """
 
     roots: tuple[str, ...]
@@ -313,35 +337,45 @@ class Workspace(Protocol):
         ...
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
-        """Read a regular file, or its first `limit_bytes` (0: no limit but 1 GiB). Raises OSError."""
+        """Read a regular file, or its first `limit_bytes` (0: no limit but 1 GiB). Raises
+        OSError.
+        """
         ...
 
     def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
         """Replace a file atomically, keeping mode and owner.
 
-        The content goes to a temporary file beside the target, is flushed and renamed. Parent folders are made. With
-        `expect` (a content hash, '' for "must not exist") the present content is compared right before the rename, and
-        `FileExistsError` is raised when it differs. Raises OSError.
+        The content goes to a temporary file beside the target, is flushed and renamed. Parent
+        folders are made. With `expect` (a content hash, '' for "must not exist") the present
+        content is compared right before the rename, and `FileExistsError` is raised when it
+        differs. Raises OSError.
         """
         ...
 
     def replace(
-        self, path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+        self,
+        path: str,
+        data: bytes,
+        *,
+        expect: str,
+        base: bytes | None = None,
+        merge: Merge | None = None,
     ) -> ReplaceResult:
         """Replace content `expect` by `data` although other programs may write the same file.
 
-        Content that is found there instead, before or at the moment of the exchange, is merged with `data` (`base` is
-        the common ancestor) and the result is written. On a conflict, or without `merge`, the other content stays.
-        Waits a moment for a program that has the file open for writing. Raises OSError (`FileNotFoundError` when the
-        file is gone); the file is then as others left it.
+        Content that is found there instead, before or at the moment of the exchange, is merged with
+        `data` (`base` is the common ancestor) and the result is written. On a conflict, or without
+        `merge`, the other content stays. Waits a moment for a program that has the file open for
+        writing. Raises OSError (`FileNotFoundError` when the file is gone); the file is then as
+        others left it.
         """
         ...
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
         """Run slow `work()` in a thread of its own, so that the event loop goes on.
 
-        A cancelled call still waits for the end and returns the result, so that a changed file is never unreported; the
-        task's `cancelling()` tells that it was to stop.
+        A cancelled call still waits for the end and returns the result, so that a changed file is
+        never unreported; the task's `cancelling()` tells that it was to stop.
         """
         ...
 
@@ -354,19 +388,29 @@ class Workspace(Protocol):
         ...
 
     def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
-        """Return the file's stamp; `then` itself, after one `stat`, when the file was not touched since."""
+        """Return the file's stamp; `then` itself, after one `stat`, when the file was not
+        touched since.
+        """
         ...
 
     def walk(
-        self, folder: str, visit: Callable[[str, bool], bool], limit_s: float = 10.0, *, ignored: bool = False
+        self,
+        folder: str,
+        visit: Callable[[str, bool], bool],
+        limit_s: float = 10.0,
+        *,
+        ignored: bool = False,
     ) -> bool:
-        """Visit the entries below `folder` as (path, is_folder), in name order. Never follows links.
+        """Visit the entries below `folder` as (path, is_folder), in name order. Never follows
+        links.
 
-        Entries that `.gitignore` excludes are visited only with `ignored`. `visit` returns whether to enter a folder.
-        Returns False when `limit_s` ran out before the end.
+        Entries that `.gitignore` excludes are visited only with `ignored`. `visit` returns whether
+        to enter a folder. Returns False when `limit_s` ran out before the end.
         """
         ...
 
     def environment(self, session: str) -> dict[str, str]:
-        """Environment of commands: the allow-list, LONGREIN_SESSION, AI_AGENT, no pagers, no git prompts."""
+        """Environment of commands: the allow-list, LONGREIN_SESSION, AI_AGENT, no pagers, no git
+        prompts.
+        """
         ...

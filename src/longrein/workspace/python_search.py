@@ -1,6 +1,7 @@
 """Search program in Python, for machines without `rg`: prints what `rg` would print.
 
-Run as `python -I -m longrein.workspace.python_search <query as JSON> <path>`. Exit code 0, or 2 with the reason.
+Run as `python -I -m longrein.workspace.python_search <query as JSON> <path>`. Exit code 0, or 2
+with the reason.
 """
 
 import os
@@ -34,8 +35,14 @@ CLASSES = {
 
 def compile_pattern(query: Query) -> re.Pattern[str]:
     """Compile the pattern in Python's dialect. Raises `re.error`."""
-    text = re.sub(r"\[:(\w+):\]", lambda found: CLASSES.get(found[1], found[0]), query.pattern).replace(r"\z", r"\Z")
-    flags = re.MULTILINE | (re.IGNORECASE if query.ignore_case else 0) | (re.DOTALL if query.multiline else 0)
+    text = re.sub(
+        r"\[:(\w+):\]", lambda found: CLASSES.get(found[1], found[0]), query.pattern
+    ).replace(r"\z", r"\Z")
+    flags = (
+        re.MULTILINE
+        | (re.IGNORECASE if query.ignore_case else 0)
+        | (re.DOTALL if query.multiline else 0)
+    )
     return re.compile(text, flags)
 
 
@@ -94,7 +101,10 @@ def show(path: str, query: Query, matches: dict[int, bool], lines: list[str]) ->
     """Yield the output for one file with matches."""
     wanted = with_context(matches, len(lines), query)
     for at in list(matches)[:1] if query.mode == "files" else wanted:
-        yield _event("match" if wanted[at] else "context", os.fsencode(path), at + 1, lines[at]) + b"\n"
+        yield (
+            _event("match" if wanted[at] else "context", os.fsencode(path), at + 1, lines[at])
+            + b"\n"
+        )
 
 
 def _event(kind: str, path: bytes, number: int, line: str) -> bytes:

@@ -1,8 +1,9 @@
 """Search files by name and lines by content, with `rg` or the same in Python.
 
-`rg` is used when it is found outside the roots. Either runs as a command through the spawner, so a slow pattern or an
-endless tree costs a timeout and not the session. Both print the same form. They include hidden files but never `.git`,
-obey `.gitignore` inside and outside git repositories and no other ignore file, follow no links, and skip binary files.
+`rg` is used when it is found outside the roots. Either runs as a command through the spawner, so a
+slow pattern or an endless tree costs a timeout and not the session. Both print the same form. They
+include hidden files but never `.git`, obey `.gitignore` inside and outside git repositories and no
+other ignore file, follow no links, and skip binary files.
 """
 
 import asyncio
@@ -43,9 +44,13 @@ class Query(msgspec.Struct, frozen=True):
     pattern: str = ""
     """Regular expression."""
     glob: str = ""
-    """Only files of this name: `*.py` at any depth, `src/**/*.py` from `path`; `!` in front excludes."""
+    """Only files of this name: `*.py` at any depth, `src/**/*.py` from `path`; `!` in front
+    excludes.
+    """
     mode: Mode = "files"
-    """`files`: files with a match, newest first. `content`: lines. `count`: matching lines per file. `names`: files."""
+    """`files`: files with a match, newest first. `content`: lines. `count`: matching lines per
+    file. `names`: files.
+    """
     ignore_case: bool = False
     multiline: bool = False
     """A match may span lines, and `.` matches line ends."""
@@ -80,7 +85,9 @@ class SearchResult(msgspec.Struct, frozen=True):
     more: bool = False
     """True when the limit cut the result."""
     partial: str = ""
-    """Reason for an incomplete search: `time`, `size`, `changed` (files changed meanwhile); '' for a complete one."""
+    """Reason for an incomplete search: `time`, `size`, `changed` (files changed meanwhile); ''
+    for a complete one.
+    """
     error: str = ""
     """Reason why nothing could be searched, for the model."""
 
@@ -97,16 +104,22 @@ async def grep(workspace: Workspace, query: Query, hidden: IsHidden | None = Non
 
 
 async def glob(
-    workspace: Workspace, pattern: str, folder: str, limit: int = 100, hidden: IsHidden | None = None
+    workspace: Workspace,
+    pattern: str,
+    folder: str,
+    limit: int = 100,
+    hidden: IsHidden | None = None,
 ) -> SearchResult:
     """Find files below `folder` whose relative path matches, newest first, then by name.
 
-    `pattern` is anchored: `*.py` is in `folder` itself, `**/*.py` anywhere below. The caller moves a leading part
-    without wildcards, `/` or `..` into `folder` (`split_glob`) after resolving it.
+    `pattern` is anchored: `*.py` is in `folder` itself, `**/*.py` anywhere below. The caller moves
+    a leading part without wildcards, `/` or `..` into `folder` (`split_glob`) after resolving it.
     """
     rg = _rg(workspace)
     query = Query(folder, "", pattern, "names", limit=limit)
-    return await _search(workspace, query, rg_words(rg, query) if rg else python_words(query), hidden)
+    return await _search(
+        workspace, query, rg_words(rg, query) if rg else python_words(query), hidden
+    )
 
 
 def _rg(workspace: Workspace) -> str:
@@ -115,7 +128,9 @@ def _rg(workspace: Workspace) -> str:
     return find_program("rg", f"{path}:{beside_python}", spellings(workspace.roots))
 
 
-async def _search(workspace: Workspace, query: Query, words: list[str], hidden: IsHidden | None) -> SearchResult:
+async def _search(
+    workspace: Workspace, query: Query, words: list[str], hidden: IsHidden | None
+) -> SearchResult:
     taken = CollectingSink()
     most = CONTENT_BYTES_MAX if query.mode == "content" else NAMES_BYTES_MAX
     environment = workspace.environment("")
@@ -125,26 +140,36 @@ async def _search(workspace: Workspace, query: Query, words: list[str], hidden: 
     return await read_output(query, bytes(taken.data), ended, hidden)
 
 
-async def read_output(query: Query, data: bytes, ended: CommandExit, hidden: IsHidden | None = None) -> SearchResult:
+async def read_output(
+    query: Query, data: bytes, ended: CommandExit, hidden: IsHidden | None = None
+) -> SearchResult:
     """Parse what a search printed."""
     partial = {"timeout": "time", "flood": "size"}.get(ended.cause, "")
     if error := _error_text(data, ended):
         return SearchResult(error=error)
     wanted = passes = glob_test(query)
     if hidden is not None:
-        wanted = cache(lambda path: passes(path) and not hidden(path))  # once a file, however many lines match
+        wanted = cache(
+            lambda path: passes(path) and not hidden(path)
+        )  # once a file, however many lines match
     if query.mode == "content":
         return _lines(query, data, wanted, partial)
     if query.mode == "names":
         paths = await newest_first(map(os.fsdecode, data.split(b"\0")[:-1]), wanted)
-        return SearchResult(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
+        return SearchResult(
+            paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial
+        )
     found, is_whole = await _matching_files(data, wanted)
     partial = partial or ("" if is_whole else "changed")
     if query.mode == "count":
         counts = tuple(found.items())
-        return SearchResult(counts=counts[: query.limit], more=len(counts) > query.limit, partial=partial)
+        return SearchResult(
+            counts=counts[: query.limit], more=len(counts) > query.limit, partial=partial
+        )
     paths = await newest_first(found, lambda _: True)
-    return SearchResult(paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial)
+    return SearchResult(
+        paths=tuple(paths[: query.limit]), more=len(paths) > query.limit, partial=partial
+    )
 
 
 def _error_text(data: bytes, ended: CommandExit) -> str:
@@ -180,7 +205,9 @@ def _lines(query: Query, data: bytes, wanted: Callable[[str], bool], partial: st
     return SearchResult(lines=tuple(found), partial=partial)
 
 
-async def _matching_files(data: bytes, wanted: Callable[[str], bool]) -> tuple[dict[str, int], bool]:
+async def _matching_files(
+    data: bytes, wanted: Callable[[str], bool]
+) -> tuple[dict[str, int], bool]:
     """Return (file -> its matching lines in the output, False if files have changed meanwhile)."""
     counts, is_whole = dict[str, int](), True
     for at, lines in enumerate(_standing(data, wanted)):
@@ -194,7 +221,9 @@ async def _matching_files(data: bytes, wanted: Callable[[str], bool]) -> tuple[d
 
 
 def _standing(data: bytes, wanted: Callable[[str], bool]) -> Iterator[list[Line] | None]:
-    """Yield the lines of each event in the output; None for lines that do not stand in their file."""
+    """Yield the lines of each event in the output; None for lines that do not stand in their
+    file.
+    """
     with FoundFiles() as files:
         for raw in data.split(b"\n"):
             if not raw.startswith((b'{"type":"match"', b'{"type":"context"')):
@@ -216,7 +245,8 @@ def _split(event: dict[str, Any], wanted: Callable[[str], bool]) -> list[Line]:
     texts = _text(data["lines"]).removesuffix("\n").split("\n")
     match = event["type"] == "match"
     return [
-        Line(path, number, text.removesuffix("\r"), match) for number, text in enumerate(texts, data["line_number"])
+        Line(path, number, text.removesuffix("\r"), match)
+        for number, text in enumerate(texts, data["line_number"])
     ]
 
 
@@ -230,9 +260,10 @@ def _text(value: dict[str, str]) -> str:
 class FoundFiles:
     """Looks again at the files of a result, through descriptors.
 
-    `rg` opens files by name. A program that swaps a folder and a link in that moment makes it read other files. Their
-    lines must not be shown, nor that they match, so `rg` prints what it has found in every mode. The last folder and
-    the last file stay open: results come in the order of paths.
+    `rg` opens files by name. A program that swaps a folder and a link in that moment makes it read
+    other files. Their lines must not be shown, nor that they match, so `rg` prints what it has
+    found in every mode. The last folder and the last file stay open: results come in the order of
+    paths.
     """
 
     def __init__(self) -> None:
@@ -292,7 +323,9 @@ class FoundFiles:
 
 
 async def newest_first(names: Iterable[str], wanted: Callable[[str], bool]) -> list[str]:
-    """Return the wanted regular files, newest first, then by name. Yields to the loop in between."""
+    """Return the wanted regular files, newest first, then by name. Yields to the loop in
+    between.
+    """
     times: list[tuple[int, str]] = []
     with FoundFiles() as files:
         for at, path in enumerate(names):
@@ -306,8 +339,23 @@ async def newest_first(names: Iterable[str], wanted: Callable[[str], bool]) -> l
 
 def rg_words(rg: str, query: Query) -> list[str]:
     """Build the command line of `rg`."""
-    words = [rg, "--no-config", "--no-messages", "--color=never", "--hidden", "--glob=!.git", "--crlf", "--sort=path"]
-    words += ["--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", "--no-follow"]
+    words = [
+        rg,
+        "--no-config",
+        "--no-messages",
+        "--color=never",
+        "--hidden",
+        "--glob=!.git",
+        "--crlf",
+        "--sort=path",
+    ]
+    words += [
+        "--no-require-git",
+        "--no-ignore-dot",
+        "--no-ignore-global",
+        "--no-ignore-exclude",
+        "--no-follow",
+    ]
     words += _flags(query)
     name = name_glob(query.glob)
     if name and not query.glob.startswith("!"):
@@ -329,8 +377,12 @@ def _flags(query: Query) -> Sequence[str]:
 
 
 def python_words(query: Query) -> list[str]:
-    """Build the command line of the Python search. Isolated: folder and environment add no modules."""
-    pattern, glob = (text.encode("utf-8", "replace").decode() for text in (query.pattern, query.glob))
+    """Build the command line of the Python search. Isolated: folder and environment add no
+    modules.
+    """
+    pattern, glob = (
+        text.encode("utf-8", "replace").decode() for text in (query.pattern, query.glob)
+    )
     clean = msgspec.structs.replace(query, path="", pattern=pattern, glob=glob)
     asked = msgspec.json.encode(clean).decode()
     return [sys.executable, "-I", "-B", "-m", "longrein.workspace.python_search", asked, query.path]

@@ -1,9 +1,9 @@
 """A git repository of longrein's own that keeps copies of a work tree.
 
-The repository (`ShadowRepository`) lies in the session's folder and has an index of its own. The user's index, refs,
-history, settings, hooks and filters are not used: files are stored byte for byte. Contents of the user's last commit
-are borrowed and not stored again. Files that `.gitignore` excludes, repositories inside the tree and files above
-`FILE_BYTES_MAX` are left out.
+The repository (`ShadowRepository`) lies in the session's folder and has an index of its own. The
+user's index, refs, history, settings, hooks and filters are not used: files are stored byte for
+byte. Contents of the user's last commit are borrowed and not stored again. Files that `.gitignore`
+excludes, repositories inside the tree and files above `FILE_BYTES_MAX` are left out.
 """
 
 import os
@@ -20,7 +20,14 @@ from longrein.workspace.files import find_program, spellings
 from longrein.workspace.folder_stamps import FolderStamps
 from longrein.workspace.git import quiet_environment
 from longrein.workspace.temp_files import PREFIX, SUFFIX
-from longrein.workspace.tree_records import CheckpointError, TreeFile, TreeRecord, decode, encode, usual_mode
+from longrein.workspace.tree_records import (
+    CheckpointError,
+    TreeFile,
+    TreeRecord,
+    decode,
+    encode,
+    usual_mode,
+)
 from longrein.workspace.users_repository import GIT_S, UsersRepository
 from longrein.workspace.walk import entries
 
@@ -31,7 +38,9 @@ TRACKED_MAX = 200_000
 LOOSE_FILES_MAX, LOOSE_BYTES_MAX = 20_000, 1 << 30
 """Files and bytes of the largest folder outside git that is kept."""
 RACY_NS = 2_000_000_000
-"""Age of a change in nanoseconds below which a second one may have the same time stamp in whole seconds."""
+"""Age of a change in nanoseconds below which a second one may have the same time stamp in whole
+seconds.
+"""
 EMPTY_WALK_MAX = 5_000
 """Entries of new folders that are searched for empty ones."""
 
@@ -85,7 +94,9 @@ class _Changes(msgspec.Struct):
 class ShadowRepository:
     """The repository of one root. Blocking; used by one thread at a time."""
 
-    def __init__(self, folder: str, root: str, environment: Mapping[str, str], left_out: Iterable[str] = ()) -> None:
+    def __init__(
+        self, folder: str, root: str, environment: Mapping[str, str], left_out: Iterable[str] = ()
+    ) -> None:
         """`folder`: where the repository lies. `left_out`: absolute paths that are never kept.
 
         Raises `CheckpointError` where git is missing or the tree is too large, OSError.
@@ -104,16 +115,26 @@ class ShadowRepository:
         self._user, self._user_stamp = UsersRepository(git, root, self._environment), (0, 0, 0)
         self._open(tuple(left_out))
 
-    # --- opening ---------------------------------------------------------------------------------------------
+    # --- opening ----------------------------------------------------------------------------------
 
     def _open(self, left_out: tuple[str, ...]) -> None:
         """Create what is missing, and read the user's rules of ignored files again."""
-        for name in ("objects", "objects/info", "refs", "refs/kept", "info"):  # one by one, so that each is 0700
+        for name in (
+            "objects",
+            "objects/info",
+            "refs",
+            "refs/kept",
+            "info",
+        ):  # one by one, so that each is 0700
             os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
         self._top = self._user.top or self.root
         lines = [f"{PREFIX}*{SUFFIX}"]
         base = self._top.rstrip("/") + "/"
-        lines += [_pattern(path[len(base) :]) for path in (*left_out, self.folder) if path.startswith(base)]
+        lines += [
+            _pattern(path[len(base) :])
+            for path in (*left_out, self.folder)
+            if path.startswith(base)
+        ]
         own = self._user.exclude.decode("utf-8", "surrogateescape") + "\n" + "\n".join(lines) + "\n"
         self._put("config", CONFIG + self._user.excludes_file())
         self._put("HEAD", "ref: refs/heads/none\n")
@@ -125,7 +146,11 @@ class ShadowRepository:
             self._check_size()
 
     def _put(self, name: str, text: str) -> None:
-        replace_file(os.path.join(self.folder, name), [text.encode("utf-8", "surrogateescape")], durable=False)
+        replace_file(
+            os.path.join(self.folder, name),
+            [text.encode("utf-8", "surrogateescape")],
+            durable=False,
+        )
 
     def _check_size(self) -> None:
         """Raise `CheckpointError` for a tree that is too large."""
@@ -145,10 +170,12 @@ class ShadowRepository:
                 most = f"{LOOSE_FILES_MAX:,} files or {LOOSE_BYTES_MAX >> 20:,} MB"
                 raise CheckpointError(f"{self.root} is no git repository and has more than {most}")
 
-    # --- keeping ---------------------------------------------------------------------------------------------
+    # --- keeping ----------------------------------------------------------------------------------
 
     def take(self) -> TreeRecord:
-        """Keep the tree as it is now; a root that is gone is an empty tree. Raises `CheckpointError`, OSError."""
+        """Keep the tree as it is now; a root that is gone is an empty tree. Raises
+        `CheckpointError`, OSError.
+        """
         if not os.path.isdir(self.root):
             return TreeRecord(EMPTY_TREE, self._last.umask if self._last is not None else 0o022)
         for again in (True, False):
@@ -174,7 +201,11 @@ class ShadowRepository:
                 modes.pop(path, None)
         if found.present:
             borrow = self._last is None
-            self._feed(["update-index", "--add", "--replace", "-z", "--stdin"], found.present, borrow=borrow)
+            self._feed(
+                ["update-index", "--add", "--replace", "-z", "--stdin"],
+                found.present,
+                borrow=borrow,
+            )
             if borrow and self._user.objects:
                 self._own_unsafe()
         tree = self._write_tree() if found.gone or found.present else last.tree
@@ -189,7 +220,9 @@ class ShadowRepository:
 
     def _look(self) -> _Changes:
         """Compare the work tree with the index."""
-        beside = self._start([*OTHERS, "--directory"]) if self._stamps.look(self._looked_ns()) else None
+        beside = (
+            self._start([*OTHERS, "--directory"]) if self._stamps.look(self._looked_ns()) else None
+        )
         changed = self._run(["diff-files", "--raw", "-z", "--relative", "--no-renames"])
         untracked = None if beside is None else _finish(beside)
         found = _Changes()
@@ -215,7 +248,9 @@ class ShadowRepository:
         return found
 
     def _keep_others(self, found: _Changes) -> None:
-        """Take over what the last look found beside the files of the index: no folder has changed since."""
+        """Take over what the last look found beside the files of the index: no folder has
+        changed since.
+        """
         assert self._last is not None
         found.folders = list(self._last.folders)
         for path, why in self._last.skipped.items():
@@ -248,7 +283,9 @@ class ShadowRepository:
                 continue
             with suppress(OSError):
                 if os.lstat(os.path.join(self.root, path)).st_ctime_ns != ctime_ns:
-                    found.present[path] = found.gone[path] = None  # removed and added: its stamp may be the old one
+                    found.present[path] = found.gone[path] = (
+                        None  # removed and added: its stamp may be the old one
+                    )
 
     def _look_into(self, folders: Iterable[str], found: _Changes) -> bool:
         """Sort new folders into repositories and empty ones; return True if there are others."""
@@ -271,7 +308,9 @@ class ShadowRepository:
         return more
 
     def _forced(self) -> list[str]:
-        """Return files that the user has put under version control although they are ignored; [] when known."""
+        """Return files that the user has put under version control although they are ignored; []
+        when known.
+        """
         if not self._user.index:
             return []
         try:
@@ -282,8 +321,14 @@ class ShadowRepository:
         if stamp == self._user_stamp:
             return []
         self._user_stamp = stamp
-        listed = self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[:-1]
-        return [os.fsdecode(raw) for raw in listed if os.path.lexists(os.path.join(os.fsencode(self.root), raw))]
+        listed = self._user.ask("ls-files", "-z", "-c", "-i", "--exclude-standard").split(b"\0")[
+            :-1
+        ]
+        return [
+            os.fsdecode(raw)
+            for raw in listed
+            if os.path.lexists(os.path.join(os.fsencode(self.root), raw))
+        ]
 
     def _usual_umask(self, paths: Iterable[str]) -> int:
         """Return the permission bits that most files do not have."""
@@ -311,7 +356,9 @@ class ShadowRepository:
                 found.skipped[path] = why
             return
         modes.pop(path, None)
-        if stat.S_ISREG(seen.st_mode) and stat.S_IMODE(seen.st_mode) != usual_mode(seen.st_mode, umask):
+        if stat.S_ISREG(seen.st_mode) and stat.S_IMODE(seen.st_mode) != usual_mode(
+            seen.st_mode, umask
+        ):
             modes[path] = stat.S_IMODE(seen.st_mode)
         self._racy[path] = seen.st_ctime_ns
 
@@ -334,7 +381,7 @@ class ShadowRepository:
                 return EMPTY_TREE
             raise
 
-    # --- the last look, beside the index ---------------------------------------------------------------------
+    # --- the last look, beside the index ----------------------------------------------------------
 
     def _stamp(self) -> list[int]:
         try:
@@ -344,7 +391,9 @@ class ShadowRepository:
         return [seen.st_ino, seen.st_size, seen.st_mtime_ns]
 
     def _store_last(self) -> None:
-        self._put(LAST, encode([self._stamp(), msgspec.structs.asdict(self._last or TreeRecord("", 0))]))
+        self._put(
+            LAST, encode([self._stamp(), msgspec.structs.asdict(self._last or TreeRecord("", 0))])
+        )
 
     def _looked_ns(self) -> int:
         """Return when the last look ended; 0 for none."""
@@ -360,7 +409,9 @@ class ShadowRepository:
                 stamp, record = decode(file.read())
             if stamp and stamp == self._stamp():
                 self._last = msgspec.convert(record, TreeRecord)
-                self._stamps.add(os.fsdecode(raw) for raw in self._run(["ls-files", "-z"]).split(b"\0"))
+                self._stamps.add(
+                    os.fsdecode(raw) for raw in self._run(["ls-files", "-z"]).split(b"\0")
+                )
                 return
         except (OSError, ValueError, msgspec.ValidationError):
             pass
@@ -378,7 +429,7 @@ class ShadowRepository:
         with suppress(OSError):
             os.unlink(self._index + ".lock")
 
-    # --- reading ---------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def has(self, tree: str) -> bool:
         """Return True if a tree is still kept."""
@@ -389,7 +440,9 @@ class ShadowRepository:
         if record.tree == EMPTY_TREE:
             return {}
         found = {}
-        for line in self._run(["ls-tree", "-r", "-z", "--full-tree", record.tree], plain=True).split(b"\0")[:-1]:
+        for line in self._run(
+            ["ls-tree", "-r", "-z", "--full-tree", record.tree], plain=True
+        ).split(b"\0")[:-1]:
             head, _, raw = line.partition(b"\t")
             mode, _, blob = head.decode().split(" ")
             kind, path = int(mode, 8), os.fsdecode(raw)
@@ -398,15 +451,26 @@ class ShadowRepository:
         return found
 
     def changed(self, one: TreeRecord, other: TreeRecord) -> dict[str, tuple[str, str]]:
-        """Return path -> (blob before, blob after) of what differs; '' for no file. Raises `CheckpointError`.
+        """Return path -> (blob before, blob after) of what differs; '' for no file. Raises
+        `CheckpointError`.
 
         Both are equal where only the permissions differ.
         """
         paths = {
-            path: ("?", "?") for path in {*one.modes, *other.modes} if one.modes.get(path) != other.modes.get(path)
+            path: ("?", "?")
+            for path in {*one.modes, *other.modes}
+            if one.modes.get(path) != other.modes.get(path)
         }
         if one.tree != other.tree:
-            words = ["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", *map(self._known, (one, other))]
+            words = [
+                "diff-tree",
+                "-r",
+                "-z",
+                "--raw",
+                "--no-abbrev",
+                "--no-renames",
+                *map(self._known, (one, other)),
+            ]
             fields = self._run(words, plain=True).split(b"\0")
             for head, raw in zip(fields[::2], fields[1::2], strict=False):
                 _, _, before, after, _ = head.decode().split(" ")
@@ -416,7 +480,10 @@ class ShadowRepository:
     def store(self, data: bytes) -> str:
         """Store a content; return its blob."""
         return (
-            _finish(self._start(["hash-object", "-w", "--stdin"], plain=True, stdin=subprocess.PIPE), data)
+            _finish(
+                self._start(["hash-object", "-w", "--stdin"], plain=True, stdin=subprocess.PIPE),
+                data,
+            )
             .decode()
             .strip()
         )
@@ -424,7 +491,9 @@ class ShadowRepository:
     def ignored(self, paths: Iterable[str]) -> set[str]:
         """Return those of `paths` that the rules of ignored files exclude now."""
         given = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        process = self._start(["check-ignore", "-z", "--stdin", "--no-index"], stdin=subprocess.PIPE)
+        process = self._start(
+            ["check-ignore", "-z", "--stdin", "--no-index"], stdin=subprocess.PIPE
+        )
         output, _ = process.communicate(given, timeout=GIT_S)  # exit code 1 for none
         return {os.fsdecode(raw) for raw in output.split(b"\0")[:-1]}
 
@@ -435,7 +504,9 @@ class ShadowRepository:
 
     def contents(self, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """Yield (blob, content) in the order given; None for one that no longer exists."""
-        process = self._start(["cat-file", "--batch"], plain=True, stdin=subprocess.PIPE, borrow=True)
+        process = self._start(
+            ["cat-file", "--batch"], plain=True, stdin=subprocess.PIPE, borrow=True
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -457,7 +528,7 @@ class ShadowRepository:
             process.stdout.close()
             process.wait()
 
-    # --- space -----------------------------------------------------------------------------------------------
+    # --- space ------------------------------------------------------------------------------------
 
     def size_bytes(self) -> int:
         """Return the bytes of all stored objects."""
@@ -469,11 +540,15 @@ class ShadowRepository:
         return found
 
     def shrink(self, bytes_max: int) -> int:
-        """Pack the objects; drop the oldest checkpoints until the rest fits; return how many were dropped."""
+        """Pack the objects; drop the oldest checkpoints until the rest fits; return how many
+        were dropped.
+        """
         kept, dropped = os.path.join(self.folder, "refs/kept"), 0
         self._pack()
         while self.size_bytes() > bytes_max:
-            names = sorted(os.listdir(kept), key=lambda name: os.stat(os.path.join(kept, name)).st_mtime_ns)
+            names = sorted(
+                os.listdir(kept), key=lambda name: os.stat(os.path.join(kept, name)).st_mtime_ns
+            )
             old = names[: (len(names) + 1) // 2 if len(names) > 1 else 0]
             if not old:
                 break
@@ -484,9 +559,18 @@ class ShadowRepository:
         return dropped
 
     def _pack(self) -> None:
-        """Put what the checkpoints need into one pack, without what is borrowed, and delete the rest."""
+        """Put what the checkpoints need into one pack, without what is borrowed, and delete the
+        rest.
+        """
         folder = os.path.join(self.folder, "objects/pack")
-        words = ["rev-list", "--objects", "--no-object-names", "--missing=allow-any", "--all", "--indexed-objects"]
+        words = [
+            "rev-list",
+            "--objects",
+            "--no-object-names",
+            "--missing=allow-any",
+            "--all",
+            "--indexed-objects",
+        ]
         name = self._store_pack(self._run(words, plain=True))
         for old in os.listdir(folder):
             if name not in old:
@@ -497,15 +581,24 @@ class ShadowRepository:
     def _store_pack(self, objects: bytes, *, borrow: bool = False) -> str:
         """Store objects, one on a line, as a pack; return its name."""
         words = ["pack-objects", "-q", os.path.join(self.folder, "objects/pack/pack")]
-        done = _finish(self._start(words, plain=True, stdin=subprocess.PIPE, borrow=borrow), objects)
+        done = _finish(
+            self._start(words, plain=True, stdin=subprocess.PIPE, borrow=borrow), objects
+        )
         return done.decode().strip()
 
-    # --- git -------------------------------------------------------------------------------------------------
+    # --- git --------------------------------------------------------------------------------------
 
     def _start(
-        self, words: list[str], *, plain: bool = False, stdin: int = subprocess.DEVNULL, borrow: bool = False
+        self,
+        words: list[str],
+        *,
+        plain: bool = False,
+        stdin: int = subprocess.DEVNULL,
+        borrow: bool = False,
     ) -> "subprocess.Popen[bytes]":
-        """Start git on the shadow repository. `plain`: without the work tree. `borrow`: with the user's objects."""
+        """Start git on the shadow repository. `plain`: without the work tree. `borrow`: with the
+        user's objects.
+        """
         own = {
             "GIT_DIR": self.folder,
             "GIT_INDEX_FILE": self._index,
@@ -545,7 +638,11 @@ def _why_not(path: str, seen: os.stat_result) -> str:
         if seen.st_size > FILE_BYTES_MAX:
             return f"larger than {FILE_BYTES_MAX >> 20} MB"
         return "" if os.access(path, os.R_OK) else "it cannot be read"
-    return "" if stat.S_ISLNK(seen.st_mode) or stat.S_ISDIR(seen.st_mode) else "neither a file nor a link"
+    return (
+        ""
+        if stat.S_ISLNK(seen.st_mode) or stat.S_ISDIR(seen.st_mode)
+        else "neither a file nor a link"
+    )
 
 
 def _finish(process: "subprocess.Popen[bytes]", given: bytes | None = None) -> bytes:

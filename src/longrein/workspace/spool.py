@@ -1,6 +1,7 @@
 """Read the spool from any process: which tasks run, how others ended, and their output.
 
-The supervisor writes the spool; `supervisor.spool_writer` describes the files. Reading looks at files only.
+The supervisor writes the spool; `supervisor.spool_writer` describes the files. Reading looks at
+files only.
 """
 
 import os
@@ -74,18 +75,24 @@ class _Owner(TypedDict):
 def spooled_tasks(session_folder: str) -> list[SpooledTask]:
     """Return all tasks of a session's spool, oldest first.
 
-    A task without an end whose supervisor is dead is `lost`. A task with an unreadable record is left out; see
-    `unreadable_tasks`.
+    A task without an end whose supervisor is dead is `lost`. A task with an unreadable record is
+    left out; see `unreadable_tasks`.
     """
     folder = os.path.join(session_folder, SPOOL)
     found = [read_task(folder, task) for task in task_ids(folder)]
-    return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.task))
+    return sorted(
+        (one for one in found if one is not None), key=lambda one: (one.started_at, one.task)
+    )
 
 
 def unreadable_tasks(session_folder: str) -> list[str]:
     """Return the paths of records that cannot be read: damaged, or of another version."""
     folder = os.path.join(session_folder, SPOOL)
-    return [os.path.join(folder, f"{task}.json") for task in task_ids(folder) if not record_of(folder, task)]
+    return [
+        os.path.join(folder, f"{task}.json")
+        for task in task_ids(folder)
+        if not record_of(folder, task)
+    ]
 
 
 def is_supervised(session_folder: str) -> bool:
@@ -107,7 +114,9 @@ def task_ids(folder: str) -> list[str]:
 def usable_id(task: str) -> bool:
     """Tell whether a task may have this id: it names files, and `v1` and the like are reserved."""
     supervisor = task.startswith("v") and task[1:].isdecimal()
-    return bool(task) and _TASK_CHARS.issuperset(task) and not task.startswith(".") and not supervisor
+    return (
+        bool(task) and _TASK_CHARS.issuperset(task) and not task.startswith(".") and not supervisor
+    )
 
 
 def record_of(folder: str, task: str) -> dict[str, Any]:
@@ -115,8 +124,12 @@ def record_of(folder: str, task: str) -> dict[str, Any]:
     return _json(os.path.join(folder, f"{task}.json"), _Record)
 
 
-def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -> SpooledTask | None:
-    """Read a task as it is now; None for one that is not in this spool. `record` saves reading it."""
+def read_task(
+    folder: str, task: str, record: Mapping[str, Any] | None = None
+) -> SpooledTask | None:
+    """Read a task as it is now; None for one that is not in this spool. `record` saves reading
+    it.
+    """
     record = record_of(folder, task) if record is None else record
     if not record:
         return None
@@ -132,7 +145,9 @@ def read_task(folder: str, task: str, record: Mapping[str, Any] | None = None) -
     end = _json(os.path.join(folder, f"{task}.end"), _End)
     if not end and has_end(folder, task):
         end = lost_end(folder, task, UNREADABLE)
-    spooled = with_end(spooled, end or lost_end(folder, task, NO_SUPERVISOR), _last_written(folder, task))
+    spooled = with_end(
+        spooled, end or lost_end(folder, task, NO_SUPERVISOR), _last_written(folder, task)
+    )
     if end or not owner_lives(record):
         return spooled
     return msgspec.structs.replace(
@@ -178,7 +193,11 @@ def write_lost(folder: str, task: str, cause: str) -> None:
 def mark_lost_tasks(session_folder: str) -> list[str]:
     """Mark a session's tasks as lost whose supervisor is dead. Their processes must be gone."""
     folder = os.path.join(session_folder, SPOOL)
-    lost = [task for task in task_ids(folder) if not has_end(folder, task) and not owner_lives(record_of(folder, task))]
+    lost = [
+        task
+        for task in task_ids(folder)
+        if not has_end(folder, task) and not owner_lives(record_of(folder, task))
+    ]
     for task in lost:
         try:
             write_lost(folder, task, NO_SUPERVISOR)
@@ -187,18 +206,26 @@ def mark_lost_tasks(session_folder: str) -> list[str]:
     return lost
 
 
-# --- Output ----------------------------------------------------------------------------------------------------------
+# --- Output ---------------------------------------------------------------------------------------
 
 
 def extent(folder: str, task: str) -> tuple[int, list[tuple[int, int]]]:
     """Return (size of the first file, [(offset, size) of each file of the newest half])."""
-    found = ((offset, _file_size(_piece(folder, task, offset))) for offset in _offsets(folder, task))
-    return _file_size(_piece(folder, task, HEAD_OFFSET)), [(offset, size) for offset, size in found if size]
+    found = (
+        (offset, _file_size(_piece(folder, task, offset))) for offset in _offsets(folder, task)
+    )
+    return _file_size(_piece(folder, task, HEAD_OFFSET)), [
+        (offset, size) for offset, size in found if size
+    ]
 
 
 def _offsets(folder: str, task: str) -> list[int]:
     try:
-        return sorted(int(name) for name in os.listdir(os.path.join(folder, f"{task}.more")) if name.isdecimal())
+        return sorted(
+            int(name)
+            for name in os.listdir(os.path.join(folder, f"{task}.more"))
+            if name.isdecimal()
+        )
     except OSError:
         return []
 
@@ -234,7 +261,8 @@ def read_output(folder: str, task: str, start: int, size_bytes: int) -> tuple[in
 def make_whole(folder: str, task: str, gap: str) -> str:
     """Write all kept output to one file and return its path; '' when there is none.
 
-    `gap` is inserted where bytes are missing, with `{}` for their number. Repeated calls give the same. Raises OSError.
+    `gap` is inserted where bytes are missing, with `{}` for their number. Repeated calls give the
+    same. Raises OSError.
     """
     head, pieces = extent(folder, task)
     if not pieces:
@@ -247,7 +275,9 @@ def make_whole(folder: str, task: str, gap: str) -> str:
     return whole
 
 
-def _kept_output(folder: str, task: str, spans: Sequence[tuple[int, int]], gap: str) -> Iterator[bytes]:
+def _kept_output(
+    folder: str, task: str, spans: Sequence[tuple[int, int]], gap: str
+) -> Iterator[bytes]:
     at = 0
     for offset, size in spans:
         if offset > at:
@@ -262,7 +292,9 @@ def _kept_output(folder: str, task: str, spans: Sequence[tuple[int, int]], gap: 
 
 
 def remove_task(folder: str, task: str) -> None:
-    """Remove a task's files, its record first: what a crash leaves belongs to no task and is swept."""
+    """Remove a task's files, its record first: what a crash leaves belongs to no task and is
+    swept.
+    """
     names = [f"{task}.json", *(f"{task}.more/{offset}" for offset in _offsets(folder, task))]
     for name in (*names, *(f"{task}.{end}" for end in ENDINGS)):
         with suppress(OSError):
@@ -277,7 +309,11 @@ def sweep_spool(folder: str) -> None:
         names = os.listdir(folder)
     except OSError:
         return
-    left = (name.rpartition(".")[0] for name in names if name.endswith((".out", ".more", ".end", ".whole")))
+    left = (
+        name.rpartition(".")[0]
+        for name in names
+        if name.endswith((".out", ".more", ".end", ".whole"))
+    )
     for task in sorted(set(left)):
         if usable_id(task) and f"{task}.json" not in names and not _early_of_the_living(task):
             remove_task(folder, task)
@@ -286,18 +322,29 @@ def sweep_spool(folder: str) -> None:
 def _early_of_the_living(name: str) -> bool:
     """Tell whether the file is foreground output of a live longrein."""
     begin, _, pid = name.partition("-")
-    return begin == EARLY_PREFIX and (number := pid.partition("-")[0]).isdecimal() and process(int(number)) is not None
+    return (
+        begin == EARLY_PREFIX
+        and (number := pid.partition("-")[0]).isdecimal()
+        and process(int(number)) is not None
+    )
 
 
 def _last_written(folder: str, task: str) -> int:
     """Time of the last output, microseconds UTC; 0 for none."""
     with suppress(OSError):
-        return os.stat(_piece(folder, task, max(_offsets(folder, task), default=HEAD_OFFSET))).st_mtime_ns // 1000
+        return (
+            os.stat(
+                _piece(folder, task, max(_offsets(folder, task), default=HEAD_OFFSET))
+            ).st_mtime_ns
+            // 1000
+        )
     return 0
 
 
 def _json(path: str, kind: Any) -> dict[str, Any]:
-    """Decode a file; empty when it is missing or of another kind, so that one bad file hides no other."""
+    """Decode a file; empty when it is missing or of another kind, so that one bad file hides no
+    other.
+    """
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             found: dict[str, Any] = msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=kind)
@@ -306,11 +353,13 @@ def _json(path: str, kind: Any) -> dict[str, Any]:
     return found
 
 
-# --- Waiting for input -----------------------------------------------------------------------------------------------
+# --- Waiting for input ----------------------------------------------------------------------------
 
 
 def waits_for_input(pid: int, inode: int) -> bool:
-    """Tell whether a process below `pid` reads the pipe `inode` as standard input, as far as is known."""
+    """Tell whether a process below `pid` reads the pipe `inode` as standard input, as far as is
+    known.
+    """
     generation = [pid] if inode else []
     for _ in range(DEPTH_MAX):
         if any(_is_reading(one, inode) for one in generation):

@@ -91,7 +91,9 @@ class StreamEnds:
         writing, protocol = await loop.connect_write_pipe(
             lambda: asyncio.streams.FlowControlMixin(loop=loop), os.fdopen(self._stdin, "wb", 0)
         )
-        return StreamProcess(command, reader, asyncio.StreamWriter(writing, protocol, None, loop), reading, errors)
+        return StreamProcess(
+            command, reader, asyncio.StreamWriter(writing, protocol, None, loop), reading, errors
+        )
 
     def close(self) -> None:
         """Close our ends, where no program runs."""

@@ -1,7 +1,9 @@
-"""Run commands through the supervisor, so that they can become background tasks and outlive longrein.
+"""Run commands through the supervisor, so that they can become background tasks and outlive
+longrein.
 
-Each session has one supervisor. It is started ahead of the first command and found again by its socket after a crash.
-Where no supervisor can be started, commands are children of longrein and cannot go to the background.
+Each session has one supervisor. It is started ahead of the first command and found again by its
+socket after a crash. Where no supervisor can be started, commands are children of longrein and
+cannot go to the background.
 """
 
 import asyncio
@@ -17,7 +19,13 @@ import msgspec
 from longrein.events import redactor
 from longrein.events.redact_stream import StreamRedactor
 from longrein.workspace.background_tasks import END_S, BackgroundTasks
-from longrein.workspace.command import ChildCommand, NullSink, PlainSpawner, RunningCommand, start_failure
+from longrein.workspace.command import (
+    ChildCommand,
+    NullSink,
+    PlainSpawner,
+    RunningCommand,
+    start_failure,
+)
 from longrein.workspace.environment import DEFAULT_PATH, nesting_depth
 from longrein.workspace.port import (
     BackgroundOptions,
@@ -33,14 +41,20 @@ from longrein.workspace.spool import EARLY_PREFIX, remove_task
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
 from longrein.workspace.supervisor.shell import close, report_pipe
-from longrein.workspace.supervisor_client import HELLO_S, UNRESPONSIVE, SupervisorConnection, connect, start_supervisor
+from longrein.workspace.supervisor_client import (
+    HELLO_S,
+    UNRESPONSIVE,
+    SupervisorConnection,
+    connect,
+    start_supervisor,
+)
 
 if TYPE_CHECKING:
     from longrein.workspace.stream_process import StreamProcess
     from longrein.workspace.supervisor.spool_writer import SpoolWriter
 
 
-# --- One command, until it has ended or is in the background ---------------------------------------------------------
+# --- One command, until it has ended or is in the background --------------------------------------
 
 LOST_EXIT = CommandExit(
     None, "", "lost", "the supervisor of processes ended, and what it had started was ended with it"
@@ -50,12 +64,17 @@ _numbers = count(1)
 
 
 async def spool_early_output(
-    output: "SpoolWriter", printed: ReplayableSink | None, printed_bytes: int, keeping: BackgroundOptions
+    output: "SpoolWriter",
+    printed: ReplayableSink | None,
+    printed_bytes: int,
+    keeping: BackgroundOptions,
 ) -> dict[str, object]:
-    """Write a command's foreground output to the spool, redacted and within the quota. Raises OSError.
+    """Write a command's foreground output to the spool, redacted and within the quota. Raises
+    OSError.
 
-    `printed` has the output, None when nothing was read. Output that cannot be read again is counted as lost. Returns
-    the state with which the supervisor goes on writing. The event loop gets its turn between pieces.
+    `printed` has the output, None when nothing was read. Output that cannot be read again is
+    counted as lost. Returns the state with which the supervisor goes on writing. The event loop
+    gets its turn between pieces.
     """
     output.set_quota(keeping.quota_bytes)
     try:
@@ -101,7 +120,7 @@ class SupervisedCommand(RunningCommand):
         self._told_to_end = self._is_kept = self._done = False
         self._why_lost = LOST_EXIT.message
 
-    # --- Messages from the supervisor --------------------------------------------------------------------------------
+    # --- Messages from the supervisor -------------------------------------------------------------
 
     def on_started(self, pid: int, mark: str) -> None:
         """Handle `started`: the command runs, its processes carry `mark`."""
@@ -144,7 +163,7 @@ class SupervisedCommand(RunningCommand):
         if self._told_to_end:
             self.abandon()
 
-    # --- Requests of longrein ----------------------------------------------------------------------------------------
+    # --- Requests of longrein ---------------------------------------------------------------------
 
     def end(self, cause: str) -> None:
         """See `StartedCommand.end`."""
@@ -177,7 +196,9 @@ class SupervisedCommand(RunningCommand):
         from longrein.workspace.supervisor.commands import KeptTask
 
         if self._done or self._connection.gone:
-            raise OSError("it has ended and was let go" if self._done else "there is no supervisor to keep it")
+            raise OSError(
+                "it has ended and was let go" if self._done else "there is no supervisor to keep it"
+            )
         self._spawner.check_new(keeping.task)
         self._is_kept = True
         self._spawner.commands.pop(self.number, None)
@@ -197,20 +218,26 @@ class SupervisedCommand(RunningCommand):
 
 
 def open_pipes(command: str | Sequence[str], shell: str) -> tuple[tuple[int, int], list[int]]:
-    """Open the pipes: (our ends of output and report, descriptors for the supervisor). Raises OSError."""
+    """Open the pipes: (our ends of output and report, descriptors for the supervisor). Raises
+    OSError.
+    """
     opened: list[int] = []
     try:
         opened += os.pipe()
         report, their_report = report_pipe(command, shell)
         opened += [one for one in (report, their_report) if one >= 0]
         os.set_blocking(opened[0], False)
-        return (opened[0], report), [os.dup(opened[0]), opened[1], *([their_report] if their_report >= 0 else [])]
+        return (opened[0], report), [
+            os.dup(opened[0]),
+            opened[1],
+            *([their_report] if their_report >= 0 else []),
+        ]
     except OSError:
         close(*opened)
         raise
 
 
-# --- The spawner -----------------------------------------------------------------------------------------------------
+# --- The spawner ----------------------------------------------------------------------------------
 
 START_S = 10.0
 """Longest wait for a command to start; then it is started without the supervisor."""
@@ -257,8 +284,9 @@ class SupervisedSpawner(BackgroundTasks):
     ) -> None:
         """Prepare; the supervisor starts with `warm` or the first command.
 
-        `folder` is the spool (made when needed), `wall_us` the time in microseconds UTC, `environ` longrein's
-        environment. No shell is taken from `roots`. `notice` gets one line when no supervisor can be started.
+        `folder` is the spool (made when needed), `wall_us` the time in microseconds UTC, `environ`
+        longrein's environment. No shell is taken from `roots`. `notice` gets one line when no
+        supervisor can be started.
         """
         super().__init__(folder, f"longrein:{options.nonce}", options.grace_s)
         self.plain = PlainSpawner(environ.get("PATH", DEFAULT_PATH), roots, grace_s=options.grace_s)
@@ -277,7 +305,7 @@ class SupervisedSpawner(BackgroundTasks):
         """Foreground commands by number."""
         self._redact = redactor(options.secrets, options.nonce, options.patterns)
 
-    # --- Connection to the supervisor --------------------------------------------------------------------------------
+    # --- Connection to the supervisor -------------------------------------------------------------
 
     def warm(self) -> None:
         """See `Supervision.warm`."""
@@ -297,18 +325,26 @@ class SupervisedSpawner(BackgroundTasks):
         return self._connection
 
     async def answered(self) -> bool:
-        """Wait until a supervisor has answered, starting one if necessary; False when none can be had."""
+        """Wait until a supervisor has answered, starting one if necessary; False when none can
+        be had.
+        """
         connection = await self._connected()
         try:
-            return connection is not None and bool(await connection.ask(do="hello", **self._hello()))
+            return connection is not None and bool(
+                await connection.ask(do="hello", **self._hello())
+            )
         except ConnectionError:
             return False
 
     async def _open(self, *, start: bool) -> SupervisorConnection | None:
-        if not nesting_depth(self._environ):  # the environment of a longrein below another holds no keys
+        if not nesting_depth(
+            self._environ
+        ):  # the environment of a longrein below another holds no keys
             hide_memory()
         if self._connection is None and (sock := connect(self._folder)) is not None:
-            self._connection = await self._attach(SupervisorConnection(sock, None, self._receive, self._on_lost))
+            self._connection = await self._attach(
+                SupervisorConnection(sock, None, self._receive, self._on_lost)
+            )
         if self._connection is None and start and not self._unavailable:
             try:
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -344,12 +380,20 @@ class SupervisedSpawner(BackgroundTasks):
             "patterns": options.patterns,
             "wall_us": self._wall_us(),
         }
-        return {"keep_s": options.keep_s, "alone_s": options.alone_s, "grace_s": options.grace_s, "known": known}
+        return {
+            "keep_s": options.keep_s,
+            "alone_s": options.alone_s,
+            "grace_s": options.grace_s,
+            "known": known,
+        }
 
     def _give_up(self, why: str) -> None:
         if not self._unavailable:
             self._unavailable = True
-            self.notice(f"commands cannot go on in the background: no supervisor of processes could be had ({why})")
+            self.notice(
+                "commands cannot go on in the background: no supervisor of processes could be "
+                f"had ({why})"
+            )
 
     def _receive(self, message: dict[str, Any]) -> None:
         match message.pop("do"):
@@ -361,7 +405,9 @@ class SupervisedSpawner(BackgroundTasks):
             case "not_started":
                 if command := self.commands.get(message["number"]):
                     errno, text = message["errno"], message["text"]
-                    command.on_start_failed(ValueError(text) if errno is None else OSError(errno, os.strerror(errno)))
+                    command.on_start_failed(
+                        ValueError(text) if errno is None else OSError(errno, os.strerror(errno))
+                    )
             case "ended":
                 if command := self.commands.get(message["number"]):
                     command.on_ended(message)
@@ -379,7 +425,7 @@ class SupervisedSpawner(BackgroundTasks):
             command.on_lost()
         self.supervisor_died(connection.owner, [command.pid for command in commands if command.pid])
 
-    # --- Starting commands -------------------------------------------------------------------------------------------
+    # --- Starting commands ------------------------------------------------------------------------
 
     async def start(
         self,
@@ -393,7 +439,9 @@ class SupervisedSpawner(BackgroundTasks):
         confinement: Confinement | None = None,
     ) -> StartedCommand | CommandExit:
         """See `Supervision.start`. Without a supervisor the command cannot go to the background."""
-        started = await self._start(command, cwd, env, sink, output_bytes_max, stdin=stdin, confinement=confinement)
+        started = await self._start(
+            command, cwd, env, sink, output_bytes_max, stdin=stdin, confinement=confinement
+        )
         if isinstance(started, SupervisedCommand):
             started.printed = sink
         return started
@@ -412,7 +460,9 @@ class SupervisedSpawner(BackgroundTasks):
     ) -> CommandExit:
         """See `Spawner.run`."""
         until = asyncio.get_running_loop().time() + timeout_s
-        started = await self._start(command, cwd, env, sink, output_bytes_max, confinement=confinement, streams=streams)
+        started = await self._start(
+            command, cwd, env, sink, output_bytes_max, confinement=confinement, streams=streams
+        )
         return started if isinstance(started, CommandExit) else await started.run(until)
 
     async def _start(
@@ -441,8 +491,16 @@ class SupervisedSpawner(BackgroundTasks):
                 return start_failure(error, command, cwd)
             running = SupervisedCommand(self, connection, ours, sink, output_bytes_max, cwd)
             words = command if isinstance(command, str) else list(command)
-            confined = (list(confinement.words), confinement.filter) if confinement is not None else None
-            what = {"command": words, "shell": self.shell, "cwd": cwd, "env": dict(env), "stdin": stdin}
+            confined = (
+                (list(confinement.words), confinement.filter) if confinement is not None else None
+            )
+            what = {
+                "command": words,
+                "shell": self.shell,
+                "cwd": cwd,
+                "env": dict(env),
+                "stdin": stdin,
+            }
             if confinement is not None:
                 what["env"] = {**env, **confinement.env}
             connection.send(
@@ -458,7 +516,11 @@ class SupervisedSpawner(BackgroundTasks):
             if failure is None:
                 return running
             if connection.has_answered and not isinstance(failure, TimeoutError):
-                return LOST_EXIT if isinstance(failure, ConnectionError) else start_failure(failure, command, cwd)
+                return (
+                    LOST_EXIT
+                    if isinstance(failure, ConnectionError)
+                    else start_failure(failure, command, cwd)
+                )
         return self.plain.start(
             command,
             cwd=cwd,
@@ -472,7 +534,9 @@ class SupervisedSpawner(BackgroundTasks):
     async def _wait_started(
         self, running: SupervisedCommand, connection: SupervisorConnection
     ) -> OSError | ValueError | None:
-        """Wait until the command runs; else return why not, `TimeoutError` when the supervisor does not say."""
+        """Wait until the command runs; else return why not, `TimeoutError` when the supervisor
+        does not say.
+        """
         try:
             await asyncio.wait([running.started], timeout=START_S + START_GRACE_S)
         except asyncio.CancelledError:
@@ -482,9 +546,13 @@ class SupervisedSpawner(BackgroundTasks):
         if running.started.done():
             return running.started.result()
         if not connection.unresponsive:
-            self.notice(f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background until it does")
+            self.notice(
+                f"{UNRESPONSIVE}: commands run without it, and cannot go on in the background "
+                "until it does"
+            )
         connection.unresponsive = True
-        running.abandon()  # it will not start later: the supervisor knows the time limit of the request
+        # it will not start later: the supervisor knows the time limit of the request
+        running.abandon()
         self.commands.pop(running.number, None)
         return TimeoutError()
 
@@ -500,7 +568,11 @@ class SupervisedSpawner(BackgroundTasks):
 
         Returns a `CommandExit` with cause `not_started` when it cannot start.
         """
-        from longrein.workspace.stream_process import ERROR_OUTPUT_BYTES_MAX, TailSink, open_stream_ends
+        from longrein.workspace.stream_process import (
+            ERROR_OUTPUT_BYTES_MAX,
+            TailSink,
+            open_stream_ends,
+        )
 
         try:
             ends = open_stream_ends()
@@ -542,7 +614,9 @@ class SupervisedSpawner(BackgroundTasks):
         connection = self._connection
         if connection is not None:
             connection.wake()
-            with suppress(ConnectionError):  # it died and its commands are being ended, or it does not answer
+            with suppress(
+                ConnectionError
+            ):  # it died and its commands are being ended, or it does not answer
                 await connection.ask(limit_s=DRAIN_S, do="drain")
             stays = bool(self.owned(connection.owner))
             if connection.unresponsive and not stays:
@@ -555,7 +629,7 @@ class SupervisedSpawner(BackgroundTasks):
         await self.wait_ended()
         await self.plain.drain()
 
-    # --- Background tasks --------------------------------------------------------------------------------------------
+    # --- Background tasks -------------------------------------------------------------------------
 
     async def adopt(self) -> Sequence[SpooledTask]:
         """See `Supervision.adopt`."""
@@ -579,7 +653,10 @@ class SupervisedSpawner(BackgroundTasks):
         """See `Supervision.give`."""
         connection = self._connection
         if connection is None or self.record(task).get("owner") != connection.owner:
-            raise OSError(f"the input of {task} cannot be reached: it is over, or its supervisor is of another version")
+            raise OSError(
+                f"the input of {task} cannot be reached: it is over, or its supervisor is of "
+                "another version"
+            )
         answer = await connection.ask(do="give", task=task, data=data, eof=eof)
         if answer["error"]:
             raise (BrokenPipeError if answer["broken"] else OSError)(answer["error"])

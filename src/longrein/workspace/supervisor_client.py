@@ -12,15 +12,30 @@ from itertools import count
 from typing import Any
 
 from longrein.workspace.supervisor.channel import SOCKET, VERSION, Channel
-from longrein.workspace.supervisor.process_tree import LINUX, SPOOL_MARK, owner_process, process, send
+from longrein.workspace.supervisor.process_tree import (
+    LINUX,
+    SPOOL_MARK,
+    owner_process,
+    process,
+    send,
+)
 
 LOG_NAME = f"v{VERSION}.log"
 """Error output of a failing supervisor; almost always empty."""
-PASSED_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LONGREIN_SESSION", "LONGREIN_COMMAND", "LONGREIN_TEST_TAG")
+PASSED_VARIABLES = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "LONGREIN_SESSION",
+    "LONGREIN_COMMAND",
+    "LONGREIN_TEST_TAG",
+)
 """The whole environment of a supervisor: commands are its children and could read more."""
 PYTHON_FLAGS = ("-S", "-I") if LINUX else ("-I",)
-"""Options of the supervisor's Python. `-I`: it imports nothing from the current folder and obeys no variable. `-S`: no
-installed packages, except where psutil reads the processes."""
+"""Options of the supervisor's Python. `-I`: it imports nothing from the current folder and obeys
+no variable. `-S`: no installed packages, except where psutil reads the processes.
+"""
 EXIT_POLL_S = 0.002
 GONE = "the supervisor of processes is gone"
 UNRESPONSIVE = "the supervisor of processes does not answer"
@@ -39,14 +54,17 @@ BOOTSTRAP = (
     "from longrein.workspace.supervisor.main import main\n"
     "main()\n"
 )
-"""Program of the supervisor. It puts empty packages in place of the parents, whose own imports are missing without
-installed packages (`-S`)."""
+"""Program of the supervisor. It puts empty packages in place of the parents, whose own imports
+are missing without installed packages (`-S`).
+"""
 
 _left_running: list[subprocess.Popen[bytes]] = []
 """Supervisors started by this process that outlived their session; reaped when they have ended."""
 
 
-def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+def start_supervisor(
+    folder: str, environ: Mapping[str, str]
+) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """Start a supervisor for this spool: (socket, process). Raises OSError.
 
     Messages sent to the socket wait until the supervisor is up.
@@ -55,11 +73,15 @@ def start_supervisor(folder: str, environ: Mapping[str, str]) -> tuple[socket.so
     ours, theirs = socket.socketpair()
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        with open(os.open(os.path.join(folder, LOG_NAME), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+        with open(
+            os.open(os.path.join(folder, LOG_NAME), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            "wb",
+        ) as log:
             words = [sys.executable or "python3", *PYTHON_FLAGS, "-c", BOOTSTRAP]
             popen = subprocess.Popen(
                 [*words, root, folder, str(theirs.fileno())],
-                env={name: environ[name] for name in PASSED_VARIABLES if name in environ} | {SPOOL_MARK: folder},
+                env={name: environ[name] for name in PASSED_VARIABLES if name in environ}
+                | {SPOOL_MARK: folder},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -110,7 +132,9 @@ class SupervisorConnection:
         hear: Callable[[dict[str, Any]], None],
         lost: Callable[["SupervisorConnection"], None],
     ) -> None:
-        """`hear` gets messages that are not answers; `lost` is called once if the supervisor disappears."""
+        """`hear` gets messages that are not answers; `lost` is called once if the supervisor
+        disappears.
+        """
         self._loop = asyncio.get_running_loop()
         self._channel = Channel(sock)
         self._popen, self._receive, self._lost = popen, hear, lost

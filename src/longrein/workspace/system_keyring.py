@@ -1,6 +1,8 @@
-"""Secrets in the keyring of the user's system: the `keyring` package, `secret-tool` (Linux) or `security` (macOS).
+"""Secrets in the keyring of the user's system: the `keyring` package, `secret-tool` (Linux) or
+`security` (macOS).
 
-Each function names the store that it used. A key never stands in the arguments of a program, which others can see.
+Each function names the store that it used. A key never stands in the arguments of a program, which
+others can see.
 """
 
 import os
@@ -19,7 +21,9 @@ PROGRAMS = {"darwin": "security"}
 
 
 def store_secret(account: str, secret: str, environ: Mapping[str, str]) -> str:
-    """Keep `secret` in the first store that works; return the name of the store, '' where none works."""
+    """Keep `secret` in the first store that works; return the name of the store, '' where none
+    works.
+    """
     for name in (_PACKAGE, PROGRAMS.get(sys.platform, "secret-tool")):
         if _write(name, account, secret, environ) and load_secret(name, account, environ) == secret:
             return name
@@ -31,8 +35,12 @@ def load_secret(name: str, account: str, environ: Mapping[str, str]) -> str:
     if name == _PACKAGE:
         return str(_ask_package("get_password", account) or "")
     if name == "security":
-        return _run(["security", "find-generic-password", "-s", SERVICE, "-a", account, "-w"], environ).strip("\n\0")
-    return _run(["secret-tool", "lookup", "service", SERVICE, "account", account], environ).strip("\n\0")
+        return _run(
+            ["security", "find-generic-password", "-s", SERVICE, "-a", account, "-w"], environ
+        ).strip("\n\0")
+    return _run(["secret-tool", "lookup", "service", SERVICE, "account", account], environ).strip(
+        "\n\0"
+    )
 
 
 def delete_secret(name: str, account: str, environ: Mapping[str, str]) -> bool:
@@ -57,7 +65,12 @@ def _write(name: str, account: str, secret: str, environ: Mapping[str, str]) -> 
         return _run(["security", "-i"], environ, added) != _FAILED
     label = f"{SERVICE} key of {account}"
     return (
-        _run(["secret-tool", "store", "--label", label, "service", SERVICE, "account", account], environ, secret) == ""
+        _run(
+            ["secret-tool", "store", "--label", label, "service", SERVICE, "account", account],
+            environ,
+            secret,
+        )
+        == ""
     )
 
 
@@ -66,7 +79,9 @@ _FAILED = "\0"
 
 
 def _ask_package(function: str, *words: str) -> Any:
-    """Call a function of the `keyring` package; `_UNUSABLE` where it is not installed or has no safe store here."""
+    """Call a function of the `keyring` package; `_UNUSABLE` where it is not installed or has no
+    safe store here.
+    """
     try:
         keyring = import_module(_PACKAGE)
         if keyring.get_keyring().priority <= 0:  # it keeps nothing, or in plain text
@@ -77,8 +92,12 @@ def _ask_package(function: str, *words: str) -> Any:
 
 
 def _run(words: Sequence[str], environ: Mapping[str, str], stdin: str = "") -> str:
-    """Run a program of an absolute folder of PATH; return its output, `_FAILED` where it failed or is missing."""
-    folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    """Run a program of an absolute folder of PATH; return its output, `_FAILED` where it failed
+    or is missing.
+    """
+    folders = [
+        folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
+    ]
     program = shutil.which(words[0], path=os.pathsep.join(folders))
     if program is None:
         return _FAILED

@@ -1,9 +1,10 @@
 """Temporary files of atomic writes: naming, exchange with the target, and recovery after a crash.
 
-A temporary file lies beside its target and names its owner, a process. Once complete, its name also holds hashes of the
-target's name, of the new content and of the expected content. So recovery can tell what the file is: content that was
-to be written, content that was rightly replaced, or another program's text that a killed process had displaced and not
-yet merged. Such a text goes back to the target, or beside it when the target has been written since.
+A temporary file lies beside its target and names its owner, a process. Once complete, its name also
+holds hashes of the target's name, of the new content and of the expected content. So recovery can
+tell what the file is: content that was to be written, content that was rightly replaced, or another
+program's text that a killed process had displaced and not yet merged. Such a text goes back to the
+target, or beside it when the target has been written since.
 """
 
 import atexit
@@ -24,12 +25,19 @@ from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular,
 from longrein.workspace.openat import Folder, open_folder, open_parent
 from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, process
 
-# --- Exchange of two files -------------------------------------------------------------------------------------------
+# --- Exchange of two files ------------------------------------------------------------------------
 #
-# One step, so that a write sees what it replaced. Linux has `renameat2`; elsewhere, and on file systems without it, a
-# second hard link keeps the replaced file.
+# One step, so that a write sees what it replaced. Linux has `renameat2`; elsewhere, and on file
+# systems without it, a second hard link keeps the replaced file.
 
-RENAMEAT2_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276, "i686": 353, "armv7l": 382}
+RENAMEAT2_NUMBERS = {
+    "x86_64": 316,
+    "aarch64": 276,
+    "riscv64": 276,
+    "loongarch64": 276,
+    "i686": 353,
+    "armv7l": 382,
+}
 """System call numbers, for C libraries without a `renameat2` function."""
 NO_REPLACE, EXCHANGE = 1, 2
 """Flags of `renameat2`."""
@@ -44,8 +52,9 @@ PAUSE_S, PAUSE_MAX_S = 0.0005, 0.002
 def exchange(folder: Folder, name: str, other: str) -> bool:
     """Exchange two files of one folder. True when `name` now holds what `other` was.
 
-    False where neither an exchange nor a second link is possible: `name` has become `other`, whose old content is lost.
-    Raises OSError, `FileNotFoundError` when either does not exist; then nothing was done.
+    False where neither an exchange nor a second link is possible: `name` has become `other`, whose
+    old content is lost. Raises OSError, `FileNotFoundError` when either does not exist; then
+    nothing was done.
     """
     if _rename(folder, name, other, EXCHANGE):
         return True
@@ -70,7 +79,8 @@ def _link(folder: Folder, name: str, other: str) -> None:
 def link_new(folder: Folder, name: str, other: str) -> None:
     """Give the file `name` the name `other`, which must be free.
 
-    The file may keep its old name. Raises `FileExistsError` when `other` exists, and other OSErrors.
+    The file may keep its old name. Raises `FileExistsError` when `other` exists, and other
+    OSErrors.
     """
     path = folder.path_of(other)
     try:
@@ -100,7 +110,9 @@ def _rename(folder: Folder, name: str, other: str, flag: int) -> bool:
 
 @cache
 def _renameat2() -> Callable[[int, bytes, bytes, int], int] | None:
-    """Return the call, which gives 0 or an error number; None where there is none. Loads ctypes on first use."""
+    """Return the call, which gives 0 or an error number; None where there is none. Loads ctypes
+    on first use.
+    """
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
@@ -111,7 +123,9 @@ def _renameat2() -> Callable[[int, bytes, bytes, int], int] | None:
     first = () if hasattr(library, "renameat2") else (ctypes.c_long(number),)
 
     def call(folder: int, name: bytes, other: bytes, flag: int) -> int:
-        failed = function(*first, folder, ctypes.c_char_p(name), folder, ctypes.c_char_p(other), flag)
+        failed = function(
+            *first, folder, ctypes.c_char_p(name), folder, ctypes.c_char_p(other), flag
+        )
         return ctypes.get_errno() if failed else 0
 
     return call
@@ -131,7 +145,8 @@ def _poll(is_ready: Callable[[], bool], wait_s: float) -> bool:
 def is_open_for_writing(descriptor: int) -> bool:
     """Tell whether a process has the file open for writing: then no lease is granted on it (2 µs).
 
-    The lease is given back at once. A writer that comes just then causes a signal with no effect (SIGURG).
+    The lease is given back at once. A writer that comes just then causes a signal with no effect
+    (SIGURG).
     """
     import fcntl
 
@@ -148,10 +163,11 @@ def is_open_for_writing(descriptor: int) -> bool:
 
 @contextmanager
 def folder_lock(folder: Folder) -> Iterator[None]:
-    """Let only one longrein of this machine write files of a folder at a time; the folder is the lock.
+    """Let only one longrein of this machine write files of a folder at a time; the folder is the
+    lock.
 
-    Without the lock two writers would each displace and restore the other's text. Where the folder cannot be locked
-    within `LOCK_WAIT_S`, the write goes on without: nothing is lost then either.
+    Without the lock two writers would each displace and restore the other's text. Where the folder
+    cannot be locked within `LOCK_WAIT_S`, the write goes on without: nothing is lost then either.
     """
     import fcntl
 
@@ -176,10 +192,10 @@ def folder_lock(folder: Folder) -> Iterator[None]:
         os.close(descriptor)
 
 
-# --- Replaced files that may still be written ------------------------------------------------------------------------
+# --- Replaced files that may still be written -----------------------------------------------------
 #
-# A program can find a file by its name, be held up, and write after the file was replaced. So the descriptor of a
-# replaced file is kept for a moment, and late writes to it are found.
+# A program can find a file by its name, be held up, and write after the file was replaced. So the
+# descriptor of a replaced file is kept for a moment, and late writes to it are found.
 
 WATCH_S = 0.5
 """Seconds that a replaced file is watched."""
@@ -238,10 +254,17 @@ def _numbers(descriptor: int) -> tuple[int, int]:
 
 
 def watch_replaced(descriptor: int, target: str, data: bytes) -> None:
-    """Watch a file that was replaced at `target`; `data` is its content. Takes over the descriptor."""
+    """Watch a file that was replaced at `target`; `data` is its content. Takes over the
+    descriptor.
+    """
     with _lock:
-        _watched.append(_WatchedFile(descriptor, target, data, _numbers(descriptor), time.monotonic() + WATCH_S))
-        while len(_watched) > WATCHED_MAX or sum(len(out.data) for out in _watched) > WATCHED_BYTES_MAX:
+        _watched.append(
+            _WatchedFile(descriptor, target, data, _numbers(descriptor), time.monotonic() + WATCH_S)
+        )
+        while (
+            len(_watched) > WATCHED_MAX
+            or sum(len(out.data) for out in _watched) > WATCHED_BYTES_MAX
+        ):
             os.close(_watched.pop(0).descriptor)
 
 
@@ -278,14 +301,18 @@ def find_late_writes() -> list[LateWrite]:
             changed, over = _numbers(out.descriptor) != out.numbers, time.monotonic() > out.until_s
             if not (changed or over) or is_open_for_writing(out.descriptor):
                 continue
-            if changed and (data := read_when_closed(out.descriptor)) is not None and data != out.data:
+            if (
+                changed
+                and (data := read_when_closed(out.descriptor)) is not None
+                and data != out.data
+            ):
                 late.append(LateWrite(out.target, out.data, data))
             os.close(out.descriptor)
             _watched.remove(out)
     return late
 
 
-# --- Temporary files and their recovery ------------------------------------------------------------------------------
+# --- Temporary files and their recovery -----------------------------------------------------------
 
 PREFIX, SUFFIX = ".longrein-", ".tmp"
 HASH_CHARS = 16
@@ -341,15 +368,19 @@ def _owner_of(_pid: int) -> str:  # once a process, also after a fork
 
 
 def recover_temp_files(folders: Iterable[str]) -> list[str]:
-    """Remove or restore what killed processes left in `folders` (real paths); files of live processes stay.
+    """Remove or restore what killed processes left in `folders` (real paths); files of live
+    processes stay.
 
-    Returns a sentence for each file with another program's text that had to be kept beside its target.
+    Returns a sentence for each file with another program's text that had to be kept beside its
+    target.
     """
     said: list[str] = []
     for path in folders:
         with suppress(OSError), open_folder(path) as folder:
             for temp in _abandoned_files(folder):
-                with suppress(OSError):  # another process recovers it too, or the folder is not writable
+                with suppress(
+                    OSError
+                ):  # another process recovers it too, or the folder is not writable
                     said += _recover(folder, temp)
     return said
 
@@ -385,7 +416,9 @@ def _is_alive(pid: int, start: int) -> bool:
 
 
 def _recover(folder: Folder, temp: TempFile) -> list[str]:
-    """Remove a file whose content is elsewhere, restore one whose content is not. Raises OSError."""
+    """Remove a file whose content is elsewhere, restore one whose content is not. Raises
+    OSError.
+    """
     text = read_closed(folder, temp.name)
     digest = "" if text is None else short_hash(sha256(text).hexdigest())
     if not temp.expected_hash or digest in (temp.new_hash, temp.expected_hash):
@@ -395,7 +428,11 @@ def _recover(folder: Folder, temp: TempFile) -> list[str]:
     now = short_hash(content_hash(target, folder)) if target else ""
     if now == temp.new_hash and exchange(folder, temp.name, target):
         return _check_restored(folder, temp, target)
-    if now and text is not None and (now == temp.merged_hash or contains_all_lines(read(target, 0, folder), text)):
+    if (
+        now
+        and text is not None
+        and (now == temp.merged_hash or contains_all_lines(read(target, 0, folder), text))
+    ):
         folder.unlink(temp.name)
         return []
     return [_move_beside(folder, temp, target if now else "")]
@@ -430,7 +467,10 @@ def _move_beside(folder: Folder, temp: TempFile, target: str) -> str:
     kept = free_name_beside(folder, target or "kept")
     folder.rename(temp.name, kept)
     of = folder.path_of(target) if target else "a file"
-    return f"{folder.path_of(kept)} holds a change of {of} by another program, which a crash had cut: compare the two"
+    return (
+        f"{folder.path_of(kept)} holds a change of {of} by another program, which a crash had "
+        "cut: compare the two"
+    )
 
 
 def free_name_beside(folder: Folder, target: str) -> str:

@@ -1,6 +1,7 @@
 """End process trees from longrein: TERM, a grace period, KILL, until no process is left.
 
-Processes that ignore TERM, fork away or hide are found too. All trees share one look at the process table per round.
+Processes that ignore TERM, fork away or hide are found too. All trees share one look at the process
+table per round.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ class TreeTerminator:
     def end(self, mark: str, root: int) -> asyncio.Future[None]:
         """Begin to end a tree; the future is done when no process is left.
 
-        The process group gets TERM now, the rest within a round. `root` is the pid of the session's leader, 0 when only
-        the mark counts.
+        The process group gets TERM now, the rest within a round. `root` is the pid of the session's
+        leader, 0 when only the mark counts.
         """
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()

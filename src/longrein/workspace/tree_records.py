@@ -8,7 +8,9 @@ class CheckpointError(Exception):
 
 
 class TreeRecord(msgspec.Struct, frozen=True):
-    """One root at one moment. Paths are relative to the root; bytes that are not UTF-8 are `surrogateescape`."""
+    """One root at one moment. Paths are relative to the root; bytes that are not UTF-8 are
+    `surrogateescape`.
+    """
 
     tree: str
     """Git tree of all files."""
@@ -19,7 +21,9 @@ class TreeRecord(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
     """Empty folders."""
     skipped: dict[str, str] = {}
-    """Files and folders that were left out, with the reason; those that `.gitignore` excludes are not listed."""
+    """Files and folders that were left out, with the reason; those that `.gitignore` excludes
+    are not listed.
+    """
 
 
 class TreeFile(msgspec.Struct, frozen=True):

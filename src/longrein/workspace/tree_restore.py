@@ -31,7 +31,9 @@ class FileTarget(msgspec.Struct, frozen=True):
     """The file as it shall be; None for none."""
 
 
-def remove_files(targets: Iterable[FileTarget], root: str, keep_folders: Collection[str]) -> dict[str, str]:
+def remove_files(
+    targets: Iterable[FileTarget], root: str, keep_folders: Collection[str]
+) -> dict[str, str]:
     """Remove files, and folders that become empty; return path -> why not.
 
     `keep_folders`: absolute paths of folders that stay.
@@ -54,7 +56,9 @@ def remove_files(targets: Iterable[FileTarget], root: str, keep_folders: Collect
 
 
 def remove_empty_folders(folder: str, root: str, keep_folders: Collection[str]) -> None:
-    """Remove `folder` and those above it, below `root`, as long as they are empty and not to be kept."""
+    """Remove `folder` and those above it, below `root`, as long as they are empty and not to be
+    kept.
+    """
     while folder.startswith(root.rstrip("/") + "/") and folder not in keep_folders:
         try:
             os.rmdir(folder)
@@ -64,7 +68,8 @@ def remove_empty_folders(folder: str, root: str, keep_folders: Collection[str]) 
 
 
 def put_files(
-    targets: Mapping[str, list[FileTarget]], contents: Callable[[Iterable[str]], Iterable[tuple[str, bytes | None]]]
+    targets: Mapping[str, list[FileTarget]],
+    contents: Callable[[Iterable[str]], Iterable[tuple[str, bytes | None]]],
 ) -> dict[str, str]:
     """Write files, given by their blob; return path -> why not."""
     failed = {}
@@ -147,12 +152,16 @@ def _check(folder: Folder, name: str, expected: TreeFile | None) -> None:
         if stat.S_ISDIR(seen.st_mode):
             raise OSError(errno.EISDIR, "a folder with other files is in its place")
         raise OSError(errno.EEXIST, CHANGED_NOW)
-    if blob_of(folder, name, seen) != expected.blob or stat.S_ISLNK(seen.st_mode) != stat.S_ISLNK(expected.kind):
+    if blob_of(folder, name, seen) != expected.blob or stat.S_ISLNK(seen.st_mode) != stat.S_ISLNK(
+        expected.kind
+    ):
         raise OSError(errno.EBUSY, CHANGED_NOW)
 
 
 def blob_of(folder: Folder, name: str, seen: os.stat_result) -> str:
-    """Return git's name of the content of a file or symlink; '' for anything else. Raises OSError."""
+    """Return git's name of the content of a file or symlink; '' for anything else. Raises
+    OSError.
+    """
     if stat.S_ISLNK(seen.st_mode):
         data = os.readlink(os.fsencode(name), dir_fd=folder.descriptor)
     elif stat.S_ISREG(seen.st_mode):

@@ -1,4 +1,6 @@
-"""Questions to the user's own git repository, for copies of the work tree. Nothing in it is changed."""
+"""Questions to the user's own git repository, for copies of the work tree. Nothing in it is
+changed.
+"""
 
 import os
 import subprocess
@@ -27,8 +29,18 @@ class UsersRepository:
             self._find()
 
     def _find(self) -> None:
-        words = ["rev-parse", "--git-path", "objects", "--git-path", "info/exclude", "--git-path", "index"]
-        found = self.ask(*words, "--show-object-format").decode("utf-8", "surrogateescape").split("\n")
+        words = [
+            "rev-parse",
+            "--git-path",
+            "objects",
+            "--git-path",
+            "info/exclude",
+            "--git-path",
+            "index",
+        ]
+        found = (
+            self.ask(*words, "--show-object-format").decode("utf-8", "surrogateescape").split("\n")
+        )
         if len(found) != 5:
             return
         objects, exclude, self.index = (os.path.join(self._root, path) for path in found[:3])

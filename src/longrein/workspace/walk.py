@@ -1,4 +1,6 @@
-"""Walk folders in name order, without following links, respecting `.gitignore`; and translate glob patterns."""
+"""Walk folders in name order, without following links, respecting `.gitignore`; and translate
+glob patterns.
+"""
 
 import os
 import re
@@ -13,7 +15,9 @@ GITIGNORE_BYTES_MAX = 1 << 20
 
 
 class Ignores:
-    """The `.gitignore` files that apply to a folder, its own last. The innermost that matches decides."""
+    """The `.gitignore` files that apply to a folder, its own last. The innermost that matches
+    decides.
+    """
 
     __slots__ = ("_outer", "_prefix", "_spec")
 
@@ -31,7 +35,9 @@ class Ignores:
 
 
 def ignores_of(folder: str, outer: Ignores | None) -> Ignores | None:
-    """Return `outer` with the folder's own `.gitignore`, if it has a readable one. As for git, a link is none."""
+    """Return `outer` with the folder's own `.gitignore`, if it has a readable one. As for git, a
+    link is none.
+    """
     try:
         data = read(os.path.join(folder, GITIGNORE), GITIGNORE_BYTES_MAX)
     except OSError:
@@ -39,13 +45,19 @@ def ignores_of(folder: str, outer: Ignores | None) -> Ignores | None:
     from pathspec import GitIgnoreSpec
 
     try:
-        return Ignores(outer, folder, GitIgnoreSpec.from_lines(data.decode("utf-8", "surrogateescape").splitlines()))
+        return Ignores(
+            outer,
+            folder,
+            GitIgnoreSpec.from_lines(data.decode("utf-8", "surrogateescape").splitlines()),
+        )
     except ValueError:
         return outer
 
 
 def ignores_above(folder: str) -> Ignores | None:
-    """Read the `.gitignore` files above, up to the nearest folder with `.git` (as git and rg do), or the top."""
+    """Read the `.gitignore` files above, up to the nearest folder with `.git` (as git and rg
+    do), or the top.
+    """
     above: list[str] = []
     while not os.path.lexists(os.path.join(folder, ".git")) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
@@ -56,11 +68,15 @@ def ignores_above(folder: str) -> Ignores | None:
     return found
 
 
-def entries(folder: str, enter: Callable[[str], bool], *, ignored: bool = False) -> Iterator[tuple[str, bool]]:
-    """Yield (path, is_folder) of everything below a real path, in name order, a folder before its content.
+def entries(
+    folder: str, enter: Callable[[str], bool], *, ignored: bool = False
+) -> Iterator[tuple[str, bool]]:
+    """Yield (path, is_folder) of everything below a real path, in name order, a folder before its
+    content.
 
-    `enter` decides whether to enter a folder. With `ignored`, entries that `.gitignore` excludes and `.git` are
-    included. Links are yielded and never followed. Folders that cannot be listed are skipped.
+    `enter` decides whether to enter a folder. With `ignored`, entries that `.gitignore` excludes
+    and `.git` are included. Links are yielded and never followed. Folders that cannot be listed are
+    skipped.
     """
     waiting = [_listed(folder, None if ignored else ignores_above(folder), ignored)]
     while waiting:
@@ -74,7 +90,9 @@ def entries(folder: str, enter: Callable[[str], bool], *, ignored: bool = False)
             waiting.append(_listed(path, ignores, ignored))
 
 
-def _listed(folder: str, outer: Ignores | None, ignored: bool) -> Iterator[tuple[str, bool, Ignores | None]]:
+def _listed(
+    folder: str, outer: Ignores | None, ignored: bool
+) -> Iterator[tuple[str, bool, Ignores | None]]:
     """Yield one folder's entries. The folder is closed before the first is yielded."""
     try:
         descriptor = open_real(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -90,7 +108,9 @@ def _listed(folder: str, outer: Ignores | None, ignored: bool) -> Iterator[tuple
     ignores = ignores_of(folder, outer) if not ignored and (GITIGNORE, False) in listed else outer
     for name, is_folder in listed:
         path = os.path.join(folder, name)
-        if ignored or (name != ".git" and (ignores is None or not ignores.excludes(path, is_folder))):
+        if ignored or (
+            name != ".git" and (ignores is None or not ignores.excludes(path, is_folder))
+        ):
             yield path, is_folder, ignores
 
 
@@ -116,7 +136,7 @@ def walk(
     return True
 
 
-# --- Glob patterns ---------------------------------------------------------------------------------------------------
+# --- Glob patterns --------------------------------------------------------------------------------
 #
 # As regular expressions: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` over folders, backslash to quote.
 
@@ -202,6 +222,8 @@ def split_glob(pattern: str) -> tuple[str, str]:
 
 
 def name_glob(pattern: str) -> str:
-    """Return the pattern of the last name alone, if the whole pattern implies it; '' when any name may match."""
+    """Return the pattern of the last name alone, if the whole pattern implies it; '' when any
+    name may match.
+    """
     name = pattern.rpartition("/")[2]
     return "" if name in ("", "**") or pattern.count("{") != name.count("{") else name

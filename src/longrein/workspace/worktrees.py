@@ -1,9 +1,10 @@
 """Git worktrees of subagents: create, finish, merge and remove them.
 
-A worktree is a folder outside the user's tree, with a branch of its own. All git calls go through `run_git`, so no
-program that the repository names can run. Only `merge_worktree` changes the user's work tree; index and branches are
-never touched. An unchanged worktree is removed with its branch. In any other, uncommitted changes are committed on its
-branch and it is kept. Removal is never forced: it is refused with the reason where it would lose work.
+A worktree is a folder outside the user's tree, with a branch of its own. All git calls go through
+`run_git`, so no program that the repository names can run. Only `merge_worktree` changes the user's
+work tree; index and branches are never touched. An unchanged worktree is removed with its branch.
+In any other, uncommitted changes are committed on its branch and it is kept. Removal is never
+forced: it is refused with the reason where it would lose work.
 """
 
 import os
@@ -58,13 +59,17 @@ class Worktree(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """Instructions for the agent that works in it."""
-        left_out = f"Not in it: {short_list(self.missing, self.missing_count)} (not committed there). " * bool(
-            self.missing_count
+        left_out = (
+            f"Not in it: {short_list(self.missing, self.missing_count)} (not committed there). "
+            * bool(self.missing_count)
         )
         return (
-            f"You work in a git worktree of your own: {self.path}, branch {self.branch}, made from the last commit of "
-            f"{self.root}. {left_out}Files that git ignores (dependencies, build results, local settings) are not in "
-            f"it either. Keep to this folder; what you change is merged later by others, so change nothing in "
+            f"You work in a git worktree of your own: {self.path}, branch {self.branch}, made "
+            "from the last commit of "
+            f"{self.root}. {left_out}Files that git ignores (dependencies, build results, local "
+            "settings) are not in "
+            "it either. Keep to this folder; what you change is merged later by others, so "
+            "change nothing in "
             f"{self.root}. Commit or leave uncommitted, as you like: both are kept."
         )
 
@@ -97,32 +102,42 @@ class _Git:
 
     async def commit_of(self, folder: str, name: str = "HEAD") -> str:
         """Return the commit of a name; '' when there is none."""
-        code, said = await self.run(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        code, said = await self.run(
+            folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"
+        )
         return "" if code else said.decode("ascii", "replace").strip()
 
     async def status(self, folder: str) -> list[str] | None:
         """Return the names of uncommitted changes; None when git fails."""
-        code, said = await self.run(folder, "status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames")
+        code, said = await self.run(
+            folder, "status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"
+        )
         return None if code else [os.fsdecode(piece[3:]) for piece in said.split(b"\0") if piece]
 
     async def changed_files(self, folder: str, root: str, *sides: str) -> tuple[str, ...]:
-        """Return the files that differ between two commits, as paths below `root`; none when git fails."""
+        """Return the files that differ between two commits, as paths below `root`; none when git
+        fails.
+        """
         code, said = await self.run(folder, "diff", "--name-only", "--no-renames", "-z", *sides)
         return () if code else _absolute(root, said.split(b"\0"))
 
     async def merge(self, folder: str, ours: str, theirs: str) -> tuple[int, str, list[bytes]]:
-        """Merge two commits without index and work tree: (exit code, resulting tree, names of conflicting files)."""
+        """Merge two commits without index and work tree: (exit code, resulting tree, names of
+        conflicting files).
+        """
         words = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs]
         code, said = await self.run(folder, *words)
         result, *names = said.split(b"\0")
         return code, result.decode("utf-8", "replace").strip(), [name for name in names if name]
 
 
-async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, session: str = "") -> Worktree | str:
+async def make_worktree(
+    workspace: Workspace, cwd: str, folder: str, name: str, session: str = ""
+) -> Worktree | str:
     """Create worktree `<folder>/<name>` of the repository around `cwd`; or return why not.
 
-    It begins with the last commit. An existing worktree is returned. The record is written before git begins, so a
-    half-made worktree is found after a crash and created anew by the next call.
+    It begins with the last commit. An existing worktree is returned. The record is written before
+    git begins, so a half-made worktree is found after a crash and created anew by the next call.
     """
     git = _Git(workspace, session)
     try:
@@ -139,7 +154,9 @@ async def make_worktree(workspace: Workspace, cwd: str, folder: str, name: str, 
     shown = tuple(name.encode(errors="replace").decode() for name in missing[:SHOWN_MAX])
     prefix = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root))
     start = await git.commit_of(root)
-    tree = Worktree(path, BRANCHES + name, start, root, "" if prefix == "." else prefix, shown, len(missing))
+    tree = Worktree(
+        path, BRANCHES + name, start, root, "" if prefix == "." else prefix, shown, len(missing)
+    )
     if why := _write_record(tree):
         return f"no worktree can be made: {why}"
     await _remove_unfinished(git, tree)
@@ -184,7 +201,9 @@ async def worktree_changes(
     return files, await git.status(tree.path) or ()
 
 
-async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "") -> FinishedWorktree:
+async def finish_worktree(
+    workspace: Workspace, tree: Worktree, session: str = ""
+) -> FinishedWorktree:
     """Remove an unchanged worktree; else commit what is uncommitted and keep it."""
     git = _Git(workspace, session)
     if not tree.made:
@@ -194,25 +213,38 @@ async def finish_worktree(workspace: Workspace, tree: Worktree, session: str = "
     changes = await git.status(tree.path)
     if changes is None:
         return FinishedWorktree(
-            True, f"worktree {tree.path} (branch {tree.branch}) was left as it is: git does not answer there"
+            True,
+            f"worktree {tree.path} (branch {tree.branch}) was left as it is: git does not answer "
+            "there",
         )
     if not changes and await git.commit_of(tree.path) == tree.start:
         why = await remove_worktree(workspace, tree, session)
         return FinishedWorktree(
-            bool(why), f"worktree {tree.path} is unchanged and was not removed: {why}" if why else ""
+            bool(why),
+            f"worktree {tree.path} is unchanged and was not removed: {why}" if why else "",
         )
     left = ""
     if changes:
-        words = [*AUTHOR, "commit", "--quiet", "--no-verify", "-m", f"What was left uncommitted in {tree.branch}"]
+        words = [
+            *AUTHOR,
+            "commit",
+            "--quiet",
+            "--no-verify",
+            "-m",
+            f"What was left uncommitted in {tree.branch}",
+        ]
         left = await git.failure(tree.path, "add", "--all") or await git.failure(tree.path, *words)
     files = await git.changed_files(tree.path, tree.root, tree.start, "HEAD")
     return FinishedWorktree(True, await _kept_text(git, tree, left), files)
 
 
-async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "", *, unmerged: bool = False) -> str:
+async def remove_worktree(
+    workspace: Workspace, tree: Worktree, session: str = "", *, unmerged: bool = False
+) -> str:
     """Remove a worktree and its branch; '' on success, else why not.
 
-    Refused with uncommitted changes. Commits that are not in the user's branch are removed only with `unmerged`.
+    Refused with uncommitted changes. Commits that are not in the user's branch are removed only
+    with `unmerged`.
     """
     git = _Git(workspace, session)
     changes = await git.status(tree.path)
@@ -232,7 +264,7 @@ async def remove_worktree(workspace: Workspace, tree: Worktree, session: str = "
     return ""
 
 
-# --- Creation --------------------------------------------------------------------------------------------------------
+# --- Creation -------------------------------------------------------------------------------------
 
 
 class Refusal(Exception):
@@ -240,7 +272,9 @@ class Refusal(Exception):
 
 
 async def _root_of(git: _Git, cwd: str, folder: str) -> str:
-    """Find the top of the user's work tree around `cwd`. Raises `Refusal` where no worktree of it would be complete."""
+    """Find the top of the user's work tree around `cwd`. Raises `Refusal` where no worktree of
+    it would be complete.
+    """
     if is_inside(os.path.realpath(cwd), (folder,)):
         raise Refusal("this is a worktree of a subagent already: work in it, or divide the files")
     code, said = await git.run(cwd, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
@@ -251,16 +285,24 @@ async def _root_of(git: _Git, cwd: str, folder: str) -> str:
         plain = "not a git repository" in why or code == GIT_CUT
         raise Refusal(f"{cwd} is not in a git repository" if plain else f"git refuses here: {why}")
     if said.split() != [b"false", b"true"]:
-        raise Refusal(f"{cwd} is in a bare repository or in git's own folder: there is no work tree to begin with")
+        raise Refusal(
+            f"{cwd} is in a bare repository or in git's own folder: there is no work tree to "
+            "begin with"
+        )
     code, said = await git.run(cwd, "rev-parse", "--show-toplevel")
     top = os.fsdecode(said.removesuffix(b"\n"))
     if code or not os.path.isdir(top):
         raise Refusal(f"git does not name the top of {cwd}: {one_line(said)}")
     if is_inside(folder, (top, os.path.realpath(top))):
-        raise Refusal(f"the state folder lies inside {top}: a worktree there would be part of the user's tree")
+        raise Refusal(
+            f"the state folder lies inside {top}: a worktree there would be part of the user's tree"
+        )
     code, said = await git.run(top, "rev-parse", "--show-superproject-working-tree")
     if code or said.strip():
-        raise Refusal(f"{top} is a submodule of {one_line(said)}: worktrees of submodules do not work together with it")
+        raise Refusal(
+            f"{top} is a submodule of {one_line(said)}: worktrees of submodules do not work "
+            "together with it"
+        )
     if not await git.commit_of(top):
         raise Refusal(f"{top} has no commit yet: a worktree begins with the last commit")
     code, _ = await git.run(top, "cat-file", "-e", "HEAD:.gitmodules")
@@ -300,7 +342,9 @@ def _remove_record(path: str) -> None:
 
 
 async def _is_merged(git: _Git, root: str, commit: str) -> bool:
-    """Tell whether the user's last commit contains `commit`, in its history or, after a squash, in its files."""
+    """Tell whether the user's last commit contains `commit`, in its history or, after a squash,
+    in its files.
+    """
     code, _ = await git.run(root, "merge-base", "--is-ancestor", commit, "HEAD")
     if not commit or code == 0:
         return bool(commit)
@@ -316,13 +360,19 @@ async def _kept_text(git: _Git, tree: Worktree, left: str) -> str:
     name = tip[:12] if moved else tree.branch  # the subagent may have switched to another branch
     code, said = await git.run(tree.path, "diff", "--shortstat", tree.start, "HEAD")
     size = one_line(said) if not code and said.strip() else "no committed change"
-    rest = f"; some of it could not be committed ({left}) and lies uncommitted in its folder" if left else ""
+    rest = (
+        f"; some of it could not be committed ({left}) and lies uncommitted in its folder"
+        if left
+        else ""
+    )
     code, _, names = await git.merge(tree.root, "HEAD", name)
     conflicts = short_list([os.fsdecode(one) for one in names])
     note = f" (conflicts with the present commit in {conflicts})" if code == 1 and names else ""
     return (
-        f"kept on {'commit' if moved else 'branch'} {name}, folder {tree.path}: {size}{rest}. To see it: git diff "
-        f"HEAD...{name}; to take it over: git merge --squash {name}, or, where uncommitted changes are in the way, "
+        f"kept on {'commit' if moved else 'branch'} {name}, folder {tree.path}: {size}{rest}. To "
+        "see it: git diff "
+        f"HEAD...{name}; to take it over: git merge --squash {name}, or, where uncommitted "
+        "changes are in the way, "
         f"longrein worktrees merge {os.path.basename(tree.path)}{note}"
     )
 
@@ -334,15 +384,19 @@ def one_line(said: bytes) -> str:
 
 def short_list(names: Sequence[str], count: int = 0) -> str:
     """Join the first few of `names`; `count` is their number when not all are given."""
-    shown, more = ", ".join(" ".join(name.split()) for name in names[:SHOWN_MAX]), max(count, len(names)) - SHOWN_MAX
+    shown, more = (
+        ", ".join(" ".join(name.split()) for name in names[:SHOWN_MAX]),
+        max(count, len(names)) - SHOWN_MAX,
+    )
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-# --- Merging into the user's folder ----------------------------------------------------------------------------------
+# --- Merging into the user's folder ---------------------------------------------------------------
 #
-# All changes or none. Git merges three-way without index and work tree: both sides are commits, the user's being a
-# snapshot of the folder with its uncommitted changes. Only a merge without conflict changes the folder, as one patch
-# that git applies completely or not at all. Index and branch stay, so the changes show as uncommitted.
+# All changes or none. Git merges three-way without index and work tree: both sides are commits, the
+# user's being a snapshot of the folder with its uncommitted changes. Only a merge without conflict
+# changes the folder, as one patch that git applies completely or not at all. Index and branch stay,
+# so the changes show as uncommitted.
 
 
 class MergeResult(msgspec.Struct, frozen=True):
@@ -367,18 +421,29 @@ async def merge_worktree(workspace: Workspace, tree: Worktree, session: str = ""
         return MergeResult(True, f"{tree.branch} changed nothing")
     git = _Git(workspace, session)
     theirs = await git.commit_of(tree.path)
-    code, said = await git.run(tree.root, "stash", "create")  # the folder's present state, '' for a clean one
-    ours = "" if code else await git.commit_of(tree.root, (["HEAD", *said.decode("ascii", "replace").split()])[-1])
+    code, said = await git.run(
+        tree.root, "stash", "create"
+    )  # the folder's present state, '' for a clean one
+    ours = (
+        ""
+        if code
+        else await git.commit_of(
+            tree.root, (["HEAD", *said.decode("ascii", "replace").split()])[-1]
+        )
+    )
     if not ours or not theirs:
         where = tree.path if ours else f"{tree.root}, or it is in the middle of a merge"
         return MergeResult(False, f"nothing was touched: git does not answer in {where}")
     code, result, names = await git.merge(tree.root, ours, theirs)
     conflicts = _absolute(tree.root, names)
     if code == 1 and conflicts:
-        return MergeResult(False, f"nothing was touched: both sides changed {short_list(conflicts)}", (), conflicts)
+        return MergeResult(
+            False, f"nothing was touched: both sides changed {short_list(conflicts)}", (), conflicts
+        )
     if code:
         return MergeResult(
-            False, f"nothing was touched: git (2.38 or newer is needed) says {one_line(result.encode())}"
+            False,
+            f"nothing was touched: git (2.38 or newer is needed) says {one_line(result.encode())}",
         )
     return await _apply(git, tree, ours, result)
 
@@ -390,16 +455,25 @@ async def _apply(git: _Git, tree: Worktree, ours: str, result: str) -> MergeResu
     same = [path for path in there if await _is_same(git, tree.root, result, path)]
     in_the_way = tuple(path for path in there if path not in same)
     if in_the_way:
-        return MergeResult(False, f"nothing was touched: {short_list(in_the_way)} would be overwritten", (), in_the_way)
+        return MergeResult(
+            False,
+            f"nothing was touched: {short_list(in_the_way)} would be overwritten",
+            (),
+            in_the_way,
+        )
     but = ["--", ".", *(f":(exclude,literal){os.path.relpath(path, tree.root)}" for path in same)]
     files = await git.changed_files(tree.root, tree.root, ours, result, *but)
     if not files:
         return MergeResult(True, f"all of {tree.branch} is in {tree.root} already")
     why = await _apply_patch(git, tree, [ours, result, *but])
     if why:
-        return MergeResult(False, f"nothing was touched: the folder was changed meanwhile ({why}); try again")
+        return MergeResult(
+            False, f"nothing was touched: the folder was changed meanwhile ({why}); try again"
+        )
     count = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
-    return MergeResult(True, f"{count} changed in {tree.root}, not committed: {short_list(files)}", files)
+    return MergeResult(
+        True, f"{count} changed in {tree.root}, not committed: {short_list(files)}", files
+    )
 
 
 async def _is_same(git: _Git, root: str, result: str, path: str) -> bool:

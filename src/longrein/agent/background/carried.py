@@ -1,7 +1,7 @@
 """Work that is no command, such as a call of an MCP server, as a background task.
 
-The task's process only waits for the text of the work and prints it. So the task has an output, an end and a place in
-the log as any other, and ends with longrein.
+The task's process only waits for the text of the work and prints it. So the task has an output, an
+end and a place in the log as any other, and ends with longrein.
 """
 
 import asyncio
@@ -47,7 +47,9 @@ async def carry(
         tasks.front.pop(fact.call, None)
         for one in waits[2:]:
             one.cancel()
-    return await finish_despite_cancel(_go_on(tasks, fact, doing, "user" if wish.done() else "timeout"))
+    return await finish_despite_cancel(
+        _go_on(tasks, fact, doing, "user" if wish.done() else "timeout")
+    )
 
 
 async def _go_on(
@@ -79,7 +81,9 @@ async def _go_on(
 
 
 async def _hand_over(tasks: SessionTasks, task: str, doing: "asyncio.Task[Outcome]") -> None:
-    """Give the text of the work to the task's process; cancel the work where the task is ended first."""
+    """Give the text of the work to the task's process; cancel the work where the task is ended
+    first.
+    """
     over = asyncio.ensure_future(_wait_over(tasks, task))
     try:
         await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,6 @@
-"""Control of background tasks: the interface for the session and its tools, and adoption after a restart."""
+"""Control of background tasks: the interface for the session and its tools, and adoption after a
+restart.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,19 +25,22 @@ from longrein.events import Opened, TaskEnded, ToolError
 from longrein.tools import BackgroundedCommand, Outcome, OutputSlice, ShellCommand, TaskView
 from longrein.workspace import CommandExit, SpooledTask
 
-# --- Adoption --------------------------------------------------------------------------------------------------------
+# --- Adoption -------------------------------------------------------------------------------------
 #
-# Tasks that an earlier longrein left, or that remain after the supervisor died. The log says which tasks there were,
-# the spool what became of them.
+# Tasks that an earlier longrein left, or that remain after the supervisor died. The log says which
+# tasks there were, the spool what became of them.
 
 
-UNCONFIRMED = "it had not started when longrein ended, and no rule allows it without a question: run it again"
+UNCONFIRMED = (
+    "it had not started when longrein ended, and no rule allows it without a question: run it again"
+)
 
 
 async def adopt(tasks: SessionTasks) -> None:
     """Adopt the tasks of the log.
 
-    Running ones are watched, ends are recorded with the next ones, queued ones wait again, and the others are lost.
+    Running ones are watched, ends are recorded with the next ones, queued ones wait again, and the
+    others are lost.
     """
     found = {one.task: one for one in await tasks.pool.supervision.adopt()}
     tasks.adopted = True
@@ -45,7 +50,9 @@ async def adopt(tasks: SessionTasks) -> None:
 
 def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask | None) -> None:
     if now.ended is not None:
-        tasks.settling += [task] * (there is not None and there.state != "running" and is_output_stored(now.ended))
+        tasks.settling += [task] * (
+            there is not None and there.state != "running" and is_output_stored(now.ended)
+        )
     elif there is not None and there.state != "running":
         tasks.found_over[task] = None
         tasks.unseat(task)
@@ -58,7 +65,9 @@ def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask 
             tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or UNKNOWN))
     elif task not in tasks.starting:
         started = now.started
-        if is_command_allowed(tasks.host, started.command, started.cwd, outside=started.outside_sandbox):
+        if is_command_allowed(
+            tasks.host, started.command, started.cwd, outside=started.outside_sandbox
+        ):
             queue_task(tasks, started)
         else:
             tasks.end(TaskEnded(task, "lost", cause=UNCONFIRMED))
@@ -68,12 +77,17 @@ def _copied(tasks: SessionTasks, now: TaskState) -> str:
     """Return why a task in a copied session is not its own; '' for its own."""
     entries = tasks.host.log.entries
     first = entries[0].event if entries else None
-    if isinstance(first, Opened) and first.parent is not None and not first.parent.call and now.seq <= first.parent.seq:
+    if (
+        isinstance(first, Opened)
+        and first.parent is not None
+        and not first.parent.call
+        and now.seq <= first.parent.seq
+    ):
         return f"it belongs to session {first.parent.session}, of which this is a copy"
     return ""
 
 
-# --- Commands and tasks ----------------------------------------------------------------------------------------------
+# --- Commands and tasks ---------------------------------------------------------------------------
 
 
 STOP_WAIT_S = 8.0
@@ -92,7 +106,7 @@ class BackgroundControl:
         """True if the next recorded ends happened after the session was opened."""
         self._beside: dict[asyncio.Task[None], None] = {}
 
-    # --- the loop's needs ------------------------------------------------------------------------------------
+    # --- the loop's needs -------------------------------------------------------------------------
 
     async def collect(self) -> bool:
         """Record ended tasks between two moves.
@@ -109,7 +123,9 @@ class BackgroundControl:
         return old
 
     def unfinished(self, after: int) -> bool:
-        """Return True if a task started after entry `after` runs, waits, or has an unrecorded end."""
+        """Return True if a task started after entry `after` runs, waits, or has an unrecorded
+        end.
+        """
         return any(now.ended is None and now.seq > after for now in self._host.state.tasks.values())
 
     def of(self, call: str) -> "CallTasks":
@@ -120,11 +136,16 @@ class BackgroundControl:
         """Return the ends that the result of `call` reports, to append in the same transaction."""
         return self.tasks.owed(call)
 
-    # --- the user's ------------------------------------------------------------------------------------------
+    # --- the user's -------------------------------------------------------------------------------
 
     def background(self) -> bool:
         """Send the foreground commands to the background; False when there are none."""
-        wishes = [wish for member in self._pool.members.values() for wish in member.front.values() if not wish.done()]
+        wishes = [
+            wish
+            for member in self._pool.members.values()
+            for wish in member.front.values()
+            if not wish.done()
+        ]
         for wish in wishes:
             wish.set_result(None)
         return bool(wishes)
@@ -132,28 +153,37 @@ class BackgroundControl:
     def views(self) -> Sequence[TaskView]:
         """Return the tasks of this session and of its active subagents."""
         above = self.tasks.label and f"{self.tasks.label}."
-        members = [member for member in self._pool.members.values() if member.label.startswith(above)]
+        members = [
+            member for member in self._pool.members.values() if member.label.startswith(above)
+        ]
         below = [member for member in members if member is not self.tasks]
         return [view for member in (self.tasks, *below) for view in member.views()]
 
     def stop(self, task: str) -> None:
-        """Stop a task of this session or an active subagent, without waiting. Unknown tasks are ignored."""
+        """Stop a task of this session or an active subagent, without waiting. Unknown tasks are
+        ignored.
+        """
         member = self._pool.members.get(agent_of(task))
         if member is not None and task in member.host.state.tasks:
             stopping = asyncio.ensure_future(stop(member, task, "the user"))
             self._beside[stopping] = None
             stopping.add_done_callback(lambda done: self._beside.pop(done, None))
 
-    # --- leaving ---------------------------------------------------------------------------------------------
+    # --- leaving ----------------------------------------------------------------------------------
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
         """Stop tasks before the session is closed, and record their ends.
 
-        `stop` ends every task, `keep` only those that cannot outlive longrein. Returns those that continue.
+        `stop` ends every task, `keep` only those that cannot outlive longrein. Returns those that
+        continue.
         """
         tasks, host = self.tasks, self._host
         going = [task for task in host.state.tasks if not tasks.ended(task)]
-        keeps = {task for task in going if policy == "keep" and host.state.tasks[task].started.policy == "keep"}
+        keeps = {
+            task
+            for task in going
+            if policy == "keep" and host.state.tasks[task].started.policy == "keep"
+        }
         ending = [task for task in going if task not in keeps]
         wait_s = host.deps.task_options.leave_s
         await asyncio.gather(*(stop(tasks, task, LEAVING, wait_s) for task in ending))
@@ -194,8 +224,8 @@ async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WA
 class CallTasks:
     """Implement `tools.TaskPort` for one call.
 
-    An end that the result reports goes into the log with that result, so it is told once even if longrein is killed in
-    between.
+    An end that the result reports goes into the log with that result, so it is told once even if
+    longrein is killed in between.
     """
 
     def __init__(self, tasks: SessionTasks, call: str) -> None:
@@ -203,7 +233,9 @@ class CallTasks:
 
     async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
         limit_s = command.timeout_s if command.background else 0.0
-        fact = task_started(self._tasks, command.command, command.call, limit_s, outside=command.outside_sandbox)
+        fact = task_started(
+            self._tasks, command.command, command.call, limit_s, outside=command.outside_sandbox
+        )
         if command.background:
             return await finish_despite_cancel(run_in_background(self._tasks, fact))
         return await run_in_foreground(self._tasks, fact, command.sink, command.timeout_s)
@@ -217,12 +249,16 @@ class CallTasks:
     def tasks(self) -> Sequence[TaskView]:
         return self._tasks.views()
 
-    async def output(self, task: str, *, tail: int = 0, since: int = -1, grep: str = "") -> OutputSlice:
+    async def output(
+        self, task: str, *, tail: int = 0, since: int = -1, grep: str = ""
+    ) -> OutputSlice:
         view = await self._seen(task)
         shown = await self._shown(view, tail, since, grep) if view.size_bytes else Slice("", 0, 0)
         note = shown.note
         if view.elided_bytes:
-            note = "; ".join(filter(None, (note, f"{view.elided_bytes} bytes of its middle were not kept")))
+            note = "; ".join(
+                filter(None, (note, f"{view.elided_bytes} bytes of its middle were not kept"))
+            )
         return OutputSlice(view, shown.text, shown.first_byte, shown.next_byte, note)
 
     async def _shown(self, view: TaskView, tail: int, start: int, grep: str) -> Slice:
@@ -234,7 +270,9 @@ class CallTasks:
         return last_lines(read, view.size_bytes, tail or 50, SHOWN_BYTES)
 
     async def _reader(self, view: TaskView) -> Callable[[int, int], tuple[int, bytes]]:
-        """Return a reader of a task's output: from its blob once the end is recorded, else from the spool."""
+        """Return a reader of a task's output: from its blob once the end is recorded, else from
+        the spool.
+        """
         host, supervision = self._tasks.host, self._tasks.pool.supervision
         now = host.state.tasks[view.id]
         if now.ended is None or supervision.spooled(view.id) is not None:
@@ -271,16 +309,23 @@ class CallTasks:
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
         view = self._tasks.view(task)
         if view.state != "running":
-            raise ToolError(f"[not-running] {task} is {view.state.replace('_', ' ')}; nothing was written.")
+            raise ToolError(
+                f"[not-running] {task} is {view.state.replace('_', ' ')}; nothing was written."
+            )
         if self._tasks.host.state.tasks[task].started.promoted:
             raise ToolError(
-                f"[no-input] {task} was started in the foreground, so its input is closed; start it again with "
+                f"[no-input] {task} was started in the foreground, so its input is closed; start "
+                "it again with "
                 "run_in_background to answer it."
             )
         try:
-            await self._tasks.pool.supervision.give(task, text.encode("utf-8", "surrogateescape"), eof=eof)
+            await self._tasks.pool.supervision.give(
+                task, text.encode("utf-8", "surrogateescape"), eof=eof
+            )
         except OSError as error:
-            raise ToolError(f"[no-input] {task} takes no input any more: {error.strerror or error}.") from None
+            raise ToolError(
+                f"[no-input] {task} takes no input any more: {error.strerror or error}."
+            ) from None
         self._tasks.stall_detector.heard(task)
         return self._tasks.view(task)
 

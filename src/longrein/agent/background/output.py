@@ -45,7 +45,9 @@ def pieces(read: Callable[[int, int], tuple[int, bytes]], start: int) -> Pieces:
         start = at + len(data)
 
 
-def last_lines(read: Callable[[int, int], tuple[int, bytes]], size: int, lines: int, most_bytes: int) -> Slice:
+def last_lines(
+    read: Callable[[int, int], tuple[int, bytes]], size: int, lines: int, most_bytes: int
+) -> Slice:
     """Return the last `lines` of `size` printed bytes, at most about `most_bytes`."""
     start = max(0, size - most_bytes)
     kept, first, end = b"", start, start
@@ -61,7 +63,9 @@ def last_lines(read: Callable[[int, int], tuple[int, bytes]], size: int, lines: 
 
 
 def _tail(data: bytes, lines: int, *, whole: bool) -> tuple[bytes, bool]:
-    """Return the last `lines` of `data`, and True if some is left out. Without `whole` it begins inside a line."""
+    """Return the last `lines` of `data`, and True if some is left out. Without `whole` it begins
+    inside a line.
+    """
     end = len(data) - 1 if data.endswith(b"\n") else len(data)
     at = end
     for _ in range(lines):
@@ -88,7 +92,8 @@ def since(read: Callable[[int, int], tuple[int, bytes]], start: int, most_bytes:
 async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
     """Return the newest lines that match `pattern`, with their numbers and count.
 
-    Yields to the event loop after each piece. Raises `ToolError` for an invalid or possibly endless pattern.
+    Yields to the event loop after each piece. Raises `ToolError` for an invalid or possibly endless
+    pattern.
     """
     wanted, reader = compile_pattern(pattern), LineReader()
     shown: deque[str] = deque()
@@ -118,11 +123,15 @@ async def matching(found: Pieces, pattern: str, most_bytes: int) -> Slice:
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern. Raises `ToolError` when it is invalid or could take too long."""
     if len(pattern) > PATTERN_CHARS_MAX:
-        raise ToolError(f"[bad-pattern] The pattern has {len(pattern)} characters, at most {PATTERN_CHARS_MAX} work.")
+        raise ToolError(
+            f"[bad-pattern] The pattern has {len(pattern)} characters, at most "
+            f"{PATTERN_CHARS_MAX} work."
+        )
     plain = re.sub(r"\\.|\[[^\]]*\]", "x", pattern)
     if re.search(r"\)[*+{]|[*+}][*+{]", plain) or len(re.findall(r"[*+]|,\}", plain)) > REPEATS_MAX:
         raise ToolError(
-            f"[bad-pattern] A repeated group, or more than {REPEATS_MAX} repetitions, might take for ever: "
+            f"[bad-pattern] A repeated group, or more than {REPEATS_MAX} repetitions, might take "
+            "for ever: "
             "search for the words themselves."
         )
     try:

@@ -1,7 +1,7 @@
 """Detect stalled tasks: silent ones that seem to ask for input.
 
-The model is told once for each silence and may answer. A task is checked when its silence could have become long
-enough, so a task that keeps printing costs one check in that span.
+The model is told once for each silence and may answer. A task is checked when its silence could
+have become long enough, so a task that keeps printing costs one check in that span.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ TAIL_BYTES = 1_000
 LINES_TOLD = 8
 """Lines of it that are told."""
 JUMP_S = 2.0
-"""Allowed drift of wall against monotonic clock between two checks; more means a clock change or suspend."""
+"""Allowed drift of wall against monotonic clock between two checks; more means a clock change or
+suspend.
+"""
 ASKING = (
     r"\(y/n\)|\[y/n\]|\(yes/no\)|\[yes/no|password|passphrase|press (?:any key|enter|return)|"
     r"continue\?|proceed\?|overwrite|are you sure"
@@ -70,7 +72,9 @@ class StallDetector:
         look = self._looks.get(task)
         if look is not None:
             look.told_size = -1
-            look.due_s = self._tasks.host.deps.clock.mono_s() + self._tasks.host.deps.task_options.stall_s
+            look.due_s = (
+                self._tasks.host.deps.clock.mono_s() + self._tasks.host.deps.task_options.stall_s
+            )
 
     def take(self) -> list[Reminded]:
         """Return and clear the notices to append."""
@@ -85,22 +89,34 @@ class StallDetector:
     async def _rounds(self) -> None:
         clock = self._tasks.host.deps.clock
         while self._looks:
-            await clock.sleep(max(0.0, min(look.due_s for look in self._looks.values()) - clock.mono_s()))
+            await clock.sleep(
+                max(0.0, min(look.due_s for look in self._looks.values()) - clock.mono_s())
+            )
             now = clock.mono_s()
             for task in [task for task, look in self._looks.items() if look.due_s <= now]:
                 self._look(task, self._looks[task])
 
     def _look(self, task: str, look: LastCheck) -> None:
         deps, supervision = self._tasks.host.deps, self._tasks.pool.supervision
-        found = None if self._tasks.ended(task) or task in self._tasks.carried else supervision.spooled(task)
+        found = (
+            None
+            if self._tasks.ended(task) or task in self._tasks.carried
+            else supervision.spooled(task)
+        )
         if found is None or found.state != "running":
             del self._looks[task]
             return
-        wall_us, mono_s, silence = deps.clock.wall_us(), deps.clock.mono_s(), deps.task_options.stall_s
+        wall_us, mono_s, silence = (
+            deps.clock.wall_us(),
+            deps.clock.mono_s(),
+            deps.task_options.stall_s,
+        )
         jumped = abs((wall_us - look.wall_us) / 1e6 - (mono_s - look.mono_s)) > JUMP_S
         look.wall_us, look.mono_s = wall_us, mono_s
         silent_s = 0.0 if jumped else (wall_us - max(found.written_at, found.started_at)) / 1e6
-        look.due_s = mono_s + (silence if silent_s >= silence else max(0.05, silence - max(0.0, silent_s)))
+        look.due_s = mono_s + (
+            silence if silent_s >= silence else max(0.05, silence - max(0.0, silent_s))
+        )
         if silent_s < silence or look.told_size == found.size_bytes:
             return
         question = self.question(found)
@@ -113,7 +129,11 @@ class StallDetector:
         told = (one.line for one in host.state.notices if one.kind == "bg_stalled")
         if any(line.startswith(f"{found.task}:") and after in line for line in told):
             return  # told before a restart
-        how = "it waits for input: answer with TaskInput" if found.reads_input else "if it asks, answer with TaskInput"
+        how = (
+            "it waits for input: answer with TaskInput"
+            if found.reads_input
+            else "if it asks, answer with TaskInput"
+        )
         text = "\n".join(self._last(found).rstrip("\n").split("\n")[-LINES_TOLD:])
         line = f"{found.task}: silent for {silent_s:.0f} s {after}; {how}"
         self.news += external_event("bg_stalled", line, host.deps.redact(text))

@@ -1,7 +1,8 @@
 """Start of commands: in the foreground, in the background, and promotion from one to the other.
 
-A promoted command stays the same process; only its record changes. A background task holds a slot of the task pool or
-waits for one. A waiting task has not run, so it may be started again after a crash.
+A promoted command stays the same process; only its record changes. A background task holds a slot
+of the task pool or waits for one. A waiting task has not run, so it may be started again after a
+crash.
 """
 
 import asyncio
@@ -15,9 +16,15 @@ from longrein.agent.confinement import confine, confines
 from longrein.agent.permission_check import command_places
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
-from longrein.workspace import BackgroundOptions, CommandExit, ReplayableSink, SpooledTask, StartedCommand
+from longrein.workspace import (
+    BackgroundOptions,
+    CommandExit,
+    ReplayableSink,
+    SpooledTask,
+    StartedCommand,
+)
 
-# --- Critical sections -----------------------------------------------------------------------------------------------
+# --- Critical sections ----------------------------------------------------------------------------
 
 
 T = TypeVar("T")
@@ -28,8 +35,8 @@ CANCEL_WAIT_S = 5.0
 async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
     """Shield a critical section from cancellation: finish `work` and return its result.
 
-    For work that must not stay half done, such as a task that is in the log and not yet kept. The result replaces the
-    cancellation, which is obeyed only after `CANCEL_WAIT_S`.
+    For work that must not stay half done, such as a task that is in the log and not yet kept. The
+    result replaces the cancellation, which is obeyed only after `CANCEL_WAIT_S`.
     """
     doing = asyncio.ensure_future(work)
     try:
@@ -43,7 +50,7 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
         return doing.result()
 
 
-# --- Foreground ------------------------------------------------------------------------------------------------------
+# --- Foreground -----------------------------------------------------------------------------------
 
 
 async def run_in_foreground(
@@ -51,7 +58,8 @@ async def run_in_foreground(
 ) -> CommandExit | BackgroundedCommand:
     """Run a command; `fact` is what is recorded if it goes to the background.
 
-    It becomes a background task when its time has passed (if the options allow) or when the user sends it there.
+    It becomes a background task when its time has passed (if the options allow) or when the user
+    sends it there.
     """
     started, call = await _start(tasks, fact, sink), fact.call
     if isinstance(started, CommandExit):
@@ -79,7 +87,9 @@ async def run_in_foreground(
     return await finish_despite_cancel(_promoted(tasks, started, fact, why))
 
 
-async def _promoted(tasks: SessionTasks, started: StartedCommand, task: TaskStarted, why: str) -> BackgroundedCommand:
+async def _promoted(
+    tasks: SessionTasks, started: StartedCommand, task: TaskStarted, why: str
+) -> BackgroundedCommand:
     tasks.pool.slots.force()  # it runs already, so it cannot wait for a slot
     fact = msgspec.structs.replace(task, task=tasks.next_id(), policy="stop", promoted=why)
     found = await keep(tasks, started, fact)
@@ -88,10 +98,12 @@ async def _promoted(tasks: SessionTasks, started: StartedCommand, task: TaskStar
     return BackgroundedCommand(tasks.view(fact.task), why, tail)
 
 
-# --- Background ------------------------------------------------------------------------------------------------------
+# --- Background -----------------------------------------------------------------------------------
 
 
-async def run_in_background(tasks: SessionTasks, fact: TaskStarted) -> CommandExit | BackgroundedCommand:
+async def run_in_background(
+    tasks: SessionTasks, fact: TaskStarted
+) -> CommandExit | BackgroundedCommand:
     """Start a command as a task, or queue it; `CommandExit` when it could not be started."""
     if not tasks.pool.slots.try_enter():
         queued = msgspec.structs.replace(fact, task=tasks.next_id(), state="queued")
@@ -107,7 +119,9 @@ async def run_in_background(tasks: SessionTasks, fact: TaskStarted) -> CommandEx
     return BackgroundedCommand(tasks.view(fact.task), "asked")
 
 
-MOVED = "a path that it names leads elsewhere since it was allowed, so it was not started: run it again"
+MOVED = (
+    "a path that it names leads elsewhere since it was allowed, so it was not started: run it again"
+)
 
 
 def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
@@ -136,7 +150,11 @@ async def _when_seated(tasks: SessionTasks, queued: TaskStarted, judged: tuple[s
 async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     started = await _start_seated(tasks, queued)
     if isinstance(started, CommandExit):
-        tasks.end(TaskEnded(queued.task, "failed", started.code, f"could not be started: {started.message}"))
+        tasks.end(
+            TaskEnded(
+                queued.task, "failed", started.code, f"could not be started: {started.message}"
+            )
+        )
         return
     if tasks.ended(queued.task):  # stopped while it was starting
         started.end("interrupt")
@@ -145,7 +163,7 @@ async def _seated(tasks: SessionTasks, queued: TaskStarted) -> None:
     await keep(tasks, started, msgspec.structs.replace(queued, state="running"))
 
 
-# --- Both ------------------------------------------------------------------------------------------------------------
+# --- Both -----------------------------------------------------------------------------------------
 
 
 def task_started(
@@ -183,7 +201,9 @@ async def _start(
     try:
         confinement = None if fact.outside_sandbox else confine(host, fact.cwd)
     except OSError as error:
-        return CommandExit(126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}")
+        return CommandExit(
+            126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}"
+        )
     variables = {} if fact.outside_sandbox and confines(host) else host.variables
     return await tasks.pool.supervision.start(
         fact.command,
@@ -196,7 +216,9 @@ async def _start(
     )
 
 
-async def keep(tasks: SessionTasks, started: StartedCommand, fact: TaskStarted) -> SpooledTask | None:
+async def keep(
+    tasks: SessionTasks, started: StartedCommand, fact: TaskStarted
+) -> SpooledTask | None:
     """Write the task to the log, then hand it to the supervisor.
 
     A slot was taken for it. Returns None when the supervisor is gone and the task lost.
@@ -218,7 +240,11 @@ async def keep(tasks: SessionTasks, started: StartedCommand, fact: TaskStarted) 
     except BaseException as error:  # a task that is not logged or not kept must not continue
         started.end("lost")
         gone = isinstance(error, OSError)
-        why = f"the supervisor of commands is gone ({error})" if gone else "longrein was cut before it was kept"
+        why = (
+            f"the supervisor of commands is gone ({error})"
+            if gone
+            else "longrein was cut before it was kept"
+        )
         tasks.end(TaskEnded(fact.task, "lost", cause=f"{why}; it was ended"))
         if not gone:
             raise

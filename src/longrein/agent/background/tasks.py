@@ -1,8 +1,9 @@
 """Commands and background tasks of one session: running, queued, and ended but not recorded.
 
-The order of writes makes a crash harmless. `TaskStarted` is on disk before the supervisor keeps the task, so the log
-knows every task. The end stays in the spool until `TaskEnded` is on disk, so it is written exactly once. A task that
-the log calls running and the spool does not know is recorded as lost.
+The order of writes makes a crash harmless. `TaskStarted` is on disk before the supervisor keeps the
+task, so the log knows every task. The end stays in the spool until `TaskEnded` is on disk, so it is
+written exactly once. A task that the log calls running and the spool does not know is recorded as
+lost.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from longrein.events import TaskEnded, ToolError
 from longrein.tools import TaskView
 from longrein.workspace import SpooledTask, Supervision
 
-# --- Spool to event and view -----------------------------------------------------------------------------------------
+# --- Spool to event and view ----------------------------------------------------------------------
 
 
 TAIL_LINES = 100
@@ -31,7 +32,9 @@ UNKNOWN = "longrein ended before it was kept, or the folder of its output is gon
 def ended(found: SpooledTask, output: str, tail: str, note: str = "") -> TaskEnded:
     """Build the `TaskEnded` of a task from the spool."""
     gone = not output and not note  # the output no longer exists
-    cause = "; ".join(filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note)))
+    cause = "; ".join(
+        filter(None, (found.cause, found.lost and f"output not kept whole: {found.lost}", note))
+    )
     return TaskEnded(
         found.task,
         found.state,
@@ -50,7 +53,10 @@ def tail_text(supervision: Supervision, found: SpooledTask, tail_bytes: int) -> 
     if not found.size_bytes or tail_bytes <= 0:
         return ""
     shown = last_lines(
-        lambda start, size: supervision.read(found.task, start, size), found.size_bytes, TAIL_LINES, tail_bytes
+        lambda start, size: supervision.read(found.task, start, size),
+        found.size_bytes,
+        TAIL_LINES,
+        tail_bytes,
     )
     return shown.text.rstrip("\n")
 
@@ -74,7 +80,9 @@ def task_view(now: TaskState, found: SpooledTask | None, now_us: int) -> TaskVie
         )
     if started.state == "queued" or found is None:
         why = "waits for its turn" if started.state == "queued" else ""
-        return TaskView(task, started.state, command, _seconds(now_us - now.at), cause=why, policy=policy)
+        return TaskView(
+            task, started.state, command, _seconds(now_us - now.at), cause=why, policy=policy
+        )
     running = found.state == "running"
     printed = max(found.written_at, found.started_at)
     return TaskView(
@@ -97,7 +105,7 @@ def _seconds(us: int) -> float:
     return max(0, us) / 1e6
 
 
-# --- Tasks of a session ----------------------------------------------------------------------------------------------
+# --- Tasks of a session ---------------------------------------------------------------------------
 
 
 QUIET_S = 3.0
@@ -139,19 +147,25 @@ class SessionTasks:
         self._preparing = asyncio.Lock()
         pool.members[self.label] = self
 
-    # --- what there is ---------------------------------------------------------------------------------------
+    # --- what there is ----------------------------------------------------------------------------
 
     def next_id(self) -> str:
         """Return the id of the next task, valid until something is appended."""
         return below(self.label, f"b{len(self.host.state.tasks) + 1}")
 
     def view(self, task: str) -> TaskView:
-        """Return the view of a task. Raises `ToolError` for an unknown id, naming the known ones."""
+        """Return the view of a task. Raises `ToolError` for an unknown id, naming the known
+        ones.
+        """
         now = self.host.state.tasks.get(task)
         if now is None:
             known = list(self.host.state.tasks)
             more = f" and {len(known) - 8} older ones (TaskList)" if len(known) > 8 else ""
-            there = f"; there are {', '.join(known[-8:])}{more}" if known else ": none was started in this session"
+            there = (
+                f"; there are {', '.join(known[-8:])}{more}"
+                if known
+                else ": none was started in this session"
+            )
             raise ToolError(f"[unknown-task] There is no task {task[:40]!r}{there}.")
         if now.ended is None and task in self._ends:
             now = msgspec.structs.replace(now, ended=self._ends[task])
@@ -172,7 +186,7 @@ class SessionTasks:
         every = [self.view(task) for task in reversed(self.host.state.tasks)]
         return sorted(every, key=lambda one: one.state not in ("running", "queued"))
 
-    # --- places and news -------------------------------------------------------------------------------------
+    # --- places and news --------------------------------------------------------------------------
 
     def seat(self, task: str) -> None:
         """Mark a task as holding a slot, and watch it."""
@@ -186,7 +200,9 @@ class SessionTasks:
             self.pool.slots.leave()
 
     def over(self, task: str) -> None:
-        """Handle news of the supervisor: the task has ended; '' means the supervisor is gone with all tasks."""
+        """Handle news of the supervisor: the task has ended; '' means the supervisor is gone
+        with all tasks.
+        """
         if not task:
             self.adopted = False
             for waiting in list(self._waiting):
@@ -195,7 +211,10 @@ class SessionTasks:
             self.found_over[task] = None
             self.unseat(task)
             self._wake(task)
-            if self.host.subscribers.streaming and (found := self.pool.supervision.spooled(task)) is not None:
+            if (
+                self.host.subscribers.streaming
+                and (found := self.pool.supervision.spooled(task)) is not None
+            ):
                 self._show(ended(found, "", self._tail(found)))
         self.host.poke()
 
@@ -213,7 +232,10 @@ class SessionTasks:
     async def wait_over(self, task: str, timeout_s: float) -> None:
         """Wait for news of `task`, or until `timeout_s` has passed."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[task] = [*(one for one in self._waiting.get(task, ()) if not one.done()), news]
+        self._waiting[task] = [
+            *(one for one in self._waiting.get(task, ()) if not one.done()),
+            news,
+        ]
         nap = asyncio.ensure_future(self.host.deps.clock.sleep(timeout_s))
         try:
             await asyncio.wait((news, nap), return_when=asyncio.FIRST_COMPLETED)
@@ -224,9 +246,13 @@ class SessionTasks:
     def ended(self, task: str) -> bool:
         """Return True if the task is over, as far as known here."""
         now = self.host.state.tasks.get(task)
-        return (now is not None and now.ended is not None) or task in self._ends or task in self.found_over
+        return (
+            (now is not None and now.ended is not None)
+            or task in self._ends
+            or task in self.found_over
+        )
 
-    # --- ends ------------------------------------------------------------------------------------------------
+    # --- ends -------------------------------------------------------------------------------------
 
     def end(self, event: TaskEnded) -> None:
         """Note how a task ended; it is appended with the next ends."""
@@ -241,13 +267,15 @@ class SessionTasks:
     @property
     def has_news(self) -> bool:
         """True if something may have to be recorded."""
-        return not self.adopted or bool(self.found_over or self._ends or self.settling or self.stall_detector.news)
+        return not self.adopted or bool(
+            self.found_over or self._ends or self.settling or self.stall_detector.news
+        )
 
     async def collect(self) -> None:
         """Record ended tasks between two moves.
 
-        An end that an open call asks about is left to its result; if a crash or denial closes that call without one,
-        the end is recorded afterwards.
+        An end that an open call asks about is left to its result; if a crash or denial closes that
+        call without one, the end is recorded afterwards.
         """
         state = self.host.state
         asked = [state.reported_task(open_call.call) for open_call in state.calls.values()]
@@ -259,7 +287,9 @@ class SessionTasks:
         self.settle()
 
     async def prepare(self, task: str) -> None:
-        """Prepare the end of `task` for the log: store its output as a blob. No effect when it is not over."""
+        """Prepare the end of `task` for the log: store its output as a blob. No effect when it
+        is not over.
+        """
         async with self._preparing:
             self.found_over.pop(task, None)
             now = self.host.state.tasks.get(task)
@@ -307,7 +337,9 @@ class SessionTasks:
         """Delete recorded tasks from the spool once the log is on disk."""
         settling, self.settling = self.settling, []
         if settling:
-            self.host.commit(flush=True).add_done_callback(lambda done: self._settled(done, settling))
+            self.host.commit(flush=True).add_done_callback(
+                lambda done: self._settled(done, settling)
+            )
 
     def _settled(self, done: "asyncio.Future[None]", tasks: list[str]) -> None:
         if done.cancelled() or done.exception() is not None:

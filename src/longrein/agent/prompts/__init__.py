@@ -1,8 +1,8 @@
 """System prompts: text files in this package, composed by pure functions.
 
-`system.md` is the prompt of a session of the user. A subagent's prompt is the text of its type, then `subagent.md`
-(its place and how it reports), then the section of `system.md` on what the harness says. Nothing changes during a
-session.
+`system.md` is the prompt of a session of the user. A subagent's prompt is the text of its type,
+then `subagent.md` (its place and how it reports), then the section of `system.md` on what the
+harness says. Nothing changes during a session.
 """
 
 import os.path
@@ -26,7 +26,9 @@ def prompt(name: str) -> str:
 
 
 def compose_system(*, replaced: str | None = None, appended: str = "") -> str:
-    """Return the system text of a session: longrein's or the user's own (may be ''), and the user's addition."""
+    """Return the system text of a session: longrein's or the user's own (may be ''), and the
+    user's addition.
+    """
     text = prompt("system") if replaced is None else replaced
     return f"{text.rstrip()}\n\n{appended.strip()}\n".lstrip("\n") if appended.strip() else text
 
@@ -42,7 +44,10 @@ def fork_task(kind: SubagentType, task: str) -> str:
     """Return the last message to a forked subagent, which has no system text of its own."""
     own = kind.system.replace(BASE_PROMPT, prompt("general").strip()) if kind.system else ""
     own = own or (prompt(kind.name) if kind.name in BUILT_IN else "")
-    return f"{prompt('fork').strip()}\n\n{own.strip()}\n\n{prompt('subagent').strip()}\n\n# Your task\n{task.strip()}\n"
+    return (
+        f"{prompt('fork').strip()}\n\n{own.strip()}\n\n{prompt('subagent').strip()}\n\n# Your "
+        f"task\n{task.strip()}\n"
+    )
 
 
 def section(text: str, heading: str) -> str:
@@ -53,19 +58,26 @@ def section(text: str, heading: str) -> str:
 
 BUILT_IN = ("general", "explore", "plan", "synthesis")
 """Types whose text stands here."""
-READING = tuple(tool.spec.name for tool in builtin_tools() if tool.traits.kind in ("read", "search"))
-"""Tools that only look. No `Bash`: what a command does cannot be told from its words, so the one mode in which it would
-be safe, `plan`, refuses every command, and a tool that is always refused only costs steps. Nor is that mode set: these
-tools change nothing, and what they may read is for the parent's mode to say."""
+READING = tuple(
+    tool.spec.name for tool in builtin_tools() if tool.traits.kind in ("read", "search")
+)
+"""Tools that only look. No `Bash`: what a command does cannot be told from its words, so the one
+mode in which it would be safe, `plan`, refuses every command, and a tool that is always refused
+only costs steps. Nor is that mode set: these tools change nothing, and what they may read is for
+the parent's mode to say.
+"""
 
 
 def builtin_kinds() -> tuple[SubagentType, ...]:
-    """Return the types that are there without any file, in the order in which the model is told of them."""
+    """Return the types that are there without any file, in the order in which the model is told
+    of them.
+    """
     general = "All your tools: a change in files nobody else touches, an experiment, many steps."
     explore = "How things stand in the code, with places; only reads, no shell. Say how thorough."
     plan = "How to make a change: steps, places, risks, tests; only reads, no shell."
     synthesis = (
-        "Makes one answer of several reports: names what contradicts, checks it, decides by the goal. Started by the "
+        "Makes one answer of several reports: names what contradicts, checks it, decides by the "
+        "goal. Started by the "
         "argument synthesis."
     )
     return (

@@ -1,8 +1,8 @@
 """Budgets of a tree of subagents: what is left, what a subagent costs, and what each may spend.
 
-All of it is a function of the logs. A running subagent's grant counts as spent by its parent, so it is never given
-twice; the unused rest comes back with `ChildEnded`. Refusals come before the start. A parent reserves the price of one
-request that carries all reports, so that it can always answer.
+All of it is a function of the logs. A running subagent's grant counts as spent by its parent, so it
+is never given twice; the unused rest comes back with `ChildEnded`. Refusals come before the start.
+A parent reserves the price of one request that carries all reports, so that it can always answer.
 """
 
 from collections import Counter
@@ -82,13 +82,14 @@ class Granted(msgspec.Struct, frozen=True):
     """Differences from the request and their reason, for the model."""
 
 
-# --- Used and remaining ----------------------------------------------------------------------------------------------
+# --- Used and remaining ---------------------------------------------------------------------------
 
 
 def spent(state: State, tree: Mapping[str, State]) -> Spent:
     """Return the use of a session and its subagents.
 
-    A running subagent counts with its grant, or with its use when that is more. `tree`: known states by session.
+    A running subagent counts with its grant, or with its use when that is more. `tree`: known
+    states by session.
     """
     usd, tokens, spawned = state.spent_usd, state.spent_tokens, state.spawned
     if state.asked is not None:
@@ -107,16 +108,23 @@ def spent(state: State, tree: Mapping[str, State]) -> Spent:
 def spent_on_task(state: State, tree: Mapping[str, State]) -> Spent:
     """Return the use since the present task began, as `ChildEnded` reports it."""
     began = state.began
-    return spent(state, tree) - Spent(began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned)
+    return spent(state, tree) - Spent(
+        began.usd, began.usage.context_tokens + began.usage.output_tokens, began.spawned
+    )
 
 
 def remaining_budget(
-    state: State, limits: Limits, task_s: float, tree: Mapping[str, State], above: RemainingBudget = UNBOUND
+    state: State,
+    limits: Limits,
+    task_s: float,
+    tree: Mapping[str, State],
+    above: RemainingBudget = UNBOUND,
 ) -> RemainingBudget:
-    """Return the budget left to a session and its subagents; negative when a request cost more than estimated.
+    """Return the budget left to a session and its subagents; negative when a request cost more than
+    estimated.
 
-    `limits` as `limits_under` gives them; `task_s`: seconds since its task began; `above`: budget left to its parents,
-    which counts here only when it is negative.
+    `limits` as `limits_under` gives them; `task_s`: seconds since its task began; `above`: budget
+    left to its parents, which counts here only when it is negative.
     """
     used = spent(state, tree)
     seconds = limits.seconds_max - task_s if limits.seconds_max else UNBOUND.seconds
@@ -145,24 +153,35 @@ def without_reserve(remaining: RemainingBudget, kept: Spent) -> RemainingBudget:
 
 
 def answer_reserve(state: State, budget: Budget, more: int = 0) -> Spent:
-    """Return the highest price of one request that carries the reports of all running subagents and `more`.
+    """Return the highest price of one request that carries the reports of all running subagents and
+    `more`.
 
     Zero when there are none. `budget`: of the session's own model.
     """
-    reports = Counter(child.started.call for child in state.children.values() if child.ended is None)
+    reports = Counter(
+        child.started.call for child in state.children.values() if child.ended is None
+    )
     told = [*reports.values(), *([more] if more else [])]
     if not told:
         return Spent()
-    view = state.view_tokens + sum(min(count * REPORT_TOKENS_MAX, REPORTS_TOKENS_MAX) for count in told)
+    view = state.view_tokens + sum(
+        min(count * REPORT_TOKENS_MAX, REPORTS_TOKENS_MAX) for count in told
+    )
     view = min(view, budget.window_tokens)
     output = max(OUTPUT_TOKENS_MIN, min(OUTPUT_KEPT_TOKENS, budget.max_output_tokens))
     price = budget.price
-    usd = (view * max(price.input, price.cache_write) + output * price.output) / 1e6 if price is not None else 0.0
+    usd = (
+        (view * max(price.input, price.cache_write) + output * price.output) / 1e6
+        if price is not None
+        else 0.0
+    )
     return Spent(usd, view + output)
 
 
 def limits_under(limits: Limits, grant: Grant | None, state: State) -> Limits:
-    """Return the limits of a session that works under `grant`, counted from the start of its present task."""
+    """Return the limits of a session that works under `grant`, counted from the start of its
+    present task.
+    """
     if grant is None:
         return limits
     began = state.began
@@ -190,7 +209,7 @@ def limits_within(limits: Limits, state: State, remaining: RemainingBudget) -> L
     return msgspec.structs.replace(limits, usd_max=usd, tokens_max=tokens)
 
 
-# --- Price of a subagent ---------------------------------------------------------------------------------------------
+# --- Price of a subagent --------------------------------------------------------------------------
 
 
 def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
@@ -206,16 +225,18 @@ def quote(offer: RunOption, turns: int = TURNS_EXPECTED) -> Spent:
     return Spent(usd, tokens)
 
 
-# --- Sharing ---------------------------------------------------------------------------------------------------------
+# --- Sharing --------------------------------------------------------------------------------------
 
 
 def share_budget(
     remaining: RemainingBudget, requests: Sequence[SpawnRequest], *, rivals: int = 0
 ) -> tuple[Granted | str, ...]:
-    """Share `remaining`, reserve already deducted, among `requests`; return the grant of each, or why it is refused.
+    """Share `remaining`, reserve already deducted, among `requests`; return the grant of each, or
+    why it is refused.
 
-    Fair shares: unserved requests, `rivals` (jobs of other calls of the same reply) and the parent count alike. A job
-    gets at least its price while there is enough. Unlimited stays unlimited. The sum never exceeds `remaining`.
+    Fair shares: unserved requests, `rivals` (jobs of other calls of the same reply) and the parent
+    count alike. A job gets at least its price while there is enough. Unlimited stays unlimited. The
+    sum never exceeds `remaining`.
     """
     given: list[Granted | str] = []
     for at, request in enumerate(requests):
@@ -236,10 +257,13 @@ def _serve(remaining: RemainingBudget, request: SpawnRequest, sharers: int) -> G
     for at, (offer, price) in enumerate(zip(request.offers, prices, strict=True)):
         if price.usd <= remaining.usd and price.tokens <= remaining.tokens:
             return Granted(
-                _grant(remaining, price, turns, request, sharers), offer, _note(remaining, request, prices, at)
+                _grant(remaining, price, turns, request, sharers),
+                offer,
+                _note(remaining, request, prices, at),
             )
     return (
-        f"it is expected to cost {_price(prices[-1], remaining)}, and no more than {_rest(remaining)} can be granted; "
+        f"it is expected to cost {_price(prices[-1], remaining)}, and no more than "
+        f"{_rest(remaining)} can be granted; "
         "do it yourself or with fewer subagents, or answer with what you have"
     )
 
@@ -249,20 +273,31 @@ def _closed(remaining: RemainingBudget, *, again: bool) -> str:
     if remaining.depth <= 0 and not again:
         return "no subagents may be started at this depth; do it yourself"
     if remaining.spawns < 1 and not again:
-        return "no more subagents may be started in this session; do it yourself, or ask a finished one again"
+        return (
+            "no more subagents may be started in this session; do it yourself, or ask a "
+            "finished one again"
+        )
     if remaining.seconds <= 0:
         return "no time is left for a subagent; answer with what you have"
     return ""
 
 
-def _grant(remaining: RemainingBudget, price: Spent, turns: int, request: SpawnRequest, sharers: int) -> Grant:
+def _grant(
+    remaining: RemainingBudget, price: Spent, turns: int, request: SpawnRequest, sharers: int
+) -> Grant:
     below = min(request.depth, remaining.depth - 1)
-    spawns = 0 if remaining.spawns == UNBOUND.spawns else int((remaining.spawns - (not request.again)) // sharers)
+    spawns = (
+        0
+        if remaining.spawns == UNBOUND.spawns
+        else int((remaining.spawns - (not request.again)) // sharers)
+    )
     if remaining.spawns != UNBOUND.spawns and not spawns:
         below = 0
     return Grant(
         usd=0.0 if remaining.usd == UNBOUND.usd else max(price.usd, remaining.usd / sharers),
-        tokens=0 if remaining.tokens == UNBOUND.tokens else max(price.tokens, int(remaining.tokens // sharers)),
+        tokens=0
+        if remaining.tokens == UNBOUND.tokens
+        else max(price.tokens, int(remaining.tokens // sharers)),
         turns=turns,
         spawns=spawns if below > 0 else 0,
         depth=max(0, below),
@@ -273,14 +308,20 @@ def _grant(remaining: RemainingBudget, price: Spent, turns: int, request: SpawnR
 def _without(remaining: RemainingBudget, grant: Grant, *, again: bool) -> RemainingBudget:
     spawns = remaining.spawns - grant.spawns - (not again)
     return RemainingBudget(
-        remaining.usd - grant.usd, remaining.tokens - grant.tokens, remaining.seconds, spawns, remaining.depth
+        remaining.usd - grant.usd,
+        remaining.tokens - grant.tokens,
+        remaining.seconds,
+        spawns,
+        remaining.depth,
     )
 
 
-# --- Texts -----------------------------------------------------------------------------------------------------------
+# --- Texts ----------------------------------------------------------------------------------------
 
 
-def _note(remaining: RemainingBudget, request: SpawnRequest, prices: Sequence[Spent], at: int) -> str:
+def _note(
+    remaining: RemainingBudget, request: SpawnRequest, prices: Sequence[Spent], at: int
+) -> str:
     """Describe how option `at` differs from the requested one, and why."""
     if not at:
         return ""
@@ -297,7 +338,9 @@ def _rest(remaining: RemainingBudget) -> str:
     return _in_limited_units(remaining.usd, remaining.tokens, remaining)
 
 
-def _in_limited_units(usd: float, tokens: float, remaining: RemainingBudget, about: str = "") -> str:
+def _in_limited_units(
+    usd: float, tokens: float, remaining: RemainingBudget, about: str = ""
+) -> str:
     money = [f"{about}${max(0.0, usd):.4f}"] if remaining.usd != UNBOUND.usd else []
     counted = [f"{about}{max(0, int(tokens))} tokens"] if remaining.tokens != UNBOUND.tokens else []
     return " and ".join(money + counted)

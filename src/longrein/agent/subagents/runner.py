@@ -1,8 +1,8 @@
 """Run the subagents of one session: start, wait, message, resume and close them.
 
-Subagents are started in one transaction and run by the same main loop. Everything they do is in their own logs; only
-what runs now is kept here. After a crash the same call joins the subagents it started, and they continue from their
-logs.
+Subagents are started in one transaction and run by the same main loop. Everything they do is in
+their own logs; only what runs now is kept here. After a crash the same call joins the subagents it
+started, and they continue from their logs.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
 from longrein.workspace import Worktree, finish_worktree, read_worktree, remove_worktree
 
-# --- Progress watch --------------------------------------------------------------------------------------------------
+# --- Progress watch -------------------------------------------------------------------------------
 #
 # A subagent that hangs is warned, then ended; its parent gets a report with the cause.
 
@@ -57,7 +57,10 @@ async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
     clock, session = parent.deps.clock, one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
-        verdict, limit_s = check_idle(session.state, session.elapsed.quiet_s), session.deps.limits.seconds_max
+        verdict, limit_s = (
+            check_idle(session.state, session.elapsed.quiet_s),
+            session.deps.limits.seconds_max,
+        )
         if isinstance(verdict, Record):
             session.append(*verdict.events)
             session.commit(flush=False)
@@ -70,7 +73,7 @@ async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
             return
 
 
-# --- One subagent ----------------------------------------------------------------------------------------------------
+# --- One subagent ---------------------------------------------------------------------------------
 
 
 async def run_subagent(parent: Session, one: ActiveSubagent, slots: FairSemaphore) -> None:
@@ -78,9 +81,13 @@ async def run_subagent(parent: Session, one: ActiveSubagent, slots: FairSemaphor
     if not await slots.enter_or(one.halt, parent.id):
         slots.force()  # told to end: it only records that and ends its own subagents
     one.begun = True
-    for call in one.session.state.calls.values():  # publish again the question that waited when it was closed
+    for call in (
+        one.session.state.calls.values()
+    ):  # publish again the question that waited when it was closed
         if call.asked is not None and call.answer is None:
-            one.session.subscribers.publish(Entry(one.session.state.seq, one.session.state.at, call.asked))
+            one.session.subscribers.publish(
+                Entry(one.session.state.seq, one.session.state.at, call.asked)
+            )
     watching = asyncio.ensure_future(watch_progress(parent, one))
     try:
         await _through(parent, one)
@@ -106,10 +113,12 @@ async def _through(parent: Session, one: ActiveSubagent) -> None:
         await session.leave("stop")  # its tasks are of no more use
         if one.policy.worktree is not None:
             deps = parent.deps
-            one.finished = await finish_worktree(deps.workspace, one.policy.worktree, parent.process_session)
+            one.finished = await finish_worktree(
+                deps.workspace, one.policy.worktree, parent.process_session
+            )
 
 
-# --- Subagents of a session ------------------------------------------------------------------------------------------
+# --- Subagents of a session -----------------------------------------------------------------------
 
 
 Place = ActiveSubagent | SubagentState | str
@@ -131,7 +140,7 @@ class SubagentRunner:
         """Sessions of finished subagents that are being closed."""
         self._waiting = 0
 
-    # --- the tool ------------------------------------------------------------------------------------------------
+    # --- the tool ---------------------------------------------------------------------------------
 
     def kinds(self) -> Sequence[SubagentType]:
         return self.session.deps.kinds
@@ -139,7 +148,11 @@ class SubagentRunner:
     async def run(
         self, jobs: Sequence[SubagentTask], *, call: str, background: bool, synthesis: str = ""
     ) -> tuple[Sequence[SubagentReport], tuple[AnyEvent, ...]]:
-        found = {now.started.index: now for now in self.session.state.children.values() if now.started.call == call}
+        found = {
+            now.started.index: now
+            for now in self.session.state.children.values()
+            if now.started.call == call
+        }
         places = await self._go(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
         if synthesis and not background and not self.session.stops(call):
@@ -149,7 +162,11 @@ class SubagentRunner:
         return reports, facts
 
     async def _synthesis(
-        self, goal: str, reports: Sequence[SubagentReport], call: str, found: dict[int, SubagentState]
+        self,
+        goal: str,
+        reports: Sequence[SubagentReport],
+        call: str,
+        found: dict[int, SubagentState],
     ) -> tuple[list[SubagentReport], tuple[AnyEvent, ...]]:
         """Run a subagent that combines the reports; not for a single report."""
         if sum(bool(report.text) for report in reports) < 2:
@@ -176,7 +193,11 @@ class SubagentRunner:
         return reports, tuple(facts)
 
     async def _go(
-        self, jobs: Sequence[tuple[int, SubagentTask]], call: str, background: bool, found: dict[int, SubagentState]
+        self,
+        jobs: Sequence[tuple[int, SubagentTask]],
+        call: str,
+        background: bool,
+        found: dict[int, SubagentState],
     ) -> list[Place]:
         """Start or join the subagents, run them, and wait for those in the foreground."""
         found = {index: found[index] for index, _ in jobs if index in found}
@@ -184,14 +205,20 @@ class SubagentRunner:
             await asyncio.wait(list(self._leaving.values()))
         trees = await make_worktrees(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
-        new = [one.session for one in places if isinstance(one, ActiveSubagent) and one.walk is None]
+        new = [
+            one.session for one in places if isinstance(one, ActiveSubagent) and one.walk is None
+        ]
         used = {one.started.worktree for one in self._mine.values()}
         halted = False
         try:
-            await self.session.commit(flush=True, beside=new)  # nothing has awaited since they were started
+            await self.session.commit(
+                flush=True, beside=new
+            )  # nothing has awaited since they were started
             for tree in trees.values():
                 if isinstance(tree, Worktree) and tree.path not in used:
-                    await remove_worktree(self.session.deps.workspace, tree, self.session.process_session)
+                    await remove_worktree(
+                        self.session.deps.workspace, tree, self.session.process_session
+                    )
         except asyncio.CancelledError:
             if not self.session.stops(call):
                 raise
@@ -202,11 +229,16 @@ class SubagentRunner:
                 if halted:
                     one.stop()
         await self._wait(
-            [one for one in places if isinstance(one, ActiveSubagent) and not one.started.background], call
+            [
+                one
+                for one in places
+                if isinstance(one, ActiveSubagent) and not one.started.background
+            ],
+            call,
         )
         return places
 
-    # --- starting ------------------------------------------------------------------------------------------------
+    # --- starting ---------------------------------------------------------------------------------
 
     def _start(
         self,
@@ -244,7 +276,11 @@ class SubagentRunner:
     def _rejoin(self, now: SubagentState) -> ActiveSubagent:
         """Resume a subagent that worked when the session was left."""
         known = self._mine.get(now.started.child)
-        return known if known is not None else self._takes(rejoin_subagent(self.session, self.tree, now))
+        return (
+            known
+            if known is not None
+            else self._takes(rejoin_subagent(self.session, self.tree, now))
+        )
 
     def _takes(self, one: ActiveSubagent) -> ActiveSubagent:
         child = one.started.child
@@ -266,9 +302,14 @@ class SubagentRunner:
     def _plan(self, index: int, job: SubagentTask, folder: Worktree | str | None) -> Plan | str:
         if not job.again:
             return plan(self.session, self.tree, index, job, folder)
-        named = next((now for now in self.session.state.children.values() if f"a{now.seq}" == job.again), None)
+        named = next(
+            (now for now in self.session.state.children.values() if f"a{now.seq}" == job.again),
+            None,
+        )
         if named is None:
-            known = ", ".join(f"a{now.seq}" for now in self.session.state.children.values()) or "none"
+            known = (
+                ", ".join(f"a{now.seq}" for now in self.session.state.children.values()) or "none"
+            )
             return f"there is no subagent {job.again} of yours; there are {known}"
         if named.ended is None:
             return f"{job.again} still works; its report comes when it is there"
@@ -280,7 +321,7 @@ class SubagentRunner:
             one.job, one.again, one.form = job, named.started.child, named.started.form
         return one
 
-    # --- working -------------------------------------------------------------------------------------------------
+    # --- working ----------------------------------------------------------------------------------
 
     def _walk(self, one: ActiveSubagent) -> None:
         """Start the asyncio task of a subagent."""
@@ -290,7 +331,9 @@ class SubagentRunner:
             one.walk.add_done_callback(lambda _walk: self.session.poke())
 
     async def _wait(self, those: Sequence[ActiveSubagent], call: str) -> None:
-        """Wait for subagents. Interrupted, they end with what they have; closed, they resume later."""
+        """Wait for subagents. Interrupted, they end with what they have; closed, they resume
+        later.
+        """
         walks = [one.walk for one in those if one.walk is not None]
         if not walks:
             return
@@ -338,7 +381,9 @@ class SubagentRunner:
             known.pop(child, None)
         self.tree.questions.settled(child)
         for word in one.session.inbox.pending:  # these messages stay in its inbox
-            told = f"a{one.seq} ended before it heard you; it does when it is asked again: {word.text}"
+            told = (
+                f"a{one.seq} ended before it heard you; it does when it is asked again: {word.text}"
+            )
             self.session.notice(told)
         leaving = asyncio.ensure_future(one.session.close())
         self._leaving[child] = leaving
@@ -346,7 +391,7 @@ class SubagentRunner:
         leaving.add_done_callback(lambda _done: self._leaving.pop(child, None))
         return ended, whole
 
-    # --- the session ---------------------------------------------------------------------------------------------
+    # --- the session ------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
@@ -362,7 +407,11 @@ class SubagentRunner:
     def pending(self) -> Sequence[PendingMessage]:
         """Messages that wait in the inboxes of subagents."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
-        return [msgspec.structs.replace(word, to=child) for child, one in below for word in one.session.inbox.pending]
+        return [
+            msgspec.structs.replace(word, to=child)
+            for child, one in below
+            for word in one.session.inbox.pending
+        ]
 
     def collect(self) -> None:
         """Append the ends of subagents in the background."""
@@ -370,14 +419,22 @@ class SubagentRunner:
         for one in [one for one in self._aside.values() if one.done]:
             ended, _ = self._ended(one)
             self.session.append(ended)
-            self.session.hooks.notify("agent_completed", f"subagent a{one.seq} has ended: {ended.status}")
+            self.session.hooks.notify(
+                "agent_completed", f"subagent a{one.seq} has ended: {ended.status}"
+            )
         self.tree.questions.look()
 
     def _stop_strays(self) -> None:
-        """Stop subagents whose call was closed before they resumed: the user rewound after a crash."""
+        """Stop subagents whose call was closed before they resumed: the user rewound after a
+        crash.
+        """
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
-            if now.ended is None and now.started.child not in self._mine and now.started.call not in calls:
+            if (
+                now.ended is None
+                and now.started.child not in self._mine
+                and now.started.call not in calls
+            ):
                 one = self._aside[now.started.child] = self._rejoin(now)
                 self._walk(one)
                 one.stop()
@@ -394,7 +451,9 @@ class SubagentRunner:
             one.stop()
 
     def resume(self) -> None:
-        """Continue the subagents that worked when the session was left and whose call does not wait for them."""
+        """Continue the subagents that worked when the session was left and whose call does not
+        wait for them.
+        """
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and (now.started.background or now.started.call not in calls):
@@ -438,7 +497,9 @@ class SubagentRunner:
         for one in working:
             if not one.begun and one.walk is not None:
                 one.walk.cancel()
-        ends = await asyncio.gather(*(one.session.close() for one in working), return_exceptions=True)
+        ends = await asyncio.gather(
+            *(one.session.close() for one in working), return_exceptions=True
+        )
         walks = [one.walk for one in working if one.walk is not None]
         if walks:
             await asyncio.wait(walks)

@@ -48,10 +48,18 @@ from longrein.events import (
 from longrein.models import Model
 from longrein.permissions import Call, Rules
 from longrein.store import Log
-from longrein.tools import Outcome, SubagentTask, SubagentType, Tool, ToolContext, offer_tools, tools_by_name
+from longrein.tools import (
+    Outcome,
+    SubagentTask,
+    SubagentType,
+    Tool,
+    ToolContext,
+    offer_tools,
+    tools_by_name,
+)
 from longrein.workspace import Worktree, read_worktree
 
-# --- Dependencies of a subagent --------------------------------------------------------------------------------------
+# --- Dependencies of a subagent -------------------------------------------------------------------
 #
 # The parent's parts, narrowed. Immutable parts are shared, so that a subagent costs little.
 
@@ -68,40 +76,63 @@ def may_use(kind: SubagentType, name: str, spawns: bool) -> bool:
         return spawns
 
     def among(patterns: Sequence[str]) -> bool:
-        return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns)
+        return any(
+            name.startswith(one[:-1]) if one.endswith("*") else name == one for one in patterns
+        )
 
     return (kind.tools is None or among(kind.tools)) and not among(kind.without)
 
 
 def refused_tools(kind: SubagentType, above: Mapping[str, Tool], *, spawns: bool) -> list[str]:
     """Return the names of the tools of `above` that a subagent of this type may not use."""
-    return [name for name in above if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)]
+    return [
+        name
+        for name in above
+        if name not in (SEARCH, CALL_TOOL) and not may_use(kind, name, spawns)
+    ]
 
 
 def _refused(tool: Tool, kind: str) -> Tool:
-    text = f"[not-yours] {tool.spec.name} is not for a subagent of type {kind}; do your task without it."
+    text = (
+        f"[not-yours] {tool.spec.name} is not for a subagent of type {kind}; do your task "
+        "without it."
+    )
 
     async def refuse(_hands: ToolContext, **_arguments: object) -> Outcome:
         raise ToolError(text)
 
-    return msgspec.structs.replace(tool, access="none", run=refuse, together=lambda _: True, paths=lambda _: ())
+    return msgspec.structs.replace(
+        tool, access="none", run=refuse, together=lambda _: True, paths=lambda _: ()
+    )
 
 
-def prefix_of(tools: Mapping[str, Tool], system: str, above: PrefixSet | None) -> Callable[[Model, str], PrefixSet]:
-    """Build the prefix function of a subagent: its own text and tools, its parent's static context."""
+def prefix_of(
+    tools: Mapping[str, Tool], system: str, above: PrefixSet | None
+) -> Callable[[Model, str], PrefixSet]:
+    """Build the prefix function of a subagent: its own text and tools, its parent's static
+    context.
+    """
     context, sources = (above.context, above.sources) if above is not None else ((), ())
     offer = cache(lambda usable_tokens: offer_tools(tools.values(), usable_tokens))
 
     def prefix(model: Model, reason: str) -> PrefixSet:
         told = offer(model.budget.usable_tokens)
         return PrefixSet(
-            reason, model.provider, model.model, model.wire, system, told.listed, context, sources, told.deferred
+            reason,
+            model.provider,
+            model.model,
+            model.wire,
+            system,
+            told.listed,
+            context,
+            sources,
+            told.deferred,
         )
 
     return prefix
 
 
-# --- Planning --------------------------------------------------------------------------------------------------------
+# --- Planning -------------------------------------------------------------------------------------
 
 
 class Plan(msgspec.Struct):
@@ -125,7 +156,9 @@ class Plan(msgspec.Struct):
         task, own, prefix = estimate_text(self.job.prompt) + 500, 0, session.state.prefix
         if prefix is not None and not self.again:
             tools = [spec for spec in prefix.tools if may_use(self.kind, spec.name, spawns=False)]
-            own = sum(map(estimate_text, (prefix.system, *prefix.context))) + sum(map(spec_tokens, tools))
+            own = sum(map(estimate_text, (prefix.system, *prefix.context))) + sum(
+                map(spec_tokens, tools)
+            )
         empty = RunOption("empty", self.model.budget, own + task)
         fork = RunOption("fork", self.model.budget, task, session.state.view_tokens)
         offers = (fork, empty) if self.form == "fork" else (empty,)
@@ -134,7 +167,11 @@ class Plan(msgspec.Struct):
 
 
 def plan(
-    session: Session, tree: SubagentTree, index: int, job: SubagentTask, folder: Worktree | str | None
+    session: Session,
+    tree: SubagentTree,
+    index: int,
+    job: SubagentTask,
+    folder: Worktree | str | None,
 ) -> Plan | str:
     """Plan a job, or return why it cannot run. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
@@ -154,7 +191,9 @@ def plan(
     return Plan(index, job, kind, model, form, told, background=kind.background, tree=folder)
 
 
-def form_of(session: Session, job: SubagentTask, model: Model, *, own_folder: bool) -> tuple[str, str]:
+def form_of(
+    session: Session, job: SubagentTask, model: Model, *, own_folder: bool
+) -> tuple[str, str]:
     """Return how the conversation begins, and why it differs from the request."""
     if job.form != "fork":
         return "empty", ""
@@ -162,7 +201,10 @@ def form_of(session: Session, job: SubagentTask, model: Model, *, own_folder: bo
     if (model.provider, model.model, model.wire) != (own.provider, own.model, own.wire):
         return "empty", f"empty instead of fork: {model.name} is not the model of this conversation"
     if own_folder:
-        return "empty", "empty instead of fork: it works in another folder than this conversation tells of"
+        return (
+            "empty",
+            "empty instead of fork: it works in another folder than this conversation tells of",
+        )
     if state.prefix is None or not state.asks:
         return "empty", "empty instead of fork: there is nothing to fork yet"
     return "fork", ""
@@ -176,7 +218,9 @@ def fork_point(call: str) -> int:
 def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
     """Return the first message to a subagent; for a fork it also states its role and limits."""
     if form != "fork" or plan.again:
-        return f"{plan.tree.words}\n\n{plan.job.prompt}" if plan.tree is not None else plan.job.prompt
+        return (
+            f"{plan.tree.words}\n\n{plan.job.prompt}" if plan.tree is not None else plan.job.prompt
+        )
     limits = [f"at most {grant.turns} requests"]
     limits += [f"${grant.usd:.2f}"] if grant.usd else []
     limits += [f"{grant.tokens:,} tokens"] if grant.tokens else []
@@ -188,15 +232,18 @@ def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
     )
 
 
-# --- Live policy of the parent ---------------------------------------------------------------------------------------
+# --- Live policy of the parent --------------------------------------------------------------------
 #
-# Rules and mode are read from the parent at each use, so a rule that the user takes back is gone below at once.
+# Rules and mode are read from the parent at each use, so a rule that the user takes back is gone
+# below at once.
 
 
 class LiveParentPolicy:
     """Live policy of the parent of one subagent, and the channel for the subagent's updates."""
 
-    def __init__(self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str) -> None:
+    def __init__(
+        self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str
+    ) -> None:
         self.parent, self.tree = parent, tree
         self.root = tree.root
         self.child, self.label, self.kind = child, label, kind
@@ -213,10 +260,13 @@ class LiveParentPolicy:
     def rules(self) -> Rules:
         """The parent's rules now; patterns of the first root apply to that of the worktree."""
         rules, tree = self.parent.rules, self.worktree
-        return rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
+        return (
+            rules if tree is None else msgspec.structs.replace(rules, base=tree.mapped(rules.base))
+        )
 
     def elsewhere(self, call: Call, cwd: str) -> Iterator[tuple[Call, Rules, str]]:
-        """Yield (call, rules, current folder) as they would be in the folders that worktrees stand for.
+        """Yield (call, rules, current folder) as they would be in the folders that worktrees stand
+        for.
 
         A call denied there is denied here too.
         """
@@ -251,7 +301,7 @@ class LiveParentPolicy:
             self.tree.questions.settled(self.child, event.call)
 
 
-# --- Starting --------------------------------------------------------------------------------------------------------
+# --- Starting -------------------------------------------------------------------------------------
 
 
 SECONDS_MAX = 2 * 3600.0
@@ -261,12 +311,16 @@ SECONDS_MAX = 2 * 3600.0
 def start_subagent(
     session: Session, tree: SubagentTree, one: Plan, given: Granted, call: str, background: bool
 ) -> ActiveSubagent:
-    """Append the start and open the session; both must be committed together before anything awaits."""
+    """Append the start and open the session; both must be committed together before anything
+    awaits.
+    """
     grant = msgspec.structs.replace(given.grant, seconds=given.grant.seconds or SECONDS_MAX)
     was = session.state.children[one.again] if one.again else None
     seq = was.seq if was is not None else session.state.seq + 1
     started = ChildStarted(
-        child=was.started.child if was is not None else str(uuid5(UUID(session.id), f"subagent {seq}")),
+        child=was.started.child
+        if was is not None
+        else str(uuid5(UUID(session.id), f"subagent {seq}")),
         kind=one.kind.name,
         call=call,
         grant=grant,
@@ -276,12 +330,22 @@ def start_subagent(
         form=was.started.form if was is not None else given.offer.form,
         background=background or one.background,
         model=one.model.name,
-        worktree=was.started.worktree if was is not None else one.tree.path if one.tree is not None else "",
+        worktree=was.started.worktree
+        if was is not None
+        else one.tree.path
+        if one.tree is not None
+        else "",
         again=was.seq if was is not None else 0,
         note="; ".join(filter(None, (one.note, given.note))),
     )
     session.append(started)
-    shares = _shares(session, was) if was is not None else fork_point(call) if started.form == "fork" else 0
+    shares = (
+        _shares(session, was)
+        if was is not None
+        else fork_point(call)
+        if started.form == "fork"
+        else 0
+    )
     working = _opened(session, tree, one.kind, (seq, started), shares)
     child = working.session
     if child.mode != child.state.mode:
@@ -313,20 +377,32 @@ def _shares(session: Session, now: SubagentState) -> int:
 
 
 def _opened(
-    session: Session, tree: SubagentTree, kind: SubagentType | None, start: tuple[int, ChildStarted], shares: int
+    session: Session,
+    tree: SubagentTree,
+    kind: SubagentType | None,
+    start: tuple[int, ChildStarted],
+    shares: int,
 ) -> ActiveSubagent:
     """Open the session of a subagent. `start`: seq of its first start, and its last start."""
     seq, started = start
     log = session.log.child(started.child, shares)
     told = fold(log.entries)
     if kind is None:  # the type no longer exists: keep only the tools it was told of
-        kind = SubagentType(started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ())
+        kind = SubagentType(
+            started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ()
+        )
     label = below(session.state.label, f"a{seq}")
     policy = LiveParentPolicy(session, tree, started.child, label, started.kind)
     policy.cap = kind.mode or policy.cap
-    policy.worktree = read_worktree(started.worktree) if _is_worktree(session, started.worktree) else None
-    opened = _first_entry(session, started, policy, shares) if told.session != started.child else None
-    child = open_session(log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened)
+    policy.worktree = (
+        read_worktree(started.worktree) if _is_worktree(session, started.worktree) else None
+    )
+    opened = (
+        _first_entry(session, started, policy, shares) if told.session != started.child else None
+    )
+    child = open_session(
+        log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened
+    )
     child.paused = False
     child.hooks.add_of_type(kind.hooks)
     working = ActiveSubagent(seq, started, child, shares + 1, policy)
@@ -336,13 +412,20 @@ def _opened(
 
 
 def _is_worktree(session: Session, path: str) -> bool:
-    """Return True if `path` lies where worktrees are made; a log that was edited could name any folder."""
+    """Return True if `path` lies where worktrees are made; a log that was edited could name any
+    folder.
+    """
     folder = session.deps.worktrees
     return bool(folder) and os.path.dirname(os.path.normpath(path)) == os.path.realpath(folder)
 
 
 def _dependencies(
-    session: Session, tree: SubagentTree, kind: SubagentType, started: ChildStarted, policy: LiveParentPolicy, log: Log
+    session: Session,
+    tree: SubagentTree,
+    kind: SubagentType,
+    started: ChildStarted,
+    policy: LiveParentPolicy,
+    log: Log,
 ) -> Dependencies:
     deps, depth = session.deps, started.grant.depth if started.grant else 0
     spawns = depth > 0 and bool(kind.spawns)
@@ -352,7 +435,10 @@ def _dependencies(
         model = deps.model
     refused = refused_tools(kind, deps.tools, spawns=spawns)
     if started.form == "fork":  # it shares the prefix, so it sees all tools
-        tools = {name: _refused(tool, kind.name) if name in refused else tool for name, tool in deps.tools.items()}
+        tools = {
+            name: _refused(tool, kind.name) if name in refused else tool
+            for name, tool in deps.tools.items()
+        }
         prefix = deps.prefix
     else:
         left_out = {SEARCH, CALL_TOOL, *refused}
@@ -368,7 +454,9 @@ def _dependencies(
         prefix=prefix,
         model=model,
         kinds=below if spawns else (),
-        task_options=msgspec.structs.replace(deps.task_options, wake=True),  # no user could ask for the news
+        task_options=msgspec.structs.replace(
+            deps.task_options, wake=True
+        ),  # no user could ask for the news
         history=log.history,
         parent_policy=policy,
         archive=deps.archive.child(log.session) if deps.archive is not None else None,
@@ -376,7 +464,9 @@ def _dependencies(
     )
 
 
-def _first_entry(session: Session, started: ChildStarted, policy: LiveParentPolicy, shares: int) -> Opened:
+def _first_entry(
+    session: Session, started: ChildStarted, policy: LiveParentPolicy, shares: int
+) -> Opened:
     state, tree = session.state, policy.worktree
     return Opened(
         SCHEMA_VERSION,
@@ -393,7 +483,7 @@ def _first_entry(session: Session, started: ChildStarted, policy: LiveParentPoli
     )
 
 
-# --- Remaining budget ------------------------------------------------------------------------------------------------
+# --- Remaining budget -----------------------------------------------------------------------------
 
 
 def remaining_for(session: Session, tree: SubagentTree, more: int = 0) -> RemainingBudget:

@@ -10,7 +10,16 @@ from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
 from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import SubagentState, external_event, is_repeated
-from longrein.events import Reminded, Replied, Text, ToolCall, ToolEnded, UserSpoke, text_of, unwrapped
+from longrein.events import (
+    Reminded,
+    Replied,
+    Text,
+    ToolCall,
+    ToolEnded,
+    UserSpoke,
+    text_of,
+    unwrapped,
+)
 
 PROGRESS_MAX = 5
 """Subagents whose progress is told at once."""
@@ -18,7 +27,9 @@ LINE_CHARS_MAX = 120
 """Characters of the latest action."""
 
 
-def subagent_views(session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1) -> list[SubagentView]:
+def subagent_views(
+    session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1
+) -> list[SubagentView]:
     """Return the subagents of `session` in order of their start, each followed by its own."""
     found: list[SubagentView] = []
     for child, now in session.state.children.items():
@@ -33,17 +44,25 @@ def subagent_views(session: Session, working: Mapping[str, ActiveSubagent], dept
 
 
 def progress_events(session: Session, views: Sequence[SubagentView]) -> list[Reminded]:
-    """Return how far the subagents in the background are, at the first request of a turn; [] at any other.
+    """Return how far the subagents in the background are, at the first request of a turn; [] at any
+    other.
 
-    The model is told of the first `PROGRESS_MAX` in one line each, and only of what changed since it was told last.
+    The model is told of the first `PROGRESS_MAX` in one line each, and only of what changed since
+    it was told last.
     """
     if session.state.steps:
         return []
-    working = [view for view in views if view.depth == 1 and view.state in ("queued", "running", "asking")]
+    working = [
+        view for view in views if view.depth == 1 and view.state in ("queued", "running", "asking")
+    ]
     found: list[Reminded] = []
     for view in working[:PROGRESS_MAX]:
-        text = f"{view.state}, {view.steps} requests so far" + (f": {view.last}" if view.last else "")
-        found += external_event("subagent_progress", f"{view.label} ({view.kind})", session.deps.redact(text))
+        text = f"{view.state}, {view.steps} requests so far" + (
+            f": {view.last}" if view.last else ""
+        )
+        found += external_event(
+            "subagent_progress", f"{view.label} ({view.kind})", session.deps.redact(text)
+        )
     return [event for event in found if not is_repeated(session.state, event)]
 
 
@@ -95,7 +114,10 @@ def _latest(one: ActiveSubagent) -> str:
             if not calls:
                 return _line(text_of(tuple(part for part in parts if isinstance(part, Text))))
             arguments = calls[-1].arguments or {}
-            return _line(f"{calls[-1].name} {next((v for v in arguments.values() if isinstance(v, str)), '')}")
+            return _line(
+                f"{calls[-1].name} "
+                f"{next((v for v in arguments.values() if isinstance(v, str)), '')}"
+            )
         case ToolEnded(name=name, status=status):
             return f"{name}: {status}"
         case UserSpoke(parts=parts):

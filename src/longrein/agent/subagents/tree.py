@@ -17,7 +17,7 @@ from longrein.workspace import FinishedWorktree
 if TYPE_CHECKING:
     from longrein.agent.subagents.spawn import LiveParentPolicy
 
-# --- Permission questions --------------------------------------------------------------------------------------------
+# --- Permission questions -------------------------------------------------------------------------
 #
 # Questions of the whole tree are shown one at a time: the next after the last was answered.
 
@@ -58,10 +58,12 @@ class SubagentQuestions:
 
 def _is(question: FromSubagent, child: str, call: str) -> bool:
     asked = question.heard.event if isinstance(question.heard, Entry) else None
-    return question.child == child and (not call or (isinstance(asked, PermissionAsked) and asked.call == call))
+    return question.child == child and (
+        not call or (isinstance(asked, PermissionAsked) and asked.call == call)
+    )
 
 
-# --- Tree of agents --------------------------------------------------------------------------------------------------
+# --- Tree of agents -------------------------------------------------------------------------------
 
 
 UNLIMITED = 1_000_000
@@ -72,7 +74,12 @@ class ActiveSubagent:
     """A subagent that works or waits for a slot."""
 
     def __init__(
-        self, seq: int, started: ChildStarted, session: OpenSession, first: int, policy: "LiveParentPolicy"
+        self,
+        seq: int,
+        started: ChildStarted,
+        session: OpenSession,
+        first: int,
+        policy: "LiveParentPolicy",
     ) -> None:
         self.seq = seq
         """Seq of its first `ChildStarted`; its label is `a<seq>`."""
@@ -129,7 +136,9 @@ class SubagentTree:
         return {session: one.session.state for session, one in self.working.items()}
 
     def model(self, name: str, parent: Session) -> Model:
-        """Return the model of that name ('' for the parent's), opened once for all. Raises `LongreinError`."""
+        """Return the model of that name ('' for the parent's), opened once for all. Raises
+        `LongreinError`.
+        """
         own = parent.deps.model
         if name in ("", own.name):
             return own

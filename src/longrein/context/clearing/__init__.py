@@ -1,1 +1,3 @@
-"""The clearing policy: value lines of old items and decide when shortening them pays. Independent of the log."""
+"""The clearing policy: value lines of old items and decide when shortening them pays.
+Independent of the log.
+"""

@@ -1,7 +1,8 @@
 """Text features and the records of conversation items that the clearing policy keeps.
 
-Features of a text are its identifiers, its paths and its exact lines. An identifier is a word that looks like code; a
-line is compared without its line number and a trailing comma. The engine and the benchmarks share these rules.
+Features of a text are its identifiers, its paths and its exact lines. An identifier is a word that
+looks like code; a line is compared without its line number and a trailing comma. The engine and the
+benchmarks share these rules.
 """
 
 import re
@@ -31,7 +32,9 @@ _LINE_NUMBERS = re.compile(r"\n[^\S\n]*\d+[^\S\n]*(?:→|\t|\||:|- )[^\S\n]?")
 _WORD_CHARS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-\n"
 _NON_WORD_TO_BLANK = bytes(byte if byte in _WORD_CHARS else 32 for byte in range(256))
 UNCHANGED_PREFIX = "[unchanged since "
-"""Start of a read result that only points to an earlier one (`tools.read`). The earlier handle follows."""
+"""Start of a read result that only points to an earlier one (`tools.read`). The earlier handle
+follows.
+"""
 
 
 def is_code_like(word: str) -> bool:
@@ -45,7 +48,9 @@ def is_code_like(word: str) -> bool:
 
 @lru_cache(maxsize=8_192)
 def parts_of(word: str) -> tuple[str, ...]:
-    """Return the identifiers in one word: the word itself and the parts of a path or dotted name."""
+    """Return the identifiers in one word: the word itself and the parts of a path or dotted
+    name.
+    """
     if len(word) > WORD_CHARS_MAX:
         return ()
     parts = re.split(r"[./]", word) if "." in word or "/" in word else []
@@ -92,22 +97,29 @@ def names_by_line(text: str) -> list[tuple[str, ...]]:
 
 
 def line_key(line: str) -> str:
-    """Return the text that equal lines share; '' when a line is too short or too long to compare."""
+    """Return the text that equal lines share; '' when a line is too short or too long to
+    compare.
+    """
     return line_keys("\n" + line)[0]
 
 
 def line_keys(text: str) -> list[str]:
-    """Return the `line_key` of each line, in one pass. Each line begins with a newline, also the first."""
+    """Return the `line_key` of each line, in one pass. Each line begins with a newline, also the
+    first.
+    """
     return [
         "\n" + key
-        if len(line) >= LINE_CHARS_MIN and LINE_CHARS_MIN <= len(key := line.strip().rstrip(",")) <= LINE_CHARS_MAX
+        if len(line) >= LINE_CHARS_MIN
+        and LINE_CHARS_MIN <= len(key := line.strip().rstrip(",")) <= LINE_CHARS_MAX
         else ""
         for line in _LINE_NUMBERS.sub("\n", text).split("\n")[1:]
     ]
 
 
 def features(text: str) -> dict[str, None]:
-    """Return the ordered set of identifiers and line keys of a text. Line keys begin with a newline."""
+    """Return the ordered set of identifiers and line keys of a text. Line keys begin with a
+    newline.
+    """
     found = dict.fromkeys(identifiers(text))
     for key in line_keys("\n" + text):
         if key:
@@ -122,7 +134,9 @@ ESCAPED_ENDS_MAX = 3
 
 
 def readable(text: str) -> str:
-    """Return the text of a result with its escaped line ends as line ends, where it is one long line of JSON."""
+    """Return the text of a result with its escaped line ends as line ends, where it is one long
+    line of JSON.
+    """
     escaped = text.count("\\n")
     if escaped < ESCAPED_LINES_MIN or escaped <= text.count("\n"):
         return text
@@ -135,7 +149,8 @@ def unescape_lines(text: str) -> str:
 
 
 def is_escaped_line(ends: int, escaped: int) -> bool:
-    """Return whether a text with these numbers of line ends and escaped line ends is one line of JSON.
+    """Return whether a text with these numbers of line ends and escaped line ends is one line of
+    JSON.
 
     A note about the exit of a command may follow the line.
     """
@@ -168,7 +183,9 @@ def arguments_of(text: str) -> dict[str, Any] | None:
 
 
 def call_content(text: str) -> str:
-    """Return the strings in a call's arguments, joined by newlines; the raw text when it is not JSON."""
+    """Return the strings in a call's arguments, joined by newlines; the raw text when it is not
+    JSON.
+    """
     try:
         value = decode_json(text)
     except msgspec.DecodeError:
@@ -176,7 +193,7 @@ def call_content(text: str) -> str:
     return "\n".join(strings_in(value))
 
 
-# --- Calls -----------------------------------------------------------------------------------------------------------
+# --- Calls ----------------------------------------------------------------------------------------
 
 RESULT_CLASSES = ("read", "shell", "search", "edit", "agent", "other")
 _TOOLS = {
@@ -191,7 +208,9 @@ _TOOLS = {
 """Kind -> tools of other agents, and of logs in which tools state no kind."""
 _KIND_OF = {tool: kind for kind, tools in _TOOLS.items() for tool in tools.split()}
 _PATH_KEYS = ("file_path", "filePath", "path", "filename", "notebook_path")
-_READING_COMMAND = re.compile(r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) ")
+_READING_COMMAND = re.compile(
+    r"(?:cd [^&;]*&& )?(cat|sed -n|head|tail|nl|rg|grep|find|ls|git grep|fd) "
+)
 _READ_PATH = re.compile(r"(?:cat|sed -n \S+|head \S*|tail \S*|nl -ba) +([\w./-]+\.\w+)")
 _PATCHED_PATH = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (\S+)")
 _READERS = ("cat", "sed -n", "head", "tail", "nl")
@@ -204,14 +223,21 @@ def kind_of_name(tool: str) -> str:
 
 
 def tool_class(kind: str, arguments: dict[str, Any] | None) -> str:
-    """Return the class of a call, one of `RESULT_CLASSES`. `cat` or `rg` in a shell counts as read or search."""
+    """Return the class of a call, one of `RESULT_CLASSES`. `cat` or `rg` in a shell counts as
+    read or search.
+    """
     if kind == "shell" and (found := _READING_COMMAND.match(_command(arguments))):
         return "read" if found[1] in _READERS else "search"
     return "edit" if kind == "write" else kind
 
 
 def _command(arguments: dict[str, Any] | None) -> str:
-    value = (arguments or {}).get("command") or (arguments or {}).get("cmd") or (arguments or {}).get("input") or ""
+    value = (
+        (arguments or {}).get("command")
+        or (arguments or {}).get("cmd")
+        or (arguments or {}).get("input")
+        or ""
+    )
     return value if isinstance(value, str) else ""
 
 
@@ -231,7 +257,7 @@ def is_partial_read(arguments_text: str) -> bool:
     return any(word in arguments_text for word in _PARTIAL_READ_WORDS)
 
 
-# --- Lines -----------------------------------------------------------------------------------------------------------
+# --- Lines ----------------------------------------------------------------------------------------
 
 _DECLARATION = re.compile(
     r"\b(?:func(?:tion)?|def|class|type|interface|struct|enum|const|export|trait|impl|fn|module|package|public|private"
@@ -248,12 +274,35 @@ def is_declaration(line: str) -> bool:
     return not bare.startswith(_COMMENTS) and _DECLARATION.search(line) is not None
 
 
-# --- Items -----------------------------------------------------------------------------------------------------------
+# --- Items ----------------------------------------------------------------------------------------
 
 
-CLASSES = (*RESULT_CLASSES, "edit call", "write call", "call", "text", "thinking", "part read", "user")
+CLASSES = (
+    *RESULT_CLASSES,
+    "edit call",
+    "write call",
+    "call",
+    "text",
+    "thinking",
+    "part read",
+    "user",
+)
 """Class of every item. The first six, and `part read`, are results."""
-READ, SHELL, SEARCH, EDIT, AGENT, OTHER, EDIT_CALL, WRITE_CALL, CALL, TEXT, THINKING, PART_READ, USER = range(13)
+(
+    READ,
+    SHELL,
+    SEARCH,
+    EDIT,
+    AGENT,
+    OTHER,
+    EDIT_CALL,
+    WRITE_CALL,
+    CALL,
+    TEXT,
+    THINKING,
+    PART_READ,
+    USER,
+) = range(13)
 MARKER_PREFIX = "[longrein:"
 """Start of a marker. The sign that follows is known only to the harness."""
 
@@ -270,7 +319,9 @@ class SourceItem(msgspec.Struct, frozen=True):
     tokens: float
     """Tokens of the item in a request."""
     request: int
-    """Outputs: the request that produced it; inputs: the first request that can carry it. From 0."""
+    """Outputs: the request that produced it; inputs: the first request that can carry it. From
+    0.
+    """
     tool: str = ""
     """Tool name of a call or result."""
     arguments: str = ""

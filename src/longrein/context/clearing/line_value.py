@@ -1,9 +1,10 @@
 """Value of lines and identifiers, and the short form of an item that keeps the valuable ones.
 
-A line is kept when nothing else shows it and its value exceeds the cost of re-reading it. Its value is the chance that
-a later step needs it times the price of bringing it back. The chance comes from an additive model over a few small
-codes (`weights` holds the fitted weights): class, idle time and size of the item, how recently names in and near the
-line were mentioned, and its copies. Identifiers of removed lines are valued the same way and shown alone.
+A line is kept when nothing else shows it and its value exceeds the cost of re-reading it. Its value
+is the chance that a later step needs it times the price of bringing it back. The chance comes from
+an additive model over a few small codes (`weights` holds the fitted weights): class, idle time and
+size of the item, how recently names in and near the line were mentioned, and its copies.
+Identifiers of removed lines are valued the same way and shown alone.
 """
 
 from bisect import bisect_right
@@ -16,9 +17,15 @@ import msgspec
 
 from longrein.context.clearing.features import EDIT_CALL, WRITE_CALL, ItemRecord, parts_of
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.text_index import TextIndex, bare_line, new_text_rows, rows_of, texts_of
+from longrein.context.clearing.text_index import (
+    TextIndex,
+    bare_line,
+    new_text_rows,
+    rows_of,
+    texts_of,
+)
 
-# --- Codes of items, lines and identifiers ---------------------------------------------------------------------------
+# --- Codes of items, lines and identifiers --------------------------------------------------------
 # A `TextIndex` holds the codes of a line that never change; the others are looked up in the memory.
 # Codes are small numbers, so that models are tables.
 
@@ -48,7 +55,9 @@ def item_codes(memory: NeedsMemory, record: ItemRecord) -> tuple[int, ...]:
     )
 
 
-def line_codes(memory: NeedsMemory, index: TextIndex, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def line_codes(
+    memory: NeedsMemory, index: TextIndex, rows: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
     """Return the codes of each of `rows` in the order of `LINE_CODES`."""
     columns = (*_mentions(memory, index), _spreads(memory, index, rows), *index.static)
     return map(list(zip(*columns, strict=True)).__getitem__, rows)
@@ -66,11 +75,17 @@ def _spreads(memory: NeedsMemory, index: TextIndex, rows: Sequence[int]) -> byte
 
 
 def _mentions(memory: NeedsMemory, index: TextIndex) -> tuple[bytes, bytes, bytes]:
-    """Return recency codes of the names in each row, in its neighbours, and in the declaration above it."""
+    """Return recency codes of the names in each row, in its neighbours, and in the declaration
+    above it.
+    """
     mentioned, now = memory.mentioned, memory.now
-    found = bytearray([_NEVER]) * (len(index.keys) + 4)  # two before the first row, two after the last
+    found = bytearray([_NEVER]) * (
+        len(index.keys) + 4
+    )  # two before the first row, two after the last
     named = [name for name in index.places if name in mentioned]
-    for name in sorted(named, key=mentioned.__getitem__):  # the latest mention overwrites earlier ones
+    for name in sorted(
+        named, key=mentioned.__getitem__
+    ):  # the latest mention overwrites earlier ones
         code = bisect_right(_MENTION, now - mentioned[name])
         for row in index.places[name]:
             found[row + 2] = code
@@ -87,7 +102,7 @@ def word_codes(memory: NeedsMemory, names: Iterable[str]) -> Iterator[tuple[str,
         yield name, (mention, bisect_right(_SPREAD, spread.get(name, 1)))
 
 
-# --- Models ----------------------------------------------------------------------------------------------------------
+# --- Models ---------------------------------------------------------------------------------------
 
 
 THRESHOLDS_MAX = 8_192
@@ -148,7 +163,7 @@ class AdditiveModel:
         return self.bias + self.items[item]
 
 
-# --- Forms of items --------------------------------------------------------------------------------------------------
+# --- Forms of items -------------------------------------------------------------------------------
 
 
 class LossPrices(msgspec.Struct, frozen=True):
@@ -208,15 +223,22 @@ def ideal_form(
     if record.rows is not None and not record.rows and not record.words:
         return ShortForm([], [], 0)
     index = memory.text_indexes.of(record)
-    keep, weight = price.keep / measure.per_token, EDIT_LOSSES if record.cls in (EDIT_CALL, WRITE_CALL) else 1.0
-    rows, worthy = _rows_to_keep(memory, record, values.lines, _share(keep, price.line * weight), folded)
+    keep, weight = (
+        price.keep / measure.per_token,
+        EDIT_LOSSES if record.cls in (EDIT_CALL, WRITE_CALL) else 1.0,
+    )
+    rows, worthy = _rows_to_keep(
+        memory, record, values.lines, _share(keep, price.line * weight), folded
+    )
     rows = fill_gaps(rows, rows_of(record, index), index, worthy)
     if record.cls in (EDIT_CALL, WRITE_CALL) and memory.now - record.born < price.whole:
         rows = _with_new_text(record, rows)
     words: list[str] = []
     if index.places:
         kept = {name: None for row in rows for name in index.names[row]}
-        words = _words_to_keep(memory, record, values.words, _share(keep, price.word * weight), kept, measure.per_token)
+        words = _words_to_keep(
+            memory, record, values.words, _share(keep, price.word * weight), kept, measure.per_token
+        )
     return ShortForm(rows, words, body_chars(index, rows, words))
 
 
@@ -235,7 +257,11 @@ class LineReason(msgspec.Struct, frozen=True):
 
 
 def explain_lines(
-    memory: NeedsMemory, record: ItemRecord, values: ValueModels, price: LossPrices, measure: SizeEstimate
+    memory: NeedsMemory,
+    record: ItemRecord,
+    values: ValueModels,
+    price: LossPrices,
+    measure: SizeEstimate,
 ) -> list[LineReason]:
     """Return chance, decision and reason for each line of an item that is shown now."""
     index, texts = memory.text_indexes.of(record), texts_of(record)
@@ -248,7 +274,10 @@ def explain_lines(
         chance = 1 / (1 + exp(-base - odds[codes])) if key else 0.0
         found.append(
             LineReason(
-                bare_line(texts[row]), round(chance, 4), row in stay, _explanation(memory, index.fixed[row], key, codes)
+                bare_line(texts[row]),
+                round(chance, 4),
+                row in stay,
+                _explanation(memory, index.fixed[row], key, codes),
             )
         )
     return found
@@ -270,25 +299,37 @@ def _explanation(memory: NeedsMemory, fixed: int, key: str, codes: Sequence[int]
 def _rows_to_keep(
     memory: NeedsMemory, record: ItemRecord, model: AdditiveModel, share: float, folded: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the rows to keep, and all rows whose value pays, also those that another item shows."""
+    """Return the rows to keep, and all rows whose value pays, also those that another item
+    shows.
+    """
     index, visible = memory.text_indexes.of(record), memory.visible
     keys, sizes, rows = index.keys, index.sizes, []
     asked = index.asked if record.rows is None else []
     if not asked:
         shown = rows_of(record, index)
         rows = [row for row in shown if index.fixed[row] > folded]
-        first = {keys[row]: row for row in reversed(shown) if keys[row] and index.fixed[row] <= folded}
+        first = {
+            keys[row]: row for row in reversed(shown) if keys[row] and index.fixed[row] <= folded
+        }
         asked = sorted(first.values())
     base, odds = model.of(item_codes(memory, record)), model.added
     codes = line_codes(memory, index, asked)
-    worthy = [row for row, code in zip(asked, codes, strict=True) if base + odds[code] > _least_odds(share, sizes[row])]
+    worthy = [
+        row
+        for row, code in zip(asked, codes, strict=True)
+        if base + odds[code] > _least_odds(share, sizes[row])
+    ]
     return sorted(rows + [row for row in worthy if visible.get(keys[row], 0) < 2]), worthy
 
 
-def fill_gaps(rows: list[int], alive: Collection[int], index: TextIndex, worthy: Collection[int] = ()) -> list[int]:
-    """Add the missing line of each gap of one line, and short gaps of lines that have no value of their own.
+def fill_gaps(
+    rows: list[int], alive: Collection[int], index: TextIndex, worthy: Collection[int] = ()
+) -> list[int]:
+    """Add the missing line of each gap of one line, and short gaps of lines that have no value of
+    their own.
 
-    Those are lines that are too short to be valued, such as braces, and `worthy` lines that another item shows.
+    Those are lines that are too short to be valued, such as braces, and `worthy` lines that another
+    item shows.
     """
     if len(rows) < 2 or rows[-1] - rows[0] < len(rows):
         return rows
@@ -309,7 +350,9 @@ def _is_short(index: TextIndex, row: int) -> bool:
 
 
 def _with_new_text(record: ItemRecord, rows: list[int]) -> list[int]:
-    """Add the new text of an edit, of which a later edit needs every line: short lines and copies, too."""
+    """Add the new text of an edit, of which a later edit needs every line: short lines and
+    copies, too.
+    """
     if record.again or record.piece.tokens > WHOLE_TOKENS_MAX:
         return rows
     alive = None if record.rows is None else set(record.rows)
@@ -351,11 +394,15 @@ def _words_to_keep(
 def body_chars(index: TextIndex, rows: list[int], words: list[str]) -> int:
     """Return the characters of the body with these rows and words."""
     chars = sum(map(index.sizes.__getitem__, rows))
-    gaps = sum(b - a > 1 for a, b in pairwise(rows)) if rows and rows[-1] - rows[0] >= len(rows) else 0
+    gaps = (
+        sum(b - a > 1 for a, b in pairwise(rows)) if rows and rows[-1] - rows[0] >= len(rows) else 0
+    )
     return chars + (6 if index.numbered else 2) * gaps + sum(len(word) + 1 for word in words)
 
 
-def body_text(record: ItemRecord, index: TextIndex, rows: Sequence[int], words: Sequence[str]) -> str:
+def body_text(
+    record: ItemRecord, index: TextIndex, rows: Sequence[int], words: Sequence[str]
+) -> str:
     """Return the kept lines in order, `…` for gaps, then the identifiers that are shown alone."""
     lines: list[str] = []
     texts = texts_of(record) if rows else []
@@ -364,7 +411,13 @@ def body_text(record: ItemRecord, index: TextIndex, rows: Sequence[int], words: 
         runs_on = row - before == 1
         if before >= 0 and not runs_on:
             lines.append("…")
-        lines.append(bare_line(texts[row]) if runs_on else texts[row].lstrip() if index.numbered else texts[row])
+        lines.append(
+            bare_line(texts[row])
+            if runs_on
+            else texts[row].lstrip()
+            if index.numbered
+            else texts[row]
+        )
         before = row
     if words:
         lines.append(" ".join(words))

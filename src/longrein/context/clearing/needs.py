@@ -1,8 +1,10 @@
-"""Memory of what a conversation needed, updated as items arrive. Work is proportional to the new item.
+"""Memory of what a conversation needed, updated as items arrive. Work is proportional to the new
+item.
 
-For every identifier, path and exact line: the newest item that has it, the request that last mentioned it, and the
-number of items that show it now. For every item: when it was last needed, which features were needed, and whether a
-newer item replaces it. `line_value` reads this memory to value lines, `timing` to choose the moment.
+For every identifier, path and exact line: the newest item that has it, the request that last
+mentioned it, and the number of items that show it now. For every item: when it was last needed,
+which features were needed, and whether a newer item replaces it. `line_value` reads this memory to
+value lines, `timing` to choose the moment.
 """
 
 import msgspec
@@ -41,8 +43,12 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     sent: int = 0  # Number of items that the previous request carried
     visible: dict[str, int] = {}  # Feature -> number of items that show it
     newest: dict[str, int] = {}  # Feature -> position of the newest item that has it
-    mentioned: dict[str, int] = {}  # Identifier -> last request in which the model or the user mentioned it
-    spread: dict[str, int] = {}  # Feature -> number of items that ever had it, where there were several
+    mentioned: dict[
+        str, int
+    ] = {}  # Identifier -> last request in which the model or the user mentioned it
+    spread: dict[
+        str, int
+    ] = {}  # Feature -> number of items that ever had it, where there were several
     touched_at: dict[str, int] = {}  # Path -> last request in which a call touched it
     text_indexes: TextIndexCache = msgspec.field(default_factory=TextIndexCache)
     results: list[int] = []
@@ -56,15 +62,19 @@ class NeedsMemory(msgspec.Struct, array_like=True):
     reads: dict[str, list[int]] = {}  # Path -> results that show it as it is
     fresh: list[int] = []  # Items of the reply that is arriving
 
-    # --- Arriving items ----------------------------------------------------------------------------------------------
+    # --- Arriving items ---------------------------------------------------------------------------
 
     def add(self, piece: SourceItem) -> ItemRecord:
         """Add the next item. A resumed view may hold items that are already shortened."""
         n = len(self.items)
-        if self.fresh and (not piece.output or self.items[self.fresh[0]].piece.request != piece.request):
+        if self.fresh and (
+            not piece.output or self.items[self.fresh[0]].piece.request != piece.request
+        ):
             self._finish_reply()
         arguments = arguments_of(piece.arguments) if piece.kind == "call" else None
-        record = ItemRecord(n, piece, class_of(piece), piece.request + piece.output, tokens=piece.tokens)
+        record = ItemRecord(
+            n, piece, class_of(piece), piece.request + piece.output, tokens=piece.tokens
+        )
         record.arguments = arguments
         if MARKER_PREFIX in piece.content[:40] or MARKER_PREFIX in piece.arguments:
             record.form, record.again, record.header = "trimmed", True, marker_line(piece)
@@ -147,7 +157,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
         """Record that the request was made with all items."""
         self.sent = len(self.items)
 
-    # --- Calls and results -------------------------------------------------------------------------------------------
+    # --- Calls and results ------------------------------------------------------------------------
 
     def _add_call(self, record: ItemRecord) -> None:
         piece = record.piece
@@ -207,7 +217,7 @@ class NeedsMemory(msgspec.Struct, array_like=True):
             self.items[n].last = self.now
             self.dirty[n] = None
 
-    # --- Shown texts -------------------------------------------------------------------------------------------------
+    # --- Shown texts ------------------------------------------------------------------------------
 
     def set_shown(self, record: ItemRecord, text: str, tokens: float, form: str) -> None:
         """Set the text, size in tokens and form that are shown of an item."""

@@ -1,8 +1,9 @@
 """Text of shortened items, ledgers of old calls, and the plan that says what changes.
 
-A shortened item shows a marker (status, size, handle) and the body that `line_value` chose. A call keeps a JSON object
-with its own keys. A run of old calls and results becomes one ledger inside the first result of the run; call and
-result move together. Thinking is shown whole, as plain text of the kept lines, or not at all.
+A shortened item shows a marker (status, size, handle) and the body that `line_value` chose. A call
+keeps a JSON object with its own keys. A run of old calls and results becomes one ledger inside the
+first result of the run; call and result move together. Thinking is shown whole, as plain text of
+the kept lines, or not at all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,14 @@ from longrein.context.clearing.features import (
     call_content,
     display_state_of,
 )
-from longrein.context.clearing.line_value import LossPrices, ShortForm, SizeEstimate, ValueModels, body_text, ideal_form
+from longrein.context.clearing.line_value import (
+    LossPrices,
+    ShortForm,
+    SizeEstimate,
+    ValueModels,
+    body_text,
+    ideal_form,
+)
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_index import bare_text, long_and_short, rows_of
 from longrein.events import marker
@@ -35,7 +43,8 @@ class Change(msgspec.Struct, frozen=True):
     """New form of an item from the next request on."""
 
     handle: str
-    form: str  # `trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view.
+    # `trimmed` or `placeholder`: `text` replaces the item. `folded`: the item leaves the view.
+    form: str
     text: str = ""
 
 
@@ -81,7 +90,7 @@ class PlanBuilder(msgspec.Struct):
         return Plan(changes, after)
 
 
-# --- Shortened items -------------------------------------------------------------------------------------------------
+# --- Shortened items ------------------------------------------------------------------------------
 
 
 def item_marker(builder: PlanBuilder, record: ItemRecord) -> str:
@@ -92,7 +101,9 @@ def item_marker(builder: PlanBuilder, record: ItemRecord) -> str:
     match piece.kind:
         case "result":
             lines = piece.content.count("\n") + 1
-            return marker(builder.nonce, "cleared", f'{piece.status}, {lines} lines, Recall("{piece.handle}")')
+            return marker(
+                builder.nonce, "cleared", f'{piece.status}, {lines} lines, Recall("{piece.handle}")'
+            )
         case "call":
             return marker(builder.nonce, "cleared", f'Recall("{piece.handle}")')
         case _:
@@ -141,7 +152,10 @@ def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> flo
         line = len(label(builder.memory, record)) + 1 if kind == "result" else 0
         return (line + shape.chars) / measure.per_token
     if kind == "call":
-        spare = sum(len(key) + 6 + (40 if is_long else 0) for key, _, is_long in long_and_short(record.arguments or {}))
+        spare = sum(
+            len(key) + 6 + (40 if is_long else 0)
+            for key, _, is_long in long_and_short(record.arguments or {})
+        )
         return measure.of(shape.chars * 1.06 + spare)
     if record.cls in (TEXT, THINKING) and not shape.chars:
         return 0.0
@@ -149,13 +163,23 @@ def tokens_in(builder: PlanBuilder, record: ItemRecord, shape: ShortForm) -> flo
 
 
 def is_too_small(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> bool:
-    """Return whether even the smallest form saves at most `gain_min` tokens, without reading the lines."""
+    """Return whether even the smallest form saves at most `gain_min` tokens, without reading the
+    lines.
+    """
     folded, kind = is_folded(record), record.piece.kind
-    if record.tokens - (builder.measure.block if kind in ("call", "result") and not folded else 0.0) <= gain_min:
+    if (
+        record.tokens
+        - (builder.measure.block if kind in ("call", "result") and not folded else 0.0)
+        <= gain_min
+    ):
         return True
     chars = 0
     if kind == "call" and not folded:
-        chars = sum(len(bare_text(text)) for _, text, is_long in long_and_short(record.arguments or {}) if not is_long)
+        chars = sum(
+            len(bare_text(text))
+            for _, text, is_long in long_and_short(record.arguments or {})
+            if not is_long
+        )
     return record.tokens - tokens_in(builder, record, ShortForm((), [], chars)) <= gain_min
 
 
@@ -166,7 +190,14 @@ def tokens_saved(builder: PlanBuilder, record: ItemRecord) -> float:
 
 def best_form(builder: PlanBuilder, record: ItemRecord) -> ShortForm:
     """Return the form that an item should have now."""
-    return ideal_form(builder.memory, record, builder.values, builder.price, builder.measure, folded=is_folded(record))
+    return ideal_form(
+        builder.memory,
+        record,
+        builder.values,
+        builder.price,
+        builder.measure,
+        folded=is_folded(record),
+    )
 
 
 def trim(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> None:
@@ -178,7 +209,9 @@ def trim(builder: PlanBuilder, record: ItemRecord, gain_min: float) -> None:
         _apply_form(builder, record, shape, gain_min)
 
 
-def _apply_form(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float) -> None:
+def _apply_form(
+    builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float
+) -> None:
     kept = kept_text(builder, record, shape)
     text = trimmed_text(builder, record, kept)
     tokens = builder.measure.of(len(text)) if text else 0.0
@@ -191,7 +224,9 @@ def _apply_form(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain
     builder.changed[record.n] = None
 
 
-def _trim_member(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float) -> None:
+def _trim_member(
+    builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gain_min: float
+) -> None:
     tokens = tokens_in(builder, record, shape)
     if record.tokens - tokens < gain_min:
         return
@@ -202,11 +237,15 @@ def _trim_member(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, gai
 
 
 def _fold(builder: PlanBuilder, record: ItemRecord, shape: ShortForm, tokens: float) -> None:
-    record.rows, record.words, record.body = shape.rows, shape.words, kept_text(builder, record, shape)
+    record.rows, record.words, record.body = (
+        shape.rows,
+        shape.words,
+        kept_text(builder, record, shape),
+    )
     builder.memory.set_shown(record, _member_text(builder, record), tokens, "folded")
 
 
-# --- Ledgers ---------------------------------------------------------------------------------------------------------
+# --- Ledgers --------------------------------------------------------------------------------------
 
 
 def label(memory: NeedsMemory, record: ItemRecord) -> str:
@@ -233,12 +272,18 @@ def _member_text(builder: PlanBuilder, record: ItemRecord) -> str:
 
 
 def ledger_text(builder: PlanBuilder, host: ItemRecord) -> str:
-    """Return the text of the host of a ledger: its own form, then a line and body for each other pair."""
+    """Return the text of the host of a ledger: its own form, then a line and body for each other
+    pair.
+    """
     own = host.body
     if host.rows is None:  # it arrived already shortened
         index = builder.memory.text_indexes.of(host)
         own = body_text(host, index, rows_of(host, index), ())
-    parts = [item_marker(builder, host), own, *(_member_text(builder, builder.memory.items[n]) for n in host.members)]
+    parts = [
+        item_marker(builder, host),
+        own,
+        *(_member_text(builder, builder.memory.items[n]) for n in host.members),
+    ]
     return "\n".join(part for part in parts if part)
 
 
@@ -287,7 +332,12 @@ def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
     if host.form == "full":
         _apply_form(builder, host, best_form(builder, host), -inf)
     call = memory.items[record.partner]
-    moved = [*_rest_of_reply(memory, call), call, record, *(memory.items[n] for n in record.members)]
+    moved = [
+        *_rest_of_reply(memory, call),
+        call,
+        record,
+        *(memory.items[n] for n in record.members),
+    ]
     for one in (host, *moved):
         builder.touch(one)
     record.members, added = (), 0.0
@@ -303,13 +353,17 @@ def _join(builder: PlanBuilder, host: ItemRecord, record: ItemRecord) -> float:
 
 
 def _rest_of_reply(memory: NeedsMemory, call: ItemRecord) -> list[ItemRecord]:
-    """Return thinking and texts that leave with the last call of their reply: providers refuse thinking alone."""
+    """Return thinking and texts that leave with the last call of their reply: providers refuse
+    thinking alone.
+    """
     reply = reply_of(memory, call)
     if any(one.piece.kind == "call" and one is not call and not is_folded(one) for one in reply):
         return []
     kept = memory.kept
     return [
-        one for one in reply if one.cls in (TEXT, THINKING) and one.form not in _LEFT and one.piece.handle not in kept
+        one
+        for one in reply
+        if one.cls in (TEXT, THINKING) and one.form not in _LEFT and one.piece.handle not in kept
     ]
 
 
@@ -333,6 +387,10 @@ def _change(builder: PlanBuilder, record: ItemRecord) -> Iterable[Change]:
         if builder.before[record.n].form not in _LEFT:
             yield Change(piece.handle, "folded")
         return
-    text = ledger_text(builder, record) if piece.kind == "result" else trimmed_text(builder, record, record.body)
+    text = (
+        ledger_text(builder, record)
+        if piece.kind == "result"
+        else trimmed_text(builder, record, record.body)
+    )
     bare = record.rows is not None and not record.rows and not record.words and not record.members
     yield Change(piece.handle, "placeholder" if bare or piece.images else "trimmed", text)

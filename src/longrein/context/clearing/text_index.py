@@ -1,7 +1,7 @@
 """Index of the lines of an item: keys, identifiers and the codes that never change.
 
-A text is read as a whole rather than line by line, and each kind of code is one row of bytes, because thousands of
-lines are valued between two requests.
+A text is read as a whole rather than line by line, and each kind of code is one row of bytes,
+because thousands of lines are valued between two requests.
 """
 
 import re
@@ -36,10 +36,13 @@ class TextIndex:
         text, count = "\n".join(["", *texts]), len(texts)
         without, numbers = _NUMBERED.subn("\n", text)
         bare = without.split("\n")[1:] if numbers else texts
-        self.fixed = fixed  # Rows that are always kept: 1 for a short argument, 2 for a marker or ledger label
+        # Rows that are always kept: 1 for a short argument, 2 for a marker or ledger label
+        self.fixed = fixed
         self.numbered = sum(map(len, bare)) < sum(map(len, texts)) and numbers * 2 > count
         """True if the lines are numbered. A run of kept lines shows only its first number."""
-        self.sizes = [len(line) + 1 for line in bare]  # Characters per line, with line end, without the line number
+        self.sizes = [
+            len(line) + 1 for line in bare
+        ]  # Characters per line, with line end, without the line number
         self.keys = line_keys(text)
         first = dict(zip(reversed(self.keys), range(count - 1, -1, -1), strict=True))
         first.pop("", None)
@@ -47,7 +50,10 @@ class TextIndex:
         """Rows with a key, the first of equal lines; empty when the item has fixed rows."""
         self.names = names_by_line(text)[1:]
         self.places = _places(self.names)  # Identifier -> rows that hold it
-        declaring = [names != () and is_declaration(line) for names, line in zip(self.names, texts, strict=True)]
+        declaring = [
+            names != () and is_declaration(line)
+            for names, line in zip(self.names, texts, strict=True)
+        ]
         self.heads = _heads(texts, declaring) if self.places else [0] * count
         """Row of the enclosing declaration of each row, from 1; 0 for none."""
         self.static = (
@@ -75,10 +81,14 @@ class TextIndexCache:
         return found
 
     def features(self, record: ItemRecord) -> tuple[str, ...]:
-        """Return the `features` of a new item. A result is indexed at once, because it is valued soon."""
+        """Return the `features` of a new item. A result is indexed at once, because it is valued
+        soon.
+        """
         piece = record.piece
         if piece.kind != "result" or record.header:
-            return tuple(features(call_content(piece.arguments) if piece.kind == "call" else piece.content))
+            return tuple(
+                features(call_content(piece.arguments) if piece.kind == "call" else piece.content)
+            )
         index = self.of(record)
         found = dict.fromkeys((*index.places, *index.keys))
         found.pop("", None)
@@ -101,14 +111,20 @@ def texts_of(record: ItemRecord) -> list[str]:
 
 
 def _lines(record: ItemRecord) -> tuple[list[str], bytes, dict[str, int]]:
-    """Return the lines, which of them are fixed (see `TextIndex.fixed`), and the origins of edited lines."""
+    """Return the lines, which of them are fixed (see `TextIndex.fixed`), and the origins of
+    edited lines.
+    """
     if record.piece.kind != "call":
         texts = record.piece.content.split("\n")
         if record.header:
             del texts[0]
         if MARKER_PREFIX not in record.piece.content:
             return texts, bytes(len(texts)), {}
-        return texts, bytes([2 * _is_marker_or_label(text, labelled=record.header != "") for text in texts]), {}
+        return (
+            texts,
+            bytes([2 * _is_marker_or_label(text, labelled=record.header != "") for text in texts]),
+            {},
+        )
     texts, fixed = [], bytearray()
     for value in long_and_short(record.arguments or {}):
         lines = value[1].split("\n")
@@ -130,7 +146,9 @@ def long_and_short(arguments: Mapping[str, object]) -> list[tuple[str, str, bool
         if isinstance(value, str):
             found.append((key, value, len(value) > LONG_CHARS))
         elif isinstance(value, list | dict):
-            text = msgspec.json.format(msgspec.json.encode(value), indent=0).decode() if value else ""
+            text = (
+                msgspec.json.format(msgspec.json.encode(value), indent=0).decode() if value else ""
+            )
             found.append((key, text, False))
     return found
 
@@ -153,10 +171,14 @@ def _origins(arguments: Mapping[str, object]) -> dict[str, int]:
         return {}
     before = {line_key(line) for line in old.split("\n")}
     after = {line_key(line) for line in new.split("\n")}
-    return {key: (1 if key not in after else 2 if key not in before else 3) for key in before | after if key}
+    return {
+        key: (1 if key not in after else 2 if key not in before else 3)
+        for key in before | after
+        if key
+    }
 
 
-# --- Constant codes of lines -----------------------------------------------------------------------------------------
+# --- Constant codes of lines ----------------------------------------------------------------------
 
 
 def bare_text(text: str) -> str:

@@ -1,7 +1,9 @@
-"""Timing of clearing: shorten items when re-reading them has cost as much as rewriting what follows.
+"""Timing of clearing: shorten items when re-reading them has cost as much as rewriting what
+follows.
 
-A change makes everything after it a cache write. So clearing waits until the cost of re-reading unneeded items equals
-the cost of the break; until then the prefix stays the same bytes. While the cache is cold a break costs nothing.
+A change makes everything after it a cache write. So clearing waits until the cost of re-reading
+unneeded items equals the cost of the break; until then the prefix stays the same bytes. While the
+cache is cold a break costs nothing.
 """
 
 import msgspec
@@ -9,12 +11,24 @@ import msgspec
 from longrein.context.clearing.features import USER, ItemRecord
 from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
 from longrein.context.clearing.needs import NeedsMemory
-from longrein.context.clearing.rewrite import Plan, PlanBuilder, fold_runs, is_folded, is_too_small, tokens_saved, trim
+from longrein.context.clearing.rewrite import (
+    Plan,
+    PlanBuilder,
+    fold_runs,
+    is_folded,
+    is_too_small,
+    tokens_saved,
+    trim,
+)
 
 IMAGE_IDLE = 8
-"""Idle requests after which an image counts as unneeded; the log does not tell whether an image is used."""
+"""Idle requests after which an image counts as unneeded; the log does not tell whether an image
+is used.
+"""
 RECALL_CALL_TOKENS, RECALLED_TOKENS, RECALLED_REQUESTS = 80, 1_500, 20
-"""Tokens of a call that recalls, tokens of its result, and requests for which the result is needed then."""
+"""Tokens of a call that recalls, tokens of its result, and requests for which the result is
+needed then.
+"""
 SQUEEZE_FACTORS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0)
 """Factors for losses, tried in order until the view is small enough."""
 
@@ -32,10 +46,13 @@ class PolicySettings(msgspec.Struct, frozen=True):
 
     line: float = 0.21
     word: float = 0.19
-    """Cost of removing a line or identifier that is needed later, in units of a recall: one brings back several."""
+    """Cost of removing a line or identifier that is needed later, in units of a recall: one
+    brings back several.
+    """
     room: float = 0.00015
-    """Least cost of keeping one token while the view is squeezed, in units of a recall: room is short then, even where
-    reading is free."""
+    """Least cost of keeping one token while the view is squeezed, in units of a recall: room is
+    short then, even where reading is free.
+    """
     alpha: float = 1.6
     """Re-reading cost that must have been paid, in units of the cost of the break."""
     horizon_share: float = 0.4
@@ -49,7 +66,9 @@ class PolicySettings(msgspec.Struct, frozen=True):
     young: int = 4
     """Requests after its birth in which an item is not cleared to save money."""
     whole: int = 20
-    """Requests after an edit in which its new text is not cut to save money: the next edit needs it whole."""
+    """Requests after an edit in which its new text is not cut to save money: the next edit needs
+    it whole.
+    """
     fold_idle: int = 3
     """Idle requests before a pair may go into a ledger."""
 
@@ -79,12 +98,21 @@ class ClearingPolicy(msgspec.Struct):
     def price(self, memory: NeedsMemory) -> LossPrices:
         """Return the present prices of losing and keeping."""
         settings = self.settings
-        horizon = min(settings.horizon_max, max(settings.horizon_min, settings.horizon_share * memory.now))
+        horizon = min(
+            settings.horizon_max, max(settings.horizon_min, settings.horizon_share * memory.now)
+        )
         recall = self.recall_price()
-        return LossPrices(settings.line * recall, settings.word * recall, self.rates.read * horizon, settings.whole)
+        return LossPrices(
+            settings.line * recall,
+            settings.word * recall,
+            self.rates.read * horizon,
+            settings.whole,
+        )
 
     def recall_price(self) -> float:
-        """Return the price of one recall: a call, the context read again, and a result that stays for a while."""
+        """Return the price of one recall: a call, the context read again, and a result that
+        stays for a while.
+        """
         rates = self.rates
         result = RECALLED_TOKENS * (rates.write + RECALLED_REQUESTS * rates.read)
         return RECALL_CALL_TOKENS * rates.output + rates.read * self.context_tokens + result
@@ -95,7 +123,8 @@ class ClearingPolicy(msgspec.Struct):
 
 
 def first_guarded(memory: NeedsMemory, policy: ClearingPolicy, requests: int = 0) -> int:
-    """Return the first position that must not change: the newest results, young items and unsent items.
+    """Return the first position that must not change: the newest results, young items and unsent
+    items.
 
     `requests`: number of requests for which a new item is young.
     """
@@ -130,7 +159,9 @@ def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> No
             later[n] = None
         elif is_clearable(memory, policy, record):
             record.gain = (
-                0.0 if is_too_small(builder, record, policy.settings.gain_min) else tokens_saved(builder, record)
+                0.0
+                if is_too_small(builder, record, policy.settings.gain_min)
+                else tokens_saved(builder, record)
             )
             if record.gain > policy.settings.gain_min:
                 memory.paying[n] = None
@@ -139,7 +170,9 @@ def refresh_gains(memory: NeedsMemory, policy: ClearingPolicy, guard: int) -> No
     memory.dirty = later
 
 
-def plan_clearing(memory: NeedsMemory, policy: ClearingPolicy, *, cold: bool = False) -> Plan | None:
+def plan_clearing(
+    memory: NeedsMemory, policy: ClearingPolicy, *, cold: bool = False
+) -> Plan | None:
     """Return the changes before the next request; None when clearing does not pay."""
     guard = first_guarded(memory, policy, policy.settings.young)
     refresh_gains(memory, policy, guard)
@@ -195,16 +228,23 @@ def _cut_point(memory: NeedsMemory, policy: ClearingPolicy) -> int:
     return cut
 
 
-def apply_forms(builder: PlanBuilder, policy: ClearingPolicy, chosen: list[int], cut: int, guard: int) -> None:
-    """Give the chosen items their ideal forms, oldest first so that the newest copy stays; then fold runs."""
+def apply_forms(
+    builder: PlanBuilder, policy: ClearingPolicy, chosen: list[int], cut: int, guard: int
+) -> None:
+    """Give the chosen items their ideal forms, oldest first so that the newest copy stays; then
+    fold runs.
+    """
     for n in chosen:
         trim(builder, builder.memory.items[n], policy.settings.gain_min / 2)
     if policy.clearable.exchanges:
         fold_runs(builder, cut, guard, policy.settings.fold_idle)
 
 
-def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, least: float = 0.0) -> Plan | None:
-    """Return a plan that saves `excess` tokens, or as many as possible, valuing losses less and less.
+def plan_shrinking(
+    memory: NeedsMemory, policy: ClearingPolicy, excess: float, least: float = 0.0
+) -> Plan | None:
+    """Return a plan that saves `excess` tokens, or as many as possible, valuing losses less and
+    less.
 
     `least`: smallest factor for the value of a line.
     """
@@ -212,11 +252,17 @@ def plan_shrinking(memory: NeedsMemory, policy: ClearingPolicy, excess: float, l
     target = view_tokens(memory) - excess
     builder = policy.builder(memory)
     price = policy.price(memory)
-    price = msgspec.structs.replace(price, keep=max(price.keep, policy.settings.room * policy.recall_price()), whole=0)
+    price = msgspec.structs.replace(
+        price, keep=max(price.keep, policy.settings.room * policy.recall_price()), whole=0
+    )
     for factor in [factor for factor in SQUEEZE_FACTORS if factor >= least]:
         builder.price = price.times(factor)
         apply_forms(
-            builder, policy, [n for n in range(guard) if is_clearable(memory, policy, memory.items[n])], 0, guard
+            builder,
+            policy,
+            [n for n in range(guard) if is_clearable(memory, policy, memory.items[n])],
+            0,
+            guard,
         )
         if view_tokens(memory) <= target:
             break

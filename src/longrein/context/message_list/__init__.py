@@ -1,4 +1,6 @@
-"""The engine for the message list of another program: a list goes in, the list to be sent comes out. Pure."""
+"""The engine for the message list of another program: a list goes in, the list to be sent comes
+out. Pure.
+"""
 
 from longrein.context.message_list.engine import (
     CLEARS as CLEARS,

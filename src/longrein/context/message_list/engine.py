@@ -1,8 +1,9 @@
 """Context engine for the message list of another program.
 
-The caller appends to its own list and never cuts it. Before each request it calls `prepare`, which returns the same
-messages with the cleared and summarised ones replaced. The others are untouched, so that the provider's cache holds.
-Placeholders name handles, and `recall` brings the original back.
+The caller appends to its own list and never cuts it. Before each request it calls `prepare`, which
+returns the same messages with the cleared and summarised ones replaced. The others are untouched,
+so that the provider's cache holds. Placeholders name handles, and `recall` brings the original
+back.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -14,7 +15,13 @@ from longrein.context.decide import Clear, Digest, Full, Nothing, Summarise, Swa
 from longrein.context.fold import advance, fold
 from longrein.context.message_list.intake import Intake, message_digest
 from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
-from longrein.context.message_list.render import ListRenderer, OutgoingMessage, original, page, page_chars
+from longrein.context.message_list.render import (
+    ListRenderer,
+    OutgoingMessage,
+    original,
+    page,
+    page_chars,
+)
 from longrein.context.state.request import Budget, Price
 from longrein.context.state.state import State
 from longrein.context.summary.prompt import prose_problem, summary_instruction
@@ -41,32 +48,45 @@ ROUNDS_MAX = 8  # Decisions before one request. Further changes wait for the nex
 NO_SESSION = "00000000-0000-4000-8000-000000000000"
 RECALL = "Recall"  # Name of the tool that placeholders mention
 RECALL_DESCRIPTION = (
-    "Bring back the original of something that was shortened, cleared or summarised in this conversation. Markers name "
-    "handles: r412, or r412.2 for its second part. You get a page of up to 16,000 characters and how to get the next. "
+    "Bring back the original of something that was shortened, cleared or summarised in this "
+    "conversation. Markers name "
+    "handles: r412, or r412.2 for its second part. You get a page of up to 16,000 characters and "
+    "how to get the next. "
     "Use it rather than repeating a call or guessing."
 )
 RECALL_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "handle": {"type": "string", "description": "Such as r412 or r412.2."},
-        "lines": {"type": "string", "description": 'Such as "100-200" or "100-"; default from the start.'},
+        "lines": {
+            "type": "string",
+            "description": 'Such as "100-200" or "100-"; default from the start.',
+        },
     },
     "required": ["handle"],
 }
 
 Summariser = Callable[[list[Any]], str | Awaitable[str]]
-"""Function from the list to be sent, plus one message with the instruction, to a model's prose or its awaitable."""
+"""Function from the list to be sent, plus one message with the instruction, to a model's prose
+or its awaitable.
+"""
 
 
 CLEARS = ("exchange", "result", "call", "text")
-"""Units that every known protocol lets go: thinking leaves only with the whole reply that it belongs to."""
+"""Units that every known protocol lets go: thinking leaves only with the whole reply that it
+belongs to.
+"""
 
 
 class EngineEnvironment(msgspec.Struct, frozen=True):
-    """Session id, sign, clock and log of an engine, which itself uses no clock, disk or randomness."""
+    """Session id, sign, clock and log of an engine, which itself uses no clock, disk or
+    randomness.
+    """
 
     session: str = NO_SESSION  # UUID of the session
-    nonce: str = ""  # Random sign of the engine's own markers; '' derives one from the first messages
+    nonce: str = (
+        ""  # Random sign of the engine's own markers; '' derives one from the first messages
+    )
     now_us: Callable[[], int] = lambda: 0
     """Microseconds UTC; 0 when unknown, in which case the provider's cache counts as warm."""
     entries: Sequence[Entry] = ()  # The whole log to continue, from entry 1
@@ -90,8 +110,9 @@ class Engine:
     ) -> None:
         """Create an engine for a model with these limits.
 
-        `window`, `max_output`: tokens, as the model's page says. `clears`: kinds of content that may be cleared, see
-        `Budget.clears`. `summarise`: asks a model for a summary; without it code writes one.
+        `window`, `max_output`: tokens, as the model's page says. `clears`: kinds of content that
+        may be cleared, see `Budget.clears`. `summarise`: asks a model for a summary; without it
+        code writes one.
         """
         self.budget = Budget(window, max_output, price, cache_ttl_s, clears=tuple(clears))
         """Window, output reserve and prices."""
@@ -102,21 +123,27 @@ class Engine:
         self._intake = Intake(shape, self._append, lambda: self.state)
         self._intake.recover(self.entries)
         if self.state.summarising is not None:
-            self._append(AskFailed(self.state.summarising_seq, "lost", "the process ended while a summary was written"))
+            self._append(
+                AskFailed(
+                    self.state.summarising_seq,
+                    "lost",
+                    "the process ended while a summary was written",
+                )
+            )
         self._renderer = ListRenderer(shape)
         self._tools: tuple[ToolSpec, ...] = ()
         self._prose = ""
         self._sent: list[Any] = []
         self.why = ""  # Reason for the last decision of `prepare`
 
-    # --- Requests ----------------------------------------------------------------------------------------------------
+    # --- Requests ---------------------------------------------------------------------------------
 
     def prepare(self, chat: Sequence[Any], tools: Sequence[Any] = ()) -> list[Any]:
         """Return the list to be sent in place of `chat`, the caller's whole and growing list.
 
-        Between two breaks each answer begins with all of the one before. `tools`: schemas of the tools as they are
-        sent, so that they are counted. Raises `UsageError` for a message that cannot be read. An exception of the
-        summariser counts as a failed attempt.
+        Between two breaks each answer begins with all of the one before. `tools`: schemas of the
+        tools as they are sent, so that they are counted. Raises `UsageError` for a message that
+        cannot be read. An exception of the summariser counts as a failed attempt.
         """
         work = self._prepare_steps(chat, tools)
         try:
@@ -127,7 +154,9 @@ class Engine:
         return self._sent
 
     async def aprepare(self, chat: Sequence[Any], tools: Sequence[Any] = ()) -> list[Any]:
-        """Prepare the list in an async loop; awaits a summariser that returns an awaitable. See `prepare`."""
+        """Prepare the list in an async loop; awaits a summariser that returns an awaitable. See
+        `prepare`.
+        """
         work = self._prepare_steps(chat, tools)
         try:
             for request in work:
@@ -139,13 +168,14 @@ class Engine:
     def observe(self, reply: Any) -> None:
         """Take the token usage of an answer: the usage itself, or the answer that holds it.
 
-        Accepts the forms of OpenAI, Anthropic, LangChain and Pydantic AI, as dict or object. The usage calibrates the
-        token estimates, which are otherwise derived from characters.
+        Accepts the forms of OpenAI, Anthropic, LangChain and Pydantic AI, as dict or object. The
+        usage calibrates the token estimates, which are otherwise derived from characters.
         """
         self._intake.usage = usage_of(reply) or self._intake.usage
 
     def refused(self, message: str, window: int = 0) -> None:
-        """Record that the provider refused the last list as too long. The next `prepare` returns a shorter list.
+        """Record that the provider refused the last list as too long. The next `prepare` returns a
+        shorter list.
 
         `window`: tokens, where the error names them.
         """
@@ -156,19 +186,25 @@ class Engine:
         """Make room at the next `prepare`. `focus`: what a summary should keep above all."""
         self._append(Reminded("compact", "", state=focus))
 
-    # --- Originals ---------------------------------------------------------------------------------------------------
+    # --- Originals --------------------------------------------------------------------------------
 
     def recall(self, handle: str, lines: str = "") -> str:
         """Return one page of an original, for the model. Errors are returned as text."""
         try:
-            text = page(original(self.entries, handle), handle.strip(), lines, page_chars(self.budget))
+            text = page(
+                original(self.entries, handle), handle.strip(), lines, page_chars(self.budget)
+            )
         except ToolError as error:
             return str(error)
-        self._append(Recalled("", handle, lines=lines, size_bytes=len(text.encode("utf-8", "replace"))))
+        self._append(
+            Recalled("", handle, lines=lines, size_bytes=len(text.encode("utf-8", "replace")))
+        )
         return text
 
     def original(self, handle: str) -> str:
-        """Return the whole text of a handle (`r12`, `r12.2`). Raises `ToolError` when it names nothing."""
+        """Return the whole text of a handle (`r12`, `r12.2`). Raises `ToolError` when it names
+        nothing.
+        """
         return original(self.entries, handle)
 
     def recall_tool(self, wire: str = "openai-chat") -> dict[str, Any]:
@@ -180,9 +216,11 @@ class Engine:
         if wire == "anthropic":
             return {**named, "input_schema": dict(RECALL_SCHEMA)}
         function = {**named, "parameters": dict(RECALL_SCHEMA)}
-        return {"type": "function"} | (function if wire == "openai-responses" else {"function": function})
+        return {"type": "function"} | (
+            function if wire == "openai-responses" else {"function": function}
+        )
 
-    # --- Size and notes ----------------------------------------------------------------------------------------------
+    # --- Size and notes ---------------------------------------------------------------------------
 
     @property
     def tokens(self) -> int:
@@ -199,7 +237,7 @@ class Engine:
         """Lines for the user: a list that was changed, a request that cannot fit."""
         return self._intake.notes
 
-    # --- Private steps -----------------------------------------------------------------------------------------------
+    # --- Private steps ----------------------------------------------------------------------------
 
     def _append(self, event: AnyEvent) -> int:
         entry = Entry(len(self.entries) + 1, self._environment.now_us(), event)
@@ -208,11 +246,19 @@ class Engine:
         self._environment.keep(entry)
         return entry.seq
 
-    def _prepare_steps(self, chat: Sequence[Any], tools: Sequence[Any]) -> Generator[list[Any], None, None]:
-        """Take in the list, make room and append the request. Yields requests for a summary; prose is in `_prose`."""
+    def _prepare_steps(
+        self, chat: Sequence[Any], tools: Sequence[Any]
+    ) -> Generator[list[Any], None, None]:
+        """Take in the list, make room and append the request. Yields requests for a summary;
+        prose is in `_prose`.
+        """
         before = self.state.seq
         self._intake.take(chat, lambda system: self._append_prefix(chat, system, tools))
-        if self.state.seq > before or self.state.asked is None or self.state.compact_wanted is not None:
+        if (
+            self.state.seq > before
+            or self.state.asked is None
+            or self.state.compact_wanted is not None
+        ):
             self._intake.fail_open_request("it was not sent")
             yield from self._make_room(chat)
             self._intake.append_request(whole=False)
@@ -220,7 +266,10 @@ class Engine:
             forms = births(state, window_of(state, self.budget))
             self._append(Asked("turn", state.seq, state.prefix_seq, forms, state.view_tokens))
         view = self._view(chat)
-        self._intake.given, self._intake.given_said = [one.taken for one in view], [one.said for one in view]
+        self._intake.given, self._intake.given_said = (
+            [one.taken for one in view],
+            [one.said for one in view],
+        )
         self._sent = [one.one for one in view]
 
     def _append_prefix(self, chat: Sequence[Any], system: str, tools: Sequence[Any]) -> None:
@@ -229,10 +278,14 @@ class Engine:
         self._tools = specs
         prefix = self.state.prefix
         if prefix is None:
-            nonce = self._environment.nonce or "".join(message_digest(self._shape.read(one))[:4] for one in chat[:2])
+            nonce = self._environment.nonce or "".join(
+                message_digest(self._shape.read(one))[:4] for one in chat[:2]
+            )
             self._append(Opened(SCHEMA_VERSION, self._environment.session, nonce, (), ""))
         if prefix is None or (prefix.system, prefix.tools) != (system, specs):
-            self._append(PrefixSet("start" if prefix is None else "tools", "", "", "listed", system, specs))
+            self._append(
+                PrefixSet("start" if prefix is None else "tools", "", "", "listed", system, specs)
+            )
 
     def _make_room(self, chat: Sequence[Any]) -> Generator[list[Any], None, None]:
         able = self._summarise is not None
@@ -258,15 +311,22 @@ class Engine:
                     self.why = why
                     return
 
-    def _ask_for_summary(self, chat: Sequence[Any], wish: Summarise) -> Generator[list[Any], None, None]:
+    def _ask_for_summary(
+        self, chat: Sequence[Any], wish: Summarise
+    ) -> Generator[list[Any], None, None]:
         state = self.state
         asked = Asked("summary", state.seq, state.prefix_seq, (), state.view_tokens)
         seq = self._append(
-            msgspec.structs.replace(asked, focus=wish.focus, first=wish.first, last=wish.last, reason=wish.reason)
+            msgspec.structs.replace(
+                asked, focus=wish.focus, first=wish.first, last=wish.last, reason=wish.reason
+            )
         )
         self._prose = ""
         try:
-            yield [*(one.one for one in self._view(chat)), self._shape.tell(summary_instruction(wish.focus))]
+            yield [
+                *(one.one for one in self._view(chat)),
+                self._shape.tell(summary_instruction(wish.focus)),
+            ]
         finally:
             problem = prose_problem(self.state, self.budget, self._prose, "end", 0)
             failed = AskFailed(seq, "invalid", f"no summary: {problem}")
@@ -280,7 +340,9 @@ class Engine:
             return self._note_failure(error)
         if isinstance(prose, str):
             return prose
-        raise UsageError("the summariser of this engine gives an awaitable; call `await engine.aprepare(...)`")
+        raise UsageError(
+            "the summariser of this engine gives an awaitable; call `await engine.aprepare(...)`"
+        )
 
     async def _awaited_prose_from(self, request: list[Any]) -> str:
         try:
@@ -299,7 +361,10 @@ class Engine:
         self._append(build_summary(self.state, self.budget, span, ready.reason, ready.prose, asks))
 
     def _view(self, chat: Sequence[Any]) -> list[OutgoingMessage]:
-        said = [one if one is not None else self._shape.read(chat[n]) for n, one in enumerate(self._intake.said)]
+        said = [
+            one if one is not None else self._shape.read(chat[n])
+            for n, one in enumerate(self._intake.said)
+        ]
         return self._renderer.show(self.state, chat, self._intake.taken, said)
 
 

@@ -1,7 +1,9 @@
-"""Conversion of a caller's message list into events, and the record of which message became which entry.
+"""Conversion of a caller's message list into events, and the record of which message became which
+entry.
 
-The list may also have been changed by the caller. When it equals the list that the engine last returned, the engine
-continues from that one. Otherwise it rewinds to the last message that both lists share, and adds a note.
+The list may also have been changed by the caller. When it equals the list that the engine last
+returned, the engine continues from that one. Otherwise it rewinds to the last message that both
+lists share, and adds a note.
 """
 
 import hashlib
@@ -33,9 +35,13 @@ from longrein.events import (
 )
 
 LISTED = "listed"
-"""Kind of the `Reminded` that records what a message became. It has no text, so the model does not see it."""
+"""Kind of the `Reminded` that records what a message became. It has no text, so the model does
+not see it.
+"""
 RELISTED = "relisted"
-"""Kind of the `Reminded` that records the whole list, when the caller continues with the returned list."""
+"""Kind of the `Reminded` that records the whole list, when the caller continues with the
+returned list.
+"""
 FIRST_SEQ = 2  # Last entry before the first message: `Opened` and `PrefixSet`
 _NO_RESULT = "(no result came of this call)"
 
@@ -54,7 +60,9 @@ class TakenMessage(msgspec.Struct, frozen=True):
 class Intake:
     """All messages taken in so far, in the order of the list."""
 
-    def __init__(self, shape: MessageFormat, append: Callable[[AnyEvent], int], state: Callable[[], State]) -> None:
+    def __init__(
+        self, shape: MessageFormat, append: Callable[[AnyEvent], int], state: Callable[[], State]
+    ) -> None:
         self._shape, self._append, self._state = shape, append, state
         self.taken: list[TakenMessage] = []  # One record per message of the caller's list
         self.said: list[NeutralMessage | None] = []
@@ -64,9 +72,11 @@ class Intake:
         self.usage: Usage | None = None  # Usage of the request that is not answered yet
         self.notes: list[str] = []  # Lines for the user
         self._calls: dict[str, str] = {}  # provider's id -> ours
-        self._seen: list[tuple[Any, NeutralMessage]] = []  # cached readings, so that a message is read once
+        self._seen: list[
+            tuple[Any, NeutralMessage]
+        ] = []  # cached readings, so that a message is read once
 
-    # --- Restart -----------------------------------------------------------------------------------------------------
+    # --- Restart ----------------------------------------------------------------------------------
 
     def recover(self, entries: Sequence[Entry]) -> None:
         """Restore the records from a stored log."""
@@ -80,7 +90,9 @@ class Intake:
                     self.taken = msgspec.json.decode(state, type=list[TakenMessage])
                     self.said = [None] * len(self.taken)
                 case Rewound(to=to):
-                    self._cut(next((n for n, t in enumerate(self.taken) if t.seq > to), len(self.taken)))
+                    self._cut(
+                        next((n for n, t in enumerate(self.taken) if t.seq > to), len(self.taken))
+                    )
                 case Replied(parts=parts, blocks=blocks):
                     self._calls.update(
                         (block.raw, part.id)
@@ -94,24 +106,36 @@ class Intake:
         del self.taken[length:]
         del self.said[length:]
 
-    # --- New messages ------------------------------------------------------------------------------------------------
+    # --- New messages -----------------------------------------------------------------------------
 
     def take(self, chat: Sequence[Any], begin: Callable[[str], None]) -> None:
-        """Append the new messages of `chat`. `begin` is called first, with the system text of the whole list."""
+        """Append the new messages of `chat`. `begin` is called first, with the system text of
+        the whole list.
+        """
         read = self._read(chat)
         first = next((n for n, one in enumerate(read) if one.side != "system"), len(read))
         begin(
-            "\n\n".join(one.system for n, one in enumerate(read) if one.system and (n < first or one.side != "system"))
+            "\n\n".join(
+                one.system
+                for n, one in enumerate(read)
+                if one.system and (n < first or one.side != "system")
+            )
         )
         known = self._known(read)
         if known < len(self.taken):
             self._go_back(known)
         at = len(self.taken)
         while at < len(read):
-            at = self._take_replies(read, at) if read[at].side == "assistant" else self._take_message(read, at)
+            at = (
+                self._take_replies(read, at)
+                if read[at].side == "assistant"
+                else self._take_message(read, at)
+            )
 
     def _read(self, chat: Sequence[Any]) -> list[NeutralMessage]:
-        """Read every message. A message that equals its cached copy is not read again, which is much cheaper."""
+        """Read every message. A message that equals its cached copy is not read again, which is
+        much cheaper.
+        """
         pairs = self._seen
         del pairs[len(chat) :]
         for n, one in enumerate(chat):
@@ -123,7 +147,11 @@ class Intake:
     def _known(self, read: Sequence[NeutralMessage]) -> int:
         """Return the number of messages that were taken in before."""
         common, given = _common_length(read, self.said, self.taken), self.given
-        if common < len(self.taken) and given and _common_length(read, self.given_said, given) == len(given):
+        if (
+            common < len(self.taken)
+            and given
+            and _common_length(read, self.given_said, given) == len(given)
+        ):
             self._adopt_given_list()
             return len(self.taken)
         self.said[:common] = read[:common]
@@ -132,7 +160,9 @@ class Intake:
     def _adopt_given_list(self) -> None:
         """Continue with the list that the engine returned, because the caller does."""
         pairs = zip(self.given, self.given_said, strict=True)
-        self.taken = [msgspec.structs.replace(taken, digest=message_digest(said)) for taken, said in pairs]
+        self.taken = [
+            msgspec.structs.replace(taken, digest=message_digest(said)) for taken, said in pairs
+        ]
         self.said = list(self.given_said)
         self._append(Reminded(RELISTED, "", state=msgspec.json.encode(self.taken).decode()))
 
@@ -143,8 +173,13 @@ class Intake:
         to = self.taken[length - 1].seq if length else 0
         self.fail_open_request("the list changed")
         self.notes.append(
-            f"message {known + 1} of the list is not the one seen before (edited, cut or reordered); "
-            + (f"the engine went back to message {length}" if length else "the engine began anew with the whole list")
+            f"message {known + 1} of the list is not the one seen before (edited, cut or "
+            "reordered); "
+            + (
+                f"the engine went back to message {length}"
+                if length
+                else "the engine began anew with the whole list"
+            )
         )
         self._append(Rewound(to or FIRST_SEQ))
         self._cut(length)
@@ -155,7 +190,7 @@ class Intake:
         if state.asked is not None:
             self._append(AskFailed(state.asked_seq, "cancelled", why))
 
-    # --- Assistant messages ------------------------------------------------------------------------------------------
+    # --- Assistant messages -----------------------------------------------------------------------
 
     def _take_replies(self, read: Sequence[NeutralMessage], at: int) -> int:
         """Append consecutive assistant messages as one reply."""
@@ -165,7 +200,9 @@ class Intake:
         if self._state().asked is None:
             self.append_request()
         asked = self._state().asked_seq
-        parts, blocks = self._with_own_ids(asked, [part for one in read[at:end] for part in one.parts])
+        parts, blocks = self._with_own_ids(
+            asked, [part for one in read[at:end] for part in one.parts]
+        )
         stop = "calls" if any(isinstance(part, ToolCall) for part in parts) else "end"
         usage = next((one.usage for one in read[at:end] if one.usage is not None), self.usage)
         self.usage = None
@@ -178,7 +215,9 @@ class Intake:
         return end
 
     def append_request(self, *, whole: bool = True) -> None:
-        """Close open calls. With `whole`, also append a request made by the caller, with all results whole."""
+        """Close open calls. With `whole`, also append a request made by the caller, with all
+        results whole.
+        """
         state = self._state()
         for call in list(state.calls):
             name = state.calls[call].call.name
@@ -198,7 +237,7 @@ class Intake:
                 own[at] = msgspec.structs.replace(part, id=ours)
         return tuple(own), tuple(blocks)
 
-    # --- User messages and results -----------------------------------------------------------------------------------
+    # --- User messages and results ----------------------------------------------------------------
 
     def _take_message(self, read: Sequence[NeutralMessage], at: int) -> int:
         said = read[at]
@@ -208,7 +247,11 @@ class Intake:
             self._record_taken(said, tuple(f"r{seq}" for seq in seqs), seqs, fixed=True)
             return at + 1
         self.fail_open_request("the list went on without an answer")
-        found = {n: self._append_result(part) for n, part in enumerate(said.parts) if isinstance(part, ToolResult)}
+        found = {
+            n: self._append_result(part)
+            for n, part in enumerate(said.parts)
+            if isinstance(part, ToolResult)
+        }
         words = [n for n in range(len(said.parts)) if n not in found]
         if words:
             state = self._state()
@@ -216,25 +259,32 @@ class Intake:
                 self._append(TurnEnded("done"))
             seq = self._append(UserSpoke(tuple(said.parts[n] for n in words)))
             several = len(words) > 1
-            found |= {n: (f"r{seq}.{k + 1}" if several else f"r{seq}", seq) for k, n in enumerate(words)}
+            found |= {
+                n: (f"r{seq}.{k + 1}" if several else f"r{seq}", seq) for k, n in enumerate(words)
+            }
         pairs = [found[n] for n in range(len(said.parts))]
-        self._record_taken(said, tuple(handle for handle, _ in pairs), tuple(seq for _, seq in pairs))
+        self._record_taken(
+            said, tuple(handle for handle, _ in pairs), tuple(seq for _, seq in pairs)
+        )
         return at + 1
 
     def _append_result(self, part: ToolResult) -> tuple[str, int]:
-        """Append a result and return its handle and entry. A result of no waiting call has no handle."""
+        """Append a result and return its handle and entry. A result of no waiting call has no
+        handle.
+        """
         state = self._state()
         waiting = state.calls.get(self._calls.get(part.call, ""))
         if waiting is None:
             self.notes.append(
-                f"the result of call {part.call!r} answers no waiting call of the list; it is left as it is"
+                f"the result of call {part.call!r} answers no waiting call of the list; it is "
+                "left as it is"
             )
             return "", state.seq
         call = waiting.call
         seq = self._append(ToolEnded(call.id, part.name or call.name, part.status, part.parts))
         return f"r{seq}", seq
 
-    # --- Records -----------------------------------------------------------------------------------------------------
+    # --- Records ----------------------------------------------------------------------------------
 
     def _record_taken(
         self,
@@ -245,7 +295,9 @@ class Intake:
         calm: bool = True,
         fixed: bool = False,
     ) -> None:
-        taken = TakenMessage(message_digest(said), handles, seqs, 0, calm and not self._state().calls, fixed)
+        taken = TakenMessage(
+            message_digest(said), handles, seqs, 0, calm and not self._state().calls, fixed
+        )
         seq = self._append(Reminded(LISTED, "", state=msgspec.json.encode(taken).decode()))
         self.taken.append(msgspec.structs.replace(taken, seq=seq))
         self.said.append(said)
@@ -260,18 +312,26 @@ def copy_containers(one: Any) -> Any:
 
 def message_digest(said: NeutralMessage) -> str:
     """Return a digest of the message."""
-    return hashlib.sha256(msgspec.json.encode((said.side, said.parts, said.system))).hexdigest()[:32]
+    return hashlib.sha256(msgspec.json.encode((said.side, said.parts, said.system))).hexdigest()[
+        :32
+    ]
 
 
 def _common_length(
-    read: Sequence[NeutralMessage], said: Sequence[NeutralMessage | None], taken: Sequence[TakenMessage]
+    read: Sequence[NeutralMessage],
+    said: Sequence[NeutralMessage | None],
+    taken: Sequence[TakenMessage],
 ) -> int:
     """Return how many first messages of `read` equal those in `said`."""
     for n, (one, known, was) in enumerate(zip(read, said, taken, strict=False)):
         if known is None:
             same = message_digest(one) == was.digest
         else:
-            same = one is known or (one.side, one.parts, one.system) == (known.side, known.parts, known.system)
+            same = one is known or (one.side, one.parts, one.system) == (
+                known.side,
+                known.parts,
+                known.system,
+            )
         if not same:
             return n
     return min(len(read), len(said))

@@ -24,23 +24,34 @@ from longrein.events import (
 
 
 class NeutralMessage(msgspec.Struct, frozen=True):
-    """A message of a list in neutral form. Equal messages read equal; parts hidden from the model are left out."""
+    """A message of a list in neutral form. Equal messages read equal; parts hidden from the
+    model are left out.
+    """
 
-    side: Literal["system", "user", "assistant"]  # Role of the author. Results of tools belong to the user's side.
-    parts: tuple[AnyPart, ...] = ()  # Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids.
+    side: Literal[
+        "system", "user", "assistant"
+    ]  # Role of the author. Results of tools belong to the user's side.
+    parts: tuple[
+        AnyPart, ...
+    ] = ()  # Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids.
     system: str = ""  # System text inside the message, beside the parts
-    usage: Usage | None = None  # Usage of the request that the message answers, where the message holds it
+    usage: Usage | None = (
+        None  # Usage of the request that the message answers, where the message holds it
+    )
 
 
 class MessageFormat(Protocol):
     """Reader and writer of the messages of one library or wire."""
 
     def read(self, one: Any) -> NeutralMessage:
-        """Return the neutral form of a message. Raises `UsageError` for an object that is no message."""
+        """Return the neutral form of a message. Raises `UsageError` for an object that is no
+        message.
+        """
         ...
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """Return a copy with the parts at these indices of `NeutralMessage.parts` replaced; None leaves a part out.
+        """Return a copy with the parts at these indices of `NeutralMessage.parts` replaced; None
+        leaves a part out.
 
         Returns None when nothing would be left of the message.
         """
@@ -51,8 +62,8 @@ class MessageFormat(Protocol):
         ...
 
 
-# --- Dicts: OpenAI chat, OpenAI Responses items, Anthropic content blocks --------------------------------------------
-# Each message is read by itself, so one list may mix the three. Objects of vendor libraries with `model_dump` are
+# --- Dicts: OpenAI chat, OpenAI Responses items, Anthropic content blocks -------------------------
+# Each message is read by itself, so one list may mix the three. Objects of vendor libraries with `model_dump` are  # noqa: E501
 # dumped first.
 
 
@@ -69,11 +80,15 @@ class DictFormat:
         fields = fields_of(one)
         match fields.get("type"):
             case "function_call" | "custom_tool_call":
-                return NeutralMessage("assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),))
+                return NeutralMessage(
+                    "assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),)
+                )
             case "function_call_output" | "custom_tool_call_output":
                 return NeutralMessage("user", (_result(fields["call_id"], fields.get("output")),))
             case "reasoning":
-                return NeutralMessage("assistant", (Thinking(text_of(_contents(fields.get("summary")))),))
+                return NeutralMessage(
+                    "assistant", (Thinking(text_of(_contents(fields.get("summary")))),)
+                )
             case _:
                 return _read_spoken(fields)
 
@@ -84,7 +99,11 @@ class DictFormat:
             return _rewrite_item(fields, changes[0])
         if fields.get("role") == "tool":
             change = changes[0]
-            return None if change is None else {**fields, "content": result_content(change, fields.get("content"))}
+            return (
+                None
+                if change is None
+                else {**fields, "content": result_content(change, fields.get("content"))}
+            )
         return _rewrite_spoken(fields, changes)
 
     def tell(self, text: str) -> Any:
@@ -93,7 +112,13 @@ class DictFormat:
 
 
 DICT_FORMAT = DictFormat()
-_ITEMS = ("function_call", "custom_tool_call", "function_call_output", "custom_tool_call_output", "reasoning")
+_ITEMS = (
+    "function_call",
+    "custom_tool_call",
+    "function_call_output",
+    "custom_tool_call_output",
+    "reasoning",
+)
 
 
 def fields_of(one: Any) -> dict[str, Any]:
@@ -102,12 +127,15 @@ def fields_of(one: Any) -> dict[str, Any]:
         return one
     dump = getattr(one, "model_dump", None)
     if dump is None:
-        raise UsageError(f"a message of the list is a {type(one).__name__}; give dicts, or the shape that reads them")
+        raise UsageError(
+            f"a message of the list is a {type(one).__name__}; give dicts, or the shape that "
+            "reads them"
+        )
     fields: dict[str, Any] = dump(exclude_none=True)
     return fields
 
 
-# --- Reading ---------------------------------------------------------------------------------------------------------
+# --- Reading --------------------------------------------------------------------------------------
 
 
 def _read_spoken(fields: dict[str, Any]) -> NeutralMessage:
@@ -123,7 +151,10 @@ def _read_spoken(fields: dict[str, Any]) -> NeutralMessage:
         case "user":
             return NeutralMessage("user", _contents(content))
         case role:
-            raise UsageError(f"a message of the list has the role {role!r}; roles are system, user, assistant, tool")
+            raise UsageError(
+                f"a message of the list has the role {role!r}; roles are system, user, assistant, "
+                "tool"
+            )
 
 
 def _contents(content: Any) -> tuple[AnyPart, ...]:
@@ -148,7 +179,9 @@ def _block(block: Any) -> AnyPart:
 
 
 def _other(kind: str, fields: dict[str, Any]) -> AnyPart:
-    """Return an image or document part. Its name is made of its last characters; the bytes stay in the list."""
+    """Return an image or document part. Its name is made of its last characters; the bytes stay
+    in the list.
+    """
     shown = {key: value for key, value in fields.items() if key != "cache_control"}
     raw = msgspec.json.encode(shown, enc_hook=str).decode()
     if kind in _IMAGE_TYPES:
@@ -183,10 +216,12 @@ def parsed(text: str) -> dict[str, Any] | None:
 def _result(call: str, content: Any, status: str = "ok") -> ToolResult:
     if isinstance(content, str) or content is None or isinstance(content, Sequence):
         return ToolResult(call, "", status, _contents(content))
-    return ToolResult(call, "", status, (Text(msgspec.json.encode(content, enc_hook=str).decode()),))
+    return ToolResult(
+        call, "", status, (Text(msgspec.json.encode(content, enc_hook=str).decode()),)
+    )
 
 
-# --- Writing ---------------------------------------------------------------------------------------------------------
+# --- Writing --------------------------------------------------------------------------------------
 
 
 def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
@@ -194,7 +229,10 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
         case None:
             return None
         case ToolCall():
-            return {**fields, ("arguments" if "arguments" in fields else "input"): arguments_text(change)}
+            return {
+                **fields,
+                ("arguments" if "arguments" in fields else "input"): arguments_text(change),
+            }
         case ToolResult():
             return {**fields, "output": result_content(change, fields.get("output"), "input_text")}
         case _:  # shortened thinking is plain text
@@ -202,13 +240,19 @@ def _rewrite_item(fields: dict[str, Any], change: AnyPart | None) -> Any:
 
 
 def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
-    """Return the content of a changed result: a text, and the images of `content` that `change` keeps."""
+    """Return the content of a changed result: a text, and the images of `content` that `change`
+    keeps.
+    """
     text = text_of((change,))
-    keeps = isinstance(change, ToolResult) and any(not isinstance(part, Text) for part in change.parts)
+    keeps = isinstance(change, ToolResult) and any(
+        not isinstance(part, Text) for part in change.parts
+    )
     if not keeps or not isinstance(content, list):
         return text
     rest = [
-        block for block in content if not isinstance(block, str) and fields_of(block).get("type") not in _TEXT_TYPES
+        block
+        for block in content
+        if not isinstance(block, str) and fields_of(block).get("type") not in _TEXT_TYPES
     ]
     return [{"type": kind, "text": text}, *rest]
 
@@ -216,10 +260,17 @@ def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
 def _rewrite_spoken(fields: dict[str, Any], changes: Mapping[int, AnyPart | None]) -> Any:
     content, calls = fields.get("content"), list(fields.get("tool_calls") or ())
     blocks = [content] if isinstance(content, str) else list(content or ())
-    new = [_rewrite_block(block, changes[n]) if n in changes else block for n, block in enumerate(blocks)]
+    new = [
+        _rewrite_block(block, changes[n]) if n in changes else block
+        for n, block in enumerate(blocks)
+    ]
     kept = [block for block in new if block is not None]
     asked = [(call, changes.get(n, call)) for n, call in enumerate(calls, len(blocks))]
-    left = [_rewrite_chat_call(call, to) if isinstance(to, ToolCall) else call for call, to in asked if to is not None]
+    left = [
+        _rewrite_chat_call(call, to) if isinstance(to, ToolCall) else call
+        for call, to in asked
+        if to is not None
+    ]
     if not kept and not left:
         return None
     rest = {key: value for key, value in fields.items() if key not in ("content", "tool_calls")}
@@ -249,7 +300,7 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
             return {"type": "text", "text": text_of((change,))}
 
 
-# --- Usage -----------------------------------------------------------------------------------------------------------
+# --- Usage ----------------------------------------------------------------------------------------
 
 _WRAPPED = ("usage", "usage_metadata")
 _CACHED = ("prompt_tokens_details", "input_tokens_details", "input_token_details")

@@ -1,4 +1,5 @@
-"""The list to be sent: unchanged messages of the caller, rewritten copies, summaries; and originals by handle.
+"""The list to be sent: unchanged messages of the caller, rewritten copies, summaries; and originals
+by handle.
 
 The order is the caller's. A summary stands at the place of the first message that it replaces.
 """
@@ -30,7 +31,9 @@ from longrein.events import (
     text_of,
 )
 
-CurrentItems = tuple[Item | None, ...]  # Present items of a message's parts; None for a part that is not in the view
+CurrentItems = tuple[
+    Item | None, ...
+]  # Present items of a message's parts; None for a part that is not in the view
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
@@ -42,7 +45,9 @@ class OutgoingMessage(msgspec.Struct, frozen=True):
 
 
 class ListRenderer:
-    """Renderer of the list. It caches rewritten messages, so that an unchanged message stays the same object."""
+    """Renderer of the list. It caches rewritten messages, so that an unchanged message stays the
+    same object.
+    """
 
     def __init__(self, shape: MessageFormat) -> None:
         self._shape = shape
@@ -50,7 +55,11 @@ class ListRenderer:
         self._summaries: dict[str, OutgoingMessage] = {}
 
     def show(
-        self, state: State, chat: Sequence[Any], taken: Sequence[TakenMessage], said: Sequence[NeutralMessage]
+        self,
+        state: State,
+        chat: Sequence[Any],
+        taken: Sequence[TakenMessage],
+        said: Sequence[NeutralMessage],
     ) -> list[OutgoingMessage]:
         """Return the list to be sent."""
         view: list[OutgoingMessage] = []
@@ -69,11 +78,17 @@ class ListRenderer:
         message = self._summaries.get(summary.handle)
         if message is None:
             one = self._shape.tell(text_of((summary.part,)))
-            taken = TakenMessage("", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True)
-            message = self._summaries[summary.handle] = OutgoingMessage(one, taken, self._shape.read(one))
+            taken = TakenMessage(
+                "", (summary.handle,), (summary.seqs[0],), summary.key[0], calm=True
+            )
+            message = self._summaries[summary.handle] = OutgoingMessage(
+                one, taken, self._shape.read(one)
+            )
         return message
 
-    def _message_to_send(self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage) -> OutgoingMessage:
+    def _message_to_send(
+        self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage
+    ) -> OutgoingMessage:
         if taken.fixed or not taken.handles:
             return OutgoingMessage(one, taken, reading)
         index, items = state.index, state.items
@@ -105,15 +120,25 @@ def _summary_starts_at(summary: Item, taken: TakenMessage) -> bool:
     return summary.handle in taken.handles or any(first <= seq <= last for seq in taken.seqs)
 
 
-def changes_of(state: State, taken: TakenMessage, said: NeutralMessage) -> Mapping[int, AnyPart | None]:
-    """Return the parts of a message that are shown differently; None for a part that is not shown."""
+def changes_of(
+    state: State, taken: TakenMessage, said: NeutralMessage
+) -> Mapping[int, AnyPart | None]:
+    """Return the parts of a message that are shown differently; None for a part that is not
+    shown.
+    """
     changes: dict[int, AnyPart | None] = {}
-    for n, (handle, seq, part) in enumerate(zip(taken.handles, taken.seqs, said.parts, strict=True)):
+    for n, (handle, seq, part) in enumerate(
+        zip(taken.handles, taken.seqs, said.parts, strict=True)
+    ):
         at = state.index.get(handle)
         if at is None:
-            if handle or any(i.seqs[0] <= seq <= i.seqs[1] for i in state.items if i.kind == "summary"):
+            if handle or any(
+                i.seqs[0] <= seq <= i.seqs[1] for i in state.items if i.kind == "summary"
+            ):
                 changes[n] = None
-        elif (item := state.items[at]).kind != "summary" and not _is_shown_unchanged(item.part, part):
+        elif (item := state.items[at]).kind != "summary" and not _is_shown_unchanged(
+            item.part, part
+        ):
             changes[n] = item.part
     return changes
 
@@ -129,7 +154,7 @@ def _is_shown_unchanged(item: AnyPart, part: AnyPart) -> bool:
             return item == part
 
 
-# --- Originals by handle ---------------------------------------------------------------------------------------------
+# --- Originals by handle --------------------------------------------------------------------------
 
 PAGE_CHARS_MIN, PAGE_CHARS_MAX = 1_000, 16_000  # Characters of one page
 PAGE_CHARS_PER_TOKEN = 0.3  # Characters of one page per usable token: about a tenth of the window
@@ -170,14 +195,17 @@ def _shown(part: AnyPart) -> str:
 
 def page_chars(budget: Budget) -> int:
     """Return the characters of a page in this window."""
-    return max(PAGE_CHARS_MIN, min(PAGE_CHARS_MAX, round(budget.usable_tokens * PAGE_CHARS_PER_TOKEN)))
+    return max(
+        PAGE_CHARS_MIN, min(PAGE_CHARS_MAX, round(budget.usable_tokens * PAGE_CHARS_PER_TOKEN))
+    )
 
 
 def page(text: str, handle: str, lines: str, chars_max: int = PAGE_CHARS_MAX) -> str:
     """Return one page of `text` under a line that names the handle, the lines and the next page.
 
-    `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. One long line of JSON is shown by the line
-    ends that it escapes. A line longer than a page is cut. Raises `ToolError` for any other range.
+    `lines`: `100-200`, `100-`, `100` or '' for all, 1-based and inclusive. One long line of JSON is
+    shown by the line ends that it escapes. A line longer than a page is cut. Raises `ToolError` for
+    any other range.
     """
     if (lines or len(text) > chars_max) and is_escaped_line(text.count("\n"), text.count("\\n")):
         text = unescape_lines(text)
@@ -198,9 +226,13 @@ def page(text: str, handle: str, lines: str, chars_max: int = PAGE_CHARS_MAX) ->
 def _range(lines: str, total: int) -> tuple[int, int]:
     match = _RANGE.match(lines)
     if match is None:
-        raise ToolError(f'[bad-range] lines must look like "100-200" or "100-", not {lines[:40]!r}.')
+        raise ToolError(
+            f'[bad-range] lines must look like "100-200" or "100-", not {lines[:40]!r}.'
+        )
     first = int(match[1] or 1)
     last = int(match[3]) if match[3] else (total if match[2] or not match[1] else first)
     if first < 1 or last < first or first > total:
-        raise ToolError(f"[bad-range] there are lines 1 to {total}; {lines[:40]!r} is none of them.")
+        raise ToolError(
+            f"[bad-range] there are lines 1 to {total}; {lines[:40]!r} is none of them."
+        )
     return first, min(last, total)

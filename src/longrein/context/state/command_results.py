@@ -1,7 +1,7 @@
 """Facts from the output of a command: exit code, most informative line, failed and passed tests.
 
-Only notes written by our own `Bash` and the formats of common test runners are read. Output counts as test output only
-if the command runs something that can test; a printed log proves nothing.
+Only notes written by our own `Bash` and the formats of common test runners are read. Output counts
+as test output only if the command runs something that can test; a printed log proves nothing.
 """
 
 import re
@@ -9,7 +9,9 @@ from functools import cache
 
 import msgspec
 
-TEXT_CHARS_MAX = 60_000  # Only both ends of longer output are read; runners print their counts at the end
+TEXT_CHARS_MAX = (
+    60_000  # Only both ends of longer output are read; runners print their counts at the end
+)
 NAMES_MAX = 500  # Limit of named tests taken from one output
 
 
@@ -39,17 +41,22 @@ def clip(text: str, chars: int) -> str:
     return line if len(line) <= chars and len(text) <= 4 * chars else line[: chars - 1] + "…"
 
 
-# --- Exit codes and errors -------------------------------------------------------------------------------------------
+# --- Exit codes and errors ------------------------------------------------------------------------
 
 _ENDING = r"\[exit code (\d{1,3})(?: \([a-z ]+\))?\]\Z"
-_NOTE = r"\[(?:current folder is now |the current folder is gone|.* is outside the session's folders)"
-_ENDED = r"\[(?:exit code|timed out after|interrupted by|ended by signal|ended: it printed|could not be)"
+_NOTE = (
+    r"\[(?:current folder is now |the current folder is gone|.* is outside the session's folders)"
+)
+_ENDED = (
+    r"\[(?:exit code|timed out after|interrupted by|ended by signal|ended: it printed|could not be)"
+)
 
 
 def code_of(text: str, status: str) -> int | None:
     """Return the exit code of a `Bash` result; None if the command did not exit by itself.
 
-    Only the note that our tool writes after the output is read. A result with status `ok` has exit code 0.
+    Only the note that our tool writes after the output is read. A result with status `ok` has exit
+    code 0.
     """
     if status == "ok":
         return 0
@@ -62,29 +69,79 @@ def code_of(text: str, status: str) -> int | None:
     return None
 
 
-_TELLING: tuple[str, ...] = ("Error", "error", "Exception", "Failure", "FAILED", "fatal", "panic", "denied")
+_TELLING: tuple[str, ...] = (
+    "Error",
+    "error",
+    "Exception",
+    "Failure",
+    "FAILED",
+    "fatal",
+    "panic",
+    "denied",
+)
 _TELLING += ("not found", "No such", "cannot ")
 _ECHOES = ("make: ***", "npm ERR!", "npm error", "error Command failed", "ERROR: Job failed")
 """Beginnings of lines by which a runner only reports that its command failed."""
-GIST_CHARS_MAX = 8_000  # Characters at the end of a failed output that are searched for its most informative line
+# Characters at the end of a failed output that are searched for its most informative line
+GIST_CHARS_MAX = 8_000
 
 
 def gist(text: str) -> str:
-    """Return the most informative line of a failed output: the last that names an error, else the last."""
+    """Return the most informative line of a failed output: the last that names an error, else
+    the last.
+    """
     lines = [line for line in text[-GIST_CHARS_MAX:].split("\n") if line.strip()]
     ended = next((line for line in reversed(lines[-2:]) if re.match(_ENDED, line)), "")
-    body = [line for line in lines if not (line[0] == "[" and (re.match(_ENDED, line) or re.match(_NOTE, line)))]
+    body = [
+        line
+        for line in lines
+        if not (line[0] == "[" and (re.match(_ENDED, line) or re.match(_NOTE, line)))
+    ]
     body = [line for line in body if not line.startswith(_ECHOES)] or body
-    said = next((line for line in reversed(body) if any(word in line for word in _TELLING)), body[-1] if body else "")
+    said = next(
+        (line for line in reversed(body) if any(word in line for word in _TELLING)),
+        body[-1] if body else "",
+    )
     return clip(said or ended, 200)
 
 
-# --- Test runners ----------------------------------------------------------------------------------------------------
+# --- Test runners ---------------------------------------------------------------------------------
 
 _READERS = frozenset(
     (
-        *("cat", "grep", "rg", "head", "tail", "echo", "printf", "sed", "awk", "less", "more", "ls", "git", "find"),
-        *("sort", "uniq", "tee", "cd", "jq", "diff", "cut", "tr", "which", "sleep", "rm", "cp", "mv", "mkdir", "wc"),
+        *(
+            "cat",
+            "grep",
+            "rg",
+            "head",
+            "tail",
+            "echo",
+            "printf",
+            "sed",
+            "awk",
+            "less",
+            "more",
+            "ls",
+            "git",
+            "find",
+        ),
+        *(
+            "sort",
+            "uniq",
+            "tee",
+            "cd",
+            "jq",
+            "diff",
+            "cut",
+            "tr",
+            "which",
+            "sleep",
+            "rm",
+            "cp",
+            "mv",
+            "mkdir",
+            "wc",
+        ),
     )
 )
 """Programs that only print or move files."""
@@ -116,19 +173,28 @@ _SHAPES = (
         " in ",
         r"^(?:(?P<word>FAILED|ERROR|PASSED) (?P<name>\S+\.py(?:::[^\n]*?)?)(?: - .*)?"
         r"|(?P<name2>\S+\.py::\S+(?: \S+\])?) (?P<word2>PASSED|FAILED|ERROR)\b.*)$",
-        r"^=*(?: |)(?=\d+ (?:failed|passed|error))(?:(?P<failed>\d+) failed,? ?)?(?:(?P<passed>\d+) passed,? ?)?"
-        r"(?:\d+ (?:skipped|xfailed|xpassed|deselected|warnings?|rerun),? ?)*(?:(?P<errors>\d+) errors?)?"
+        r"^=*(?: |)(?=\d+ (?:failed|passed|error))(?:(?P<failed>\d+) failed,? "
+        r"?)?(?:(?P<passed>\d+) passed,? ?)?"
+        r"(?:\d+ (?:skipped|xfailed|xpassed|deselected|warnings?|rerun),? ?)*(?:(?P<errors>\d+) "
+        r"errors?)?"
         r".* in [\d.]+ ?s",
     ),
     _Shape(
         "unittest",
         "Ran ",
-        r"^(?:(?P<word>FAIL|ERROR): (?P<name>\w+ \([\w.]+\)).*|(?P<name2>\w+ \([\w.]+\))(?:\n.*?)? \.\.\. "
+        r"^(?:(?P<word>FAIL|ERROR): (?P<name>\w+ \([\w.]+\)).*|(?P<name2>\w+ "
+        r"\([\w.]+\))(?:\n.*?)? \.\.\. "
         r"(?P<word2>ok|FAIL|ERROR))$",
-        r"^Ran (?P<ran>\d+) tests? in [\d.]+s\n+(?:OK\b|FAILED \((?:failures=(?P<failed>\d+))?(?:, )?"
+        r"^Ran (?P<ran>\d+) tests? in [\d.]+s\n+(?:OK\b|FAILED "
+        r"\((?:failures=(?P<failed>\d+))?(?:, )?"
         r"(?:errors=(?P<errors>\d+))?)",
     ),
-    _Shape("go", "\t", r"^\s*--- (?P<word>FAIL|PASS): (?P<name>\S+) \(", r"^(?:(?P<ok1>ok)  ?\t|(?P<bad1>FAIL)\t)\S+"),
+    _Shape(
+        "go",
+        "\t",
+        r"^\s*--- (?P<word>FAIL|PASS): (?P<name>\S+) \(",
+        r"^(?:(?P<ok1>ok)  ?\t|(?P<bad1>FAIL)\t)\S+",
+    ),
     _Shape(
         "cargo",
         "test result:",
@@ -139,7 +205,8 @@ _SHAPES = (
         "jest",
         "Tests",
         r"^ *(?P<word>✓|✔|√|✕|✖|×|FAIL|PASS|❯)\s+(?P<name>\S[^\n]*?)(?: \(?\d+ ?m?s\)?)?$",
-        r"^ *Tests:? +(?:(?P<failed>\d+) failed(?:,| \|)? *)?(?:\d+ \w+(?:,| \|) *)*?(?:(?P<passed>\d+) passed)?"
+        r"^ *Tests:? +(?:(?P<failed>\d+) failed(?:,| \|)? *)?(?:\d+ \w+(?:,| \|) "
+        r"*)*?(?:(?P<passed>\d+) passed)?"
         r"(?:(?:,| \|) *\d+ \w+)*(?:, \d+ total| \(\d+\))",
         ("✕", "✖", "×", "FAIL"),
     ),
@@ -189,7 +256,11 @@ def _counted(runner: str, counts: re.Pattern[str], text: str) -> Counts | None:
     passed = failed = 0
     for match in counts.finditer(text):
         groups = match.groupdict()
-        bad = int(groups.get("failed") or 0) + int(groups.get("errors") or 0) + bool(groups.get("bad1"))
+        bad = (
+            int(groups.get("failed") or 0)
+            + int(groups.get("errors") or 0)
+            + bool(groups.get("bad1"))
+        )
         good = int(groups.get("passed") or 0) + bool(groups.get("ok1"))
         if groups.get("ran"):
             good = max(0, int(groups["ran"]) - bad)

@@ -1,8 +1,9 @@
-"""Ledger: records of messages, calls, files, tests, errors and decisions, kept by code from the log.
+"""Ledger: records of messages, calls, files, tests, errors and decisions, kept by code from the
+log.
 
-Each record holds the entries that prove it. A later fact supersedes an earlier one about the same subject; claims of a
-model never enter. Work per entry does not depend on the history. Old records are dropped beyond the limits; the log
-keeps everything.
+Each record holds the entries that prove it. A later fact supersedes an earlier one about the same
+subject; claims of a model never enter. Work per entry does not depend on the history. Old records
+are dropped beyond the limits; the log keeps everything.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from longrein.events import (
     text_of,
 )
 
-# --- Records ---------------------------------------------------------------------------------------------------------
+# --- Records --------------------------------------------------------------------------------------
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -57,12 +58,17 @@ class FileUse(Record, frozen=True):
 
     hash: str  # Newest known content; '' if the file is gone
     seq: int  # Entry that proves the content
-    by: str = ""  # Author of the last change: `agent`, `subagent`, `command`, `user`; '' if the file was only read
+    # Author of the last change: `agent`, `subagent`, `command`, `user`; '' if the file was only
+    # read
+    by: str = ""
     changed: int = 0  # Entry of the last change
     changes: int = 0
     reads: int = 0
     whole: bool = False  # True if the newest content was shown whole
-    lines: tuple[int, int] = (0, 0)  # First line and number of lines of the last partial read; zeros if it was whole
+    lines: tuple[int, int] = (
+        0,
+        0,
+    )  # First line and number of lines of the last partial read; zeros if it was whole
 
 
 class CallRecord(Record, frozen=True):
@@ -72,7 +78,9 @@ class CallRecord(Record, frozen=True):
     name: str
     argument: str
     status: str
-    """`ok`, `failed`, `denied`, `interrupted` or `not_run`. Background work: `running`, then the state it ended in."""
+    """`ok`, `failed`, `denied`, `interrupted` or `not_run`. Background work: `running`, then the
+    state it ended in.
+    """
     code: int | None = None  # Exit code of a command that exited by itself
     tests: Counts | None = None  # Counts of a test runner in the output
     times: int = 1  # Number of equal calls
@@ -136,12 +144,16 @@ class Ledger(msgspec.Struct):
     proofs: dict[str, int] = {}  # `todo`, `mode`, `cwd`, `pins` -> entry that set the present value
     told: dict[str, int] = {}  # Nested instruction file or skill -> last entry that told it
     summaries: list[int] = []  # Entries of the last summaries
-    fitted: dict[str, dict[str, Any]] = {}  # Call id -> arguments changed by hooks, while the call runs
+    fitted: dict[
+        str, dict[str, Any]
+    ] = {}  # Call id -> arguments changed by hooks, while the call runs
 
 
-# --- Writing the ledger ----------------------------------------------------------------------------------------------
+# --- Writing the ledger ---------------------------------------------------------------------------
 
-WORDS_CHARS_MAX = 1_000_000  # Characters kept of the user's messages; long old messages lose their middle first
+WORDS_CHARS_MAX = (
+    1_000_000  # Characters kept of the user's messages; long old messages lose their middle first
+)
 WORD_CHARS_MIN = 600  # Characters kept of such a message
 RAN_MAX = 400  # Limit of call records
 FILES_MAX = 2_000  # Limit of files; files that were only read are dropped first
@@ -156,7 +168,9 @@ ASKING = frozenset({"ExitPlanMode", "AskUserQuestion"})  # Tools whose result is
 
 
 def record_event(ledger: Ledger, seq: int, event: AnyEvent) -> None:
-    """Record one event. `ToolEnded` is recorded by `record_result`; events that prove nothing are ignored."""
+    """Record one event. `ToolEnded` is recorded by `record_result`; events that prove nothing
+    are ignored.
+    """
     writer = _WRITERS.get(type(event))
     if writer is not None:
         writer(ledger, seq, event)
@@ -169,16 +183,23 @@ def merge_rewound_ledger(then: Ledger, now: Ledger) -> Ledger:
         known = now.ran.get(line)
         if ran.background and known is not None and known.seq == ran.seq:
             then.ran[line] = known
-    then.proofs = {**then.proofs, **{name: now.proofs[name] for name in ("mode", "pins") if name in now.proofs}}
+    then.proofs = {
+        **then.proofs,
+        **{name: now.proofs[name] for name in ("mode", "pins") if name in now.proofs},
+    }
     return then
 
 
-# --- User messages and decisions -------------------------------------------------------------------------------------
+# --- User messages and decisions ------------------------------------------------------------------
 
 
 def _said(ledger: Ledger, seq: int, event: UserSpoke) -> None:
     text = text_of(event.typed)
-    media = [f"r{seq}.{n} {m}" for n, part in enumerate(event.parts, 1) if (m := getattr(part, "media", ""))]
+    media = [
+        f"r{seq}.{n} {m}"
+        for n, part in enumerate(event.parts, 1)
+        if (m := getattr(part, "media", ""))
+    ]
     ledger.words.append(UserMessage(seq, text, event.origin, media=tuple(media)))
     ledger.words_chars += len(text)
     if ledger.words_chars > WORDS_CHARS_MAX:
@@ -186,7 +207,9 @@ def _said(ledger: Ledger, seq: int, event: UserSpoke) -> None:
 
 
 def _thin_words(ledger: Ledger) -> None:
-    """Cut the middle of old messages until a quarter of the limit is free; the first and the last few stay whole."""
+    """Cut the middle of old messages until a quarter of the limit is free; the first and the
+    last few stay whole.
+    """
     for keep in (WORD_CHARS_MIN, WORD_CHARS_MIN // 10):
         for at in range(1, len(ledger.words) - 5):
             if ledger.words_chars <= WORDS_CHARS_MAX * 3 // 4:
@@ -195,7 +218,9 @@ def _thin_words(ledger: Ledger) -> None:
             less = len(word.text) - keep
             if less > keep:
                 ends = word.text[: keep // 2] + "…" + word.text[-(keep // 2) :]
-                ledger.words[at] = UserMessage(word.seq, ends, word.origin, word.gone + less, word.media)
+                ledger.words[at] = UserMessage(
+                    word.seq, ends, word.origin, word.gone + less, word.media
+                )
                 ledger.words_chars -= less - 1
 
 
@@ -207,8 +232,16 @@ def _answer(ledger: Ledger, seq: int, event: PermissionAnswered) -> None:
     asked, shown = ledger.asked.pop(event.call, (0, event.call))
     if event.by != "user":
         return
-    scope = "" if event.scope == "once" else f", for {'this session' if event.scope == 'session' else 'always'}"
-    rule = f" (rule {', '.join(event.rule.splitlines())})" if event.rule and event.scope != "once" else ""
+    scope = (
+        ""
+        if event.scope == "once"
+        else f", for {'this session' if event.scope == 'session' else 'always'}"
+    )
+    rule = (
+        f" (rule {', '.join(event.rule.splitlines())})"
+        if event.rule and event.scope != "once"
+        else ""
+    )
     words = f"; they said: {clip(event.message, 300)}" if event.message else ""
     verb = "allowed" if event.verdict == "allow" else "denied"
     _decide(ledger, (asked, seq), f"the user {verb} {shown}{scope}{rule}{words}")
@@ -231,7 +264,7 @@ def _drop(records: dict[str, Any], most: int, order: Callable[[Any], Any] = lamb
             del records[key]
 
 
-# --- Files -----------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------------------
 
 
 def _seen(ledger: Ledger, seq: int, event: FileSeen) -> None:
@@ -239,14 +272,25 @@ def _seen(ledger: Ledger, seq: int, event: FileSeen) -> None:
     if old.hash != event.hash:
         old = msgspec.structs.replace(old, whole=False, lines=(0, 0))
     whole = event.whole or old.whole
-    ledger.files[event.path] = msgspec.structs.replace(old, hash=event.hash, seq=seq, reads=old.reads + 1, whole=whole)
+    ledger.files[event.path] = msgspec.structs.replace(
+        old, hash=event.hash, seq=seq, reads=old.reads + 1, whole=whole
+    )
     _drop(ledger.files, FILES_MAX, _by_change)
 
 
 def _changed(ledger: Ledger, seq: int, event: FileChanged) -> None:
     old = ledger.files.pop(event.path, None) or FileUse("", seq)
     whole = event.by == "agent"  # the model has not seen changes by others
-    use = FileUse(event.hash, seq, event.by, seq, old.changes + 1, old.reads, whole, old.lines if whole else (0, 0))
+    use = FileUse(
+        event.hash,
+        seq,
+        event.by,
+        seq,
+        old.changes + 1,
+        old.reads,
+        whole,
+        old.lines if whole else (0, 0),
+    )
     ledger.files[event.path] = use
     ledger.edits.append((seq, event.path))
     _cut(ledger.edits, EDITS_MAX)
@@ -257,7 +301,7 @@ def _by_change(use: FileUse) -> tuple[bool, int]:
     return use.changes > 0, use.seq
 
 
-# --- Calls, errors and tests -----------------------------------------------------------------------------------------
+# --- Calls, errors and tests ----------------------------------------------------------------------
 
 
 def _started(ledger: Ledger, seq: int, event: ToolStarted) -> None:  # noqa: ARG001 - every writer is given all three
@@ -265,15 +309,23 @@ def _started(ledger: Ledger, seq: int, event: ToolStarted) -> None:  # noqa: ARG
         ledger.fitted[event.call] = event.arguments
 
 
-def record_result(ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded, *, quiet: bool) -> None:
-    """Record an ended call and what its output proves. `quiet`: success leaves no record of the call."""
+def record_result(
+    ledger: Ledger, seq: int, call: ToolCall, event: ToolEnded, *, quiet: bool
+) -> None:
+    """Record an ended call and what its output proves. `quiet`: success leaves no record of the
+    call.
+    """
     arguments = ledger.fitted.pop(event.call, None) or call.arguments or {}
     ledger.asked.pop(event.call, None)
     argument = key_argument(arguments)
     if event.name == "Read" and event.status == "ok":
         _read_range(ledger, arguments)
     if event.name in ASKING and event.status == "ok":
-        _decide(ledger, (seq,), f"asked by {event.name}, the user answered: {clip(text_of(event.parts), 500)}")
+        _decide(
+            ledger,
+            (seq,),
+            f"asked by {event.name}, the user answered: {clip(text_of(event.parts), 500)}",
+        )
     if event.name == "Skill" and event.status == "ok":
         ledger.told[f"skill {argument}"] = seq
     if not quiet or event.status != "ok":
@@ -304,7 +356,9 @@ def _ran(ledger: Ledger, seq: int, event: ToolEnded, argument: str, *, quiet: bo
     code = code_of(text, event.status) if command and ended_itself else None
     counts = _tests(ledger, seq, argument, text) if command and ended_itself else None
     times = ledger.ran.pop(line).times + 1 if line in ledger.ran else 1
-    ledger.ran[line] = CallRecord(seq, event.name, argument, status, code, counts, times, background)
+    ledger.ran[line] = CallRecord(
+        seq, event.name, argument, status, code, counts, times, background
+    )
     _drop(ledger.ran, RAN_MAX)
     if ended_itself and not quiet:
         failed = event.status == "failed" or (counts is not None and counts.failed > 0)
@@ -340,7 +394,9 @@ def _tests(ledger: Ledger, seq: int, line: str, text: str) -> Counts | None:
             if not old.passed and old.line == line and name not in found.verdicts:
                 ledger.tests[name] = TestVerdict(True, seq, line, old.failed)
     if len(ledger.tests) > TESTS_MAX + SLACK:
-        oldest = sorted(ledger.tests, key=lambda name: (not ledger.tests[name].passed, ledger.tests[name].seq))
+        oldest = sorted(
+            ledger.tests, key=lambda name: (not ledger.tests[name].passed, ledger.tests[name].seq)
+        )
         for name in oldest[: len(oldest) - TESTS_MAX]:
             del ledger.tests[name]
     return found.counts
@@ -352,11 +408,13 @@ def _verdict(ledger: Ledger, seq: int, line: str, name: str, *, passed: bool) ->
     ledger.tests[name] = TestVerdict(passed, seq, line, failed)
 
 
-# --- Background work and settings ------------------------------------------------------------------------------------
+# --- Background work and settings -----------------------------------------------------------------
 
 
 def _task(ledger: Ledger, seq: int, event: TaskStarted) -> None:
-    ledger.running[event.task] = BackgroundWork(seq, "task", clip(event.command, 160), call=event.call)
+    ledger.running[event.task] = BackgroundWork(
+        seq, "task", clip(event.command, 160), call=event.call
+    )
 
 
 def _child(ledger: Ledger, seq: int, event: ChildStarted) -> None:
@@ -365,7 +423,9 @@ def _child(ledger: Ledger, seq: int, event: ChildStarted) -> None:
 
 def _task_over(ledger: Ledger, seq: int, event: TaskEnded) -> None:
     code = f", exit code {event.code}" if event.code is not None else ""
-    _over(ledger, seq, event.task, f"{event.state}{code}{', ' + event.cause if event.cause else ''}")
+    _over(
+        ledger, seq, event.task, f"{event.state}{code}{', ' + event.cause if event.cause else ''}"
+    )
     _background_over(ledger, seq, event.task, event.state, event.tail, event.code)
 
 
@@ -382,9 +442,13 @@ def _over(ledger: Ledger, seq: int, key: str, status: str) -> None:
         _cut(ledger.over, ENDED_MAX)
 
 
-def _background_over(ledger: Ledger, seq: int, key: str, state: str, text: str, code: int | None = None) -> None:
+def _background_over(
+    ledger: Ledger, seq: int, key: str, state: str, text: str, code: int | None = None
+) -> None:
     """Update the call record whose background work has ended."""
-    waiting = ((line, ran) for line, ran in ledger.ran.items() if key in ran.background and not ran.ended)
+    waiting = (
+        (line, ran) for line, ran in ledger.ran.items() if key in ran.background and not ran.ended
+    )
     line, ran = next(waiting, ("", None))
     if ran is None:
         return
@@ -393,7 +457,9 @@ def _background_over(ledger: Ledger, seq: int, key: str, state: str, text: str, 
     status = state if state != "done" else ran.status if failed or running else state
     counts = _tests(ledger, seq, ran.argument, text) if ran.name == "Bash" else None
     ended = 0 if running else seq
-    ledger.ran[line] = msgspec.structs.replace(ran, status=status, code=code, tests=counts, ended=ended)
+    ledger.ran[line] = msgspec.structs.replace(
+        ran, status=status, code=code, tests=counts, ended=ended
+    )
     if state != "done" or (counts is not None and counts.failed > 0):
         _trouble(ledger, seq, line, gist(text) or state)
     elif not (running or failed):

@@ -1,11 +1,17 @@
-"""Text from outside in what the harness writes: quoted, without markers, tags and characters that cannot be seen."""
+"""Text from outside in what the harness writes: quoted, without markers, tags and characters
+that cannot be seen.
+"""
 
 import re
 
 from longrein.events import marker_sign
 from longrein.events.escape import escape
 
-_QUOTES = (" ", "+", "-")  # First characters of diff lines. Such lines cannot be taken for the harness's own.
+_QUOTES = (
+    " ",
+    "+",
+    "-",
+)  # First characters of diff lines. Such lines cannot be taken for the harness's own.
 
 
 def quote_external(text: str, nonce: str) -> str:
@@ -23,11 +29,14 @@ _FOREIGN = re.compile(
     r"\[(?=/?INST\]|longrein:)",
     re.IGNORECASE,
 )
-"""Beginnings of tags and tokens by which harnesses and chat templates speak to a model, longrein's own among them."""
+"""Beginnings of tags and tokens by which harnesses and chat templates speak to a model,
+longrein's own among them.
+"""
 
 
 def neutralize_markers(text: str, nonce: str) -> str:
-    """Break the harness's sign, with any nonce, and tags and tokens of other harnesses, in `text` (rule 8).
+    """Break the harness's sign, with any nonce, and tags and tokens of other harnesses, in `text`
+    (rule 8).
 
     Characters that cannot be seen are written out.
     """

@@ -1,8 +1,8 @@
 """Detection of repeated steps.
 
-A step is identified by its calls and their results, and compared with the steps one to four before it. So cycles of up
-to four steps are detected, at a cost independent of the length of the session. A poll whose answer changes is no
-repetition.
+A step is identified by its calls and their results, and compared with the steps one to four before
+it. So cycles of up to four steps are detected, at a cost independent of the length of the session.
+A poll whose answer changes is no repetition.
 """
 
 import re
@@ -18,7 +18,9 @@ PERIODS = (1, 2, 3, 4)  # Lengths of the cycles that are detected, in steps
 class StepHistory(msgspec.Struct, frozen=True):
     """Digests of the last steps of a turn."""
 
-    step: tuple[tuple[str, str], ...] = ()  # (call id, digest) of the ended calls of the present step
+    step: tuple[
+        tuple[str, str], ...
+    ] = ()  # (call id, digest) of the ended calls of the present step
     waits: bool = True  # True if all calls of the present step are polls
     last: tuple[str, ...] = ()  # Digests of the last steps, newest last
     runs: tuple[int, ...] = (0,) * len(PERIODS)
@@ -33,12 +35,18 @@ class StepHistory(msgspec.Struct, frozen=True):
 
 
 def add_result(
-    history: StepHistory, call: ToolCall, event: ToolEnded, seen: tuple[FileSeen, ...], *, polls: bool, over: bool
+    history: StepHistory,
+    call: ToolCall,
+    event: ToolEnded,
+    seen: tuple[FileSeen, ...],
+    *,
+    polls: bool,
+    over: bool,
 ) -> StepHistory:
     """Return `history` with one more result.
 
-    `seen`: files that the call read. `polls`: whether the tool queries a status. `over`: whether this was the last
-    result of its step.
+    `seen`: files that the call read. `polls`: whether the tool queries a status. `over`: whether
+    this was the last result of its step.
     """
     step = (*history.step, (event.call, _digest(call, event, seen)))
     waits = history.waits and (polls or _sleeps(call))
@@ -84,4 +92,8 @@ def _hash(text: str) -> str:
 def _sleeps(call: ToolCall) -> bool:
     """Return True if a command sleeps, which counts as a poll."""
     command = (call.arguments or {}).get("command", "")
-    return isinstance(command, str) and "sleep" in command and bool(re.search(r"(^|[;&|(]|\bdo\b)\s*sleep\s", command))
+    return (
+        isinstance(command, str)
+        and "sleep" in command
+        and bool(re.search(r"(^|[;&|(]|\bdo\b)\s*sleep\s", command))
+    )

@@ -1,7 +1,8 @@
 """Neutral request: a prefix and a flat list of content blocks, before any wire encodes them.
 
-Between two breaks the items of a request are the first items of the next one (law 2), as the same objects, so that a
-wire encodes each of them once. Message brackets and cache marks are added by the wire.
+Between two breaks the items of a request are the first items of the next one (law 2), as the same
+objects, so that a wire encodes each of them once. Message brackets and cache marks are added by the
+wire.
 """
 
 from typing import Literal
@@ -10,18 +11,25 @@ import msgspec
 
 from longrein.events import AnyPart, PrefixSet, ProviderBlock
 
-ItemKind = Literal["context", "user", "reminder", "text", "thinking", "call", "result", "summary", "ack"]
+ItemKind = Literal[
+    "context", "user", "reminder", "text", "thinking", "call", "result", "summary", "ack"
+]
 ItemForm = Literal["full", "trimmed", "placeholder", "summary"]
 
 
 class Item(msgspec.Struct, frozen=True):
     """Content block of the view."""
 
-    key: tuple[int, int, int]  # (entry that gave the item this form, part, revision): equal keys mean equal content
-    kind: ItemKind  # `call`, `text`, `thinking` and `ack` are on the assistant's side, the other kinds on the user's
+    key: tuple[
+        int, int, int
+    ]  # (entry that gave the item this form, part, revision): equal keys mean equal content
+    # `call`, `text`, `thinking` and `ack` are on the assistant's side, the other kinds on the
+    # user's
+    kind: ItemKind
     seqs: tuple[int, int]  # First and last entry that the item stands for
     handle: str  # Handle that recalls the content
-    part: AnyPart  # Content as the model sees it. For `result` a `ToolResult`, for `call` a `ToolCall`.
+    # Content as the model sees it. For `result` a `ToolResult`, for `call` a `ToolCall`.
+    part: AnyPart
     form: ItemForm = "full"  # Form in which the item is shown
     tokens: int = 0  # Estimate before calibration
     block: ProviderBlock | None = None  # The provider's own encoding of the block
@@ -42,8 +50,12 @@ class Request(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]  # Content blocks in order, those of kind `context` first
     marks: tuple[int, ...]  # Rising indices of items after which the cache is marked; at most three
     max_output_tokens: int  # Limit of the answer
-    purpose: Literal["turn", "summary"] = "turn"  # A summary request is a turn request plus items at its end
-    route: str = ""  # Session whose prefix is shared, for providers that route by a key; '' for `session`
+    purpose: Literal["turn", "summary"] = (
+        "turn"  # A summary request is a turn request plus items at its end
+    )
+    route: str = (
+        ""  # Session whose prefix is shared, for providers that route by a key; '' for `session`
+    )
 
 
 CACHE_READ_SHARE = 0.1  # Usual price of cached input as a share of the input price
@@ -56,7 +68,8 @@ class Price(msgspec.Struct, frozen=True):
     output: float
     cache_read: float = -1.0  # Negative: unknown; `CACHE_READ_SHARE` of the input price is assumed
     cache_write: float = -1.0  # Negative: equal to the input price
-    assumed: bool = False  # True if a cache price is the usual one of the provider's family and not its own figure
+    # True if a cache price is the usual one of the provider's family and not its own figure
+    assumed: bool = False
 
     @property
     def read_usd(self) -> float:
@@ -74,8 +87,10 @@ class Price(msgspec.Struct, frozen=True):
         if not (self.assumed or self.cache_read < 0) or self.input <= 0:
             return ""
         return (
-            f"cache prices are not known: reading is taken for {self.read_usd / self.input:.2g} of the input price and "
-            f"writing for {self.write_usd / self.input:.3g}, as is usual there; price_cache_read and "
+            f"cache prices are not known: reading is taken for {self.read_usd / self.input:.2g} "
+            "of the input price and "
+            f"writing for {self.write_usd / self.input:.3g}, as is usual there; price_cache_read "
+            "and "
             "price_cache_write in the settings say otherwise"
         )
 
@@ -95,9 +110,10 @@ class Budget(msgspec.Struct, frozen=True):
     accepts_prefill: bool = False
     """True if a request may end with the assistant's side; most current models refuse that."""
     clears: tuple[str, ...] = ("exchange", "result", "call", "text", "thinking")
-    """Kinds of items that may be cleared with this provider and model. `exchange`: replies leave as a whole, with their
-    thinking, calls and results; the other kinds are shortened in place. `old call` and `old thinking`: only items from
-    before the user's last message."""
+    """Kinds of items that may be cleared with this provider and model. `exchange`: replies leave
+    as a whole, with their thinking, calls and results; the other kinds are shortened in place.
+    `old call` and `old thinking`: only items from before the user's last message.
+    """
     prepare_share: float = PREPARE_SHARE
     compact_share: float = COMPACT_SHARE
 

@@ -1,7 +1,8 @@
-"""State that the fold derives from the log: the view, and all that reminders, policies and limits remember.
+"""State that the fold derives from the log: the view, and all that reminders, policies and limits
+remember.
 
-A rewind restores the conversation part (`ConversationState`). The world part (money, files, model, permissions) stays
-as it is. `merge_rewound` joins both.
+A rewind restores the conversation part (`ConversationState`). The world part (money, files, model,
+permissions) stays as it is. `merge_rewound` joins both.
 """
 
 from copy import copy
@@ -55,12 +56,15 @@ class KnownFile(msgspec.Struct, frozen=True):
     changed: bool  # True if this session changed it
     seq: int
     disk: str | None = None
-    """Hash of newer content on disk that the model does not know ('' if the file is gone); None if it knows it."""
+    """Hash of newer content on disk that the model does not know ('' if the file is gone); None
+    if it knows it.
+    """
     disk_blob: str = ""  # Blob of the newer content
     changes: int = 0  # Changes by others since the model last read or changed it
     told: tuple[str, str] | None = None
-    """Hash and blob that the model knew when it wrote the calls of the reply that led here; None if it knew this
-    content."""
+    """Hash and blob that the model knew when it wrote the calls of the reply that led here; None
+    if it knew this content.
+    """
     asks: int = 0  # Number of requests so far; `told` holds only until the next one
 
     def told_by(self, asks: int) -> tuple[str, str]:
@@ -78,7 +82,9 @@ class TaskState(msgspec.Struct, frozen=True):
     at: int  # Time of that entry, microseconds UTC
     started: TaskStarted  # The latest `TaskStarted`: `running` or `queued`
     ended: TaskEnded | None = None
-    ended_seq: int = 0  # Entry of `TaskEnded`, whose handle recalls the output; 0 while the task runs
+    ended_seq: int = (
+        0  # Entry of `TaskEnded`, whose handle recalls the output; 0 while the task runs
+    )
 
 
 class SubagentState(msgspec.Struct, frozen=True):
@@ -107,7 +113,9 @@ class Reading(msgspec.Struct, frozen=True):
     first: int
     last: int
     told: bool = False
-    """True if a later reading was answered with a pointer to this one. The next one is answered in full."""
+    """True if a later reading was answered with a pointer to this one. The next one is answered
+    in full.
+    """
 
 
 class LoadedSkill(msgspec.Struct, frozen=True):
@@ -153,7 +161,9 @@ class ConversationState(msgspec.Struct):
     step_history: StepHistory = StepHistory()  # Digests of the last steps, to detect repetition
     continuations: int = 0  # Times the model was told to continue a cut answer in this turn
     stop: str = ""  # Stop reason of the last reply
-    stop_asked: bool = False  # True once the hooks of the turn's end have answered, until the next reply
+    stop_asked: bool = (
+        False  # True once the hooks of the turn's end have answered, until the next reply
+    )
     stop_blocks: int = 0  # Times in a row that hooks have refused to let this turn end
     batch_asked: bool = True  # False while the hooks of a finished batch of calls have not answered
     hook_stop: str = ""  # Why a hook stopped the turn; '' when none has
@@ -168,19 +178,29 @@ class ConversationState(msgspec.Struct):
     settled_seq: int = 0  # Entry of the last compaction
     summary_attempts: int = 0  # Failed summary requests since the last compaction
     rewritten_seq: int = 0
-    """Last entry that replaced a span or undid a replacement. Summaries requested before it are stale."""
+    """Last entry that replaced a span or undid a replacement. Summaries requested before it are
+    stale.
+    """
     ledger_text: str = ""  # Text of the ledger in the summary that is in the view
     readings: dict[str, tuple[Reading, ...]] = {}  # Real path -> its readings, newest last
     files_just_seen: tuple[FileSeen, ...] = ()  # Files seen by the call that is about to end
     compactions: tuple[int, ...] = ()  # Entries of the newest compactions that can be undone
-    skills: dict[str, LoadedSkill] = {}  # Loaded skills by name, the newest last; at most `SKILLS_MAX`
+    skills: dict[
+        str, LoadedSkill
+    ] = {}  # Loaded skills by name, the newest last; at most `SKILLS_MAX`
     held: frozenset[str] = frozenset()
     """Handles that the user restored. Clearing that only saves money leaves them alone."""
-    said: list[tuple[str, str]] = []  # Profile `seed-framework` only: the conversation as (role, text)
+    said: list[
+        tuple[str, str]
+    ] = []  # Profile `seed-framework` only: the conversation as (role, text)
     recalled: list[tuple[str, int]] = []
-    """(handle, number of requests so far) of the newest `RECALLED_MAX` recalls, for the clearing policy."""
+    """(handle, number of requests so far) of the newest `RECALLED_MAX` recalls, for the clearing
+    policy.
+    """
     asked_seqs: list[int] = []  # Entry of each request of purpose turn, for bisection
-    worth: object | None = None  # Memory of the clearing policy (`ClearingMemory`); rebuilt from the view if missing
+    worth: object | None = (
+        None  # Memory of the clearing policy (`ClearingMemory`); rebuilt from the view if missing
+    )
 
     @property
     def conversation(self) -> list[Item]:
@@ -196,8 +216,8 @@ class ConversationState(msgspec.Struct):
 class State(ConversationState):
     """Fold of a log.
 
-    The fields of this class are the world part, which a rewind leaves as it is. `step` changes the object in place;
-    other code only reads it.
+    The fields of this class are the world part, which a rewind leaves as it is. `step` changes the
+    object in place; other code only reads it.
     """
 
     session: str = ""
@@ -210,22 +230,36 @@ class State(ConversationState):
     schedules: tuple[Schedule, ...] = ()  # Prompts that come back at set times
     fired: dict[str, int] = {}  # Schedule -> when it fired last, microseconds UTC
     last_schedule: int = 0  # Number of the newest schedule that ever was
-    variables: dict[str, tuple[str, str]] = {}  # Variable of commands -> (value, hook that has set it)
+    variables: dict[
+        str, tuple[str, str]
+    ] = {}  # Variable of commands -> (value, hook that has set it)
     branch: str = ""  # Git branch that the model knows of; empty where the log names none
     prefix: PrefixSet | None = None
     prefix_seq: int = 0
     traits: dict[str, ToolTraits] = {}  # Traits of every tool that any prefix has stated, by name
     files: dict[str, KnownFile] = {}  # Real path -> known content
-    notices: list[Notice] = []  # Events that the model may have to be told of, oldest first; the newest `NOTICES_MAX`
-    children: dict[str, SubagentState] = {}  # Subagents by session id in order of their start, ended ones included
-    tasks: dict[str, TaskState] = {}  # Background tasks by id in order of their start, ended ones included
-    route: str = ""  # Session id for the provider's cache routing; a forked subagent uses its parent's
+    notices: list[
+        Notice
+    ] = []  # Events that the model may have to be told of, oldest first; the newest `NOTICES_MAX`
+    children: dict[
+        str, SubagentState
+    ] = {}  # Subagents by session id in order of their start, ended ones included
+    tasks: dict[
+        str, TaskState
+    ] = {}  # Background tasks by id in order of their start, ended ones included
+    route: str = (
+        ""  # Session id for the provider's cache routing; a forked subagent uses its parent's
+    )
     kind: str = ""  # Subagent type; empty for a session of the user
     label: str = ""  # Label of a subagent, such as `a398`
     grant: Grant | None = None  # Budget of a subagent
-    began_at: int = 0  # Start of the present turn (of a subagent: of its present task), microseconds UTC
+    began_at: int = (
+        0  # Start of the present turn (of a subagent: of its present task), microseconds UTC
+    )
     began: UsageBaseline = UsageBaseline()  # Usage at that time
-    spawned: int = 0  # Subagents started on all levels below, and those that running ones may still start
+    spawned: int = (
+        0  # Subagents started on all levels below, and those that running ones may still start
+    )
     granted_tokens: int = 0  # Tokens granted to running subagents
     resumed_seq: int = 0  # Entry that reports files changed before the resume
     resumed_gap_s: int = 0  # Seconds without an entry before the resume
@@ -233,7 +267,9 @@ class State(ConversationState):
     asked_seq: int = 0
     asked_at: int = 0  # Time of the last request, microseconds UTC
     asked_raw: int = 0  # Uncalibrated estimate of the last request, tokens
-    summarising: Asked | None = None  # Summary request without an answer yet. The conversation continues meanwhile.
+    summarising: Asked | None = (
+        None  # Summary request without an answer yet. The conversation continues meanwhile.
+    )
     summarising_seq: int = 0
     summary: Replied | None = None  # Reply to a summary request, until it is used
     summary_of: Asked | None = None  # The request that `summary` answers
@@ -245,8 +281,12 @@ class State(ConversationState):
     asks: int = 0  # Number of requests of purpose turn
     breaks: int = 0  # Number of entries that changed what had been sent
     window_learned: int = 0  # Window named by an overflow error, tokens; 0 if none
-    input_learned: int = 0  # Limit of the input alone, named by an overflow error, tokens; 0 if none
-    refused_raw: int = 0  # Uncalibrated estimate of the smallest request refused without a named window; 0 if none
+    input_learned: int = (
+        0  # Limit of the input alone, named by an overflow error, tokens; 0 if none
+    )
+    refused_raw: int = (
+        0  # Uncalibrated estimate of the smallest request refused without a named window; 0 if none
+    )
     seq: int = 0  # Last folded entry
     at: int = 0  # Time of that entry, microseconds UTC
 
@@ -279,7 +319,8 @@ class State(ConversationState):
 def merge_rewound(then: State, now: State) -> State:
     """Join the conversation of `then` with the world of `now`; both arguments are consumed.
 
-    The static context is that of `now`. No call of `then` is open, because a rewind goes to the end of a step.
+    The static context is that of `now`. No call of `then` is open, because a rewind goes to the end
+    of a step.
     """
     joined = copy(then)
     for name in State.__struct_fields__[len(ConversationState.__struct_fields__) :]:

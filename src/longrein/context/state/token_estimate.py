@@ -1,7 +1,8 @@
 """Token estimates: class counts of a text, corrected by the counts of the provider.
 
-The provider's last count is taken as it is. Only what came after it is estimated, each class of text by the factor
-learned in this session. A count that cannot be true (zero, a tenth, ten times) is ignored. No tokenizer is needed.
+The provider's last count is taken as it is. Only what came after it is estimated, each class of
+text by the factor learned in this session. A count that cannot be true (zero, a tenth, ten times)
+is ignored. No tokenizer is needed.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,11 @@ import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, Thinking, ToolCall, ToolResult, ToolSpec
 
-# --- Class counts of a text ------------------------------------------------------------------------------------------
+# --- Class counts of a text -----------------------------------------------------------------------
 #
-# Byte-pair encoders split a text into words, numbers and marks first, so the number of such pieces predicts tokens
-# better than the number of characters. `bytes.translate` and `count` do the work at the speed of the C library. Of a
-# long text only evenly spaced pieces are counted.
+# Byte-pair encoders split a text into words, numbers and marks first, so the number of such pieces
+# predicts tokens better than the number of characters. `bytes.translate` and `count` do the work at
+# the speed of the C library. Of a long text only evenly spaced pieces are counted.
 
 CLASSES: tuple[str, ...] = ("words", "marks", "dense", "media", "blocks")
 CLASSES += ("cjk", "accents", "cyrillic", "arabic", "thai", "symbols", "emoji")
@@ -29,17 +30,31 @@ NO_WIDE: Mix = (0.0,) * 7
 
 TOKENS_PER_WORD = 0.85
 TOKENS_PER_LETTER = 0.075
-"""With `TOKENS_PER_WORD`: 1.2 tokens for an English word of 4.7 letters, 1.8 for an identifier of 12."""
+"""With `TOKENS_PER_WORD`: 1.2 tokens for an English word of 4.7 letters, 1.8 for an identifier
+of 12.
+"""
 TOKENS_PER_MARK = 0.5  # A mark before a word is often one token with it
 TOKENS_PER_DIGIT = 0.45  # Up to three digits are one token; some tokenizers take each alone
 TOKENS_PER_LINE = 0.8  # A line end and the blanks of the next line are mostly one token
 TOKENS_PER_DENSE_CHAR = 0.62  # Base64: hardly any pair of letters is a word
-TOKENS_PER_WIDE_CHAR = ((b"c", 1.0), (b"l", 0.6), (b"y", 0.45), (b"h", 0.55), (b"t", 0.7), (b"s", 0.8), (b"e", 2.0))
-"""The last seven classes: CJK (0.7 with vocabularies of 200k, 1.3 with 100k), letters with accents (each splits a
-word), Greek and Cyrillic, Hebrew and Arabic, Thai and Indic, symbols, emoji."""
+TOKENS_PER_WIDE_CHAR = (
+    (b"c", 1.0),
+    (b"l", 0.6),
+    (b"y", 0.45),
+    (b"h", 0.55),
+    (b"t", 0.7),
+    (b"s", 0.8),
+    (b"e", 2.0),
+)
+"""The last seven classes: CJK (0.7 with vocabularies of 200k, 1.3 with 100k), letters with
+accents (each splits a word), Greek and Cyrillic, Hebrew and Arabic, Thai and Indic, symbols,
+emoji.
+"""
 PIECE_CHARS = 2_048
 PIECES_MAX = 8  # Number of evenly spaced pieces that stand for a longer text
-DENSE_BLANKS_MAX = 0.02  # Largest share of blanks in base64; ten times that if it also has its share of digits
+DENSE_BLANKS_MAX = (
+    0.02  # Largest share of blanks in base64; ten times that if it also has its share of digits
+)
 DENSE_DIGITS_MIN = 0.08
 DENSE_CHANGES_MIN = 0.08  # Smallest share of lower-case letters followed by a capital in base64
 DENSE_CHARS_MIN = 120  # A shorter run is a word or a hash, not base64
@@ -70,7 +85,9 @@ def mix_of(text: str) -> Mix:
         return _mix_of_piece(text)
     count = -(-len(text) // PIECE_CHARS)
     if count <= PIECES_MAX:
-        return sum_mixes([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)])
+        return sum_mixes(
+            [_mix_of_piece(text[at : at + PIECE_CHARS]) for at in range(0, len(text), PIECE_CHARS)]
+        )
     stride = (len(text) - PIECE_CHARS) / (PIECES_MAX - 1)
     starts = [round(n * stride) for n in range(PIECES_MAX)]
     looked_at = sum_mixes([_mix_of_piece(text[at : at + PIECE_CHARS]) for at in starts])
@@ -78,7 +95,9 @@ def mix_of(text: str) -> Mix:
 
 
 def _mix_of_piece(text: str) -> Mix:
-    """Estimate long lines without blanks separately, so that base64 between two lines of prose is recognised."""
+    """Estimate long lines without blanks separately, so that base64 between two lines of prose
+    is recognised.
+    """
     lines = text.split("\n")
     if max(map(len, lines)) < DENSE_CHARS_MIN:
         return _mix_of_lines(text)
@@ -102,7 +121,11 @@ def _mix_of_lines(text: str) -> Mix:
         wide = tuple([rest.count(kind) * tokens for kind, tokens in TOKENS_PER_WIDE_CHAR])
     narrow, changes = letters + digits + marks, shape.count(b"aA") if letters else 0
     blanks_max = DENSE_BLANKS_MAX * (10 if digits > DENSE_DIGITS_MIN * narrow else 1)
-    if narrow >= DENSE_CHARS_MIN and changes > DENSE_CHANGES_MIN * narrow and blanks + lines < blanks_max * narrow:
+    if (
+        narrow >= DENSE_CHARS_MIN
+        and changes > DENSE_CHANGES_MIN * narrow
+        and blanks + lines < blanks_max * narrow
+    ):
         return (0.0, 0.0, narrow * TOKENS_PER_DENSE_CHAR, 0.0, 0.0, *wide)
     runs = shape.translate(_LETTERS)
     words = runs.count(b".a") + (runs[0] == 97) + changes if letters else 0
@@ -137,17 +160,20 @@ def class_mix(kind: int, tokens: float) -> Mix:
     return tuple([tokens if at == kind else 0.0 for at in range(len(CLASSES))])
 
 
-# --- Calibration: one factor per class, learned by a Kalman filter ---------------------------------------------------
+# --- Calibration: one factor per class, learned by a Kalman filter --------------------------------
 #
-# Each answered request tells the cost of a known mix of classes. The factors start at 1. Their prior covariance says
-# that a tokenizer that is expensive for English is likely expensive for everything.
+# Each answered request tells the cost of a known mix of classes. The factors start at 1. Their
+# prior covariance says that a tokenizer that is expensive for English is likely expensive for
+# everything.
 
 SHARED_VARIANCE = 0.04  # Variance between tokenizers as a whole (standard deviation 20 %)
 OWN_VARIANCES = (0.01, 0.04, 0.06, 0.25, 0.25, 0.09, 0.09, 0.09, 0.12, 0.12, 0.12, 0.12)
 """Additional variance of each of `CLASSES`: words the least, pictures and brackets the most."""
 NOISE_SHARE = 0.03
 NOISE_TOKENS = 4.0  # With `NOISE_SHARE`: distance between a count and the sum of its classes
-DRIFT = 0.0004  # Variance added with each count, because the content of a class changes in a session
+DRIFT = (
+    0.0004  # Variance added with each count, because the content of a class changes in a session
+)
 FACTOR_MIN = 0.25
 FACTOR_MAX = 4.0  # No tokenizer is further from the estimate; a count that says so is wrong
 
@@ -157,7 +183,8 @@ _N = len(OWN_VARIANCES)
 
 def _prior() -> tuple[Row, ...]:
     return tuple(
-        tuple(SHARED_VARIANCE + (OWN_VARIANCES[at] if at == row else 0.0) for at in range(_N)) for row in range(_N)
+        tuple(SHARED_VARIANCE + (OWN_VARIANCES[at] if at == row else 0.0) for at in range(_N))
+        for row in range(_N)
     )
 
 
@@ -197,14 +224,21 @@ def update_factors(known: ClassFactors, mix: Mix, counted: float) -> ClassFactor
     return ClassFactors(factors, covariance, known.counts + 1)
 
 
-# --- Tokens of parts and of the view ---------------------------------------------------------------------------------
+# --- Tokens of parts and of the view --------------------------------------------------------------
 
-CHARS_PER_TOKEN_CODE = 3.0  # Approximate rate of code, JSON and paths, to turn a limit in tokens into characters
+CHARS_PER_TOKEN_CODE = (
+    3.0  # Approximate rate of code, JSON and paths, to turn a limit in tokens into characters
+)
 ITEM_TOKENS = 6  # Tokens of brackets, role and ids around one block
-IMAGE_TOKENS_PER_PIXEL = 1 / 750  # Published rule of one large provider; others charge about the same
+IMAGE_TOKENS_PER_PIXEL = (
+    1 / 750
+)  # Published rule of one large provider; others charge about the same
 IMAGE_TOKENS_DEFAULT = 1_600  # Tokens of an image of unknown size
-DOUBTS_MAX = 3  # After so many consecutive implausible counts that agree with each other, another tokenizer is assumed
-CEILING_COUNTS = 3  # Number of equal counts of a growing view after which the provider is assumed to cut it silently
+# After so many consecutive implausible counts that agree with each other, another tokenizer is
+# assumed
+DOUBTS_MAX = 3
+# Number of equal counts of a growing view after which the provider is assumed to cut it silently
+CEILING_COUNTS = 3
 CEILING_GROWTH = 1.1  # Factor by which the estimate must have grown meanwhile
 CEILING_TOKENS_MIN = 2_000  # A smaller count is not a window
 
@@ -225,7 +259,9 @@ def mix_of_part(part: AnyPart) -> Mix:
         case Text(text) | Thinking(text):
             return mix_of(text)
         case Image():
-            return class_mix(MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT)
+            return class_mix(
+                MEDIA, part.width * part.height * IMAGE_TOKENS_PER_PIXEL or IMAGE_TOKENS_DEFAULT
+            )
         case Document():
             return sum_mixes([mix_of(part.head), mix_of(part.tail), class_mix(BLOCKS, ITEM_TOKENS)])
         case ToolCall():
@@ -252,8 +288,8 @@ def arguments_text(call: ToolCall) -> str:
 class TokenGauge(msgspec.Struct):
     """Estimated and counted tokens of the view, kept up to date by `step`.
 
-    `raw` is the estimate before calibration. `add_part` changes it together with its classes, which keeps `tokens`
-    accurate in a session of many scripts.
+    `raw` is the estimate before calibration. `add_part` changes it together with its classes, which
+    keeps `tokens` accurate in a session of many scripts.
     """
 
     raw: int = 0  # Estimate for the whole view, prefix included, before calibration
@@ -263,9 +299,17 @@ class TokenGauge(msgspec.Struct):
     fresh: Mix = EMPTY_MIX  # Additions to the view since the last count, by class
     whole: Mix = EMPTY_MIX  # Whole view by class
     learned: ClassFactors = ClassFactors()  # Factors of the classes
-    told: tuple[tuple[int, int], ...] = ()  # Last implausible counts with the estimate for each: (counted, raw)
-    ceiling: int = 0  # Tokens at which the provider's count stopped growing; 0 if it did not. Limits the known window.
-    flat: tuple[int, int, int] = (0, 0, 0)  # Last count, the estimate when it first came, and its number of repetitions
+    told: tuple[
+        tuple[int, int], ...
+    ] = ()  # Last implausible counts with the estimate for each: (counted, raw)
+    # Tokens at which the provider's count stopped growing; 0 if it did not. Limits the known
+    # window.
+    ceiling: int = 0
+    flat: tuple[int, int, int] = (
+        0,
+        0,
+        0,
+    )  # Last count, the estimate when it first came, and its number of repetitions
 
     @property
     def tokens(self) -> int:
@@ -273,7 +317,9 @@ class TokenGauge(msgspec.Struct):
         if not self.counted and not self.learned.counts:
             return round(self.raw * self.ratio)
         if sum(map(abs, self.fresh)) > sum(self.whole):  # the sum is the better estimate
-            return round(self.learned.tokens(self.whole) + (self.raw - sum(self.whole)) * self.ratio)
+            return round(
+                self.learned.tokens(self.whole) + (self.raw - sum(self.whole)) * self.ratio
+            )
         other = self.raw - self.counted_raw - sum(self.fresh)  # changes without their classes
         return max(0, self.counted + round(self.learned.tokens(self.fresh) + other * self.ratio))
 
@@ -283,17 +329,24 @@ class TokenGauge(msgspec.Struct):
 
     def tokens_of(self, part: AnyPart) -> int:
         """Return the calibrated tokens of a part with its brackets."""
-        return round(self.learned.tokens(add_mixes(mix_of_part(part), class_mix(BLOCKS, ITEM_TOKENS))))
+        return round(
+            self.learned.tokens(add_mixes(mix_of_part(part), class_mix(BLOCKS, ITEM_TOKENS)))
+        )
 
     def tokens_of_text(self, text: str) -> int:
         """Return the calibrated tokens of a text without brackets."""
         return round(self.learned.tokens(mix_of(text)))
 
     def add_part(self, part: AnyPart, tokens: int, sign: int = 1) -> None:
-        """Add `part` to the view's estimate, or remove it with `sign` -1. `tokens`: its estimate with brackets."""
+        """Add `part` to the view's estimate, or remove it with `sign` -1. `tokens`: its estimate
+        with brackets.
+        """
         self.raw += sign * tokens
         mix = mix_of_part(part)
-        change = add_mixes(mix if sign == 1 else scale_mix(mix, sign), class_mix(BLOCKS, sign * (tokens - sum(mix))))
+        change = add_mixes(
+            mix if sign == 1 else scale_mix(mix, sign),
+            class_mix(BLOCKS, sign * (tokens - sum(mix))),
+        )
         self.fresh, self.whole = add_mixes(self.fresh, change), add_mixes(self.whole, change)
 
     def calibrate(self, counted: int, raw: int) -> None:
@@ -329,7 +382,9 @@ class TokenGauge(msgspec.Struct):
 
     def _insists(self) -> bool:
         """True if the last implausible counts agree with each other on the price of text."""
-        if len(self.told) < DOUBTS_MAX or not all(FACTOR_MIN <= c / r <= FACTOR_MAX for c, r in self.told):
+        if len(self.told) < DOUBTS_MAX or not all(
+            FACTOR_MIN <= c / r <= FACTOR_MAX for c, r in self.told
+        ):
             return False
         (first, first_raw), (last, last_raw) = self.told[0], self.told[-1]
         grown = last_raw - first_raw
@@ -341,5 +396,9 @@ class TokenGauge(msgspec.Struct):
             self.flat = (counted, raw, 1)
             return
         self.flat = (count, since, times + 1)
-        if times + 1 >= CEILING_COUNTS and raw > CEILING_GROWTH * since and count >= CEILING_TOKENS_MIN:
+        if (
+            times + 1 >= CEILING_COUNTS
+            and raw > CEILING_GROWTH * since
+            and count >= CEILING_TOKENS_MIN
+        ):
             self.ceiling = min(self.ceiling or count, count)

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 
 from longrein.context.state.request import Item, ItemForm, ItemKind
 from longrein.context.state.state import State
-from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, estimate_text, spec_text, spec_tokens
+from longrein.context.state.token_estimate import (
+    ITEM_TOKENS,
+    estimate_part,
+    estimate_text,
+    spec_text,
+    spec_tokens,
+)
 from longrein.events import AnyPart, ProviderBlock, Text, ToolResult
 
 
@@ -55,7 +61,11 @@ def reindex(state: State) -> None:
     """Rebuild the index and the slots of open calls after positions have changed."""
     state.index = {item.handle: at for at, item in enumerate(state.items) if item.handle}
     if state.calls:
-        slots = {item.part.call: at for at, item in enumerate(state.items) if isinstance(item.part, ToolResult)}
+        slots = {
+            item.part.call: at
+            for at, item in enumerate(state.items)
+            if isinstance(item.part, ToolResult)
+        }
         for call, open_call in list(state.calls.items()):
             if call in slots:
                 open_call.slot = slots[call]
@@ -75,13 +85,21 @@ def count_prefix(state: State, sign: int) -> None:
 
 
 def find_visible_reading(state: State, path: str, digest: str, first: int, last: int) -> str:
-    """Return the handle of a reading of `path` that is whole in the view and covers the lines; '' if there is none.
+    """Return the handle of a reading of `path` that is whole in the view and covers the lines; ''
+    if there is none.
 
-    A reading that a later `Read` was already pointed at does not count: the next one gets the lines.
+    A reading that a later `Read` was already pointed at does not count: the next one gets the
+    lines.
     """
     for reading in reversed(state.readings.get(path, ())):
         at = state.index.get(reading.handle, -1)
         covers = reading.first <= first and last <= reading.last
-        if reading.hash == digest and covers and not reading.told and at >= 0 and state.items[at].form == "full":
+        if (
+            reading.hash == digest
+            and covers
+            and not reading.told
+            and at >= 0
+            and state.items[at].form == "full"
+        ):
             return reading.handle
     return ""

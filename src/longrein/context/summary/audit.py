@@ -1,9 +1,11 @@
-"""Audit of a summary's prose: a sentence that names something absent from the summarised span is struck.
+"""Audit of a summary's prose: a sentence that names something absent from the summarised span is
+struck.
 
-The audit is deterministic and narrow: paths, commands, identifiers, hashes, quotations, and numbers that look like
-facts. It removes invented names (poisoning); it does not judge meaning. An outcome claim needs a record (`outcomes`):
-it is struck if a record refutes it, and marked if there is none. Sentences that give orders against the user are struck
-too, by a few plain patterns. That is no security boundary; the protection is the label that the summary is reference.
+The audit is deterministic and narrow: paths, commands, identifiers, hashes, quotations, and numbers
+that look like facts. It removes invented names (poisoning); it does not judge meaning. An outcome
+claim needs a record (`outcomes`): it is struck if a record refutes it, and marked if there is none.
+Sentences that give orders against the user are struck too, by a few plain patterns. That is no
+security boundary; the protection is the label that the summary is reference.
 """
 
 import re
@@ -15,7 +17,9 @@ import msgspec
 
 from longrein.context.summary.outcomes import Outcome, Proof, find_outcomes
 
-QUOTE_WORDS_MIN = 3  # A shorter quotation is a word in quotation marks, not a claim about what was said
+QUOTE_WORDS_MIN = (
+    3  # A shorter quotation is a word in quotation marks, not a claim about what was said
+)
 TRIES_MAX = 5_000  # Matches examined one by one before a regular expression takes over
 UNVERIFIED = "[unverified]"  # Mark at the end of a sentence that claims an outcome without a record
 MISSES_MAX = 20  # Number of claims not found before the words of the texts are indexed
@@ -42,9 +46,11 @@ class AuditResult(msgspec.Struct, frozen=True):
 class ClaimLookup:
     """Lookup of claims in texts. Built once; a lookup is a search (about 0.5 ms a MB).
 
-    After some claims that are not found, all words are indexed once (80 ms a MB), so that further misses cost nothing.
+    After some claims that are not found, all words are indexed once (80 ms a MB), so that further
+    misses cost nothing.
 
-    `roots`: folders that a path may be relative to. `last`: handles up to this entry are valid names.
+    `roots`: folders that a path may be relative to. `last`: handles up to this entry are valid
+    names.
     """
 
     def __init__(self, texts: Iterable[str], roots: Iterable[str] = (), last: int = 0) -> None:
@@ -73,7 +79,11 @@ class ClaimLookup:
             case _:
                 text = claim.text.strip()
                 bare = text.strip(" .,;:'\"()")
-                return self._named(text) or (bare != text and self._named(bare)) or self._composed(text)
+                return (
+                    self._named(text)
+                    or (bare != text and self._named(bare))
+                    or self._composed(text)
+                )
 
     def _named(self, text: str) -> bool:
         if not text:
@@ -83,7 +93,9 @@ class ClaimLookup:
             return True
         if self._bounded(text):
             return True
-        return any(text.startswith(root) and self._bounded(text[len(root) :]) for root in self._roots)
+        return any(
+            text.startswith(root) and self._bounded(text[len(root) :]) for root in self._roots
+        )
 
     def _bounded(self, text: str, *, number: bool = False) -> bool:
         """True if `text` occurs and is not part of a longer word."""
@@ -122,7 +134,9 @@ class ClaimLookup:
         return all(piece in words for piece in pieces)
 
     def _composed(self, text: str) -> bool:
-        """True if each piece of a composed name (line, call, `Class.method`) occurs. Commands must be whole."""
+        """True if each piece of a composed name (line, call, `Class.method`) occurs. Commands
+        must be whole.
+        """
         lined = re.fullmatch(r"(\S+?):(?:L?(\d+))(?:[-–:]L?(\d+))?", text)
         if lined is not None:
             numbers = [n for n in lined.groups()[1:] if n]
@@ -146,24 +160,44 @@ def _wordy(char: str) -> bool:
 
 def _spellings(number: str) -> tuple[str, ...]:
     plain = number.replace(",", "")
-    grouped = f"{int(plain):,}" if plain.isdigit() and len(plain) > 3 and not plain.startswith("0") else plain
-    return tuple(dict.fromkeys((number, plain, grouped, grouped.replace(",", "_"), number.removeprefix("v"))))
+    grouped = (
+        f"{int(plain):,}"
+        if plain.isdigit() and len(plain) > 3 and not plain.startswith("0")
+        else plain
+    )
+    return tuple(
+        dict.fromkeys((number, plain, grouped, grouped.replace(",", "_"), number.removeprefix("v")))
+    )
 
 
-# --- Claims of a sentence --------------------------------------------------------------------------------------------
+# --- Claims of a sentence -------------------------------------------------------------------------
 
 _BRANDS = frozenset(
-    ("node.js", "next.js", "vue.js", "nuxt.js", "three.js", "d3.js", "express.js", "macos", "iphone", "e.g", "i.e")
+    (
+        "node.js",
+        "next.js",
+        "vue.js",
+        "nuxt.js",
+        "three.js",
+        "d3.js",
+        "express.js",
+        "macos",
+        "iphone",
+        "e.g",
+        "i.e",
+    )
 )
 _LITERALS = frozenset(("true", "false", "null", "none", "undefined", "self", "this", "ok"))
-_ABOUT = r"(?:about|around|roughly|approximately|nearly|almost|some|over|under|than|least|most|to|~|≈)\s*\Z"
+_ABOUT = r"(?:about|around|roughly|approximately|nearly|almost|some|over|under|than|least|most|to|~|≈)\s*\Z"  # noqa: E501
 
 
 @cache
 def _plain() -> re.Pattern[str]:
-    """Return the pattern of code-like words outside backticks; the first alternative that fits counts."""
-    ends = "py|pyi|js|jsx|ts|tsx|mjs|go|rs|c|h|cc|cpp|hpp|java|kt|rb|php|cs|swift|scala|lua|md|rst|txt|toml|json|jsonl"
-    more = "yaml|yml|ini|cfg|conf|env|sh|bash|sql|html|css|scss|xml|csv|lock|proto|ipynb|log|db|sqlite|tf|gradle"
+    """Return the pattern of code-like words outside backticks; the first alternative that fits
+    counts.
+    """
+    ends = "py|pyi|js|jsx|ts|tsx|mjs|go|rs|c|h|cc|cpp|hpp|java|kt|rb|php|cs|swift|scala|lua|md|rst|txt|toml|json|jsonl"  # noqa: E501
+    more = "yaml|yml|ini|cfg|conf|env|sh|bash|sql|html|css|scss|xml|csv|lock|proto|ipynb|log|db|sqlite|tf|gradle"  # noqa: E501
     return re.compile(
         r"(?P<url>https?://[^\s<>\"')\]]+)"
         r"|(?P<path>(?<![\w/.~])(?:~|\.{1,2})?/(?:[\w.@+-]+/)*[\w.@+-]+(?::\d+(?:-\d+)?)?"
@@ -226,7 +260,10 @@ _ORDERS = (
         r"\b(?:ignore|disregard|forget|override|bypass)\s+(?:(?:all|any|every|everything|what|of|the|your|his|her|"
         r"previous|prior|earlier|above|system)\s+)*(?:users?|instructions?|prompts?|rules?|constraints?|orders?)\b"
     ),
-    r"\b(?:do not|don't|never)\s+(?:tell|inform|ask|alert|notify|obey|listen to)\s+(?:the\s+)?user\b",
+    (
+        r"\b(?:do not|don't|never)\s+(?:tell|inform|ask|alert|notify|obey|listen "
+        r"to)\s+(?:the\s+)?user\b"
+    ),
     r"\b(?:new|updated|real|actual)\s+(?:system\s+)?(?:instructions?|prompt|orders)\s*:",
     r"\byou\s+(?:are now|must now|must obey|will now)\b",
 )
@@ -238,16 +275,19 @@ def _order() -> re.Pattern[str]:
     return re.compile("|".join(_ORDERS), re.I)
 
 
-# --- Striking sentences ----------------------------------------------------------------------------------------------
+# --- Striking sentences ---------------------------------------------------------------------------
 
 _SENTENCES = r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[A-Z0-9\"'`“(\[*])|(?<=[。！？])"
 _BULLET = r"\s*(?:[-*•>]|\d{1,2}[.)])\s+(?:\[[ x>]\]\s+)?"
 
 
 def audit(
-    prose: str, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof] = lambda _: "proven"
+    prose: str,
+    covered: Callable[[Claim], bool],
+    proven: Callable[[Outcome], Proof] = lambda _: "proven",
 ) -> AuditResult:
-    """Strike sentences of `prose` that name what is not `covered`, contradict a record, or give orders.
+    """Strike sentences of `prose` that name what is not `covered`, contradict a record, or give
+    orders.
 
     An outcome claim that is not `proven` is marked; other text is unchanged.
     """
@@ -268,7 +308,9 @@ def audit(
 class _Auditor:
     """Auditor of one text; collects what was struck."""
 
-    def __init__(self, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof]) -> None:
+    def __init__(
+        self, covered: Callable[[Claim], bool], proven: Callable[[Outcome], Proof]
+    ) -> None:
         self._covered, self._proven = covered, proven
         self.struck: list[str] = []
         self.marked = 0
@@ -297,11 +339,17 @@ class _Auditor:
         return line[:start] + left if left.strip() else None
 
     def _sentence(self, sentence: str, *, done: bool) -> str:
-        """Return `sentence`, marked if needed; '' if it is struck. `done`: false for an open item."""
+        """Return `sentence`, marked if needed; '' if it is struck. `done`: false for an open
+        item.
+        """
         wrong = [claim.text for claim in find_claims(sentence) if not self._covered(claim)]
         if _order().search(sentence):
             wrong.append(sentence.strip())
-        found = {self._proven(outcome) for outcome in find_outcomes(sentence)} if done and not wrong else set()
+        found = (
+            {self._proven(outcome) for outcome in find_outcomes(sentence)}
+            if done and not wrong
+            else set()
+        )
         if "refuted" in found:
             wrong.append(sentence.strip())
         self.struck.extend(wrong)

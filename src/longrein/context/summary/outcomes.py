@@ -1,8 +1,10 @@
-"""Outcome claims in prose ("the tests pass now", "the user approved it"), and the records that prove them.
+"""Outcome claims in prose ("the tests pass now", "the user approved it"), and the records that
+prove them.
 
-The audit searches for names; such a sentence has none. Its clauses are matched against word lists: something checked or
-done with a word for the outcome, or the user with a word of consent. What must, should or may happen is no claim. A
-claim needs a record of the ledger: a command with that outcome, a decision, or the user's own message.
+The audit searches for names; such a sentence has none. Its clauses are matched against word lists:
+something checked or done with a word for the outcome, or the user with a word of consent. What
+must, should or may happen is no claim. A claim needs a record of the ledger: a command with that
+outcome, a decision, or the user's own message.
 """
 
 import re
@@ -18,7 +20,9 @@ from longrein.context.state.ledger import CallRecord, Ledger
 Kind = Literal["check", "act", "change", "consent"]
 Proof = Literal["proven", "unproven", "refuted"]
 
-STEM_CHARS = 5  # Words with so many equal first letters are taken as one word: `deploy`, `deployment`
+STEM_CHARS = (
+    5  # Words with so many equal first letters are taken as one word: `deploy`, `deployment`
+)
 STEM_CHARS_MIN = 4  # Shorter words say too little about what was approved
 PIECE_CHARS = 1_000  # A longer sentence is read in pieces of this length
 YES_CHARS_MAX = 80  # A longer message that begins with a yes does not prove every consent
@@ -28,8 +32,9 @@ class Outcome(msgspec.Struct, frozen=True):
     """Claim that something went well or badly."""
 
     kind: Kind
-    """`check`: tests, builds and the like. `act`: deployed, sent, verified. `change`: fixed or made. `consent`: the
-    user agreed or refused."""
+    """`check`: tests, builds and the like. `act`: deployed, sent, verified. `change`: fixed or
+    made. `consent`: the user agreed or refused.
+    """
     good: bool
     commands: str = ""  # Pattern of calls that can prove it; empty for any
     now: bool = True  # True if the claim is about the present, so that a later change matters
@@ -37,10 +42,12 @@ class Outcome(msgspec.Struct, frozen=True):
     cited: tuple[int, ...] = ()  # Entries named in the sentence
 
 
-# --- Word lists ------------------------------------------------------------------------------------------------------
+# --- Word lists -----------------------------------------------------------------------------------
 
 _TESTS = "test"
-_BUILD = r"build|compil|tsc|cargo|gradle|mvn|ninja|gcc|clang|\bgo\b|webpack|vite|dotnet|bazel|docker"
+_BUILD = (
+    r"build|compil|tsc|cargo|gradle|mvn|ninja|gcc|clang|\bgo\b|webpack|vite|dotnet|bazel|docker"
+)
 _LINT = r"lint|ruff|flake|clippy|check|format|fmt|black|prettier"
 _TYPES = r"mypy|pyright|tsc|type"
 _CI = r"\bgh\b|glab|\bci\b|workflow|pipeline|checks?\b|curl"
@@ -52,11 +59,12 @@ _MIGRATE = r"migrat|alembic|flyway|sql|manage\.py|prisma|rails"
 _INSTALL = r"install|\badd\b|sync|\bpip|npm|yarn|\bapt|brew|cargo|\buv\b"
 _VERSIONS = r"\bgit\b|\bgh\b|\bhg\b|glab|\bjj\b"
 _RUNNERS = (
-    r"\b(?:make|just|task|rake|invoke|tox|nox|npm run|yarn|pre-commit)(?:\s+(?:-\S+|all|ci|check|verify|validate|run))*"
+    r"\b(?:make|just|task|rake|invoke|tox|nox|npm "
+    r"run|yarn|pre-commit)(?:\s+(?:-\S+|all|ci|check|verify|validate|run))*"
     r"\s*(?:$|[;&|])"
 )
 """Programs that run all checks: they prove a check if no call names it."""
-_ANY = "everything|all|it|fix|patch|changes?|code|implementation|feature|script|command|server|app|things"
+_ANY = "everything|all|it|fix|patch|changes?|code|implementation|feature|script|command|server|app|things"  # noqa: E501
 _CHECKED = (
     (r"\b(?:tests?|test ?suites?|suite|specs?|e2e|pytest|jest)\b", _TESTS),
     (r"\b(?:builds?|compilation|compiler?s?|(?:project|code) compiles)\b", _BUILD),
@@ -70,14 +78,13 @@ _CHECKED = (
     (rf"\b(?:{_ANY})\b", ""),
 )
 """(subject of a check, calls that check it)."""
-_OBJECT = (
-    r"(?!\s+(?:an?|the|its?|them|this|that|these|those|one|two|to|through|along|by|over|any|each|\d+)\b)(?!\s+[-\"'(])"
-)
+_OBJECT = r"(?!\s+(?:an?|the|its?|them|this|that|these|those|one|two|to|through|along|by|over|any|each|\d+)\b)(?!\s+[-\"'(])"  # noqa: E501
 _WELL = r"(?:through|well|fine|cleanly|successfully)"
 _NOW = r"now|again|fine|well|correctly|as (?:expected|intended|planned)|end[- ]to[- ]end"
 _GOOD = (
     rf"\b(?:pass(?:e[sd])?\b{_OBJECT}|succeed(?:s|ed)?\b|compile[sd]?(?=\W*$|\s+(?:now|again|clean|without|fine))"
-    rf"|(?:complete[sd]?|finish(?:es|ed)?|ran|runs?|went|goes) {_WELL}|(?:completed|finished) without"
+    rf"|(?:complete[sd]?|finish(?:es|ed)?|ran|runs?|went|goes) {_WELL}|(?:completed|finished) "
+    r"without"
     rf"|work(?:s|ed)?(?=\W*$|\s+(?:{_NOW}))"
     r"|(?:no|zero|0|without(?: any)?) (?:errors?|failures?|issues?|problems?|failed)\b)"
 )
@@ -86,7 +93,9 @@ _WITHOUT = r"\b(?:no|zero|0|without(?: any)?) (?:errors?|failures?|issues?|probl
 _STATE = r"(?:passing|green|clean|ok|okay|fine|successful|working|stable|error-free|good to go)\b"
 _BAD = r"\b(?:fail(?:s|ed)?|crash(?:es|ed)|errored|broke)\b"
 _BAD_STATE = r"(?:failing|broken|red)\b"
-_COPULA = r"\b(?:is|are|was|were|been|now|all|back|looks?|stays?|remains?|still|again)\s+(?:\w+\s+){0,2}?"
+_COPULA = (
+    r"\b(?:is|are|was|were|been|now|all|back|looks?|stays?|remains?|still|again)\s+(?:\w+\s+){0,2}?"
+)
 _DONE = (
     (r"deployed|released|shipped|rolled (?:out|back)|published", _DEPLOY),
     (r"pushed|merged|rebased|cherry-picked|committed|tagged", _VERSIONS),
@@ -97,26 +106,32 @@ _DONE = (
 )
 _MADE = r"fixed|resolved|solved|implemented|refactored|rewritten"
 _PERFECT = (
-    r"\b(?:was|were|is|are|has been|have been|been|got|I|I've|we|we've|have|has|now|already|successfully)\s+"
+    r"\b(?:was|were|is|are|has been|have "
+    r"been|been|got|I|I've|we|we've|have|has|now|already|successfully)\s+"
     r"(?:\w+ly\s+|now\s+|all\s+)?"
 )
 
 _CONSENTED = (
     r"\b(?:approved|authori[sz]ed|consented|permitted|allowed|agreed|accepted|confirmed|okayed|ok'd|green-?lit|endorsed"
-    r"|signed off|said yes|g[ai]ven? (?:\w+ ){0,3}(?:approval|permission|consent|go-ahead|ok|blessing|green light)"
-    r"|granted (?:\w+ ){0,3}(?:approval|permission|consent|access)|is (?:fine|ok|okay|happy) with|agrees)\b"
+    r"|signed off|said yes|g[ai]ven? (?:\w+ "
+    r"){0,3}(?:approval|permission|consent|go-ahead|ok|blessing|green light)"
+    r"|granted (?:\w+ ){0,3}(?:approval|permission|consent|access)|is (?:fine|ok|okay|happy) "
+    r"with|agrees)\b"
 )
 _USER = r"(?:user|customer|human|operator)"
 _SAID = rf"(?:\b(?:the|our|this|your)\s+{_USER}|^\W*{_USER})\b(?:\W+\w+){{0,3}}?\W+"
 """The user as the subject, right before a word of consent."""
 _BY_USER = (
-    rf"\b(?:the|our|this|your) {_USER}'s (?:\w+ )?(?:approval|permission|consent|blessing|go-ahead)\b"
+    rf"\b(?:the|our|this|your) {_USER}'s (?:\w+ "
+    r")?(?:approval|permission|consent|blessing|go-ahead)\b"
     rf"|\bwith {_USER} (?:approval|permission|consent)\b"
 )
 _REFUSED = r"\b(?:denied|refused|rejected|declined|forbade|vetoed)\b"
 _NOBODY = (
-    r"\b(?:was|were|is|are|has been|have been|got) (?:\w+ly )?(?:approved|authori[sz]ed|signed off)\b"
-    r"|\b(?:approval|permission|consent|go-ahead) (?:was|has been|is) (?:given|granted|obtained|received)\b"
+    r"\b(?:was|were|is|are|has been|have been|got) (?:\w+ly )?(?:approved|authori[sz]ed|signed "
+    r"off)\b"
+    r"|\b(?:approval|permission|consent|go-ahead) (?:was|has been|is) "
+    r"(?:given|granted|obtained|received)\b"
 )
 """Consent without an author, taken as the user's."""
 
@@ -144,12 +159,15 @@ _ENGLISH = Language(
     _GOOD,
     _BAD,
     r"",
-    rf"{_SAID}(?:{_CONSENTED})|(?:{_CONSENTED}).*\b(?:by|from) (?:the |our )?{_USER}\b|{_BY_USER}|{_NOBODY}",
+    rf"{_SAID}(?:{_CONSENTED})|(?:{_CONSENTED}).*\b(?:by|from) (?:the |our "
+    rf")?{_USER}\b|{_BY_USER}|{_NOBODY}",
     rf"{_SAID}{_REFUSED}|{_REFUSED}.*\bby (?:the |our )?{_USER}\b",
     (
         r"^\W*(?:then |now |first )?(?:verify|check|confirm|run|re-?run|see|get|keep|let)\b"
-        r"|\b(?:must|should|shall|will|would|could|may|might|can|cannot|can't|needs?|needed|to be|make sure|ensure"
-        r"|so that|next|please|todo|plan(?:s|ned)? to|want(?:s|ed)?|goal|expects?|expected to|require[sd]?"
+        r"|\b(?:must|should|shall|will|would|could|may|might|can|cannot|can't|needs?|needed|to "
+        r"be|make sure|ensure"
+        r"|so that|next|please|todo|plan(?:s|ned)? to|want(?:s|ed)?|goal|expects?|expected "
+        r"to|require[sd]?"
         r"|await(?:s|ing)?|pending|remains? to|wait(?:s|ing)? for|not yet|try|trying|going to|let's"
         r"|ask(?:s|ed|ing)? (?:the user )?(?:for|whether|if|to))\b"
     ),
@@ -161,14 +179,16 @@ _ENGLISH = Language(
     _STATE,
     _BAD_STATE,
     r"\b(?:passed|succeeded|worked|completed|finished|failed|was|were|had|went|ran|came|crashed|broke)\b",
-    r"\b(?:according to|reported|reports? that|says?|said|claims?|claimed|not (?:been )?run|tests? that)\b",
+    r"\b(?:according to|reported|reports? that|says?|said|claims?|claimed|not (?:been "
+    r")?run|tests? that)\b",
 )
 _FOREIGN = (
     Language(  # German
-        ((r"\b(?:tests?|testsuite|testlauf)\b", _TESTS), (r"\b(?:build|linter|deployment|migration|alles)\b", "")),
-        r"l(?:au|äu)f\w* (?:\w+ ){0,3}durch\b|durchgelaufen|\bbest(?:ehen|eht|anden)\b|\bgrün\b|erfolgreich"
+        ((r"\b(?:tests?|testsuite|testlauf)\b", _TESTS),
+        (r"\b(?:build|linter|deployment|migration|alles)\b", "")),
+        r"l(?:au|äu)f\w* (?:\w+ ){0,3}durch\b|durchgelaufen|\bbest(?:ehen|eht|anden)\b|\bgrün\b|erfolgreich"  # noqa: E501
         r"|funktionier(?:t|en)",
-        r"schl(?:agen|ägt|ugen|ug) (?:\w+ ){0,3}fehl\b|fehlgeschlagen|\b(?:ge)?scheiter[nt]\w*\b|\bkaputt\b",
+        r"schl(?:agen|ägt|ugen|ug) (?:\w+ ){0,3}fehl\b|fehlgeschlagen|\b(?:ge)?scheiter[nt]\w*\b|\bkaputt\b",  # noqa: E501
         r"\b(?:be)?nutzer(?:in|s)?\b|\banwender\b|\bkunde\b",
         r"genehmigt|zugestimmt|bestätigt|freigegeben|\berlaubt|autorisiert|einverstanden|zustimmung",
         r"abgelehnt|verweigert|verboten",
@@ -177,18 +197,20 @@ _FOREIGN = (
         r"\b(?:nicht|kein\w*|nie)\b",
     ),
     Language(  # French
-        ((r"\b(?:tests?|suite)\b", _TESTS), (r"\b(?:build|compilation|déploiement|migration|pipeline|tout)\b", "")),
+        ((r"\b(?:tests?|suite)\b", _TESTS),
+        (r"\b(?:build|compilation|déploiement|migration|pipeline|tout)\b", "")),
         r"\bpass(?:e|ent|é|és|ée|ées)\b|réussi\w*|\bverts?\b|avec succès|\bfonctionne(?:nt)?\b",
         r"échou\w+|\bcassée?s?\b",
         r"\b(?:utilisat(?:eur|rice)|client)\b",
         r"approuvé|confirmé|accepté|autorisé|validé|d'accord|donné son (?:accord|feu vert)",
         r"refusé|rejeté",
-        r"\b(?:doit|doivent|devrai\w*|afin|pour que|faut|prochaine?|veut|souhaite|attend\w*|va|vont)\b",
+        r"\b(?:doit|doivent|devrai\w*|afin|pour que|faut|prochaine?|veut|souhaite|attend\w*|va|vont)\b",  # noqa: E501
         r"\b(?:si|s'il|jusqu\w*|avant|quand|lorsque|selon)\b",
         r"\b(?:pas|jamais|aucune?|non)\b",
     ),
     Language(  # Spanish
-        ((r"\b(?:pruebas?|tests?)\b", _TESTS), (r"\b(?:compilación|despliegue|migración|build|todo)\b", "")),
+        ((r"\b(?:pruebas?|tests?)\b", _TESTS),
+        (r"\b(?:compilación|despliegue|migración|build|todo)\b", "")),
         r"\b(?:pasan?|pasó|pasaron)\b|con éxito|exitos[oa]s?|\bverdes?\b|\bfunciona[n]?\b",
         r"\b(?:fallan?|falló|fallaron|rot[oa]s?)\b",
         r"\b(?:usuari[oa]|cliente)\b",
@@ -200,7 +222,8 @@ _FOREIGN = (
         r"\b(?:no|nunca|ningun\w*|sin)\b",
     ),
     Language(  # Russian
-        ((r"\b(?:тест\w*)", _TESTS), (r"\b(?:сборк\w+|линтер\w*|деплой\w*|развёртывани\w+|миграци\w+|вс[её])\b", "")),
+        ((r"\b(?:тест\w*)", _TESTS),
+        (r"\b(?:сборк\w+|линтер\w*|деплой\w*|развёртывани\w+|миграци\w+|вс[её])\b", "")),
         r"\b(?:прошл\w+|проход[яи]т\w*|успешн\w+|зелён\w+|работает)\b",
         r"\b(?:упал\w*|пада[ею]т|провал\w+|сломан\w*)\b",
         r"\b(?:пользовател\w+|клиент\w*)\b",
@@ -234,29 +257,88 @@ _FOREIGN = (
     ),
 )  # fmt: skip
 _YES = (
-    r"\W*(?:yes|yep|yeah|ok|okay|sure|go ahead|go for it|do it|approved?|lgtm|sounds good|agreed|fine"
+    r"\W*(?:yes|yep|yeah|ok|okay|sure|go ahead|go for it|do it|approved?|lgtm|sounds "
+    r"good|agreed|fine"
     r"|please do|ja\b|oui|s[ií]\b|sim\b|да|давай|はい|お願い|好的?|可以|是的|同意|承認)"
 )
-_NOT = r"\b(?:not|never|don't|do not|no|without|nicht|kein\w*|nie|pas|jamais|nunca|не|нет)\b|不|没|ない|ません"
+_NOT = (
+    r"\b(?:not|never|don't|do "
+    r"not|no|without|nicht|kein\w*|nie|pas|jamais|nunca|не|нет)\b|不|没|ない|ません"
+)
 _STOP = frozenset(
     (
-        *("user", "users", "have", "with", "that", "this", "their", "them", "they", "from", "been", "were", "also"),
-        *("then", "approved", "approval", "permission", "consent", "allowed", "agreed", "accepted", "confirmed"),
-        *("authorized", "given", "authorised", "permitted", "granted", "signed", "explicitly", "already", "finally"),
-        *("said", "gave", "denied", "refused", "rejected", "declined", "customer", "client", "human", "nutzer"),
-        *("benutzer", "hat", "wurde", "genehmigt", "zugestimmt", "utilisateur", "approuvé", "accepté", "usuario"),
+        *(
+            "user",
+            "users",
+            "have",
+            "with",
+            "that",
+            "this",
+            "their",
+            "them",
+            "they",
+            "from",
+            "been",
+            "were",
+            "also",
+        ),
+        *(
+            "then",
+            "approved",
+            "approval",
+            "permission",
+            "consent",
+            "allowed",
+            "agreed",
+            "accepted",
+            "confirmed",
+        ),
+        *(
+            "authorized",
+            "given",
+            "authorised",
+            "permitted",
+            "granted",
+            "signed",
+            "explicitly",
+            "already",
+            "finally",
+        ),
+        *(
+            "said",
+            "gave",
+            "denied",
+            "refused",
+            "rejected",
+            "declined",
+            "customer",
+            "client",
+            "human",
+            "nutzer",
+        ),
+        *(
+            "benutzer",
+            "hat",
+            "wurde",
+            "genehmigt",
+            "zugestimmt",
+            "utilisateur",
+            "approuvé",
+            "accepté",
+            "usuario",
+        ),
         *("aprobó", "aceptó", "пользователь", "одобрил", "согласился"),
     )
 )
 
 
-# --- Reading a sentence ----------------------------------------------------------------------------------------------
+# --- Reading a sentence ---------------------------------------------------------------------------
 
 _ASIDES = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|「[^」\n]*」|«[^»\n]*»"
-_CLAUSES = (
-    r"[;:,，；：、()（）]|\s[-–—]+\s|\b(?:and|but|so|because|which|though|although|while|und|aber|et|mais|y|pero)\b"
+_CLAUSES = r"[;:,，；：、()（）]|\s[-–—]+\s|\b(?:and|but|so|because|which|though|although|while|und|aber|et|mais|y|pero)\b"  # noqa: E501
+_CLAUSE_START = (
+    20  # A word of outcome this near to the start of a clause belongs to the subject before it
 )
-_CLAUSE_START = 20  # A word of outcome this near to the start of a clause belongs to the subject before it
 
 
 @cache
@@ -298,7 +380,11 @@ class _Reader:
                 break
             own = [commands for name, commands in self.language.checked if _has(name, clause)][:1]
             things = own if over and own else [*things, *own]
-            if _has(self.language.aside, clause) or self._consent(clause) or _has(self.language.report, clause):
+            if (
+                _has(self.language.aside, clause)
+                or self._consent(clause)
+                or _has(self.language.report, clause)
+            ):
                 over = True
             else:
                 over = self._ended(clause, things, own=bool(own)) or self._done(clause)
@@ -316,14 +402,19 @@ class _Reader:
 
     def _ended(self, clause: str, things: Sequence[str], *, own: bool) -> bool:
         words = self.language
-        good, bad = self._word(clause, words.good, words.state), self._word(clause, words.bad, words.bad_state)
+        good, bad = (
+            self._word(clause, words.good, words.state),
+            self._word(clause, words.bad, words.bad_state),
+        )
         at = max(good, bad) if good < 0 or bad < 0 else min(good, bad)
         if at < 0 or not things or not (own or at <= _CLAUSE_START):
             return False
         negated = _has(words.negation, clause) and not (good >= 0 and _has(_WITHOUT, clause))
         well = (good >= 0) != negated
         now = not _has(words.past, clause) or _has(r"\bnow\b", clause)
-        self.found += [Outcome("check", well, thing, now, cited=self.cited) for thing in dict.fromkeys(things)]
+        self.found += [
+            Outcome("check", well, thing, now, cited=self.cited) for thing in dict.fromkeys(things)
+        ]
         return True
 
     def _word(self, clause: str, words: str, state: str) -> int:
@@ -331,9 +422,9 @@ class _Reader:
         found = _pattern(words).search(clause)
         if found is None and state:
             near = "|".join(name for name, _ in self.language.checked)
-            found = _pattern(rf"{_COPULA}{state}|^\W*(?:all )?{state}|(?:{near})\W{{1,3}}(?:now |all )?{state}").search(
-                clause
-            )
+            found = _pattern(
+                rf"{_COPULA}{state}|^\W*(?:all )?{state}|(?:{near})\W{{1,3}}(?:now |all )?{state}"
+            ).search(clause)
         return found.start() if found is not None else -1
 
     def _done(self, clause: str) -> bool:
@@ -349,15 +440,25 @@ class _Reader:
 
 
 def stems(text: str) -> frozenset[str]:
-    """Return the rough subject of a text: beginnings of longer words, and pairs of CJK characters."""
-    words = [word for word in re.findall(r"[^\W\d_]{4,}", text.lower()) if not re.search("[\u3040-\u9fff]", word)]
-    spaced = {word[:STEM_CHARS] for word in words if word not in _STOP and len(word) >= STEM_CHARS_MIN}
-    gone = re.sub("用户|使用者|用戶|批准|同意|确认了|授权|允许|认可|拒绝|ユーザー|承認|許可|拒否", " ", text)
+    """Return the rough subject of a text: beginnings of longer words, and pairs of CJK
+    characters.
+    """
+    words = [
+        word
+        for word in re.findall(r"[^\W\d_]{4,}", text.lower())
+        if not re.search("[\u3040-\u9fff]", word)
+    ]
+    spaced = {
+        word[:STEM_CHARS] for word in words if word not in _STOP and len(word) >= STEM_CHARS_MIN
+    }
+    gone = re.sub(
+        "用户|使用者|用戶|批准|同意|确认了|授权|允许|认可|拒绝|ユーザー|承認|許可|拒否", " ", text
+    )
     runs = re.findall(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}", gone)
     return frozenset(spaced | {run[at : at + 2] for run in runs for at in range(len(run) - 1)})
 
 
-# --- Looking up the record -------------------------------------------------------------------------------------------
+# --- Looking up the record ------------------------------------------------------------------------
 
 _NO_END = ("running", "denied", "not_run")
 
@@ -367,35 +468,59 @@ def outcome_prover(ledger: Ledger, last: int) -> Callable[[Outcome], Proof]:
 
     def prove(claim: Outcome) -> Proof:
         if claim.kind == "consent":
-            return "proven" if _consented(ledger, claim, last) else "refuted" if claim.good else "unproven"
+            return (
+                "proven"
+                if _consented(ledger, claim, last)
+                else "refuted"
+                if claim.good
+                else "unproven"
+            )
         if claim.kind == "change" and any(seq <= last for seq, _ in ledger.edits):
             return "proven"
         runs = [ran for ran in ledger.ran.values() if ran.seq <= last and ran.status not in _NO_END]
         checking = _checking(claim, runs)
-        cited = [ran for ran in checking if ran.seq in claim.cited or (ran.ended and ran.ended in claim.cited)]
+        cited = [
+            ran
+            for ran in checking
+            if ran.seq in claim.cited or (ran.ended and ran.ended in claim.cited)
+        ]
         return _shown(ledger, claim, cited or checking)
 
     return prove
 
 
 def _checking(claim: Outcome, runs: list[CallRecord]) -> list[CallRecord]:
-    """Return the calls that can prove the claim, oldest first: those that match it, else general runners."""
+    """Return the calls that can prove the claim, oldest first: those that match it, else general
+    runners.
+    """
     if claim.commands == _TESTS:
         counted = [ran for ran in runs if ran.tests is not None]
         return counted or [ran for ran in runs if may_test(ran.argument)]
-    named = [ran for ran in runs if not claim.commands or _has(claim.commands, f"{ran.name} {ran.argument}")]
+    named = [
+        ran
+        for ran in runs
+        if not claim.commands or _has(claim.commands, f"{ran.name} {ran.argument}")
+    ]
     every = claim.commands in (_BUILD, _LINT, _TYPES, _CI)
     return named or [ran for ran in runs if every and _has(_RUNNERS, ran.argument)]
 
 
 def _went_well(ran: CallRecord) -> bool:
-    return ran.status in ("ok", "done") and ran.code in (0, None) and (ran.tests is None or ran.tests.failed == 0)
+    return (
+        ran.status in ("ok", "done")
+        and ran.code in (0, None)
+        and (ran.tests is None or ran.tests.failed == 0)
+    )
 
 
 def _shown(ledger: Ledger, claim: Outcome, runs: list[CallRecord]) -> Proof:
     well = [ran for ran in runs if _went_well(ran)]
     if not claim.good:
-        failed = len(well) < len(runs) or bool(ledger.troubles) or any(test.failed for test in ledger.tests.values())
+        failed = (
+            len(well) < len(runs)
+            or bool(ledger.troubles)
+            or any(test.failed for test in ledger.tests.values())
+        )
         return "proven" if failed else "unproven"
     if not well:
         return "refuted" if runs else "unproven"
@@ -409,10 +534,17 @@ def _shown(ledger: Ledger, claim: Outcome, runs: list[CallRecord]) -> Proof:
 
 def _consented(ledger: Ledger, claim: Outcome, last: int) -> bool:
     decided = [one for one in ledger.decisions if one.seqs and one.seqs[-1] <= last]
-    if any(_about(claim, one.text) and ("the user denied" not in one.text) == claim.good for one in decided):
+    if any(
+        _about(claim, one.text) and ("the user denied" not in one.text) == claim.good
+        for one in decided
+    ):
         return True
     said = (word.text for word in ledger.words if word.seq <= last)
-    return any(_agreed(claim, sentence) for text in said for sentence in re.split(r"(?<=[.!?])\s|[\n。！？]", text))
+    return any(
+        _agreed(claim, sentence)
+        for text in said
+        for sentence in re.split(r"(?<=[.!?])\s|[\n。！？]", text)
+    )
 
 
 def _agreed(claim: Outcome, said: str) -> bool:

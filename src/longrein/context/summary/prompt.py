@@ -1,4 +1,6 @@
-"""The model's part of a summary: the instruction, checks of the reply, and parsing of its headings."""
+"""The model's part of a summary: the instruction, checks of the reply, and parsing of its
+headings.
+"""
 
 import re
 
@@ -40,11 +42,13 @@ list are kept there word for word: do not copy them. You write these five, each 
 9. Next step: the very next act, and the user's words, quoted, that ask for it; "none" when nothing is asked for
 Name paths, commands, identifiers and numbers exactly as they stand above, and only such as do: what occurs nowhere in \
 the conversation is struck out. Call something done or passing only where a result above shows it. If it helps, think \
-first inside <analysis></analysis>; that part is thrown away. Leave out what no longer matters."""
+first inside <analysis></analysis>; that part is thrown away. Leave out what no longer matters."""  # noqa: E501
 
 
 def summary_instruction(focus: str, budget: Budget | None = None) -> str:
-    """Return the block appended to the request. `focus`: content that the user wants kept; may be empty."""
+    """Return the block appended to the request. `focus`: content that the user wants kept; may
+    be empty.
+    """
     text = INSTRUCTION
     if budget is not None:
         tokens = min(PROSE_TOKENS, budget.usable_tokens * PROSE_SHARE)
@@ -54,7 +58,7 @@ def summary_instruction(focus: str, budget: Budget | None = None) -> str:
     return text
 
 
-# --- Checks of the reply ---------------------------------------------------------------------------------------------
+# --- Checks of the reply --------------------------------------------------------------------------
 
 _GONE = (
     r"<analysis>.*?</analysis>",
@@ -66,7 +70,9 @@ _GONE = (
     r"^```(?:json|tool_code|tool_call)?\n\s*\{\s*\"(?:name|tool|function)\"\s*:.*?\n```$",
     r"^(?:Human|User|Assistant|System):[ \t]*$",
 )
-"""Patterns of text that is no summary: scratch work, harness markers, calls written as text, role lines."""
+"""Patterns of text that is no summary: scratch work, harness markers, calls written as text,
+role lines.
+"""
 
 
 def clean_prose(text: str) -> str:
@@ -93,14 +99,16 @@ def prose_problem(state: State, budget: Budget, text: str, stop: str, calls: int
     tokens = state.gauge.scale(estimate_text(prose))
     if tokens > budget.usable_tokens * PROSE_SHARE_MAX:
         return "it is too long"
-    if tokens > max(PROSE_TOKENS_FREE, state.gauge.scale(sum(item.tokens for item in state.conversation))):
+    if tokens > max(
+        PROSE_TOKENS_FREE, state.gauge.scale(sum(item.tokens for item in state.conversation))
+    ):
         return "it is longer than what it stands for"
     if len(prose) > HEADLESS_CHARS_MAX and not any(parse_sections(prose).values()):
         return "it has none of the headings"
     return ""
 
 
-# --- Headings --------------------------------------------------------------------------------------------------------
+# --- Headings -------------------------------------------------------------------------------------
 
 _KEYS = (
     r"request|intent",
@@ -115,7 +123,8 @@ _KEYS = (
 )
 """A word that each section title must have."""
 _TITLE = (
-    r"^[#*_ \t]*(?:(?P<n>[1-9])\s*[.):]|(?=[#*]))[*_ \t]*(?P<title>[^\n:*]{1,60}?)[*_]*(?:[:*]+[ \t]*(?P<rest>.*))?$"
+    r"^[#*_ \t]*(?:(?P<n>[1-9])\s*[.):]|(?=[#*]))[*_ "
+    r"\t]*(?P<title>[^\n:*]{1,60}?)[*_]*(?:[:*]+[ \t]*(?P<rest>.*))?$"
 )
 _NUMBER = r"^[#*_ \t]*(?P<n>[1-9])[.):][*_ \t]+(?P<rest>.*)$"
 
@@ -123,8 +132,8 @@ _NUMBER = r"^[#*_ \t]*(?P<n>[1-9])[.):][*_ \t]+(?P<rest>.*)$"
 def parse_sections(prose: str) -> dict[int, str]:
     """Return section number -> text for the headings found, in rising order.
 
-    Headings may have hashes, bold, no number or no title. Lines that only begin with a number count as headings if no
-    line has a title, so that a numbered list inside a section stays a list.
+    Headings may have hashes, bold, no number or no title. Lines that only begin with a number count
+    as headings if no line has a title, so that a numbered list inside a section stays a list.
     """
     return _split(prose, titled=True) or _split(prose, titled=False)
 
@@ -143,7 +152,9 @@ def _split(prose: str, *, titled: bool) -> dict[int, str]:
 
 
 def _heading(line: str, last: int, *, titled: bool) -> tuple[int, str]:
-    """Return (number, rest of the line); (0, '') if the line is no heading that may follow section `last`."""
+    """Return (number, rest of the line); (0, '') if the line is no heading that may follow
+    section `last`.
+    """
     match = re.match(_TITLE if titled else _NUMBER, line)
     if match is None:
         return 0, ""
@@ -151,7 +162,11 @@ def _heading(line: str, last: int, *, titled: bool) -> tuple[int, str]:
     if titled:
         title = match["title"].lower()
         fitting = [n for n, key in enumerate(_KEYS, 1) if re.search(key, title)]
-        number = number if number in fitting else next((n for n in fitting if not number and n > last), 0)
+        number = (
+            number
+            if number in fitting
+            else next((n for n in fitting if not number and n > last), 0)
+        )
     return (number, match["rest"] or "") if number > last else (0, "")
 
 

@@ -1,7 +1,7 @@
 """Lines put back after a background summary: names used meanwhile that the summary does not have.
 
-A background summary knows nothing of the steps made meanwhile. Names that those steps use, and that only the replaced
-span explains, would be missing from the next request on.
+A background summary knows nothing of the steps made meanwhile. Names that those steps use, and that
+only the replaced span explains, would be missing from the next request on.
 """
 
 from longrein.context.clearing.features import identifiers, line_key
@@ -16,18 +16,23 @@ LINE_CHARS_MAX = 300  # Longer lines are cut
 def reexpand_lines(state: State, span: tuple[int, int], summary: str, tokens_max: int) -> str:
     """Return the newest line of the span for each name used after it and missing from `summary`.
 
-    Each line names its source (`r412: …`). At most `tokens_max` tokens, the names used last first; '' without any.
+    Each line names its source (`r412: …`). At most `tokens_max` tokens, the names used last first;
+    '' without any.
     """
     items = state.conversation
     after = [item for item in items if item.seqs[0] > span[1]]
     known = dict.fromkeys(identifiers(summary))
     for item in after:
         if not item.mine:  # a later result is visible anyway
-            known.update(dict.fromkeys(name for text in part_texts(item.part) for name in identifiers(text)))
+            known.update(
+                dict.fromkeys(name for text in part_texts(item.part) for name in identifiers(text))
+            )
     wanted = [name for name in _used(after) if name not in known]
     if not wanted:
         return ""
-    return "\n".join(take_fitting(_lines(items, span, wanted), tokens_max, lambda line: estimate_text(line) + 1))
+    return "\n".join(
+        take_fitting(_lines(items, span, wanted), tokens_max, lambda line: estimate_text(line) + 1)
+    )
 
 
 def _used(after: list[Item]) -> list[str]:
@@ -35,7 +40,9 @@ def _used(after: list[Item]) -> list[str]:
     found: dict[str, None] = {}
     for item in reversed(after):
         if item.kind in ("text", "call"):
-            found.update(dict.fromkeys(name for text in part_texts(item.part) for name in identifiers(text)))
+            found.update(
+                dict.fromkeys(name for text in part_texts(item.part) for name in identifiers(text))
+            )
     return list(found)
 
 

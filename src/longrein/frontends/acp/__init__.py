@@ -1,1 +1,3 @@
-"""The agent side of the Agent Client Protocol (ACP), version 1: sessions for an editor over stdin and stdout."""
+"""The agent side of the Agent Client Protocol (ACP), version 1: sessions for an editor over
+stdin and stdout.
+"""

@@ -37,7 +37,10 @@ def _pin(facts: SessionFacts, text: str) -> str:
         facts.port.tell(Pin(text))
         return f"Pinned: {escape_line(text)}"
     pins = facts.port.state.pins
-    return "\n".join(f"{number}. {escape_line(pin)}" for number, pin in enumerate(pins, 1)) or "Nothing is pinned."
+    return (
+        "\n".join(f"{number}. {escape_line(pin)}" for number, pin in enumerate(pins, 1))
+        or "Nothing is pinned."
+    )
 
 
 def _unpin(facts: SessionFacts, number: str) -> str:
@@ -49,7 +52,10 @@ def _unpin(facts: SessionFacts, number: str) -> str:
 
 def _tasks(facts: SessionFacts, _argument: str) -> str:
     rows = [f"- {task.id} {task.state}: {escape_line(task.command)}" for task in facts.port.tasks()]
-    rows += [f"- {one.label} {one.kind} {one.state}: {escape_line(one.description)}" for one in facts.port.agents()]
+    rows += [
+        f"- {one.label} {one.kind} {one.state}: {escape_line(one.description)}"
+        for one in facts.port.agents()
+    ]
     return "\n".join(rows) or "No background task and no subagent."
 
 
@@ -61,7 +67,11 @@ def _stop(facts: SessionFacts, task: str) -> str:
 
 
 def _background(facts: SessionFacts, _argument: str) -> str:
-    return "It goes on in the background." if facts.port.background() else "No command runs in the foreground."
+    return (
+        "It goes on in the background."
+        if facts.port.background()
+        else "No command runs in the foreground."
+    )
 
 
 COMMANDS = {
@@ -79,11 +89,14 @@ COMMANDS = {
 
 
 def available(custom: Sequence[CustomCommand]) -> list[dict[str, Any]]:
-    """Return the commands as the protocol spells them. They go before the user's of the same name."""
+    """Return the commands as the protocol spells them. They go before the user's of the same
+    name.
+    """
     rows = [(c.name, c.summary, c.argument) for c in COMMANDS.values()]
     rows += [row for row in custom if row[0] not in COMMANDS]
     return [
-        {"name": name, "description": told, **({"input": {"hint": hint}} if hint else {})} for name, told, hint in rows
+        {"name": name, "description": told, **({"input": {"hint": hint}} if hint else {})}
+        for name, told, hint in rows
     ]
 
 

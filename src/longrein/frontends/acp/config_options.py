@@ -20,13 +20,18 @@ Option = dict[str, Any]
 
 def modes(current: str) -> Option:
     """Return the session modes, for editors without configuration options."""
-    available = [{"id": mode, "name": MODE_NAMES[mode][0], "description": MODE_NAMES[mode][1]} for mode in MODES]
+    available = [
+        {"id": mode, "name": MODE_NAMES[mode][0], "description": MODE_NAMES[mode][1]}
+        for mode in MODES
+    ]
     return {"currentModeId": current, "availableModes": available}
 
 
 def config_options(mode: str, model: str, models: Sequence[str]) -> list[Option]:
     """Return all configuration options with their present values."""
-    mode_values = [{"value": m, "name": MODE_NAMES[m][0], "description": MODE_NAMES[m][1]} for m in MODES]
+    mode_values = [
+        {"value": m, "name": MODE_NAMES[m][0], "description": MODE_NAMES[m][1]} for m in MODES
+    ]
     model_values = [{"value": name, "name": name} for name in dict.fromkeys((model, *models))]
     return [
         _select("mode", "Permission mode", "mode", mode, mode_values),

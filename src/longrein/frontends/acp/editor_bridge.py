@@ -19,7 +19,9 @@ ShowTerminal = Callable[[str, str, str], Awaitable[None]]
 
 
 class EditorBridge:
-    """Requests to the editor on behalf of one session; the session's id is known once it is open."""
+    """Requests to the editor on behalf of one session; the session's id is known once it is
+    open.
+    """
 
     def __init__(self, peer: Peer, capabilities: Any) -> None:
         """`capabilities` are those that the editor has told."""
@@ -33,13 +35,15 @@ class EditorBridge:
 
     def editor(self) -> Editor:
         """Return what the editor offers to tools."""
-        return Editor(self if self.can_read or self.can_write else None, self if self._has_terminals else None)
+        return Editor(
+            self if self.can_read or self.can_write else None, self if self._has_terminals else None
+        )
 
     def connect(self, session: str, show: ShowTerminal) -> None:
         """Set the session, once it is open."""
         self._session, self._show = session, show
 
-    # --- files (`workspace.editor_workspace.EditorFiles`) ------------------------------------------------------------
+    # --- files (`workspace.editor_workspace.EditorFiles`) -----------------------------------------
 
     async def read(self, path: str) -> str | None:
         """Return the text of a file with unsaved changes; None when the editor gives none."""
@@ -51,7 +55,7 @@ class EditorBridge:
         """Let the editor write a file; False when it refuses."""
         return await self._ask("fs/write_text_file", None, path=path, content=text) is not None
 
-    # --- terminals (`tools.editor.EditorTerminals`) ------------------------------------------------------------------
+    # --- terminals (`tools.editor.EditorTerminals`) -----------------------------------------------
 
     async def run(self, command: EditorCommand) -> tuple[CommandExit, bytes] | None:
         """Run a command in a terminal; None when none could be opened."""
@@ -79,7 +83,9 @@ class EditorBridge:
 
     async def _wait(self, terminal: str, command: EditorCommand) -> tuple[CommandExit, bytes]:
         cause = "exit"
-        waiting = asyncio.ensure_future(self._ask("terminal/wait_for_exit", None, terminalId=terminal))
+        waiting = asyncio.ensure_future(
+            self._ask("terminal/wait_for_exit", None, terminalId=terminal)
+        )
         try:
             await asyncio.wait({waiting}, timeout=command.timeout_s)
             if not waiting.done():
@@ -96,15 +102,21 @@ class EditorBridge:
         status = ended or output.get("exitStatus")
         if not isinstance(status, dict):
             lost = cause if cause == "timeout" else "lost"
-            return CommandExit(None, cause=lost, message="the editor has not told how it ended"), data
+            return CommandExit(
+                None, cause=lost, message="the editor has not told how it ended"
+            ), data
         code, signal = status.get("exitCode"), status.get("signal")
         return CommandExit(code if isinstance(code, int) else None, str(signal or ""), cause), data
 
-    async def _ask(self, method: str, limit_s: float | None, **params: Any) -> dict[str, Any] | None:
+    async def _ask(
+        self, method: str, limit_s: float | None, **params: Any
+    ) -> dict[str, Any] | None:
         """Send a request; None for an error, a wrong answer, a limit or an editor that has gone."""
         try:
             async with asyncio.timeout(limit_s):
-                response = await self._peer.send_request(method, {"sessionId": self._session, **params})
+                response = await self._peer.send_request(
+                    method, {"sessionId": self._session, **params}
+                )
         except (RequestError, ConnectionError, TimeoutError):
             return None
         return {} if response is None else response if isinstance(response, dict) else None

@@ -1,4 +1,6 @@
-"""Data between the ACP frontend and its caller: a host that opens sessions, and the sessions it has opened."""
+"""Data between the ACP frontend and its caller: a host that opens sessions, and the sessions it
+has opened.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -22,8 +24,9 @@ class SessionRequest(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
     """Further absolute folders to work in."""
     mcp_servers: Mapping[str, Mapping[str, Any]] = {}
-    """MCP servers of the editor in the form of `mcpServers` in `.mcp.json`: name -> `command`, `args`, `env`, or
-    `type`, `url`, `headers`."""
+    """MCP servers of the editor in the form of `mcpServers` in `.mcp.json`: name -> `command`,
+    `args`, `env`, or `type`, `url`, `headers`.
+    """
 
 
 class StoredSession(msgspec.Struct, frozen=True):

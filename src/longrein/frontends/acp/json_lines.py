@@ -1,8 +1,8 @@
 """Messages of the editor: one JSON-RPC object per line on stdin and stdout.
 
-What is no message is answered here with a JSON-RPC error, so that the connection of the `acp` package only gets
-messages that it can handle. Nothing but messages reaches stdout: the descriptor is kept apart, and what a library
-prints goes to stderr.
+What is no message is answered here with a JSON-RPC error, so that the connection of the `acp`
+package only gets messages that it can handle. Nothing but messages reaches stdout: the descriptor
+is kept apart, and what a library prints goes to stderr.
 """
 
 import asyncio
@@ -28,7 +28,9 @@ UNSENT_BYTES_MAX = 1 << 20
 
 
 def take_standard_streams() -> tuple[int, int]:
-    """Return descriptors for what are stdin and stdout now; then stdin is empty and stdout writes to stderr."""
+    """Return descriptors for what are stdin and stdout now; then stdin is empty and stdout
+    writes to stderr.
+    """
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -54,10 +56,12 @@ class JsonLines:
         self.on_closed: Callable[[], None] = lambda: None
         """Called once when the editor can no longer be written to."""
 
-    # --- the `Transport` protocol --------------------------------------------------------------------------------
+    # --- the `Transport` protocol -----------------------------------------------------------------
 
     async def send(self, message: Message) -> None:
-        """Write a message. Raises `ConnectionError` when the editor has gone; an answer is then dropped."""
+        """Write a message. Raises `ConnectionError` when the editor has gone; an answer is then
+        dropped.
+        """
         if "method" not in message:
             self.prompts.pop(message.get("id", ""), None)
         self._out.put(encode(message))
@@ -72,7 +76,9 @@ class JsonLines:
             asyncio.ensure_future(self._flush())  # noqa: RUF006 - ends by itself; `close` waits for the rest
 
     async def receive(self) -> Message | None:
-        """Return the next message; None at the end of the input. Answers everything that is no message."""
+        """Return the next message; None at the end of the input. Answers everything that is no
+        message.
+        """
         while (line := await self._next_line()) is not None:
             if not line.strip():
                 continue
@@ -88,7 +94,7 @@ class JsonLines:
         async with self._sending:
             await self._out.drain(2.0)
 
-    # --- parts -----------------------------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
 
     async def refuse(self, code: int, text: str) -> None:
         """Answer something that has no usable id."""
@@ -102,11 +108,17 @@ class JsonLines:
 
     def _note(self, message: Message) -> None:
         params = message.get("params")
-        if message.get("method") == "session/prompt" and "id" in message and isinstance(params, dict):
+        if (
+            message.get("method") == "session/prompt"
+            and "id" in message
+            and isinstance(params, dict)
+        ):
             self.prompts[message["id"]] = str(params.get("sessionId", ""))
 
     async def _next_line(self) -> bytes | None:
-        """Return the next line without its newline; None at the end. A line that is too long is answered."""
+        """Return the next line without its newline; None at the end. A line that is too long is
+        answered.
+        """
         while True:
             end = self._buffer.find(b"\n", self._scanned)
             if end >= 0:
@@ -120,7 +132,9 @@ class JsonLines:
             self._scanned = len(self._buffer)
             if self._scanned > LINE_BYTES_MAX:
                 if not self._skipping:
-                    await self.refuse(INVALID_REQUEST, f"the message is larger than {LINE_BYTES_MAX >> 20} MB")
+                    await self.refuse(
+                        INVALID_REQUEST, f"the message is larger than {LINE_BYTES_MAX >> 20} MB"
+                    )
                 self._skipping = True
             if self._skipping:
                 self._buffer.clear()
@@ -144,17 +158,31 @@ def parse(line: bytes) -> tuple[Message | None, tuple[int, str]]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None, (PARSE_ERROR, "Parse error: the line is no JSON")
     if not isinstance(message, dict):
-        return None, (INVALID_REQUEST, "Invalid request: a message is one JSON object on a line of its own")
+        return None, (
+            INVALID_REQUEST,
+            "Invalid request: a message is one JSON object on a line of its own",
+        )
     if not isinstance(message.get("id"), str | int | None) or isinstance(message.get("id"), bool):
-        return None, (INVALID_REQUEST, "Invalid request: the id is neither a text nor a whole number")
+        return None, (
+            INVALID_REQUEST,
+            "Invalid request: the id is neither a text nor a whole number",
+        )
     if "method" in message:
         valid = isinstance(message["method"], str)
     else:
         valid = "id" in message and isinstance(message.get("error"), dict | None)
         valid = valid and ("result" in message or "error" in message)
         error = message.get("error") or {}
-        valid = valid and isinstance(error.get("code", 0), int) and isinstance(error.get("message", ""), str)
-    return (message, (0, "")) if valid else (None, (INVALID_REQUEST, "Invalid request: not a JSON-RPC 2.0 message"))
+        valid = (
+            valid
+            and isinstance(error.get("code", 0), int)
+            and isinstance(error.get("message", ""), str)
+        )
+    return (
+        (message, (0, ""))
+        if valid
+        else (None, (INVALID_REQUEST, "Invalid request: not a JSON-RPC 2.0 message"))
+    )
 
 
 def encode(message: Message) -> bytes:
@@ -162,5 +190,7 @@ def encode(message: Message) -> bytes:
     try:
         data = msgspec.json.encode(message)
     except UnicodeEncodeError:  # a lone surrogate in a path or an argument
-        data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
     return data + b"\n"

@@ -1,4 +1,6 @@
-"""Permission questions in the editor: what is shown, the possible answers, and what each means. Pure."""
+"""Permission questions in the editor: what is shown, the possible answers, and what each means.
+Pure.
+"""
 
 from typing import Any
 
@@ -38,9 +40,13 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def options(question: Question) -> list[Update]:
-    """Return the answers: once; for the session and always, where rules are proposed; no; no and stop."""
+    """Return the answers: once; for the session and always, where rules are proposed; no; no and
+    stop.
+    """
     rules = question.asked.suggestion.splitlines()
-    what = shortened(escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules", NAME_CHARS_MAX)
+    what = shortened(
+        escape_line(rules[0]) if len(rules) == 1 else f"these {len(rules)} rules", NAME_CHARS_MAX
+    )
     once = [option("once", "Yes, once", "allow_once")]
     no = [option("no", "No", "reject_once")]
     if question.asked.name == "ExitPlanMode":
@@ -61,12 +67,18 @@ def options(question: Question) -> list[Update]:
 
 
 def tool_call(question: Question) -> Update:
-    """Return the call with everything that an approval covers: the diff of an edit, else the exact text."""
+    """Return the call with everything that an approval covers: the diff of an edit, else the
+    exact text.
+    """
     asked, view = question.asked, question.view
     reason = [text_content(escape(asked.reason))] if asked.reason else []
     shown = _diff(view) if view and view.content else [_text(asked)]
     rules = asked.suggestion.splitlines()
-    listed = [text_content("Rules:\n" + fence("\n".join(map(escape_line, rules))))] if len(rules) > 1 else []
+    listed = (
+        [text_content("Rules:\n" + fence("\n".join(map(escape_line, rules))))]
+        if len(rules) > 1
+        else []
+    )
     title = view.title if view else escape_line(f"{question.who} {asked.name}".strip())
     return {
         "toolCallId": question.qualified,
@@ -85,11 +97,15 @@ def _text(asked: PermissionAsked) -> Update:
 
 
 def _diff(view: CallView) -> list[Update]:
-    """Return the diff with the arguments that it does not show, and characters that nobody sees written out."""
+    """Return the diff with the arguments that it does not show, and characters that nobody sees
+    written out.
+    """
     arguments = view.call.arguments or {}
     note = unseen_note(arguments)
     if note:
-        return [text_content(note + "\n" + fence(escape(f"{k}: {v}"))) for k, v in arguments.items()]
+        return [
+            text_content(note + "\n" + fence(escape(f"{k}: {v}"))) for k, v in arguments.items()
+        ]
     rest = [f"{name}: {value}" for name, value in arguments.items() if name not in _DRAWN]
     return [*view.content, *(text_content(fence(escape(line))) for line in rest)]
 
@@ -106,7 +122,9 @@ def answer(question: Question, word: str) -> Answer:
             return Answer(asked.call, "allow", session=session, digest=digest, arguments=changed)
         case "session" | "always" if asked.suggestion:
             scope: Any = word
-            return Answer(asked.call, "allow", scope, asked.suggestion, session=session, digest=digest)
+            return Answer(
+                asked.call, "allow", scope, asked.suggestion, session=session, digest=digest
+            )
         case "no" | "stop":
             return Answer(asked.call, "deny", session=session, digest=digest)
         case _:

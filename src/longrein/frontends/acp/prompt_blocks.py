@@ -14,13 +14,19 @@ KeepBlob = Callable[[bytes], str]
 
 IMAGE_BYTES_MAX = 32 * 1024 * 1024
 RESOURCE_CHARS_MAX = 200_000
-"""Characters of an embedded resource that go into the message; the model reads the rest of a file itself."""
+"""Characters of an embedded resource that go into the message; the model reads the rest of a
+file itself.
+"""
 
 
-def parts_of(blocks: Sequence[Any], nonce: str, keep_image: KeepImage, keep_blob: KeepBlob) -> tuple[AnyPart, ...]:
-    """Convert the blocks of a prompt. Raises `UsageError` for an empty prompt and for what cannot be taken.
+def parts_of(
+    blocks: Sequence[Any], nonce: str, keep_image: KeepImage, keep_blob: KeepBlob
+) -> tuple[AnyPart, ...]:
+    """Convert the blocks of a prompt. Raises `UsageError` for an empty prompt and for what cannot
+    be taken.
 
-    The content of resources comes from files, so it is quoted as data. `nonce` is that of the session.
+    The content of resources comes from files, so it is quoted as data. `nonce` is that of the
+    session.
     """
     parts = tuple(_part(block, nonce, keep_image, keep_blob) for block in blocks)
     if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
@@ -39,7 +45,9 @@ def _part(block: Any, nonce: str, keep_image: KeepImage, keep_blob: KeepBlob) ->
         case "resource":
             return _resource(block.resource, nonce, keep_image, keep_blob)
         case kind:
-            raise UsageError(f"a content block of type {kind!r} cannot be taken; text, images and resources can")
+            raise UsageError(
+                f"a content block of type {kind!r} cannot be taken; text, images and resources can"
+            )
 
 
 def _link(block: Any) -> str:
@@ -51,15 +59,24 @@ def _resource(resource: Any, nonce: str, keep_image: KeepImage, keep_blob: KeepB
     name = escape_line(file_path(resource.uri) or resource.uri)
     text = getattr(resource, "text", None)
     if text is not None:
-        more = f"\n[{len(text) - RESOURCE_CHARS_MAX} more characters]" if len(text) > RESOURCE_CHARS_MAX else ""
+        more = (
+            f"\n[{len(text) - RESOURCE_CHARS_MAX} more characters]"
+            if len(text) > RESOURCE_CHARS_MAX
+            else ""
+        )
         quoted = quote_external(text[:RESOURCE_CHARS_MAX].replace("\0", "\ufffd"), nonce)
         return Text(f"{ATTACHED}{name}]\n{quoted}{more}\n[end of {name}]")
-    data, media = _bytes(resource.blob, IMAGE_BYTES_MAX), resource.mime_type or "application/octet-stream"
+    data, media = (
+        _bytes(resource.blob, IMAGE_BYTES_MAX),
+        resource.mime_type or "application/octet-stream",
+    )
     if media.startswith("image/"):
         return keep_image(data, media)
     if media == "application/pdf":
         return Document(keep_blob(data), media, len(data), name)
-    return Text(f"{ATTACHED}{name}, {escape_line(media)}, {len(data)} bytes, which cannot be shown]")
+    return Text(
+        f"{ATTACHED}{name}, {escape_line(media)}, {len(data)} bytes, which cannot be shown]"
+    )
 
 
 def file_path(uri: str) -> str:

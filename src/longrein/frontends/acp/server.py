@@ -1,4 +1,6 @@
-"""The methods of the agent side: answers each request of the editor, and holds its open sessions."""
+"""The methods of the agent side: answers each request of the editor, and holds its open
+sessions.
+"""
 
 import asyncio
 import os
@@ -31,8 +33,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ENVIRONMENT = "environment"
 """Id of the method to authenticate: keys come from variables, settings or a local server."""
 KEYS_TOLD = (
-    "Set the key of a provider, such as ANTHROPIC_API_KEY, in the environment of the editor or in `env` of its agent "
-    "settings, or name a provider in ~/.config/longrein/config.toml; `longrein doctor` says what is found."
+    "Set the key of a provider, such as ANTHROPIC_API_KEY, in the environment of the editor or in "
+    "`env` of its agent "
+    "settings, or name a provider in ~/.config/longrein/config.toml; `longrein doctor` says what "
+    "is found."
 )
 
 Handler = Callable[[Any], Awaitable[Any]]
@@ -41,7 +45,8 @@ Routes = Mapping[str, tuple[type[BaseModel], Handler]]
 
 
 async def serve(host: Host, incoming: int, outgoing: int) -> int:
-    """Answer an editor on two descriptors until it closes its side, or a signal; return the exit code.
+    """Answer an editor on two descriptors until it closes its side, or a signal; return the exit
+    code.
 
     All sessions are closed at the end: a turn is interrupted, and everything is on disk.
     """
@@ -89,7 +94,10 @@ class Server:
             "session/delete": (schema.DeleteSessionRequest, self._delete),
             "session/prompt": (schema.PromptRequest, self._prompt),
             "session/set_mode": (schema.SetSessionModeRequest, self._set_mode),
-            "session/set_config_option": (schema.SetSessionConfigOptionSelectRequest, self._set_option),
+            "session/set_config_option": (
+                schema.SetSessionConfigOptionSelectRequest,
+                self._set_option,
+            ),
         }
         self._notifications: Routes = {
             "session/cancel": (schema.CancelNotification, self._cancel),
@@ -103,7 +111,9 @@ class Server:
     async def close(self) -> None:
         """Close all sessions."""
         sessions, self._sessions = list(self._sessions.values()), {}
-        for result in await asyncio.gather(*(one.close() for one in sessions), return_exceptions=True):
+        for result in await asyncio.gather(
+            *(one.close() for one in sessions), return_exceptions=True
+        ):
             if isinstance(result, Exception):
                 say(f"a session could not be closed cleanly: {result}")
 
@@ -134,7 +144,7 @@ class Server:
             say(f"{method}: {type(error).__name__}: {error} (a bug in longrein, please report it)")
             raise RequestError(INTERNAL_ERROR, f"{type(error).__name__}: {error}") from None
 
-    # --- connection ------------------------------------------------------------------------------------------------
+    # --- connection -------------------------------------------------------------------------------
 
     async def _initialize(self, request: Any) -> Any:
         self._capabilities = request.client_capabilities or schema.ClientCapabilities()
@@ -143,7 +153,9 @@ class Server:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {name: name in self._host.mcp_transports for name in ("http", "sse")},
+                "mcpCapabilities": {
+                    name: name in self._host.mcp_transports for name in ("http", "sse")
+                },
                 "sessionCapabilities": {
                     "list": {},
                     "delete": {},
@@ -159,17 +171,27 @@ class Server:
         }
 
     def _auth_methods(self) -> list[dict[str, Any]]:
-        methods: list[dict[str, Any]] = [{"id": ENVIRONMENT, "name": "API key", "description": KEYS_TOLD}]
+        methods: list[dict[str, Any]] = [
+            {"id": ENVIRONMENT, "name": "API key", "description": KEYS_TOLD}
+        ]
         auth = self._capabilities.auth
         if auth is not None and getattr(auth, "terminal", False):
-            doctor = {"type": "terminal", "id": "doctor", "name": "Show what is missing", "args": ["--doctor"]}
+            doctor = {
+                "type": "terminal",
+                "id": "doctor",
+                "name": "Show what is missing",
+                "args": ["--doctor"],
+            }
             methods.append(doctor)
         return methods
 
     async def _authenticate(self, request: Any) -> Any:
         known = [method["id"] for method in self._auth_methods()]
         if request.method_id not in known:
-            raise UsageError(f"there is no method {request.method_id!r} to authenticate; there are {', '.join(known)}")
+            raise UsageError(
+                f"there is no method {request.method_id!r} to authenticate; there are "
+                f"{', '.join(known)}"
+            )
         self._host.check_model()
         self._logged_out = False
         return {}
@@ -182,7 +204,7 @@ class Server:
         if self._logged_out:
             raise RequestError(AUTH_REQUIRED, "logged out: authenticate first")
 
-    # --- sessions --------------------------------------------------------------------------------------------------
+    # --- sessions ---------------------------------------------------------------------------------
 
     async def _new(self, request: Any) -> Any:
         session = await self._open(request, "", replay=False)
@@ -205,7 +227,9 @@ class Server:
         wanted = _session_request(request)
         if session in self._sessions:
             if self._sessions[session].port.busy:
-                raise RequestError(INVALID_REQUEST, f"session {session} is in a turn; cancel it first")
+                raise RequestError(
+                    INVALID_REQUEST, f"session {session} is in a turn; cancel it first"
+                )
             await self._sessions.pop(session).close()
         if session and session in self._opening:
             raise RequestError(INVALID_REQUEST, f"session {session} is being opened already")
@@ -227,7 +251,9 @@ class Server:
         except BaseException:
             await self._sessions.pop(opened.id).close()
             raise
-        asyncio.get_running_loop().call_soon(asyncio.ensure_future, opened.announce())  # after the response
+        asyncio.get_running_loop().call_soon(
+            asyncio.ensure_future, opened.announce()
+        )  # after the response
         return opened
 
     async def _list(self, request: Any) -> Any:
@@ -258,10 +284,12 @@ class Server:
 
     def _find(self, session: str) -> EditorSession:
         if session not in self._sessions:
-            raise RequestError(NOT_FOUND, f"session {session} is not open here", {"sessionId": session})
+            raise RequestError(
+                NOT_FOUND, f"session {session} is not open here", {"sessionId": session}
+            )
         return self._sessions[session]
 
-    # --- turns -----------------------------------------------------------------------------------------------------
+    # --- turns ------------------------------------------------------------------------------------
 
     async def _prompt(self, request: Any) -> Any:
         session = self._find(request.session_id)
@@ -271,7 +299,9 @@ class Server:
         if command is not None:
             return {"stopReason": await session.run_command(command[0].run, command[1])}
         facts = session.facts
-        parts = parts_of(request.prompt, session.port.state.nonce, facts.keep_image, facts.keep_blob)
+        parts = parts_of(
+            request.prompt, session.port.state.nonce, facts.keep_image, facts.keep_blob
+        )
         stop = await session.prompt(parts)
         await session.announce()  # files may have come or gone
         return {"stopReason": stop}
@@ -347,5 +377,7 @@ def _code(error: LongreinError) -> int:
 def _invalid(error: ValidationError) -> RequestError:
     """Return the error for params that do not fit the schema, with the places that are wrong."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'params'}: {one['msg']}" for one in problems[:3])
+    told = "; ".join(
+        f"{'.'.join(map(str, one['loc'])) or 'params'}: {one['msg']}" for one in problems[:3]
+    )
     return RequestError(INVALID_PARAMS, f"Invalid params: {told}", {"errors": problems})

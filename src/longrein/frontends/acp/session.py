@@ -104,7 +104,7 @@ class EditorSession:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._news: AsyncIterator[SessionUpdate] = facts.port.follow(0)
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------
 
     async def start(self, *, replay: bool) -> None:
         """Run the session; with `replay`, send its history first."""
@@ -145,7 +145,11 @@ class EditorSession:
         except LongreinError as error:
             self._fail(error)
         except Exception as error:
-            self._fail(LongreinError(f"{type(error).__name__}: {error} (a bug in longrein, please report it)"))
+            self._fail(
+                LongreinError(
+                    f"{type(error).__name__}: {error} (a bug in longrein, please report it)"
+                )
+            )
 
     def _fail(self, error: LongreinError) -> None:
         """End all prompts, also later ones, with an error."""
@@ -160,18 +164,23 @@ class EditorSession:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # --- requests of the editor ------------------------------------------------------------------------------------
+    # --- requests of the editor -------------------------------------------------------------------
 
     async def prompt(self, parts: tuple[AnyPart, ...]) -> str:
         """Send the user's message and wait for the end of its turn; return the stop reason.
 
-        A prompt during a turn waits for the end of that turn. Raises `RequestError` when the turn failed.
+        A prompt during a turn waits for the end of that turn. Raises `RequestError` when the turn
+        failed.
         """
         await self._show_notes()
         if self._error is not None:
             raise RequestError(INTERNAL_ERROR, str(self._error))
         for call, opened in self.port.state.calls.items():
-            if opened.asked is not None and opened.answer is None and ("", call) not in self._questions:
+            if (
+                opened.asked is not None
+                and opened.answer is None
+                and ("", call) not in self._questions
+            ):
                 self._ask(opened.asked)  # asked before a crash
         prompt = Prompt()
         self._prompts.append(prompt)
@@ -222,7 +231,9 @@ class EditorSession:
         await self.port.tell(SetModel(model))
 
     def options(self) -> dict[str, Any]:
-        """Return modes and configuration options as they are now, as in the result of `session/new`."""
+        """Return modes and configuration options as they are now, as in the result of
+        `session/new`.
+        """
         model = self._model or self.facts.model()
         return {
             "modes": modes(self._mode),
@@ -234,7 +245,9 @@ class EditorSession:
         available = commands.available(self.facts.custom_commands())
         if available != self._announced:
             self._announced = available
-            await self.send({"sessionUpdate": "available_commands_update", "availableCommands": available})
+            await self.send(
+                {"sessionUpdate": "available_commands_update", "availableCommands": available}
+            )
 
     async def show_terminal(self, call: str, command: str, terminal: str) -> None:
         """Show a terminal of the editor in the call whose command it runs."""
@@ -242,12 +255,14 @@ class EditorSession:
         if update is not None:
             await self.send(update)
 
-    # --- updates ---------------------------------------------------------------------------------------------------
+    # --- updates ----------------------------------------------------------------------------------
 
     async def send(self, update: Update) -> None:
         """Send one update; does nothing when the editor has gone."""
         try:
-            await self._peer.send_notification("session/update", {"sessionId": self.id, "update": update})
+            await self._peer.send_notification(
+                "session/update", {"sessionId": self.id, "update": update}
+            )
         except ConnectionError:
             return
 
@@ -286,7 +301,10 @@ class EditorSession:
         try:
             updates = self._stream.apply(heard)
         except Exception as error:
-            say(f"an update could not be shown: {type(error).__name__}: {error} (a bug in longrein, please report it)")
+            say(
+                f"an update could not be shown: {type(error).__name__}: {error} (a bug in "
+                "longrein, please report it)"
+            )
             return
         for update in updates:
             await self.send(update)
@@ -339,7 +357,9 @@ class EditorSession:
             await self.send(notice(ended.message, "turn_ended"))
         for prompt in begun:
             prompt.end(self._stop_reason(ended))
-        await asyncio.sleep(0)  # the answers to these prompts come before the updates of the next turn
+        await asyncio.sleep(
+            0
+        )  # the answers to these prompts come before the updates of the next turn
 
     def _stop_reason(self, ended: TurnEnded) -> str | RequestError:
         match ended.reason:
@@ -349,7 +369,9 @@ class EditorSession:
                 return "max_turn_requests"
             case "error" if self._last_stop != "refusal":
                 code = AUTH_REQUIRED if self._failure == "auth" else INTERNAL_ERROR
-                return RequestError(code, ended.message or "the turn failed", {"kind": self._failure})
+                return RequestError(
+                    code, ended.message or "the turn failed", {"kind": self._failure}
+                )
             case _:
                 return STOPS.get(self._last_stop, "end_turn")
 
@@ -364,7 +386,7 @@ class EditorSession:
         for update in self._stream.live_output():
             await self.send(update)
 
-    # --- permission questions --------------------------------------------------------------------------------------
+    # --- permission questions ---------------------------------------------------------------------
 
     def _ask(self, asked: PermissionAsked, update: FromSubagent | None = None) -> None:
         stream = self._stream.child(update) if update is not None else self._stream
@@ -378,14 +400,21 @@ class EditorSession:
         self._questions[question.session, asked.call] = self._spawn(self._wait_for_answer(question))
 
     async def _wait_for_answer(self, question: permissions.Question) -> None:
-        """Ask the editor. A question that it cancels, refuses or leaves open by going away is denied."""
+        """Ask the editor. A question that it cancels, refuses or leaves open by going away is
+        denied.
+        """
         stop = False
         try:
             if user_questions.questions_of(question):
                 answer, stop = await user_questions.ask(question, self._request, forms=self._forms)
             else:
-                params = {"toolCall": permissions.tool_call(question), "options": permissions.options(question)}
-                option = permissions.chosen(await self._request("session/request_permission", params))
+                params = {
+                    "toolCall": permissions.tool_call(question),
+                    "options": permissions.options(question),
+                }
+                option = permissions.chosen(
+                    await self._request("session/request_permission", params)
+                )
                 answer, stop = permissions.answer(question, option), option == "stop"
         except (ConnectionError, RequestError):
             answer = permissions.answer(question, "")
@@ -399,11 +428,19 @@ class EditorSession:
         except LongreinError:
             return  # the inbox is full, or the session has just failed
 
-    async def answer_server(self, server: str, message: str, schema: Mapping[str, Any], url: str) -> Any:
-        """Show a question of an MCP server as a form (see `Elicit`); one that needs a browser is declined."""
+    async def answer_server(
+        self, server: str, message: str, schema: Mapping[str, Any], url: str
+    ) -> Any:
+        """Show a question of an MCP server as a form (see `Elicit`); one that needs a browser is
+        declined.
+        """
         if url:
             return "decline", {}
-        params = {"mode": "form", "message": f"MCP server {server}: {message}", "requestedSchema": dict(schema)}
+        params = {
+            "mode": "form",
+            "message": f"MCP server {server}: {message}",
+            "requestedSchema": dict(schema),
+        }
         try:
             return elicit_answer(await self._request("elicitation/create", params))
         except (ConnectionError, RequestError):

@@ -48,10 +48,17 @@ class CallView(msgspec.Struct, frozen=True):
 
 
 def view_of(
-    call: ToolCall, qualified: str, traits: ToolTraits | None, cwd: str, file_text: FileText, who: str = ""
+    call: ToolCall,
+    qualified: str,
+    traits: ToolTraits | None,
+    cwd: str,
+    file_text: FileText,
+    who: str = "",
 ) -> CallView:
     """Return a call with its title, its kind and its diffs; `who` is the subagent that makes it."""
-    kind = KINDS.get(traits.kind if traits else "", "switch_mode" if call.name == "ExitPlanMode" else "other")
+    kind = KINDS.get(
+        traits.kind if traits else "", "switch_mode" if call.name == "ExitPlanMode" else "other"
+    )
     named = (who and f"{who}:", escape_line(call.name), key_argument(call.arguments))
     title = shortened(" ".join(filter(None, named)), TITLE_CHARS_MAX)
     return CallView(qualified, call, title, kind, tuple(diffs(call, cwd, file_text)))
@@ -67,7 +74,9 @@ def announce(view: CallView, cwd: str, file_text: FileText) -> Update:
         "status": "pending",
         "content": list(view.content),
         "locations": locations(view.call, cwd, file_text),
-        "rawInput": view.call.arguments if view.call.arguments is not None else {"received": view.call.received},
+        "rawInput": view.call.arguments
+        if view.call.arguments is not None
+        else {"received": view.call.received},
     }
 
 
@@ -78,7 +87,9 @@ def started(view: CallView, arguments: dict[str, Any] | None) -> Update:
 
 
 def ended(view: CallView, end: ToolEnded, read_blob: ReadBlob, terminal: str = "") -> Update:
-    """Return the update of a call that has ended. `terminal`: the editor's terminal that shows its output."""
+    """Return the update of a call that has ended. `terminal`: the editor's terminal that shows
+    its output.
+    """
     is_ok = end.status == "ok"
     text = "\n".join(filter(None, map(part_text, end.parts)))
     if terminal:
@@ -87,8 +98,14 @@ def ended(view: CallView, end: ToolEnded, read_blob: ReadBlob, terminal: str = "
         content = list(view.content)
     else:
         content = [*view.content, *result_content(end.parts, read_blob, fenced=view.kind in FENCED)]
-    raw = {"status": end.status, "elapsedMs": end.elapsed_ms, "text": shortened(text, RAW_CHARS_MAX)}
-    return _update(view.id, status="completed" if is_ok else "failed", content=content, rawOutput=raw)
+    raw = {
+        "status": end.status,
+        "elapsedMs": end.elapsed_ms,
+        "text": shortened(text, RAW_CHARS_MAX),
+    }
+    return _update(
+        view.id, status="completed" if is_ok else "failed", content=content, rawOutput=raw
+    )
 
 
 def in_terminal(view: CallView, terminal: str) -> Update:
@@ -120,7 +137,9 @@ def diff(path: str, old: str | None, new: str) -> Update:
 def locations(call: ToolCall, cwd: str, file_text: FileText) -> list[Update]:
     """Return the places that a call touches, for editors that follow the agent."""
     arguments = call.arguments or {}
-    path = next((arguments[key] for key in PATH_ARGUMENTS if isinstance(arguments.get(key), str)), "")
+    path = next(
+        (arguments[key] for key in PATH_ARGUMENTS if isinstance(arguments.get(key), str)), ""
+    )
     if not path:
         return []
     place: Update = {"path": absolute(path, cwd)}
@@ -139,7 +158,7 @@ def absolute(path: str, cwd: str) -> str:
     return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path.removeprefix('./')}"
 
 
-# --- Content ---------------------------------------------------------------------------------------------------------
+# --- Content --------------------------------------------------------------------------------------
 
 
 def text_content(text: str) -> Update:

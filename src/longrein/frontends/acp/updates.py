@@ -82,10 +82,14 @@ class UpdateStream:
     """Makes the updates of one session, or of one subagent within it."""
 
     def __init__(self, facts: StreamFacts, label: str = "", who: str = "") -> None:
-        """`label` and `who` (such as `a398` and `explore`) are those of a subagent: of it only calls are shown."""
+        """`label` and `who` (such as `a398` and `explore`) are those of a subagent: of it only
+        calls are shown.
+        """
         self._facts, self._label, self._who = facts, label, who
         self.replaying = False
-        """True while past entries are shown again: with the user's messages, without live figures."""
+        """True while past entries are shown again: with the user's messages, without live
+        figures.
+        """
         self.terminals: dict[str, str] = {}
         """Call -> terminal of the editor that runs it."""
         self._cwd = "/"
@@ -106,13 +110,19 @@ class UpdateStream:
     def prime(self, state: State) -> None:
         """Begin after the past of a session that is not shown again."""
         self._cwd, self._has_title = state.cwd, True
-        self._traits = with_traits(self._traits, state.prefix) if state.prefix is not None else self._traits
+        self._traits = (
+            with_traits(self._traits, state.prefix) if state.prefix is not None else self._traits
+        )
         for opened in state.calls.values():
             call = unwrapped(opened.call)
             traits = self._traits.get(call.name)
-            self._calls[call.id] = view_of(call, self.qualified(call.id), traits, self._cwd, self._facts.file_text)
+            self._calls[call.id] = view_of(
+                call, self.qualified(call.id), traits, self._cwd, self._facts.file_text
+            )
         self._tasks = {task for task, known in state.tasks.items() if known.ended is None}
-        self._labels = {child: f"a{known.seq}" for child, known in state.children.items() if known.ended is None}
+        self._labels = {
+            child: f"a{known.seq}" for child, known in state.children.items() if known.ended is None
+        }
 
     def apply(self, heard: SessionUpdate) -> list[Update]:
         """Return the updates of one entry or piece of news."""
@@ -122,7 +132,9 @@ class UpdateStream:
             case ReplyDelta() if not self._label:
                 return self._delta(heard)
             case Output(call=call, data=data) if call in self._calls:
-                self._output[call] = (self._output.get(call, "") + data.decode("utf-8", "replace"))[-OUTPUT_CHARS_MAX:]
+                self._output[call] = (self._output.get(call, "") + data.decode("utf-8", "replace"))[
+                    -OUTPUT_CHARS_MAX:
+                ]
                 return []
             case RetryPause() if not self._label:
                 return [thought(f"{heard.message}: trying again in {heard.delay_s:.1f} s\n")]
@@ -144,11 +156,19 @@ class UpdateStream:
     def live_output(self) -> list[Update]:
         """Return updates with the output of running commands that came since the last time."""
         taken, self._output = self._output, {}
-        shown = [output_so_far(self._calls[c], text) for c, text in taken.items() if c not in self.terminals]
-        return [*shown, *(update for child in self._children.values() for update in child.live_output())]
+        shown = [
+            output_so_far(self._calls[c], text)
+            for c, text in taken.items()
+            if c not in self.terminals
+        ]
+        return [
+            *shown,
+            *(update for child in self._children.values() for update in child.live_output()),
+        ]
 
     def terminal_update(self, call: str, command: str, terminal: str) -> Update | None:
-        """Return the update of a call that runs in a terminal of the editor; None when the call is not known.
+        """Return the update of a call that runs in a terminal of the editor; None when the call is
+        not known.
 
         A call of a subagent may have the same id, so the command is compared.
         """
@@ -156,7 +176,9 @@ class UpdateStream:
         if view is not None and (view.call.arguments or {}).get("command") == command:
             self.terminals[call] = terminal
             return in_terminal(view, terminal)
-        found = (child.terminal_update(call, command, terminal) for child in self._children.values())
+        found = (
+            child.terminal_update(call, command, terminal) for child in self._children.values()
+        )
         return next((update for update in found if update is not None), None)
 
     def call_view(self, call: str) -> CallView | None:
@@ -164,10 +186,12 @@ class UpdateStream:
         return self._calls.get(call)
 
     def qualified(self, call: str) -> str:
-        """Return the id of a call in the protocol; ids of calls are unique only within a session."""
+        """Return the id of a call in the protocol; ids of calls are unique only within a
+        session.
+        """
         return f"{self._label}.{call}" if self._label else call
 
-    # --- entries ---------------------------------------------------------------------------------------------------
+    # --- entries ----------------------------------------------------------------------------------
 
     def _entry(self, entry: Entry) -> list[Update]:
         match entry.event:
@@ -179,7 +203,14 @@ class UpdateStream:
                 return [started(self._calls[call], arguments)]
             case ToolEnded(call=call) as end if call in self._calls:
                 self._output.pop(call, None)
-                return [ended(self._calls.pop(call), end, self._facts.read_blob, self.terminals.pop(call, ""))]
+                return [
+                    ended(
+                        self._calls.pop(call),
+                        end,
+                        self._facts.read_blob,
+                        self.terminals.pop(call, ""),
+                    )
+                ]
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self._background(entry)
             case Asked() | Replied() | AskFailed():
@@ -191,25 +222,49 @@ class UpdateStream:
     def _conversation(self, entry: Entry) -> list[Update]:
         match entry.event:
             case UserSpoke(parts=parts):
-                return [*self._title(parts), *(self._user(parts, entry.seq) if self.replaying else ())]
+                return [
+                    *self._title(parts),
+                    *(self._user(parts, entry.seq) if self.replaying else ()),
+                ]
             case TodoSet(todos=todos):
-                entries = [{"content": t.content, "priority": "medium", "status": t.status} for t in todos]
+                entries = [
+                    {"content": t.content, "priority": "medium", "status": t.status} for t in todos
+                ]
                 return [{"sessionUpdate": "plan", "entries": entries}]
             case Cleared(reason=reason, forms=forms) if reason not in SILENT_CLEARING:
-                return [notice(f"Context compacted: {len(forms)} earlier results are shown shorter.", "compaction")]
+                return [
+                    notice(
+                        f"Context compacted: {len(forms)} earlier results are shown shorter.",
+                        "compaction",
+                    )
+                ]
             case Summarized():
-                return [notice("Context compacted: the conversation so far was summarised.", "compaction")]
-            case TurnEnded(reason=reason, message=text) if text and reason not in ("done", "interrupted"):
+                return [
+                    notice(
+                        "Context compacted: the conversation so far was summarised.", "compaction"
+                    )
+                ]
+            case TurnEnded(reason=reason, message=text) if text and reason not in (
+                "done",
+                "interrupted",
+            ):
                 return [notice(text, "turn_ended")] if reason != "error" or self.replaying else []
             case _:
                 return []
 
     def _title(self, parts: Sequence[AnyPart]) -> list[Update]:
-        text = next((part.text for part in parts if isinstance(part, Text) and part.text.strip()), "")
+        text = next(
+            (part.text for part in parts if isinstance(part, Text) and part.text.strip()), ""
+        )
         if self._has_title or not text:
             return []
         self._has_title = True
-        return [{"sessionUpdate": "session_info_update", "title": shortened(first_line(text), TITLE_CHARS_MAX)}]
+        return [
+            {
+                "sessionUpdate": "session_info_update",
+                "title": shortened(first_line(text), TITLE_CHARS_MAX),
+            }
+        ]
 
     def _user(self, parts: Sequence[AnyPart], seq: int) -> list[Update]:
         message = entry_uuid(self._facts.session, seq)
@@ -218,9 +273,12 @@ class UpdateStream:
             or {"type": "text", "text": part_text(part)}
             for part in parts
         ]
-        return [{"sessionUpdate": "user_message_chunk", "content": block, "messageId": message} for block in blocks]
+        return [
+            {"sessionUpdate": "user_message_chunk", "content": block, "messageId": message}
+            for block in blocks
+        ]
 
-    # --- replies ---------------------------------------------------------------------------------------------------
+    # --- replies ----------------------------------------------------------------------------------
 
     def _request(self, entry: Entry) -> list[Update]:
         match entry.event:
@@ -279,7 +337,14 @@ class UpdateStream:
                 continue
             file_text = self._facts.file_text if not self.replaying else _no_text
             who = f"{self._label} {self._who}" if self._label else ""
-            view = view_of(call, self.qualified(call.id), self._traits.get(call.name), self._cwd, file_text, who)
+            view = view_of(
+                call,
+                self.qualified(call.id),
+                self._traits.get(call.name),
+                self._cwd,
+                file_text,
+                who,
+            )
             self._calls[call.id] = view
             found.append(announce(view, self._cwd, file_text))
         return found
@@ -292,7 +357,7 @@ class UpdateStream:
         cost = {"amount": self._facts.spent_usd(), "currency": "USD"}
         return [{"sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost}]
 
-    # --- background work: long-lived calls, one for each task and each subagent --------------------------------------
+    # --- background work: long-lived calls, one for each task and each subagent -------------------
 
     def _background(self, entry: Entry) -> list[Update]:
         match entry.event:

@@ -1,4 +1,6 @@
-"""Questions of the model to the user: one form where the editor has forms, else permission questions in turn."""
+"""Questions of the model to the user: one form where the editor has forms, else permission
+questions in turn.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -29,8 +31,16 @@ class UserQuestion(msgspec.Struct, frozen=True):
 
 def questions_of(question: Question) -> tuple[UserQuestion, ...]:
     """Return the questions that a call asks the user; () for any other call."""
-    asked = (question.arguments or {}).get("questions") if question.asked.name == "AskUserQuestion" else None
-    return tuple(_read(one) for one in asked if isinstance(one, dict)) if isinstance(asked, list) else ()
+    asked = (
+        (question.arguments or {}).get("questions")
+        if question.asked.name == "AskUserQuestion"
+        else None
+    )
+    return (
+        tuple(_read(one) for one in asked if isinstance(one, dict))
+        if isinstance(asked, list)
+        else ()
+    )
 
 
 def _read(asked: Mapping[str, Any]) -> UserQuestion:
@@ -59,13 +69,23 @@ async def ask(question: Question, send: Send, *, forms: bool) -> tuple[Answer, b
     return Answer(call, "allow", session=session, digest=digest, arguments=changed), False
 
 
-# --- One form --------------------------------------------------------------------------------------------------------
+# --- One form -------------------------------------------------------------------------------------
 
 
-async def _by_form(question: Question, asked: Sequence[UserQuestion], send: Send) -> tuple[dict[str, str], str]:
-    schema = {"type": "object", "properties": {f"q{n}": _field(one) for n, one in enumerate(asked, 1)}}
+async def _by_form(
+    question: Question, asked: Sequence[UserQuestion], send: Send
+) -> tuple[dict[str, str], str]:
+    schema = {
+        "type": "object",
+        "properties": {f"q{n}": _field(one) for n, one in enumerate(asked, 1)},
+    }
     message = "\n".join(escape_line(one.text) for one in asked)
-    params = {"toolCallId": question.qualified, "mode": "form", "message": message, "requestedSchema": schema}
+    params = {
+        "toolCallId": question.qualified,
+        "mode": "form",
+        "message": message,
+        "requestedSchema": schema,
+    }
     match await send("elicitation/create", params):
         case {"action": "accept", "content": dict(content)}:
             given = ((one, content.get(f"q{n}")) for n, one in enumerate(asked, 1))
@@ -78,7 +98,10 @@ async def _by_form(question: Question, asked: Sequence[UserQuestion], send: Send
 
 def _field(asked: UserQuestion) -> Update:
     named = {"title": asked.header, "description": asked.text}
-    listed = [{"const": label, "title": label, **({"description": d} if d else {})} for label, d in asked.choices]
+    listed = [
+        {"const": label, "title": label, **({"description": d} if d else {})}
+        for label, d in asked.choices
+    ]
     if asked.many:
         return {"type": "array", **named, "items": {"anyOf": listed}}
     return {"type": "string", **named, "oneOf": listed}
@@ -90,16 +113,20 @@ def _joined(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-# --- One permission question after the other -------------------------------------------------------------------------
+# --- One permission question after the other ------------------------------------------------------
 
 
-async def _one_by_one(question: Question, asked: Sequence[UserQuestion], send: Send) -> tuple[dict[str, str], str]:
+async def _one_by_one(
+    question: Question, asked: Sequence[UserQuestion], send: Send
+) -> tuple[dict[str, str], str]:
     found: dict[str, str] = {}
     for one in asked:
         taken: list[str] = []
         end = "more"
         while end == "more":
-            end = _step(one, taken, await send("session/request_permission", _params(question, one, taken)))
+            end = _step(
+                one, taken, await send("session/request_permission", _params(question, one, taken))
+            )
         if end in ("stop", "gone"):
             return found, end
         if taken:
@@ -127,5 +154,9 @@ def _params(question: Question, asked: UserQuestion, taken: Sequence[str]) -> Up
         for n, (label, _) in enumerate(asked.choices, 1)
         if label not in taken
     ]
-    end = option("no", f"Done: {', '.join(taken)}" if taken else "No answer", "allow_once" if taken else "reject_once")
+    end = option(
+        "no",
+        f"Done: {', '.join(taken)}" if taken else "No answer",
+        "allow_once" if taken else "reject_once",
+    )
     return {"toolCall": tool_call(question) | {"content": shown}, "options": [*left, end, STOP]}

@@ -1,4 +1,6 @@
-"""Headless runs: one prompt or a stream of prompts in, text or JSON lines out, no questions to the user."""
+"""Headless runs: one prompt or a stream of prompts in, text or JSON lines out, no questions to
+the user.
+"""
 
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.run import run_headless

@@ -1,7 +1,8 @@
-"""Control requests between longrein and the program that runs it, over the same lines as the messages.
+"""Control requests between longrein and the program that runs it, over the same lines as the
+messages.
 
-Both sides ask and answer: `{"type": "control_request", "request_id": …, "request": {"subtype": …}}` and
-`{"type": "control_response", "response": {"subtype": "success" | "error", "request_id": …}}`.
+Both sides ask and answer: `{"type": "control_request", "request_id": …, "request": {"subtype": …}}`
+and `{"type": "control_response", "response": {"subtype": "success" | "error", "request_id": …}}`.
 """
 
 import asyncio
@@ -46,7 +47,10 @@ def success_line(request: str, response: Mapping[str, Any]) -> Line:
 
 def error_line(request: str, error: str) -> Line:
     """Return the line that refuses control request `request`."""
-    return {"type": "control_response", "response": {"subtype": "error", "request_id": request, "error": error}}
+    return {
+        "type": "control_response",
+        "response": {"subtype": "error", "request_id": request, "error": error},
+    }
 
 
 class ControlChannel:
@@ -67,14 +71,21 @@ class ControlChannel:
     async def request(self, subtype: str, fields: Mapping[str, Any]) -> Any:
         """Send a request and return its answer. Raises `ControlError`.
 
-        There is no time limit, as a person may have to answer. A request that is cancelled here is cancelled there.
+        There is no time limit, as a person may have to answer. A request that is cancelled here is
+        cancelled there.
         """
         if self._closed:
             raise ControlError(self._closed)
         self._count += 1
         number = f"longrein_{self._count}"
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
-        self._put({"type": "control_request", "request_id": number, "request": {"subtype": subtype, **fields}})
+        self._put(
+            {
+                "type": "control_request",
+                "request_id": number,
+                "request": {"subtype": subtype, **fields},
+            }
+        )
         try:
             response = await answer
         except asyncio.CancelledError:

@@ -23,7 +23,12 @@ def mcp_server(view: ServerView) -> Line:
 
 CATEGORIES = {"system": "System prompt", "tool": "System tools"}
 """Kind of a row of the context report -> category; other rows are messages."""
-COLORS = {"System prompt": "cyan", "System tools": "blue", "MCP tools": "green", "Messages": "magenta"}
+COLORS = {
+    "System prompt": "cyan",
+    "System tools": "blue",
+    "MCP tools": "green",
+    "Messages": "magenta",
+}
 
 
 def context_usage(session: SessionPort, budget: Budget) -> Line:
@@ -35,7 +40,9 @@ def context_usage(session: SessionPort, budget: Budget) -> Line:
         name = "MCP tools" if row.kind == "tool" and row.name.startswith("mcp__") else name
         sums[name] = sums.get(name, 0) + row.tokens
     free = max(0, told.usable_tokens - told.total_tokens)
-    categories: list[Line] = [{"name": name, "tokens": n, "color": COLORS[name]} for name, n in sums.items()]
+    categories: list[Line] = [
+        {"name": name, "tokens": n, "color": COLORS[name]} for name, n in sums.items()
+    ]
     categories.append({"name": "Free space", "tokens": free, "color": "gray"})
     prefix = session.state.prefix
     tools = [row for row in told.shown if row.kind == "tool"]
@@ -50,11 +57,20 @@ def context_usage(session: SessionPort, budget: Budget) -> Line:
         "autoCompactThreshold": told.usable_tokens,
         "memoryFiles": [],
         "mcpTools": [
-            {"name": row.name, "serverName": row.name.split("__")[1], "tokens": row.tokens, "isLoaded": True}
+            {
+                "name": row.name,
+                "serverName": row.name.split("__")[1],
+                "tokens": row.tokens,
+                "isLoaded": True,
+            }
             for row in tools
             if row.name.startswith("mcp__") and row.name.count("__") > 1
         ],
         "agents": [],
-        "systemTools": [{"name": row.name, "tokens": row.tokens} for row in tools if not row.name.startswith("mcp__")],
+        "systemTools": [
+            {"name": row.name, "tokens": row.tokens}
+            for row in tools
+            if not row.name.startswith("mcp__")
+        ],
         "gridRows": [],
     }

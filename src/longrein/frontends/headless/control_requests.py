@@ -1,4 +1,6 @@
-"""Control requests that a program makes of longrein: what is answered, and what is refused with a reason."""
+"""Control requests that a program makes of longrein: what is answered, and what is refused with
+a reason.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,7 +14,13 @@ from longrein.config.mcp_servers import read_server, server_secrets
 from longrein.context import Budget
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.flags import MODES
-from longrein.frontends.headless.control import ControlChannel, ControlError, ControlRequest, error_line, success_line
+from longrein.frontends.headless.control import (
+    ControlChannel,
+    ControlError,
+    ControlRequest,
+    error_line,
+    success_line,
+)
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.signals import cancel_all
 from longrein.tools.mcp.port import McpFailure
@@ -46,7 +54,9 @@ class ControlOptions(msgspec.Struct, frozen=True):
     resolve_model: Callable[[str], str] = str
     """Name of a model, '' for the default -> `provider/model`. Raises `LongreinError`."""
     think: Callable[[int | None], str] | None = None
-    """Tokens for thinking, None for those of the settings -> the model that is to be opened again."""
+    """Tokens for thinking, None for those of the settings -> the model that is to be opened
+    again.
+    """
     budget: Callable[[], Budget] | None = None
     """Budget of the model that the session has now."""
     hide: Callable[[Sequence[str]], None] = lambda _: None
@@ -54,7 +64,9 @@ class ControlOptions(msgspec.Struct, frozen=True):
     environ: Mapping[str, str] = MappingProxyType({})
     """Variables for `${NAME}` in MCP servers of the program."""
     reports_state: bool = False
-    """True if the program wants lines `session_state_changed` that tell when the session is idle."""
+    """True if the program wants lines `session_state_changed` that tell when the session is
+    idle.
+    """
     state_for_host_only: bool = True
     """True if those lines are for the program's SDK only."""
 
@@ -67,24 +79,36 @@ REFUSED: Mapping[str, str] = {
         claude_authenticate claude_oauth_callback claude_oauth_wait_for_completion claim_session remote_control
         channel_enable message_rated submit_feedback submit_survey_feedback ultrareview_launch get_chrome_browsers
         get_chrome_dialog select_chrome_browser set_chrome_browser_hints
-        """.split(),  # noqa: SIM905 - so many short words read better so
+        """.split(),  # noqa: E501, SIM905
         ELSEWHERE,
     ),
     **dict.fromkeys(("update_settings", "register_repo_root"), BY_USER),
     **dict.fromkeys(
-        ("get_hooks_listing", "get_memory_dialog", "get_sandbox_dialog", "get_skills_dialog", "get_plan", "get_status"),
+        (
+            "get_hooks_listing",
+            "get_memory_dialog",
+            "get_sandbox_dialog",
+            "get_skills_dialog",
+            "get_plan",
+            "get_status",
+        ),
         "it fills a dialog of Claude Code's own screen",
     ),
     **dict.fromkeys(
-        ("rename_session", "generate_session_title", "set_color"), "a session is named by its first message"
+        ("rename_session", "generate_session_title", "set_color"),
+        "a session is named by its first message",
     ),
     **dict.fromkeys(
-        ("mcp_authenticate", "mcp_clear_auth", "mcp_oauth_callback_url"), "`longrein mcp login` and `logout` do it"
+        ("mcp_authenticate", "mcp_clear_auth", "mcp_oauth_callback_url"),
+        "`longrein mcp login` and `logout` do it",
     ),
     **dict.fromkeys(("get_usage", "get_session_cost"), "each result has the costs"),
-    **dict.fromkeys(("read_file", "file_suggestions"), "read the files yourself: they are on this machine"),
     **dict.fromkeys(
-        ("set_prompt_suggestions_paused", "set_has_subscribers"), "no prompts are suggested, and all lines are sent"
+        ("read_file", "file_suggestions"), "read the files yourself: they are on this machine"
+    ),
+    **dict.fromkeys(
+        ("set_prompt_suggestions_paused", "set_has_subscribers"),
+        "no prompts are suggested, and all lines are sent",
     ),
     "cancel_async_message": "a message that was sent is taken; interrupt ends its turn",
     "export_conversation": "`longrein export` writes it",
@@ -111,7 +135,9 @@ class HostRequests:
         wake: Callable[[], None],
         put: Callable[[Line], None] = lambda _: None,
     ) -> None:
-        """`wake` lets the session take what was put into its inbox; `put` writes a line to the program."""
+        """`wake` lets the session take what was put into its inbox; `put` writes a line to the
+        program.
+        """
         self._session, self._options, self._wake, self._put = session, options, wake, put
         self._handlers: dict[str, Handler] = {
             "initialize": self._initialize,
@@ -159,7 +185,9 @@ class HostRequests:
         await cancel_all(list(self._slow))
 
     async def answer(self, request: ControlRequest) -> Line:
-        """Return the line that answers a request; an error for one that is not known or cannot be done."""
+        """Return the line that answers a request; an error for one that is not known or cannot
+        be done.
+        """
         handler = self._handlers.get(request.subtype)
         if handler is None:
             return error_line(request.id, self._refusal(request.subtype))
@@ -171,16 +199,20 @@ class HostRequests:
     def _refusal(self, subtype: str) -> str:
         if subtype in REFUSED:
             return f"longrein does not do {subtype}: {REFUSED[subtype]}"
-        return f"longrein has no control request {subtype[:60]!r}; it has {', '.join(self._handlers)}"
+        return (
+            f"longrein has no control request {subtype[:60]!r}; it has {', '.join(self._handlers)}"
+        )
 
     async def _initialize(self, _request: Mapping[str, Any]) -> Line:
-        raise ControlError("initialize must be the first line on stdin, as the session is open already")
+        raise ControlError(
+            "initialize must be the first line on stdin, as the session is open already"
+        )
 
     async def _interrupt(self, _request: Mapping[str, Any]) -> Line:
         self._session.interrupt()
         return {}
 
-    # --- settings of the session -----------------------------------------------------------------------------------
+    # --- settings of the session ------------------------------------------------------------------
 
     async def _set_permission_mode(self, request: Mapping[str, Any]) -> Line:
         mode = request.get("mode")
@@ -199,7 +231,10 @@ class HostRequests:
 
     async def _set_max_thinking_tokens(self, request: Mapping[str, Any]) -> Line:
         tokens = request.get("max_thinking_tokens")
-        if not (tokens is None or (isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0)):
+        if not (
+            tokens is None
+            or (isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0)
+        ):
             raise ControlError(f"max_thinking_tokens: {tokens!r} is not a whole number of tokens")
         if self._options.think is None:
             raise ControlError("the model of this session cannot be opened again")
@@ -217,7 +252,8 @@ class HostRequests:
         unknown += [f"permissions.{name}" for name in permissions if name != "defaultMode"]
         if unknown:
             raise ControlError(
-                f"apply_flag_settings: {', '.join(unknown)[:200]} cannot change in an open session; give --settings"
+                f"apply_flag_settings: {', '.join(unknown)[:200]} cannot change in an open "
+                "session; give --settings"
             )
         if "model" in settings:
             await self._set_model(settings)
@@ -228,7 +264,11 @@ class HostRequests:
     async def _get_settings(self, _request: Mapping[str, Any]) -> Line:
         state, offer = self._session.state, self._options.offer()
         effective = {"model": offer.model, "permissions": {"defaultMode": state.mode}}
-        return {"effective": effective, "sources": [], "applied": {"model": offer.model, "effort": None}}
+        return {
+            "effective": effective,
+            "sources": [],
+            "applied": {"model": offer.model, "effort": None},
+        }
 
     async def _version(self, _request: Mapping[str, Any]) -> Line:
         return {"version": self._options.offer().version}
@@ -242,10 +282,18 @@ class HostRequests:
     async def _reload_plugins(self, _request: Mapping[str, Any]) -> Line:
         offer = self._options.offer().fields()
         servers = await self._mcp_status({})
-        return {"commands": offer["commands"], "agents": offer["agents"], "plugins": [], "error_count": 0, **servers}
+        return {
+            "commands": offer["commands"],
+            "agents": offer["agents"],
+            "plugins": [],
+            "error_count": 0,
+            **servers,
+        }
 
     async def _reload_output_styles(self, _request: Mapping[str, Any]) -> Line:
-        return {"available_output_styles": self._options.offer().fields()["available_output_styles"]}
+        return {
+            "available_output_styles": self._options.offer().fields()["available_output_styles"]
+        }
 
     async def _context_usage(self, _request: Mapping[str, Any]) -> Line:
         if self._options.budget is None:
@@ -254,7 +302,7 @@ class HostRequests:
 
         return context_usage(self._session, self._options.budget())
 
-    # --- MCP servers -----------------------------------------------------------------------------------------------
+    # --- MCP servers ------------------------------------------------------------------------------
 
     async def _mcp_status(self, _request: Mapping[str, Any]) -> Line:
         servers = self._options.mcp.views() if self._options.mcp is not None else []
@@ -267,28 +315,55 @@ class HostRequests:
         return {}
 
     async def _mcp_toggle(self, request: Mapping[str, Any]) -> Line:
-        act = self._servers(request).enable if request.get("enabled") else self._servers(request).disable
+        act = (
+            self._servers(request).enable
+            if request.get("enabled")
+            else self._servers(request).disable
+        )
         act(str(request.get("serverName")))
         return {}
 
     async def _mcp_set_servers(self, request: Mapping[str, Any]) -> Line:
-        """Change the servers of the program and wait until each new one is connected or has failed."""
+        """Change the servers of the program and wait until each new one is connected or has
+        failed.
+        """
         mcp, given = self._options.mcp, request.get("servers")
         if mcp is None or not isinstance(given, dict):
-            raise ControlError("mcp_set_servers: servers must be an object of name -> entry, after an initialize")
-        read = [read_server(str(name), raw, self._options.environ, "program", "program") for name, raw in given.items()]
+            raise ControlError(
+                "mcp_set_servers: servers must be an object of name -> entry, after an initialize"
+            )
+        read = [
+            read_server(str(name), raw, self._options.environ, "program", "program")
+            for name, raw in given.items()
+        ]
         self._options.hide(server_secrets(read))
-        taken = [one.name for one in read if one.name in mcp.servers and mcp.servers[one.name].scope != "program"]
+        taken = [
+            one.name
+            for one in read
+            if one.name in mcp.servers and mcp.servers[one.name].scope != "program"
+        ]
         added, removed = mcp.set_program_servers([one for one in read if one.name not in taken])
         if added:
             await mcp.ready()
-        problems = {view.name: view.problem for view in mcp.views() if view.name in added and view.problem}
-        errors = problems | dict.fromkeys(taken, "the user has configured a server of this name, which stays")
-        return {"added": [name for name in added if name not in problems], "removed": removed, "errors": errors}
+        problems = {
+            view.name: view.problem for view in mcp.views() if view.name in added and view.problem
+        }
+        errors = problems | dict.fromkeys(
+            taken, "the user has configured a server of this name, which stays"
+        )
+        return {
+            "added": [name for name in added if name not in problems],
+            "removed": removed,
+            "errors": errors,
+        }
 
     async def _mcp_read_resource(self, request: Mapping[str, Any]) -> Line:
         mcp = self._servers(request)
-        return {"contents": await mcp.read_resource(str(request.get("serverName")), str(request.get("uri")))}
+        return {
+            "contents": await mcp.read_resource(
+                str(request.get("serverName")), str(request.get("uri"))
+            )
+        }
 
     def _servers(self, request: Mapping[str, Any]) -> McpToolset:
         name = str(request.get("serverName"))
@@ -296,12 +371,14 @@ class HostRequests:
             raise ControlError(f"there is no MCP server {name[:60]!r}")
         return self._options.mcp
 
-    # --- files and background work ---------------------------------------------------------------------------------
+    # --- files and background work ----------------------------------------------------------------
 
     async def _rewind_files(self, request: Mapping[str, Any]) -> Line:
         wanted = str(request.get("user_message_id") or "")
         session = self._session
-        seq = next((n for n in range(session.state.seq, 0, -1) if entry_uuid(session.id, n) == wanted), 0)
+        seq = next(
+            (n for n in range(session.state.seq, 0, -1) if entry_uuid(session.id, n) == wanted), 0
+        )
         if not seq:
             raise ControlError(f"no message of this session has the id {wanted!r}")
         if session.busy:

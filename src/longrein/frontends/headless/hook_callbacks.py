@@ -1,4 +1,6 @@
-"""Hooks that are functions of the program that runs longrein: the control request `hook_callback`."""
+"""Hooks that are functions of the program that runs longrein: the control request
+`hook_callback`.
+"""
 
 from collections.abc import Iterator
 
@@ -24,19 +26,34 @@ class CallbackHandler:
     async def run(self, data: bytes, _place: HookPlace) -> HookOutput:
         """See `HookHandler.run`."""
         event = msgspec.json.decode(data)
-        fields = {"callback_id": self.hook.name, "input": event, "tool_use_id": event.get("tool_use_id")}
+        fields = {
+            "callback_id": self.hook.name,
+            "input": event,
+            "tool_use_id": event.get("tool_use_id"),
+        }
         try:
             answer = await self._channel.request("hook_callback", fields)
         except ControlError as error:
             if self._blocks_on_failure:
                 return HookOutput(code=BLOCKED, stderr=f"the hook failed: {error}")
             return HookOutput() if self._channel.is_closed else HookOutput(problem=str(error))
-        return HookOutput(stdout=msgspec.json.encode(answer).decode() if isinstance(answer, dict) and answer else "")
+        return HookOutput(
+            stdout=msgspec.json.encode(answer).decode()
+            if isinstance(answer, dict) and answer
+            else ""
+        )
 
 
 def callback_handlers(given: Initialize, channel: ControlChannel) -> Iterator[HookHandler]:
     """Yield a handler for each function that `given` names."""
     for group in given.hooks:
         for callback in group.callbacks:
-            hook = Hook(group.event, callback, PROGRAM, group.matcher, timeout_s=group.timeout_s, kind="callback")
+            hook = Hook(
+                group.event,
+                callback,
+                PROGRAM,
+                group.matcher,
+                timeout_s=group.timeout_s,
+                kind="callback",
+            )
             yield CallbackHandler(hook, channel, blocks_on_failure=group.blocks_on_failure)

@@ -1,4 +1,6 @@
-"""Asks the program that runs longrein about calls that need permission, and hands its answers to the session."""
+"""Asks the program that runs longrein about calls that need permission, and hands its answers to
+the session.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +8,12 @@ from collections.abc import Callable
 from longrein.agent import SessionPort
 from longrein.events import PermissionAsked, ToolCall
 from longrein.frontends.headless.control import ControlChannel, ControlError
-from longrein.frontends.headless.permission_prompt import HostVerdict, question_fields, read_verdict, refused
+from longrein.frontends.headless.permission_prompt import (
+    HostVerdict,
+    question_fields,
+    read_verdict,
+    refused,
+)
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.signals import cancel_all
 
@@ -21,13 +28,17 @@ class HostPermissions:
         notice: Callable[[str], None],
         report_state: Callable[[str], None],
     ) -> None:
-        """`notice` takes lines for the user, `report_state` the states `requires_action` and `running`."""
+        """`notice` takes lines for the user, `report_state` the states `requires_action` and
+        `running`.
+        """
         self._session, self._channel = session, channel
         self._notice, self._report_state = notice, report_state
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def ask(self, asked: PermissionAsked, call: ToolCall, run_state: RunState, child: str) -> None:
-        """Ask about `call`; the session gets the answer when it comes. `child`: session of the subagent that asks."""
+        """Ask about `call`; the session gets the answer when it comes. `child`: session of the
+        subagent that asks.
+        """
         self.forget(asked.call, child)
         fields = question_fields(asked, call, run_state.qualified_id(asked.call), run_state.label)
         self._report_state("requires_action")
@@ -45,7 +56,9 @@ class HostPermissions:
         answered_by_host: set[str],
     ) -> None:
         try:
-            verdict = read_verdict(await self._channel.request("can_use_tool", fields), asked, call, child)
+            verdict = read_verdict(
+                await self._channel.request("can_use_tool", fields), asked, call, child
+            )
         except ControlError as error:
             if self._channel.is_closed:
                 answered_by_host.discard(asked.call)
@@ -59,7 +72,8 @@ class HostPermissions:
             self._report_state("running")
         told = [self._session.tell(word) for word in verdict.words]
         if verdict.interrupt:
-            self._session.interrupt()  # before the answer is taken, so that the model is not asked again
+            # before the answer is taken, so that the model is not asked again
+            self._session.interrupt()
         for written in told:
             await written
 

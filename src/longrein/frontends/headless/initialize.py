@@ -1,4 +1,6 @@
-"""The control request `initialize`, with which a program that runs longrein begins: what it sets, and the answer."""
+"""The control request `initialize`, with which a program that runs longrein begins: what it
+sets, and the answer.
+"""
 
 import asyncio
 import json
@@ -30,14 +32,20 @@ KNOWN = frozenset(
             "appendSystemPrompt",
             "jsonSchema",
         ),
-        *("excludeDynamicSections", "systemPromptSnapshot", "forwardSubagentText", "promptSuggestions"),
+        *(
+            "excludeDynamicSections",
+            "systemPromptSnapshot",
+            "forwardSubagentText",
+            "promptSuggestions",
+        ),
         *("agentProgressSummaries", "title", "planModeInstructions"),
     )
 )
 """Fields of the request that need no note."""
 WITHOUT_EFFECT = {
     "skills": "all skills are offered; disallowed_tools with Skill(name) takes one away",
-    "excludeDynamicSections": "the folder and the date stay in the first message, not in the system prompt",
+    "excludeDynamicSections": "the folder and the date stay in the first message, not in the "
+    "system prompt",
     "systemPromptSnapshot": "the system prompt of a stored session is never taken from it",
     "promptSuggestions": "no prompts are suggested",
     "planModeInstructions": "plan mode has its own instructions",
@@ -81,13 +89,21 @@ class Initialize(msgspec.Struct, frozen=True):
     @property
     def notes(self) -> tuple[str, ...]:
         """Lines about fields that have no effect."""
-        given = [name for name, value in self.fields.items() if value not in (None, False, "", [], {})]
+        given = [
+            name for name, value in self.fields.items() if value not in (None, False, "", [], {})
+        ]
         known = [
-            f"initialize: {name} has no effect: {WITHOUT_EFFECT[name]}" for name in given if name in WITHOUT_EFFECT
+            f"initialize: {name} has no effect: {WITHOUT_EFFECT[name]}"
+            for name in given
+            if name in WITHOUT_EFFECT
         ]
         return (
             *known,
-            *(f"initialize: {name[:40]} is not known and has no effect" for name in given if name not in KNOWN),
+            *(
+                f"initialize: {name[:40]} is not known and has no effect"
+                for name in given
+                if name not in KNOWN
+            ),
         )
 
 
@@ -102,11 +118,13 @@ def _hook(event: str, group: Mapping[str, Any]) -> HookCallback:
     )
 
 
-async def read_initialize(lines: AsyncIterator[bytes]) -> tuple[Initialize | None, AsyncIterator[bytes], int]:
+async def read_initialize(
+    lines: AsyncIterator[bytes],
+) -> tuple[Initialize | None, AsyncIterator[bytes], int]:
     """Read the first line: what it sets must be known before the session is opened.
 
-    Returns it if it is an `initialize`, else None; the lines that are left to read; and the number of the signal that
-    came instead of a line, 0 for none.
+    Returns it if it is an `initialize`, else None; the lines that are left to read; and the number
+    of the signal that came instead of a line, 0 for none.
     """
     stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
@@ -125,7 +143,9 @@ async def read_initialize(lines: AsyncIterator[bytes]) -> tuple[Initialize | Non
     return *_parsed(await reading, lines), 0
 
 
-def _parsed(first: bytes | None, lines: AsyncIterator[bytes]) -> tuple[Initialize | None, AsyncIterator[bytes]]:
+def _parsed(
+    first: bytes | None, lines: AsyncIterator[bytes]
+) -> tuple[Initialize | None, AsyncIterator[bytes]]:
     if first is None:
         return None, lines
     try:
@@ -144,7 +164,9 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
 
 
 def with_initialize(options: Options, given: Initialize) -> Options:
-    """Return `options` with what the request sets. Raises `UsageError` for a field of the wrong kind."""
+    """Return `options` with what the request sets. Raises `UsageError` for a field of the wrong
+    kind.
+    """
     fields = given.fields
     texts = {
         "systemPrompt": ("system_prompt", options.system_prompt),
@@ -163,7 +185,9 @@ def with_initialize(options: Options, given: Initialize) -> Options:
         changed["json_schema"] = json.dumps(fields["jsonSchema"])
     agents = fields.get("agents")
     if agents:
-        if not isinstance(agents, dict) or not all(isinstance(one, dict) for one in agents.values()):
+        if not isinstance(agents, dict) or not all(
+            isinstance(one, dict) for one in agents.values()
+        ):
             raise UsageError("initialize: agents must be an object of name -> fields")
         changed["agents"] = json.dumps(_merged_agents(options.agents, agents))
     return msgspec.structs.replace(options, **changed)
@@ -198,7 +222,8 @@ class Offer(msgspec.Struct, frozen=True):
         """Return the fields of the answer."""
         return {
             "commands": [
-                {"name": name, "description": told, "argumentHint": hint} for name, told, hint in self.commands
+                {"name": name, "description": told, "argumentHint": hint}
+                for name, told, hint in self.commands
             ],
             "skills": list(self.skills),
             "agents": [
@@ -208,7 +233,11 @@ class Offer(msgspec.Struct, frozen=True):
             "output_style": "default",
             "available_output_styles": ["default"],
             "models": [
-                {"value": name, "displayName": name.partition("/")[2], "description": f"{window} tokens of context"}
+                {
+                    "value": name,
+                    "displayName": name.partition("/")[2],
+                    "description": f"{window} tokens of context",
+                }
                 for name, window in self.models
             ],
             "account": self._account(),

@@ -28,10 +28,16 @@ EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
 PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 
-def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | ControlRequest | ControlResponse | None:
-    """Parse one line; None for kinds of lines that are ignored. Raises `UsageError` for a malformed line."""
+def parse_line(
+    line: bytes, keep_image: KeepImage | None
+) -> InputMessage | ControlRequest | ControlResponse | None:
+    """Parse one line; None for kinds of lines that are ignored. Raises `UsageError` for a
+    malformed line.
+    """
     if len(line) > STDIN_BYTES_MAX:
-        raise UsageError(f"stdin: {_short(line[:1000])} is longer than 10 MB; name large files in the message")
+        raise UsageError(
+            f"stdin: {_short(line[:1000])} is longer than 10 MB; name large files in the message"
+        )
     try:
         data = decode_json(line)
     except msgspec.DecodeError:
@@ -39,7 +45,9 @@ def parse_line(line: bytes, keep_image: KeepImage | None) -> InputMessage | Cont
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "control_request":
         request = data.get("request")
-        return ControlRequest(str(data.get("request_id", "")), request if isinstance(request, dict) else {})
+        return ControlRequest(
+            str(data.get("request_id", "")), request if isinstance(request, dict) else {}
+        )
     if kind == "control_response":
         return _response(data.get("response"))
     if kind in ("control_cancel_request", "keep_alive", "update_environment_variables"):
@@ -57,13 +65,19 @@ def _response(response: Any) -> ControlResponse:
         case {"subtype": "success", "request_id": str(number)}:
             return ControlResponse(number, response.get("response"))
         case {"request_id": str(number)}:
-            return ControlResponse(number, error=str(response.get("error") or "the program gave no answer"))
+            return ControlResponse(
+                number, error=str(response.get("error") or "the program gave no answer")
+            )
         case _:
             raise UsageError("stdin: a control_response has no request_id; it answers no request")
 
 
 def _parts(message: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
-    content = message.get("content") if isinstance(message, dict) and message.get("role") == "user" else None
+    content = (
+        message.get("content")
+        if isinstance(message, dict) and message.get("role") == "user"
+        else None
+    )
     if isinstance(content, str):
         return (_text(content),) if content.strip() else ()
     if not isinstance(content, list):
@@ -75,7 +89,10 @@ def _part(block: Any, keep_image: KeepImage | None) -> AnyPart:
     match block:
         case {"type": "text", "text": str(text)}:
             return _text(text)
-        case {"type": "image", "source": {"type": "base64", "media_type": str(media), "data": str(data)}} if keep_image:
+        case {
+            "type": "image",
+            "source": {"type": "base64", "media_type": str(media), "data": str(data)},
+        } if keep_image:
             return keep_image(_bytes(data), media)
         case {"type": str(kind)}:
             raise UsageError(f"stdin: a content block of type {kind!r} cannot be taken; text can")

@@ -26,7 +26,7 @@ from longrein.frontends.headless.run_state import OutputOptions, RunState, Sessi
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.frontends.text_format import shortened
 
-# --- Reporter: stdout lines, and progress on stderr ------------------------------------------------------------------
+# --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
 
 
 PAUSE_SAID_S = 2.0
@@ -37,10 +37,21 @@ class RunReporter:
     """Writes updates as lines. Keeps no facts: those are in the run state."""
 
     def __init__(
-        self, facts: SessionFacts, options: OutputOptions, out: BufferedOutput, start: int, note: Callable[[str], None]
+        self,
+        facts: SessionFacts,
+        options: OutputOptions,
+        out: BufferedOutput,
+        start: int,
+        note: Callable[[str], None],
     ) -> None:
         """`start` is the last entry before the run; `note` takes lines for stderr."""
-        self._facts, self._options, self._out, self._start, self._note = facts, options, out, start, note
+        self._facts, self._options, self._out, self._start, self._note = (
+            facts,
+            options,
+            out,
+            start,
+            note,
+        )
         self._partial = PartialMessages()
         self._streams = options.output == "stream-json"
         self._count = 0
@@ -88,12 +99,18 @@ class RunReporter:
 
     def print_answer(self, run_state: RunState) -> None:
         """Print the answer of a successful turn in text mode, unless it was printed."""
-        if self._options.output == "text" and run_state.ended and run_state.ended.reason in ("done", "blocked"):
+        if (
+            self._options.output == "text"
+            and run_state.ended
+            and run_state.ended.reason in ("done", "blocked")
+        ):
             text = run_state.take_unprinted().encode("utf-8", "replace")
             self._out.put(text if text.endswith(b"\n") or not text else text + b"\n")
 
     def _stderr_lines(self, heard: SessionUpdate) -> list[str]:
-        """Lines for stderr: all progress when verbose; else long pauses and notices, unless they are on stdout."""
+        """Lines for stderr: all progress when verbose; else long pauses and notices, unless they
+        are on stdout.
+        """
         match heard:
             case _ if self._options.verbose:
                 return progress(heard)
@@ -104,7 +121,9 @@ class RunReporter:
             case _:
                 return []
 
-    def _lines(self, heard: SessionUpdate, run_state: RunState, partial: PartialMessages) -> list[Line]:
+    def _lines(
+        self, heard: SessionUpdate, run_state: RunState, partial: PartialMessages
+    ) -> list[Line]:
         from longrein.frontends.headless.stream_json import draw, draw_hook, draw_replay
 
         match heard:
@@ -130,7 +149,9 @@ class RunReporter:
             case _:
                 return []
 
-    def _partial_lines(self, entry: Entry, run_state: RunState, partial: PartialMessages) -> list[Line]:
+    def _partial_lines(
+        self, entry: Entry, run_state: RunState, partial: PartialMessages
+    ) -> list[Line]:
         match entry.event:
             case Asked(purpose=purpose) if self._options.partial:
                 return partial.open(entry.seq, purpose, run_state)
@@ -141,7 +162,12 @@ class RunReporter:
         return []
 
     def _system(self, subtype: str, fields: Line) -> Line:
-        return {"type": "system", "subtype": subtype, **fields, **tail(self._facts.session, self._key(subtype))}
+        return {
+            "type": "system",
+            "subtype": subtype,
+            **fields,
+            **tail(self._facts.session, self._key(subtype)),
+        }
 
     def _key(self, name: str) -> str:
         self._count += 1
@@ -158,7 +184,11 @@ def progress(heard: SessionUpdate) -> list[str]:
         case Entry():
             return _entry_progress(heard)
         case RetryPause():
-            what = f"attempt {heard.attempt} of {heard.attempts_max} in" if heard.attempt else "the next request waits"
+            what = (
+                f"attempt {heard.attempt} of {heard.attempts_max} in"
+                if heard.attempt
+                else "the next request waits"
+            )
             return [f"{heard.message}: {what} {heard.delay_s:.1f} s"]
         case UserNotice(text=text):
             return [text]
@@ -180,9 +210,19 @@ def _entry_progress(entry: Entry) -> list[str]:
         case TaskEnded(task=task, state=state):
             return [f"task {task} {state}"]
         case ChildStarted() as child:
-            return [f"subagent a{child.again or entry.seq} {child.kind} started: {_first_line(child.description)}"]
+            return [
+                (
+                    f"subagent a{child.again or entry.seq} {child.kind} started: "
+                    f"{_first_line(child.description)}"
+                )
+            ]
         case ChildEnded() as child:
-            return [f"subagent {child.status} after {child.elapsed_ms / 1000:.1f} s, {child.steps} steps"]
+            return [
+                (
+                    f"subagent {child.status} after {child.elapsed_ms / 1000:.1f} s, {child.steps} "
+                    "steps"
+                )
+            ]
         case _:
             return []
 

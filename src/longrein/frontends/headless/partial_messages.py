@@ -1,4 +1,6 @@
-"""Partial messages: a streamed reply as events of the Messages API (blocks open, take deltas, close)."""
+"""Partial messages: a streamed reply as events of the Messages API (blocks open, take deltas,
+close).
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -9,7 +11,12 @@ from longrein.agent import FromSubagent, ReplyDelta
 from longrein.context import State
 from longrein.events import ChildStarted, Replied, Text, Thinking, ToolCall, call_id
 from longrein.frontends.headless.run_state import RunState, Subagent
-from longrein.frontends.headless.stream_json_blocks import STOPS, Line, assistant_message, usage_line
+from longrein.frontends.headless.stream_json_blocks import (
+    STOPS,
+    Line,
+    assistant_message,
+    usage_line,
+)
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Delta = TextDelta | ThinkingDelta | CallDelta
@@ -31,7 +38,9 @@ class PartialReply:
     def events(self, deltas: Iterable[Delta]) -> Iterator[Line]:
         if not self.started:
             self.started = True
-            message = assistant_message(self._run_state.session, self.asked, self._run_state.model, [])
+            message = assistant_message(
+                self._run_state.session, self.asked, self._run_state.model, []
+            )
             yield {"type": "message_start", "message": message}
         for delta in _merge_deltas(deltas):
             yield from self._call(delta) if isinstance(delta, CallDelta) else self._prose(delta)
@@ -52,14 +61,20 @@ class PartialReply:
             yield self._start({"type": "tool_use", "id": call, "name": delta.name, "input": {}})
         if delta.json:
             change = {"type": "input_json_delta", "partial_json": delta.json}
-            yield {"type": "content_block_delta", "index": self._calls[delta.index], "delta": change}
+            yield {
+                "type": "content_block_delta",
+                "index": self._calls[delta.index],
+                "delta": change,
+            }
 
     def _prose(self, delta: TextDelta | ThinkingDelta) -> Iterator[Line]:
         kind = "text" if isinstance(delta, TextDelta) else "thinking"
         if self._kind != kind:
             yield from self._stop_prose()
             self._kind = kind
-            yield self._start({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
+            yield self._start(
+                {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+            )
         change = {"type": f"{kind}_delta", kind: delta.text}
         yield {"type": "content_block_delta", "index": self._blocks - 1, "delta": change}
 
@@ -121,7 +136,9 @@ def _lines(reply: PartialReply, run_state: RunState, events: Iterable[Line]) -> 
     lines: list[Line] = []
     for event in events:
         tail = run_state.tail(f"stream.{reply.asked}.{reply.lines}")
-        lines.append({"type": "stream_event", "event": event, "parent_tool_use_id": run_state.parent, **tail})
+        lines.append(
+            {"type": "stream_event", "event": event, "parent_tool_use_id": run_state.parent, **tail}
+        )
         reply.lines += 1
     return lines
 
@@ -145,19 +162,23 @@ def _deltas(reply: Replied) -> Iterator[Delta]:
                 yield ThinkingDelta(text)
             case ToolCall():
                 index = int(part.id.rpartition(".")[2])
-                yield CallDelta(index, part.name, part.received or msgspec.json.encode(part.arguments).decode())
+                yield CallDelta(
+                    index, part.name, part.received or msgspec.json.encode(part.arguments).decode()
+                )
             case _:
                 pass
 
 
-# --- Subagents of a run ----------------------------------------------------------------------------------------------
+# --- Subagents of a run ---------------------------------------------------------------------------
 
 
 class SubagentStreams:
     """Run state and partial messages of each subagent of a session."""
 
     def __init__(self, root: RunState, state: State) -> None:
-        """`state` is the state of the session at the start of the run; it names earlier subagents."""
+        """`state` is the state of the session at the start of the run; it names earlier
+        subagents.
+        """
         self._root = root
         self._states: dict[str, RunState] = {}
         self._partials: dict[str, PartialMessages] = {}
@@ -167,17 +188,25 @@ class SubagentStreams:
     def run_state(self, heard: FromSubagent) -> RunState:
         if heard.child not in self._states:
             child = self._known(heard)
-            self._states[heard.child] = RunState(heard.child, child.started.model, self._root, child)
+            self._states[heard.child] = RunState(
+                heard.child, child.started.model, self._root, child
+            )
         return self._states[heard.child]
 
     def partial(self, heard: FromSubagent) -> PartialMessages:
         return self._partials.setdefault(heard.child, PartialMessages())
 
     def _known(self, heard: FromSubagent) -> Subagent:
-        """The subagent as its parent started it; if that start was not seen, with the call of its ancestor."""
+        """The subagent as its parent started it; if that start was not seen, with the call of
+        its ancestor.
+        """
         for run_state in (self._root, *self._states.values()):
             if heard.child in run_state.children:
                 return run_state.children[heard.child]
         top = heard.label.partition(".")[0]
-        ancestor = next((child for child in self._root.children.values() if child.label == top), None)
-        return Subagent(heard.label, ancestor.call if ancestor else "", ChildStarted(heard.child, heard.kind))
+        ancestor = next(
+            (child for child in self._root.children.values() if child.label == top), None
+        )
+        return Subagent(
+            heard.label, ancestor.call if ancestor else "", ChildStarted(heard.child, heard.kind)
+        )

@@ -1,4 +1,6 @@
-"""Permission questions to the program that runs longrein: the control request `can_use_tool` and its answer. Pure."""
+"""Permission questions to the program that runs longrein: the control request `can_use_tool` and
+its answer. Pure.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +28,9 @@ class HostVerdict(msgspec.Struct, frozen=True):
 
 
 def question_fields(asked: PermissionAsked, call: ToolCall, call_id: str, agent: str) -> Line:
-    """Return the fields of `can_use_tool`; `call_id` is the call's id in the output, `agent` the subagent's label."""
+    """Return the fields of `can_use_tool`; `call_id` is the call's id in the output, `agent` the
+    subagent's label.
+    """
     first = next(iter(asked.shown.splitlines()), "")
     return {
         "tool_name": asked.name,
@@ -54,7 +58,9 @@ def _rule_fields(rule: str) -> Line:
 
 
 def read_verdict(response: Any, asked: PermissionAsked, call: ToolCall, child: str) -> HostVerdict:
-    """Read the program's answer; one that cannot be read denies. `child`: session of the subagent that asks."""
+    """Read the program's answer; one that cannot be read denies. `child`: session of the
+    subagent that asks.
+    """
     match response:
         case {"behavior": "allow"}:
             return _allowed(response, asked, call, child)
@@ -62,7 +68,9 @@ def read_verdict(response: Any, asked: PermissionAsked, call: ToolCall, child: s
             denial = _denial(asked.call, str(response.get("message") or ""), child)
             return HostVerdict((denial,), interrupt=response.get("interrupt") is True)
         case _:
-            return HostVerdict((_denial(asked.call, "the answer to can_use_tool has no behavior", child),))
+            return HostVerdict(
+                (_denial(asked.call, "the answer to can_use_tool has no behavior", child),)
+            )
 
 
 def refused(asked: PermissionAsked, why: str, child: str) -> HostVerdict:
@@ -74,10 +82,14 @@ def _denial(call: str, message: str, child: str) -> Answer:
     return Answer(call, "deny", message=message, by="user", session=child)
 
 
-def _allowed(response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall, child: str) -> HostVerdict:
+def _allowed(
+    response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall, child: str
+) -> HostVerdict:
     changed = response.get("updatedInput")
     if changed is not None and not isinstance(changed, dict):
-        return refused(asked, "the answer to can_use_tool has an updatedInput that is no object", child)
+        return refused(
+            asked, "the answer to can_use_tool has an updatedInput that is no object", child
+        )
     arguments = changed if changed is not None and changed != tool_input(call) else None
     updates = response.get("updatedPermissions") or ()
     scope, rules, modes, notes = "once", list[str](), list[SetMode](), list[str]()
@@ -85,14 +97,16 @@ def _allowed(response: Mapping[str, Any], asked: PermissionAsked, call: ToolCall
         match update:
             case {"type": "setMode", "mode": str(mode)} if mode in MODES:
                 modes.append(SetMode(mode))
-            case {"type": "addRules", "behavior": "allow", "rules": [*given]} if arguments is None and (
-                found := _proposed(given, asked.suggestion)
+            case {"type": "addRules", "behavior": "allow", "rules": [*given]} if (
+                arguments is None and (found := _proposed(given, asked.suggestion))
             ):
                 rules += found
                 scope = "always" if update.get("destination") in ALWAYS else "session"
             case _:
                 notes.append(_without_effect(update))
-    answer = Answer(asked.call, "allow", rule="\n".join(rules), by="user", session=child, arguments=arguments)
+    answer = Answer(
+        asked.call, "allow", rule="\n".join(rules), by="user", session=child, arguments=arguments
+    )
     answer = msgspec.structs.replace(answer, scope=scope)
     return HostVerdict((*modes, answer), notes=tuple(notes))
 
@@ -102,7 +116,9 @@ def _objects(found: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _proposed(given: Sequence[Any], suggestion: str) -> list[str]:
-    """Return the rules in `given` as longrein spells them; none where one of them was not proposed."""
+    """Return the rules in `given` as longrein spells them; none where one of them was not
+    proposed.
+    """
     proposed = {tuple(sorted(_rule_fields(rule).items())): rule for rule in suggestion.splitlines()}
     found = []
     for rule in _objects(list(given)):
@@ -113,4 +129,7 @@ def _proposed(given: Sequence[Any], suggestion: str) -> list[str]:
 
 def _without_effect(update: Mapping[str, Any]) -> str:
     kind = str(update.get("type"))[:40]
-    return f"updatedPermissions: {kind} has no effect: only suggested rules can be added, and the mode set"
+    return (
+        f"updatedPermissions: {kind} has no effect: only suggested rules can be added, and the "
+        "mode set"
+    )

@@ -12,7 +12,9 @@ SUBTYPES = {
     "budget": "error_max_budget_usd",
     "unstructured": "error_max_structured_output_retries",
 }
-"""`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are execution errors."""
+"""`TurnEnded.reason` -> subtype of the result; other reasons but `done` and `blocked` are
+execution errors.
+"""
 
 BLOCKED, LIMIT, TRY_AGAIN = 3, 4, 75
 
@@ -53,13 +55,16 @@ UNSTRUCTURED = "the model gave no answer that fits --json-schema"
 def _reason(run_state: RunState) -> str:
     """Return why the turn ended.
 
-    One whose last denial came from the program itself was not blocked: it was asked. One that a hook stopped was.
+    One whose last denial came from the program itself was not blocked: it was asked. One that a
+    hook stopped was.
     """
     if run_state.unstructured:
         return "unstructured"
     if run_state.ended is None:
         return "error"
-    by_host = bool(run_state.denials) and run_state.denials[-1].by_host and not run_state.ended.message
+    by_host = (
+        bool(run_state.denials) and run_state.denials[-1].by_host and not run_state.ended.message
+    )
     return "done" if run_state.ended.reason == "blocked" and by_host else run_state.ended.reason
 
 
@@ -68,7 +73,9 @@ def error_line(run_state: RunState, stop: Stop) -> str:
     if stop.error is not None:
         return str(stop.error)
     if stop.write_error:
-        return "" if stop.write_error == "closed" else f"stdout cannot be written: {stop.write_error}"
+        return (
+            "" if stop.write_error == "closed" else f"stdout cannot be written: {stop.write_error}"
+        )
     code = exit_code(run_state, stop)
     if code == BLOCKED and run_state.denials and not (run_state.ended and run_state.ended.message):
         return _blocked(run_state.denials[-1])
@@ -82,7 +89,9 @@ def draw_result(facts: SessionFacts, run_state: RunState, stop: Stop, key: str) 
     fine = reason == "done" and not cut
     line: Line = {
         "type": "result",
-        "subtype": "success" if fine else SUBTYPES.get("" if cut else reason, "error_during_execution"),
+        "subtype": "success"
+        if fine
+        else SUBTYPES.get("" if cut else reason, "error_during_execution"),
         "is_error": not fine,
         "duration_ms": (run_state.last_at - run_state.first_at) // 1000,
         "duration_api_ms": run_state.asking_us // 1000,
@@ -121,9 +130,14 @@ def _reason_text(run_state: RunState, stop: Stop) -> str:
 def _blocked(denial: DeniedCall) -> str:
     who = f"{denial.agent}: " if denial.agent else ""
     if denial.hook_reason:
-        return f"blocked: {who}a hook refused {denial.call.name}: {denial.hook_reason.splitlines()[0][:200]}"
+        return (
+            f"blocked: {who}a hook refused {denial.call.name}: "
+            f"{denial.hook_reason.splitlines()[0][:200]}"
+        )
     if denial.asked is None:
-        return f"blocked: {who}{denial.call.name} is not permitted here, by a rule, a hook or the mode"
+        return (
+            f"blocked: {who}{denial.call.name} is not permitted here, by a rule, a hook or the mode"
+        )
     note = unseen_note(denial.call.arguments or {})
     shown = denial.asked.shown.removeprefix(note).strip().splitlines()
     first = (shown[0] if shown else "")[:100]

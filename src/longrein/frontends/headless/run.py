@@ -1,4 +1,6 @@
-"""A headless run: a prompt in, lines out, an exit code at the end. Permission questions are denied."""
+"""A headless run: a prompt in, lines out, an exit code at the end. Permission questions are
+denied.
+"""
 
 import asyncio
 import signal
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 
 
 DENIAL = (
-    "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done without, "
+    "Nobody is here to approve this. Go on with what you may do without it; if it cannot be done "
+    "without, "
     "stop and say exactly what needs permission."
 )
 """Message to the model with each denial."""
@@ -59,16 +62,20 @@ async def run_headless(  # noqa: PLR0913 - each is a part of the run
     keep_image: "KeepImage | None" = None,
     control: ControlOptions | None = None,
 ) -> int:
-    """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return the exit code.
+    """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return
+    the exit code.
 
-    The session must be open and idle; it is closed here, before the last result is written. Permission questions are
-    denied. `out` gets UTF-8 lines of `options.output`, `err` one line per call, without newline. SIGINT, SIGTERM and
-    SIGHUP interrupt the turn (a second one cancels it) and give 128 + their number. A `LongreinError` becomes a result,
-    a line on `err` and its exit code. Needs the main thread. `control` is for requests of a program on `lines`.
+    The session must be open and idle; it is closed here, before the last result is written.
+    Permission questions are denied. `out` gets UTF-8 lines of `options.output`, `err` one line per
+    call, without newline. SIGINT, SIGTERM and SIGHUP interrupt the turn (a second one cancels it)
+    and give 128 + their number. A `LongreinError` becomes a result, a line on `err` and its exit
+    code. Needs the main thread. `control` is for requests of a program on `lines`.
     """
     run = _Run(session, facts, options, out, err, control or ControlOptions())
     run.streams_input = lines is not None
-    caught = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as under `nohup`
+    caught = [
+        number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    ]  # as under `nohup`
     with signal_handlers({number: partial(run.stop, number) for number in caught}):
         return await run.go(run.drive(prompt, lines, keep_image))
 
@@ -84,7 +91,13 @@ class _Run:
         control: ControlOptions,
     ) -> None:
         state = session.state
-        self.session, self.facts, self.options, self.out, self.err = session, facts, options, out, err
+        self.session, self.facts, self.options, self.out, self.err = (
+            session,
+            facts,
+            options,
+            out,
+            err,
+        )
         self.start = state.seq
         """Last entry before the run."""
         self.run_state = RunState(facts.session, facts.model)
@@ -106,7 +119,9 @@ class _Run:
         self.streams_input = False
         """True if stdin is stream-json, so that each turn gets a result of its own."""
         self.input_error: UsageError | None = None
-        """Error of the first malformed line of stdin: the run continues, and its exit code is not 0."""
+        """Error of the first malformed line of stdin: the run continues, and its exit code is
+        not 0.
+        """
         self.waiting_notice: asyncio.TimerHandle | None = None
         self.code: int | None = None
         """Exit code of the last turn whose result was written."""
@@ -163,7 +178,11 @@ class _Run:
                 self.err(f"subagent {agent.label} has not ended; it goes on with `longrein -c`")
         for task in await self.session.leave("keep"):
             most = ", at most until the longrein above this one is left" * self.facts.nested
-            how = "waits for `longrein -c` to begin" if task.state == "queued" else f"goes on in the background{most}"
+            how = (
+                "waits for `longrein -c` to begin"
+                if task.state == "queued"
+                else f"goes on in the background{most}"
+            )
             self.err(f"{task.id} {how}: {escape_line(task.command)}")
 
     def stop(self, number: int) -> None:
@@ -176,7 +195,10 @@ class _Run:
         self.work_ready.set()
 
     async def drive(
-        self, prompt: tuple[AnyPart, ...], lines: AsyncIterator[bytes] | None, keep_image: "KeepImage | None"
+        self,
+        prompt: tuple[AnyPart, ...],
+        lines: AsyncIterator[bytes] | None,
+        keep_image: "KeepImage | None",
     ) -> None:
         """Send the messages and run the loop; a `LongreinError` is kept for the result."""
         try:
@@ -187,7 +209,9 @@ class _Run:
             if prompt:
                 await self.session.tell(UserMessage(prompt))
                 self.work_ready.set()
-            elif (self.session.state.turn_open or self.session.state.unanswered) and not self.control.waits:
+            elif (
+                self.session.state.turn_open or self.session.state.unanswered
+            ) and not self.control.waits:
                 await self.session.tell(Continue())
                 self.work_ready.set()
             elif lines is None and not self.session.pending:
@@ -220,14 +244,18 @@ class _Run:
         """Run what waits, and again while the ends of turns bring new messages."""
         await self.session.run(once=True)
         while self.retries is not None and not self.signal:
-            while self.seen < self.session.state.seq and self.error is None:  # until the end of the turn was judged
+            while (
+                self.seen < self.session.state.seq and self.error is None
+            ):  # until the end of the turn was judged
                 self.entry_seen.clear()
                 await self.entry_seen.wait()
             if not self.session.pending:
                 break
             await self.session.run(once=True)
 
-    async def _read_input(self, lines: AsyncIterator[bytes], keep_image: "KeepImage | None") -> None:
+    async def _read_input(
+        self, lines: AsyncIterator[bytes], keep_image: "KeepImage | None"
+    ) -> None:
         from longrein.frontends.headless.input import InputMessage, parse_line
 
         try:
@@ -247,8 +275,12 @@ class _Run:
                     if self.options.output == "stream-json":
                         self.reporter.apply(UserNotice(str(error)), self.run_state)
         finally:
-            self.channel.close("the program that runs longrein has closed stdin, so nobody can be asked")
-            asyncio.get_running_loop().call_soon(self.work_ready.set)  # when this task counts as done
+            self.channel.close(
+                "the program that runs longrein has closed stdin, so nobody can be asked"
+            )
+            asyncio.get_running_loop().call_soon(
+                self.work_ready.set
+            )  # when this task counts as done
 
     async def _send(self, message: "InputMessage") -> None:
         if message.how == "now":
@@ -287,13 +319,19 @@ class _Run:
                 self.permissions.forget(call)
             case Asked() if self.signal:
                 self.session.interrupt()  # the signal came before the turn had begun
-            case TurnEnded() if self.retries is not None and await self.retries.wants_another(self.run_state):
+            case TurnEnded() if self.retries is not None and await self.retries.wants_another(
+                self.run_state
+            ):
                 pass  # the model was asked again
             case TurnEnded() if self.streams_input:
                 self._end_turn()
             case TurnEnded() if self._has_background_work():
-                self.reporter.print_answer(self.run_state)  # the run may go on for what works in the background
-                self.waiting_notice = asyncio.get_running_loop().call_later(WAITING_SAID_S, self._say_waiting)
+                self.reporter.print_answer(
+                    self.run_state
+                )  # the run may go on for what works in the background
+                self.waiting_notice = asyncio.get_running_loop().call_later(
+                    WAITING_SAID_S, self._say_waiting
+                )
             case _:
                 pass
 
@@ -319,7 +357,9 @@ class _Run:
             more = f" and {len(tasks) - 5} more" if len(tasks) > 5 else ""
             self.err(f"waiting at most {self.options.background_s:g} s for {names}{more}")
 
-    async def _decide(self, question: PermissionAsked, run_state: RunState, child: str = "") -> None:
+    async def _decide(
+        self, question: PermissionAsked, run_state: RunState, child: str = ""
+    ) -> None:
         """Ask the program about a call; without one, deny the call."""
         if self.permissions is None:
             await self._deny(question.call, child)
@@ -352,17 +392,27 @@ class _Run:
         self.code = exit_code(self.run_state, self._stop())
         self._complain()
         self.run_state.reset_turn()
-        if not any(agent.state in ("queued", "running", "asking") for agent in self.session.agents()):
+        if not any(
+            agent.state in ("queued", "running", "asking") for agent in self.session.agents()
+        ):
             self._report_state("idle")  # commands in the background are not waited for
 
     async def _finish(self) -> int:
         said_nothing = not (self.signal or self.error or self.run_state.replies)
         has_asked = self.requests.served or self.control.waits
-        if self.streams_input and self.code is None and said_nothing and has_asked and not self.input_error:
+        if (
+            self.streams_input
+            and self.code is None
+            and said_nothing
+            and has_asked
+            and not self.input_error
+        ):
             await self.out.drain()
             return 0  # a program that has only asked questions, such as `initialize`
         if self.streams_input and self.code is None and said_nothing:
-            self.error = self.input_error or UsageError("the prompt is empty: stdin held no user message")
+            self.error = self.input_error or UsageError(
+                "the prompt is empty: stdin held no user message"
+            )
         if self.code is None or self.error or self.run_state.replies or self.run_state.failure:
             self.reporter.end(self.run_state, self._stop())
             self.code = None

@@ -1,4 +1,6 @@
-"""State of a headless run, folded from entries: what output lines and the result need to know of earlier ones."""
+"""State of a headless run, folded from entries: what output lines and the result need to know of
+earlier ones.
+"""
 
 from collections.abc import Callable
 from typing import Literal
@@ -61,7 +63,11 @@ class RunState:
     """
 
     def __init__(
-        self, session: str, model: str, root: "RunState | None" = None, subagent: Subagent | None = None
+        self,
+        session: str,
+        model: str,
+        root: "RunState | None" = None,
+        subagent: Subagent | None = None,
     ) -> None:
         """`root` (the state of the session itself) and `subagent` are given for a subagent."""
         self.session = session
@@ -119,10 +125,14 @@ class RunState:
 
     @property
     def _last_text(self) -> str:
-        return "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
+        return (
+            "".join(p.text for p in self.reply.parts if isinstance(p, Text)) if self.reply else ""
+        )
 
     def qualified_id(self, call: str) -> str:
-        """Call id in the output: with the label of a subagent, as ids are unique only within a session."""
+        """Call id in the output: with the label of a subagent, as ids are unique only within a
+        session.
+        """
         return f"{self.label}.{call}" if self.label and call else call
 
     def tail(self, key: int | str) -> Line:
@@ -132,7 +142,11 @@ class RunState:
 
     def subagent_started(self, seq: int, started: ChildStarted) -> Subagent:
         label = f"a{started.again or seq}"
-        return Subagent(f"{self.label}.{label}" if self.label else label, self.qualified_id(started.call), started)
+        return Subagent(
+            f"{self.label}.{label}" if self.label else label,
+            self.qualified_id(started.call),
+            started,
+        )
 
     def step(self, entry: Entry) -> None:  # noqa: C901, PLR0912 - a line for each event
         self.last_at = entry.at
@@ -205,13 +219,18 @@ class RunState:
 
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
-        question, hook_reason = self.questions.pop(end.call, None), self.hook_reasons.pop(end.call, "")
+        question, hook_reason = (
+            self.questions.pop(end.call, None),
+            self.hook_reasons.pop(end.call, ""),
+        )
         if end.name == STRUCTURED_OUTPUT and end.status == "ok" and self.root is None:
             self.structured = call.arguments
         if end.status == "denied":
             by_host = end.call in self.answered_by_host
             call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
-            (self.root or self).denials.append(DeniedCall(call, question, self.label, by_host, hook_reason))
+            (self.root or self).denials.append(
+                DeniedCall(call, question, self.label, by_host, hook_reason)
+            )
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
@@ -228,7 +247,9 @@ class SessionFacts(msgspec.Struct, frozen=True):
     window_tokens: int = 0
     max_output_tokens: int = 0
     sizes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
-    """(context window, largest output) of another model: the fallback, or the model of a subagent."""
+    """(context window, largest output) of another model: the fallback, or the model of a
+    subagent.
+    """
     notes: tuple[str, ...] = ()
     """Notices from opening the session (a repair, a degraded mode), one line each."""
     mcp_servers: tuple[tuple[str, str], ...] = ()
@@ -246,7 +267,9 @@ class SessionFacts(msgspec.Struct, frozen=True):
     sandbox: str = "none"
     """Confinement of commands: `bubblewrap`, `landlock` or `none`."""
     nested: bool = False
-    """True if a command of another longrein started this one: its background work ends with the other."""
+    """True if a command of another longrein started this one: its background work ends with the
+    other.
+    """
 
 
 class OutputOptions(msgspec.Struct, frozen=True):
@@ -256,8 +279,9 @@ class OutputOptions(msgspec.Struct, frozen=True):
     partial: bool = False
     """`stream-json`: whether partial messages are written."""
     background: str = "exit"
-    """Background work after the answer: `exit` leaves it, `drain` waits for its end, `steer` lets each end begin a
-    turn."""
+    """Background work after the answer: `exit` leaves it, `drain` waits for its end, `steer`
+    lets each end begin a turn.
+    """
     background_s: float = 600.0
     verbose: bool = False
     structured: bool = False

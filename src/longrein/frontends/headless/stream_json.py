@@ -52,12 +52,16 @@ def background_lines(entry: Entry, run_state: RunState) -> list[Line]:
             return [_ended(task.task, "", task.state, task.output, f"{task.state}{code}{cause}")]
         case ChildStarted(background=background) as started:
             child = run_state.subagent_started(entry.seq, started)
-            line = _started(child.label, child.call, started.description, "local_agent", background=background)
+            line = _started(
+                child.label, child.call, started.description, "local_agent", background=background
+            )
             return [line | {"spawn_depth": child.label.count(".") + 1}]
         case ChildEnded() as ended:
             known = run_state.children.get(ended.child)
             label, call = (known.label, known.call) if known else (ended.child, "")
-            line = _ended(label, call, ended.status, "", (ended.message or ended.report)[:SUMMARY_CHARS_MAX])
+            line = _ended(
+                label, call, ended.status, "", (ended.message or ended.report)[:SUMMARY_CHARS_MAX]
+            )
             return [line | {"usage": _usage(ended.usage, ended.steps, ended.elapsed_ms)}]
         case _:
             return []
@@ -86,7 +90,9 @@ def _ended(task: str, call: str, state: str, output: str, summary: str) -> Line:
 
 
 def progress_fields(run_state: RunState, entry: Entry) -> Line:
-    """Fields of the progress line of a subagent's reply `entry`, which is not in `run_state` yet."""
+    """Fields of the progress line of a subagent's reply `entry`, which is not in `run_state`
+    yet.
+    """
     reply, child = entry.event, run_state.subagent
     assert isinstance(reply, Replied)
     assert child is not None
@@ -96,7 +102,9 @@ def progress_fields(run_state: RunState, entry: Entry) -> Line:
         "subtype": "task_progress",
         "task_id": child.label,
         "description": child.started.description,
-        "usage": _usage(run_state.usage + reply.usage, run_state.call_count + len(calls), elapsed_ms),
+        "usage": _usage(
+            run_state.usage + reply.usage, run_state.call_count + len(calls), elapsed_ms
+        ),
         **({"last_tool_name": calls[-1].name} if calls else {}),
     }
 
@@ -118,7 +126,9 @@ def draw(entry: Entry, run_state: RunState) -> list[Line]:
             fields = _system_fields(entry, run_state) if run_state.root is None else None
             return [_system(entry, run_state, fields)] if fields else []
         case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
-            return [_system(entry, run_state, fields) for fields in background_lines(entry, run_state)]
+            return [
+                _system(entry, run_state, fields) for fields in background_lines(entry, run_state)
+            ]
         case _:
             return []
 
@@ -143,7 +153,10 @@ def _conversation_lines(entry: Entry, run_state: RunState) -> list[Line]:
 def _system_fields(entry: Entry, run_state: RunState) -> Line | None:
     """Fields of the `system` line of an entry; None without one."""
     match entry.event:
-        case Asked(purpose="summary", reason="ahead") | Cleared(reason="micro_compact" | "rent" | "cold"):
+        case (
+            Asked(purpose="summary", reason="ahead")
+            | Cleared(reason="micro_compact" | "rent" | "cold")
+        ):
             return None  # does not delay the turn
         case Asked(purpose="summary"):
             return {"subtype": "status", "status": "compacting"}
@@ -153,7 +166,10 @@ def _system_fields(entry: Entry, run_state: RunState) -> Line | None:
             before = run_state.reply.usage if run_state.reply else Usage()
             tokens = before.context_tokens + before.output_tokens
             trigger = "manual" if reason == "request" else "auto"
-            return {"subtype": "compact_boundary", "compact_metadata": {"trigger": trigger, "pre_tokens": tokens}}
+            return {
+                "subtype": "compact_boundary",
+                "compact_metadata": {"trigger": trigger, "pre_tokens": tokens},
+            }
         case ModeSet(mode=mode):
             return {"subtype": "status", "status": None, "permissionMode": mode}
         case _:
@@ -173,7 +189,9 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
         "slash_commands": list(facts.slash_commands),
         "agents": list(facts.agents),
         "skills": list(facts.skills),
-        "plugins": [{"name": os.path.basename(path.rstrip("/")), "path": path} for path in facts.plugins],
+        "plugins": [
+            {"name": os.path.basename(path.rstrip("/")), "path": path} for path in facts.plugins
+        ],
         "left_out": list(facts.left_out),
         "output_style": "default",
         "apiKeySource": facts.api_key_source,
@@ -187,9 +205,23 @@ def draw_init(facts: SessionFacts, start: int) -> Line:
 def draw_hook(entry: Entry, hook: HookAnswered, run_state: RunState) -> list[Line]:
     """The run of a hook: its start and its end, both known when it has ended."""
     output = "\n".join(filter(None, (hook.text, hook.context, hook.message)))
-    names: Line = {"hook_id": f"{run_state.label}h{entry.seq}", "hook_name": hook.hook, "hook_event": hook.event}
-    outcome = {"output": output, "stdout": hook.context, "stderr": hook.text, "decision": hook.decision}
-    ended = {"subtype": "hook_response", **names, **outcome, "outcome": "error" if hook.failed else "success"}
+    names: Line = {
+        "hook_id": f"{run_state.label}h{entry.seq}",
+        "hook_name": hook.hook,
+        "hook_event": hook.event,
+    }
+    outcome = {
+        "output": output,
+        "stdout": hook.context,
+        "stderr": hook.text,
+        "decision": hook.decision,
+    }
+    ended = {
+        "subtype": "hook_response",
+        **names,
+        **outcome,
+        "outcome": "error" if hook.failed else "success",
+    }
     return [
         _system(entry, run_state, {"subtype": "hook_started", **names}, key=f"hook.{entry.seq}"),
         _system(entry, run_state, ended),
@@ -197,9 +229,14 @@ def draw_hook(entry: Entry, hook: HookAnswered, run_state: RunState) -> list[Lin
 
 
 def draw_replay(entry: Entry, run_state: RunState) -> list[Line]:
-    """A message of the user as it was taken; its id can be given to `rewind_files` and `--resume-session-at`."""
+    """A message of the user as it was taken; its id can be given to `rewind_files` and
+    `--resume-session-at`.
+    """
     assert isinstance(entry.event, UserSpoke)
-    message = {"role": "user", "content": [{"type": "text", "text": part_text(part)} for part in entry.event.parts]}
+    message = {
+        "role": "user",
+        "content": [{"type": "text", "text": part_text(part)} for part in entry.event.parts],
+    }
     line = {"type": "user", "message": message, "parent_tool_use_id": None, "isReplay": True}
     return [line | run_state.tail(entry.seq)]
 
@@ -215,20 +252,30 @@ def _user(run_state: RunState, block: Line) -> Line:
 
 def _replied(entry: Entry, reply: Replied, run_state: RunState) -> list[Line]:
     if run_state.purpose(reply.asked) == "summary":
-        return [] if run_state.root else [_system(entry, run_state, {"subtype": "status", "status": None})]
+        return (
+            []
+            if run_state.root
+            else [_system(entry, run_state, {"subtype": "status", "status": None})]
+        )
     is_cut = reply.stop == "interrupted"
     parts = [part for part in reply.parts if isinstance(part, Text) or not is_cut]
     blocks = reply_blocks(parts, run_state.qualified_id)
     line: Line = {
         "type": "assistant",
-        "message": assistant_message(run_state.session, reply.asked, reply.model or run_state.model, blocks, reply),
+        "message": assistant_message(
+            run_state.session, reply.asked, reply.model or run_state.model, blocks, reply
+        ),
         "parent_tool_use_id": run_state.parent,
     }
     if reply.stop == "length":
         line["error"] = "max_output_tokens"
     lines = [line | run_state.tail(entry.seq)]
     if run_state.subagent:
-        lines.append(_system(entry, run_state, progress_fields(run_state, entry), key=f"progress.{entry.seq}"))
+        lines.append(
+            _system(
+                entry, run_state, progress_fields(run_state, entry), key=f"progress.{entry.seq}"
+            )
+        )
     return lines
 
 

@@ -43,7 +43,11 @@ ERRORS = {
 _encoder = msgspec.json.Encoder()
 
 
-_SEPARATORS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+_SEPARATORS = (
+    (b"\xc2\x85", b"\\u0085"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
 """Line separators that JSON allows unescaped, but at which many readers break lines."""
 
 
@@ -60,8 +64,12 @@ def encode(line: Line) -> bytes:
 
 
 def tail(session: str, key: int | str) -> Line:
-    """Last fields of a line: its id and the session. `key` is a seq, or a name for a line without an entry."""
-    uuid = entry_uuid(session, key) if isinstance(key, int) else str(uuid5(_namespace(session), key))
+    """Last fields of a line: its id and the session. `key` is a seq, or a name for a line
+    without an entry.
+    """
+    uuid = (
+        entry_uuid(session, key) if isinstance(key, int) else str(uuid5(_namespace(session), key))
+    )
     return {"uuid": uuid, "session_id": session}
 
 
@@ -70,7 +78,9 @@ def _namespace(session: str) -> UUID:
     return UUID(session)
 
 
-def assistant_message(session: str, asked: int, model: str, content: list[Line], reply: Replied | None = None) -> Line:
+def assistant_message(
+    session: str, asked: int, model: str, content: list[Line], reply: Replied | None = None
+) -> Line:
     """A message of the Messages API; without `reply` one that has not ended.
 
     Its id is the same for the partial messages of request `asked` and for the whole message.
@@ -89,7 +99,11 @@ def assistant_message(session: str, asked: int, model: str, content: list[Line],
 
 def usage_line(usage: Usage) -> Line:
     """Usage in the spelling of the stream."""
-    searches = {"server_tool_use": {"web_search_requests": usage.web_searches}} if usage.web_searches else {}
+    searches = (
+        {"server_tool_use": {"web_search_requests": usage.web_searches}}
+        if usage.web_searches
+        else {}
+    )
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -116,7 +130,12 @@ def reply_blocks(parts: Sequence[AnyPart], qualify: Callable[[str], str] = str) 
             case ToolCall():
                 call = unwrapped(part)
                 blocks.append(
-                    {"type": "tool_use", "id": qualify(call.id), "name": call.name, "input": tool_input(call)}
+                    {
+                        "type": "tool_use",
+                        "id": qualify(call.id),
+                        "name": call.name,
+                        "input": tool_input(call),
+                    }
                 )
             case Image() | Document() | ToolResult():
                 blocks.append({"type": "text", "text": part_text(part)})

@@ -7,7 +7,10 @@ from longrein.tools import STRUCTURED_OUTPUT
 
 RETRIES_MAX = 5
 """Messages to the model after an answer without the object, for one prompt."""
-AGAIN = f"Your answer counts only as a call of {STRUCTURED_OUTPUT}: call it now with an object that fits its schema."
+AGAIN = (
+    f"Your answer counts only as a call of {STRUCTURED_OUTPUT}: call it now with an object "
+    "that fits its schema."
+)
 
 
 class StructuredRetries:
@@ -20,7 +23,9 @@ class StructuredRetries:
     async def wants_another(self, run_state: RunState) -> bool:
         """Judge the end of a turn; True if the model was asked again."""
         ended = run_state.ended
-        answered = ended is not None and ended.reason in ("done", "blocked") and not ended.message  # no hook stopped it
+        answered = (
+            ended is not None and ended.reason in ("done", "blocked") and not ended.message
+        )  # no hook stopped it
         missing = answered and run_state.structured is None
         again = missing and self._count < RETRIES_MAX
         if again:

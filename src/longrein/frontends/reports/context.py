@@ -22,7 +22,9 @@ ITEMS_SHOWN = 12
 
 
 def as_json(report: Report, state: State, model: str) -> str:
-    """A JSON object in the common schema, with the additional keys `modules`, `items` and `factor`."""
+    """A JSON object in the common schema, with the additional keys `modules`, `items` and
+    `factor`.
+    """
     total, most = report.total_tokens, report.usable_tokens
     shape = {
         "categories": _categories(report),
@@ -34,8 +36,15 @@ def as_json(report: Report, state: State, model: str) -> str:
         "isAutoCompactEnabled": True,
         "autoCompactThreshold": round(report.prepare_share * most),
         "memoryFiles": _memory_files(report, state),
-        "mcpTools": [_mcp_tool(row.name, row.tokens, loaded=True) for row in report.shown if _is_mcp_tool(row)]
-        + [_mcp_tool(tool.name, 0, loaded=False) for tool in (state.prefix.deferred if state.prefix else ())],
+        "mcpTools": [
+            _mcp_tool(row.name, row.tokens, loaded=True)
+            for row in report.shown
+            if _is_mcp_tool(row)
+        ]
+        + [
+            _mcp_tool(tool.name, 0, loaded=False)
+            for tool in (state.prefix.deferred if state.prefix else ())
+        ],
         "agents": [],
         "systemTools": [
             {"name": row.name, "tokens": row.tokens}
@@ -75,7 +84,11 @@ def _categories(report: Report) -> list[dict[str, Any]]:
     buffer = max(0, report.usable_tokens - round(report.prepare_share * report.usable_tokens))
     sums["Autocompact buffer"] = min(buffer, max(0, report.usable_tokens - used))
     sums["Free space"] = max(0, report.usable_tokens - used - sums["Autocompact buffer"])
-    return [{"name": name, "tokens": sums[name], "color": colour} for name, colour in COLOURS.items() if sums[name]]
+    return [
+        {"name": name, "tokens": sums[name], "color": colour}
+        for name, colour in COLOURS.items()
+        if sums[name]
+    ]
 
 
 def _category(row: ReportRow) -> str:
@@ -96,12 +109,17 @@ def _mcp_tool(name: str, tokens: int, *, loaded: bool) -> dict[str, Any]:
 def _memory_files(report: Report, state: State) -> list[dict[str, Any]]:
     sources = state.prefix.sources if state.prefix else ()
     tokens = [row.tokens for row in report.shown if row.kind == "context"]
-    return [{"path": s.path, "type": "Project", "tokens": t} for s, t in zip(sources, tokens, strict=False)]
+    return [
+        {"path": s.path, "type": "Project", "tokens": t}
+        for s, t in zip(sources, tokens, strict=False)
+    ]
 
 
 def _breakdown(report: Report) -> dict[str, Any]:
     def tokens(*kinds: str, name: str | None = None) -> int:
-        return sum(row.tokens for row in report.shown if row.kind in kinds and name in (None, row.name))
+        return sum(
+            row.tokens for row in report.shown if row.kind in kinds and name in (None, row.name)
+        )
 
     names = dict.fromkeys(row.name for row in report.shown if row.kind in ("call", "result"))
     return {
@@ -111,7 +129,11 @@ def _breakdown(report: Report) -> dict[str, Any]:
         "assistantMessageTokens": tokens("text", "thinking"),
         "userMessageTokens": tokens("user"),
         "toolCallsByType": [
-            {"name": name, "callTokens": tokens("call", name=name), "resultTokens": tokens("result", name=name)}
+            {
+                "name": name,
+                "callTokens": tokens("call", name=name),
+                "resultTokens": tokens("result", name=name),
+            }
             for name in names
         ],
     }
@@ -122,35 +144,55 @@ def _grid(report: Report) -> list[list[dict[str, Any]]]:
     cells: list[dict[str, Any]] = []
     for category in _categories(report):
         name, colour = category["name"], category["color"]
-        wanted = round(squares * category["tokens"] / max(report.usable_tokens, report.total_tokens, 1))
+        wanted = round(
+            squares * category["tokens"] / max(report.usable_tokens, report.total_tokens, 1)
+        )
         cell = {"color": colour, "isFilled": name != "Free space", "categoryName": name}
         cells += [cell] * (wanted or (name != "Free space"))
-    cells += [{"color": COLOURS["Free space"], "isFilled": False, "categoryName": "Free space"}] * squares
+    cells += [
+        {"color": COLOURS["Free space"], "isFilled": False, "categoryName": "Free space"}
+    ] * squares
     return [cells[n : n + GRID_COLUMNS] for n in range(0, squares, GRID_COLUMNS)]
 
 
 def as_text(report: Report) -> str:
-    """A line per module, then the largest items with a mark on those that the next compaction takes."""
+    """A line per module, then the largest items with a mark on those that the next compaction
+    takes.
+    """
     return "\n".join([*module_rows(report), "", *item_rows(report)]) + "\n"
 
 
 def module_rows(report: Report) -> list[str]:
     """A row per module, and the sum."""
     most = max(report.usable_tokens, 1)
-    rows = [f"  {name:<20} {tokens:>8,} {100 * tokens / most:>4.0f}%" for name, tokens in report.modules()]
-    rows.append(f"  {'all':<20} {report.total_tokens:>8,} of {report.usable_tokens:,} usable tokens")
-    rows.append(f"  (estimates are corrected by {report.factor:.2f} to match the provider's counts)")
+    rows = [
+        f"  {name:<20} {tokens:>8,} {100 * tokens / most:>4.0f}%"
+        for name, tokens in report.modules()
+    ]
+    rows.append(
+        f"  {'all':<20} {report.total_tokens:>8,} of {report.usable_tokens:,} usable tokens"
+    )
+    rows.append(
+        f"  (estimates are corrected by {report.factor:.2f} to match the provider's counts)"
+    )
     return [*rows, f"  ({report.note})"] if report.note else rows
 
 
 def item_rows(report: Report) -> list[str]:
-    """The largest items: handle, tokens, price so far, form, and a mark on what the next compaction takes."""
-    largest = sorted((row for row in report.shown if row.handle), key=lambda row: -row.tokens)[:ITEMS_SHOWN]
+    """The largest items: handle, tokens, price so far, form, and a mark on what the next
+    compaction takes.
+    """
+    largest = sorted((row for row in report.shown if row.handle), key=lambda row: -row.tokens)[
+        :ITEMS_SHOWN
+    ]
     rows = ["  largest items (· = the next compaction takes it)"] if largest else []
     for row in largest:
         sign, name = "·" if row.goes else " ", row.name or row.kind
         price = f"${row.usd:.4f}" if row.usd else ""
-        rows.append(f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} {row.begins[:36]}")
+        rows.append(
+            f" {sign}{row.handle:<9} {row.tokens:>7,} {price:>8} {row.form:<11} {name:<10} "
+            f"{row.begins[:36]}"
+        )
     return rows
 
 
@@ -158,5 +200,8 @@ def reason_rows(reasons: Sequence[LineReason]) -> list[str]:
     """A row per line of an item: keep or clear, probability of need, reason, beginning."""
     if not reasons:
         return ["  nothing with that handle is shown; /context lists what is"]
-    rows = [f"  {'keep' if r.stays else 'clear'}  {r.chance:>6.1%}  {r.why:<38.38} {r.line[:40]}" for r in reasons]
+    rows = [
+        f"  {'keep' if r.stays else 'clear'}  {r.chance:>6.1%}  {r.why:<38.38} {r.line[:40]}"
+        for r in reasons
+    ]
     return ["  at a clearing, how likely it is to be needed, and why:", *rows[:REASONS_SHOWN]]

@@ -4,7 +4,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from longrein.events import Asked, AskFailed, ChildEnded, Entry, HookAnswered, PrefixSet, Replied, Usage
+from longrein.events import (
+    Asked,
+    AskFailed,
+    ChildEnded,
+    Entry,
+    HookAnswered,
+    PrefixSet,
+    Replied,
+    Usage,
+)
 from longrein.frontends.text_format import counted, money, tokens
 
 
@@ -20,19 +29,29 @@ class CostRow(msgspec.Struct):
 
     @property
     def line(self) -> str:
-        """The row as text: `anthropic/x  turn: 12 requests, 84.2k in (91% from cache), 3.1k out, $0.31`."""
+        """The row as text: `anthropic/x  turn: 12 requests, 84.2k in (91% from cache), 3.1k out,
+        $0.31`.
+        """
         used = self.usage
         cached = (
-            f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% from cache)" if used.context_tokens else ""
+            f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% from cache)"
+            if used.context_tokens
+            else ""
         )
-        figures = f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out, {money(self.usd)}"
-        return f"{self.model}  {self.purpose}: {counted(self.requests, 'request')}, {figures}".lstrip()
+        figures = (
+            f"{tokens(used.context_tokens)} in{cached}, {tokens(used.output_tokens)} out, "
+            f"{money(self.usd)}"
+        )
+        return (
+            f"{self.model}  {self.purpose}: {counted(self.requests, 'request')}, {figures}".lstrip()
+        )
 
 
 def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
     """Sum requests, tokens and money by model and purpose, the most expensive first.
 
-    A subagent's sum includes its own subagents. Requests without an answer count with the money they may have cost.
+    A subagent's sum includes its own subagents. Requests without an answer count with the money
+    they may have cost.
     """
     rows: dict[tuple[str, str], CostRow] = {}
     purposes: dict[int, str] = {}
@@ -40,7 +59,11 @@ def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
 
     def add(model: str, purpose: str, requests: int, usage: Usage, usd: float) -> None:
         row = rows.setdefault((model, purpose), CostRow(model, purpose))
-        row.requests, row.usage, row.usd = row.requests + requests, row.usage + usage, row.usd + max(0.0, usd)
+        row.requests, row.usage, row.usd = (
+            row.requests + requests,
+            row.usage + usage,
+            row.usd + max(0.0, usd),
+        )
 
     for entry in entries:
         match entry.event:

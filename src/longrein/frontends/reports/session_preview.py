@@ -13,16 +13,31 @@ TEXT_CHARS_MAX = 300
 
 
 def preview_lines(reader: Reader) -> Sequence[str]:
-    """Return `model, 12 requests, 84.2k tokens, $0.31`, the last message and the end of the last answer."""
+    """Return `model, 12 requests, 84.2k tokens, $0.31`, the last message and the end of the last
+    answer.
+    """
     usage, usd, asked, answer = Usage(), 0.0, 0, ""
     for entry in reader.of_kind("Replied"):
         if isinstance(entry.event, Replied):
-            usage, usd, asked = usage + entry.event.usage, usd + max(0.0, entry.event.cost_usd), asked + 1
-            answer = answer or "".join(part.text for part in entry.event.parts if isinstance(part, Text)).strip()
+            usage, usd, asked = (
+                usage + entry.event.usage,
+                usd + max(0.0, entry.event.cost_usd),
+                asked + 1,
+            )
+            answer = (
+                answer
+                or "".join(
+                    part.text for part in entry.event.parts if isinstance(part, Text)
+                ).strip()
+            )
         if asked == REPLIES_MAX:
             break
-    prefix = next((e.event for e in reader.of_kind("PrefixSet") if isinstance(e.event, PrefixSet)), None)
-    spoke = next((e.event for e in reader.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)), None)
+    prefix = next(
+        (e.event for e in reader.of_kind("PrefixSet") if isinstance(e.event, PrefixSet)), None
+    )
+    spoke = next(
+        (e.event for e in reader.of_kind("UserSpoke") if isinstance(e.event, UserSpoke)), None
+    )
     model = f"{prefix.provider}/{prefix.model}" if prefix else ""
     sums = f"{tokens(usage.context_tokens + usage.output_tokens)} tokens"
     more = "more than " if asked == REPLIES_MAX else ""

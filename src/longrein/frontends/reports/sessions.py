@@ -27,9 +27,9 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
     if not infos:
         return b'no sessions yet: start one with longrein, or longrein -p "..."\n'
     infos = sorted(infos, key=lambda info: (info.one_shot, not info.title))
-    lines = table([("session", "last entry", "entries", "folder", "title"), *map(_row, infos)]).splitlines(
-        keepends=True
-    )
+    lines = table(
+        [("session", "last entry", "entries", "folder", "title"), *map(_row, infos)]
+    ).splitlines(keepends=True)
     kept = sum(not info.one_shot for info in infos)
     apart = [ONE_SHOT] if 0 < kept < len(infos) else []
     return b"".join([*lines[: kept + 1], *apart, *lines[kept + 1 :]])
@@ -38,7 +38,13 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
 def _row(info: SessionInfo) -> tuple[str, ...]:
     title = shortened(escape_line(" ".join(info.title.split())) or NO_PROMPT, TITLE_CHARS_MAX)
     mark = "(open) " if info.open else ""
-    return info.session, _when(info.updated_at), str(info.entries), escape_line(info.cwd), mark + title
+    return (
+        info.session,
+        _when(info.updated_at),
+        str(info.entries),
+        escape_line(info.cwd),
+        mark + title,
+    )
 
 
 def _when(at: int) -> str:
@@ -59,7 +65,9 @@ class SessionHits(Struct, frozen=True):
 def search_sessions(
     state_dir: str, infos: Sequence[SessionInfo], query: str, say: Callable[[str], None]
 ) -> list[SessionHits]:
-    """Search sessions for `query`, in the order of `infos`. Unreadable sessions are reported and skipped."""
+    """Search sessions for `query`, in the order of `infos`. Unreadable sessions are reported and
+    skipped.
+    """
     every = []
     for info in infos:
         try:
@@ -78,13 +86,20 @@ def search_sessions(
 
 def hits_as_json(every: Sequence[SessionHits]) -> bytes:
     """A JSON array with one object per hit."""
-    return json_page([{"session": its.info.session, **to_builtins(hit)} for its in every for hit in its.found.hits])
+    return json_page(
+        [
+            {"session": its.info.session, **to_builtins(hit)}
+            for its in every
+            for hit in its.found.hits
+        ]
+    )
 
 
 def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
     """A page of hits under their sessions: handle, time, title, line number, snippet.
 
-    When there are more pages, the last line gives the number of hits and the flag for the next page.
+    When there are more pages, the last line gives the number of hits and the flag for the next
+    page.
     """
     hits = [(its.info, hit) for its in every for hit in its.found.hits]
     first = (page - 1) * PAGE_HITS
@@ -95,7 +110,9 @@ def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
             rows.append(f"{info.session}  {info.cwd}  {' '.join(info.title.split())}")
             shown = info
         times = f" ({hit.count} times)" if hit.count > 1 else ""
-        rows.append(f"  {hit.handle:<8} {_when(hit.at)}  {hit.title}, line {hit.line}{times}: {hit.snippet}")
+        rows.append(
+            f"  {hit.handle:<8} {_when(hit.at)}  {hit.title}, line {hit.line}{times}: {hit.snippet}"
+        )
     more = any(its.found.more for its in every)
     rows += [_place(len(hits), more, first, page)] if first or more or len(hits) > PAGE_HITS else []
     return "".join(row + "\n" for row in rows).encode("utf-8", "replace")
@@ -107,11 +124,19 @@ def _place(total: int, more: bool, first: int, page: int) -> str:
     if first >= total:
         return f"page {page} is empty: there are {of} hits, {-(-total // PAGE_HITS)} pages"
     last = min(first + PAGE_HITS, total)
-    after = f"; --page {page + 1} shows the next" if last < total else "; take more words" if more else ""
+    after = (
+        f"; --page {page + 1} shows the next"
+        if last < total
+        else "; take more words"
+        if more
+        else ""
+    )
     return f"hits {first + 1:,} to {last:,} of {of}{after}"
 
 
 def no_hits_text(query: str, sessions: int, *, widest: bool) -> str:
     """Message when nothing was found."""
     where = counted(sessions, "session") + ("" if widest else " of this folder")
-    return f"nothing in {where} holds {query!r}" + ("" if widest else "; --all searches those of every folder")
+    return f"nothing in {where} holds {query!r}" + (
+        "" if widest else "; --all searches those of every folder"
+    )

@@ -1,4 +1,6 @@
-"""The tree of subagents of a stored session, as text or JSON. The session may be open in another process."""
+"""The tree of subagents of a stored session, as text or JSON. The session may be open in another
+process.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,14 +21,33 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
-from longrein.frontends.text_format import activity_text, elapsed, escape_line, joined, json_page, usage
+from longrein.frontends.text_format import (
+    activity_text,
+    elapsed,
+    escape_line,
+    joined,
+    json_page,
+    usage,
+)
 from longrein.store import SessionHistory, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")
 CUT_OFF = "left"
 """State of a subagent that was cut off with its session; resuming the session continues it."""
-_WORDS = {"limit": "limit reached", "asking": "asks the user", CUT_OFF: "cut off; goes on with `longrein -r`"}
-_KINDS = ("UserSpoke", "Asked", "Replied", "AskFailed", "PermissionAsked", "PermissionAnswered", "ToolEnded")
+_WORDS = {
+    "limit": "limit reached",
+    "asking": "asks the user",
+    CUT_OFF: "cut off; goes on with `longrein -r`",
+}
+_KINDS = (
+    "UserSpoke",
+    "Asked",
+    "Replied",
+    "AskFailed",
+    "PermissionAsked",
+    "PermissionAnswered",
+    "ToolEnded",
+)
 
 
 class SessionSubagents(Struct, frozen=True):
@@ -36,8 +57,17 @@ class SessionSubagents(Struct, frozen=True):
     agents: list[SubagentView]
 
 
-def tree(past: SessionHistory, now_us: int, *, open: bool, above: str = "", depth: int = 1) -> list[SubagentView]:  # noqa: A002
-    """Subagents in order of their start, each followed by its own. `open`: whether the session is open."""
+def tree(
+    past: SessionHistory,
+    now_us: int,
+    *,
+    open: bool,  # noqa: A002
+    above: str = "",
+    depth: int = 1,
+) -> list[SubagentView]:
+    """Subagents in order of their start, each followed by its own. `open`: whether the session
+    is open.
+    """
     first: dict[str, int] = {}
     last: dict[str, Entry] = {}
     ends: dict[str, ChildEnded] = {}
@@ -59,9 +89,22 @@ def tree(past: SessionHistory, now_us: int, *, open: bool, above: str = "", dept
         started = entry.event
         assert isinstance(started, ChildStarted)
         view = SubagentView(
-            label, child, started.kind, started.description, model=started.model, depth=depth, **figures
+            label,
+            child,
+            started.kind,
+            started.description,
+            model=started.model,
+            depth=depth,
+            **figures,
         )
-        views += [view, *(tree(its, now_us, open=open and not end, above=label, depth=depth + 1) if its else [])]
+        views += [
+            view,
+            *(
+                tree(its, now_us, open=open and not end, above=label, depth=depth + 1)
+                if its
+                else []
+            ),
+        ]
     return views
 
 
@@ -82,7 +125,13 @@ def _ended(end: ChildEnded) -> dict[str, Any]:
     }
 
 
-def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bool) -> dict[str, Any]:  # noqa: A002
+def _working(
+    entry: Entry,
+    past: SessionHistory | None,
+    now_us: int,
+    *,
+    open: bool,  # noqa: A002
+) -> dict[str, Any]:
     """State and figures of an unfinished subagent, from its own log since its newest task."""
     entries = _of_task(own_entries(past, *_KINDS)) if past else []
     steps = tokens = 0
@@ -117,13 +166,22 @@ def _working(entry: Entry, past: SessionHistory | None, now_us: int, *, open: bo
 
 def _of_task(entries: list[Entry]) -> list[Entry]:
     """Entries since the newest task, found by order and not by time, as clocks can be changed."""
-    given = [n for n, own in enumerate(entries) if isinstance(own.event, UserSpoke) and own.event.origin == "prompt"]
+    given = [
+        n
+        for n, own in enumerate(entries)
+        if isinstance(own.event, UserSpoke) and own.event.origin == "prompt"
+    ]
     return entries[given[-1] :] if given else entries
 
 
 def as_json(every: Sequence[SessionSubagents]) -> bytes:
     """A JSON array with one object per session."""
-    return json_page([{"session": its.info.session, "open": its.info.open, "agents": its.agents} for its in every])
+    return json_page(
+        [
+            {"session": its.info.session, "open": its.info.open, "agents": its.agents}
+            for its in every
+        ]
+    )
 
 
 def as_text(every: Sequence[SessionSubagents]) -> bytes:
@@ -134,7 +192,9 @@ def as_text(every: Sequence[SessionSubagents]) -> bytes:
 
 def _head(info: SessionInfo) -> str:
     title = escape_line(" ".join(info.title.split())[:60])
-    return f"{info.session[:SESSION_CHARS]}  {escape_line(info.cwd)}  {'(open) ' * info.open}{title}".rstrip()
+    return (
+        f"{info.session[:SESSION_CHARS]}  {escape_line(info.cwd)}  {'(open) ' * info.open}{title}"
+    ).rstrip()
 
 
 def _line(view: SubagentView) -> str:

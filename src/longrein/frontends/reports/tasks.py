@@ -1,4 +1,6 @@
-"""Background tasks of all sessions, as text or JSON: running ones from the spools, ended ones from the logs."""
+"""Background tasks of all sessions, as text or JSON: running ones from the spools, ended ones
+from the logs.
+"""
 
 import os
 from collections import deque
@@ -8,7 +10,16 @@ from itertools import takewhile
 from msgspec import Struct, structs, to_builtins
 
 from longrein.events import ChildStarted, Entry, TaskEnded, TaskStarted, UsageError
-from longrein.frontends.text_format import elapsed, escape, escape_line, first_line, joined, json_page, size, table
+from longrein.frontends.text_format import (
+    elapsed,
+    escape,
+    escape_line,
+    first_line,
+    joined,
+    json_page,
+    size,
+    table,
+)
 from longrein.store import SessionHistory
 from longrein.workspace import SPOOL, SpooledTask, read_output, spooled_tasks
 
@@ -59,7 +70,16 @@ def spooled_from_log(entry: Entry, ended: TaskEnded | None) -> SpooledTask:
     """A task that is no longer in the spool, from the log."""
     started = entry.event
     assert isinstance(started, TaskStarted)
-    task = SpooledTask(started.task, started.command, started.cwd, 0, entry.at, started.policy, "", state=started.state)
+    task = SpooledTask(
+        started.task,
+        started.command,
+        started.cwd,
+        0,
+        entry.at,
+        started.policy,
+        "",
+        state=started.state,
+    )
     if ended is None:
         return task
     return structs.replace(
@@ -74,13 +94,19 @@ def spooled_from_log(entry: Entry, ended: TaskEnded | None) -> SpooledTask:
 
 
 def find_task(rows: Sequence[TaskRow], wanted: str) -> TaskRow:
-    """The task named `b3`, or `SESSION/b3` with the beginning of a session id. Raises `UsageError`."""
+    """The task named `b3`, or `SESSION/b3` with the beginning of a session id. Raises
+    `UsageError`.
+    """
     session, slash, name = wanted.rpartition("/")
-    found = [row for row in rows if row.task.task == name and row.session.startswith(session.lower())]
+    found = [
+        row for row in rows if row.task.task == name and row.session.startswith(session.lower())
+    ]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"{len(found)} sessions have a task {name}: {', '.join(_name(row) for row in found)}")
+        raise UsageError(
+            f"{len(found)} sessions have a task {name}: {', '.join(_name(row) for row in found)}"
+        )
     where = f"session {session} has" if slash else "there is"
     raise UsageError(f"{where} no task {name!r} that runs; `longrein tasks` lists them")
 
@@ -95,7 +121,9 @@ def output_tail(past: SessionHistory, folder: str, task: str, lines: int = TAIL_
 
 
 def _spooled_end(spool: str, task: str, size_bytes: int) -> bytes:
-    """The last whole lines of an output of `size_bytes` that may still grow, after any gap in it."""
+    """The last whole lines of an output of `size_bytes` that may still grow, after any gap in
+    it.
+    """
     at = start = max(0, size_bytes - TAIL_BYTES)
     kept = b""
     while True:
@@ -125,7 +153,9 @@ PAGE_COLUMNS = ("command", "folder", "state", "time", "output", "looked after by
 def as_json(rows: Sequence[TaskRow]) -> bytes:
     """A JSON array with one object per task."""
     names = ("session", "folder", "open", "supervised")
-    return json_page([{**to_builtins(row.task), **{name: getattr(row, name) for name in names}} for row in rows])
+    return json_page(
+        [{**to_builtins(row.task), **{name: getattr(row, name) for name in names}} for row in rows]
+    )
 
 
 def as_table(rows: Sequence[TaskRow]) -> bytes:
@@ -166,7 +196,9 @@ def _name(row: TaskRow) -> str:
 
 def _state(task: SpooledTask) -> str:
     cause = escape_line(task.cause) if task.state not in ("done", "failed") else ""
-    details = joined(f"exit code {task.code}" if task.code else "", cause, "waits for input" * task.reads_input)
+    details = joined(
+        f"exit code {task.code}" if task.code else "", cause, "waits for input" * task.reads_input
+    )
     return task.state.replace("_", " ") + (f" ({details})" if details else "")
 
 

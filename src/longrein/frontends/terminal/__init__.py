@@ -1,4 +1,6 @@
-"""The interactive terminal. Imported only for interactive use, because it imports prompt_toolkit and rich."""
+"""The interactive terminal. Imported only for interactive use, because it imports prompt_toolkit
+and rich.
+"""
 
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.interface import CompleteFiles, FilesFound, Outcome, TerminalFacts

@@ -57,14 +57,20 @@ _NO = (Choice("n", "no"), Choice("f", "no, and say why", "why not"))
 
 
 def choices(question: Question) -> list[Choice]:
-    """The keys of the possible answers, with the exact rule that would be granted; without one only single answers.
+    """The keys of the possible answers, with the exact rule that would be granted; without one only
+    single answers.
 
     Several rules are listed by `rule_lines`.
     """
     asked = question.asked
     if asked.name == "ExitPlanMode":
         edits = Choice("a", "yes, and accept all edits", "all edits")
-        return [Choice("y", "yes, start", "start"), edits, Choice("n", "no, keep planning", "no"), _NO[1]]
+        return [
+            Choice("y", "yes, start", "start"),
+            edits,
+            Choice("n", "no, keep planning", "no"),
+            _NO[1],
+        ]
     if asked.name == "AskUserQuestion":
         return [Choice("o", "answer in words"), Choice("n", "no answer"), _NO[1]]
     rules = asked.suggestion.splitlines()
@@ -74,9 +80,15 @@ def choices(question: Question) -> list[Choice]:
         found.append(Choice("s", f"yes, for this session: {what}", "session", grants=True))
         found.append(Choice("a", f"always: {what}", "always", grants=True))
     if asked.exact:
-        found.append(Choice("x", f"always exactly this: {escape_line(asked.exact)}", "exactly this", grants=True))
+        found.append(
+            Choice(
+                "x", f"always exactly this: {escape_line(asked.exact)}", "exactly this", grants=True
+            )
+        )
     if rules and asked.name in _PARTS_OF_A_CHANGE:
-        found.append(Choice(ALL_EDITS, "yes, and all edits of this session", "all edits", grants=True))
+        found.append(
+            Choice(ALL_EDITS, "yes, and all edits of this session", "all edits", grants=True)
+        )
     return [*found, *_NO]
 
 
@@ -95,7 +107,9 @@ def question_form(question: Question) -> QuestionForm | None:
 def rule_lines(question: Question) -> list[Line]:
     """The rules that the lasting answers grant, where there are several."""
     rules = question.asked.suggestion.splitlines()
-    return [line(("dim", "  rule: "), escape_line(rule)) for rule in rules] if len(rules) > 1 else []
+    return (
+        [line(("dim", "  rule: "), escape_line(rule)) for rule in rules] if len(rules) > 1 else []
+    )
 
 
 def answer(question: Question, key: str, message: str = "") -> Answer | None:
@@ -112,26 +126,45 @@ def answer(question: Question, key: str, message: str = "") -> Answer | None:
         return Answer(call, "allow", session=session, digest=digest, arguments=arguments)
     if key in ("s", "a", "x"):
         rule = question.asked.exact if key == "x" else rule
-        return Answer(call, "allow", "session" if key == "s" else "always", rule, session=session, digest=digest)
+        return Answer(
+            call,
+            "allow",
+            "session" if key == "s" else "always",
+            rule,
+            session=session,
+            digest=digest,
+        )
     is_yes = key in ("y", ALL_EDITS)
-    return Answer(call, "allow" if is_yes else "deny", message=message, session=session, digest=digest)
+    return Answer(
+        call, "allow" if is_yes else "deny", message=message, session=session, digest=digest
+    )
 
 
 def form_answer(question: Question, form: QuestionForm) -> Answer:
     """The `Answer` that carries the user's answers to the model's questions."""
     digest = approval_digest(question.asked)
-    return Answer(question.asked.call, "allow", session=question.session, digest=digest, arguments=form.arguments())
+    return Answer(
+        question.asked.call,
+        "allow",
+        session=question.session,
+        digest=digest,
+        arguments=form.arguments(),
+    )
 
 
 def content_lines(question: Question, file_text: FileText | None = None) -> list[Line]:
-    """Everything that an approval covers: for an edit the diff and other arguments, else the recorded text."""
+    """Everything that an approval covers: for an edit the diff and other arguments, else the
+    recorded text.
+    """
     asked, arguments = question.asked, question.arguments
     change = change_view(asked.name, arguments, file_text)
     if not change:
         return [line(row) for row in escape(asked.shown).expandtabs(4).split("\n")]
     drawn = _PARTS_OF_A_CHANGE[asked.name]
     rest = [(name, value) for name, value in (arguments or {}).items() if name not in drawn]
-    head = [line(("dim", f"{escape_line(name)}: "), escape_line(str(value))) for name, value in rest]
+    head = [
+        line(("dim", f"{escape_line(name)}: "), escape_line(str(value))) for name, value in rest
+    ]
     note = unseen_note(arguments or {})
     return [*([line(("warn", note))] if note else []), *head, *change]
 
@@ -142,7 +175,9 @@ def question_page(question: Question, content: Sequence[Line]) -> Page:
     keys = [line(("you", f" {choice.value} "), choice.label) for choice in choices(question)]
     subject = key_argument(question.arguments) or escape_line(asked.shown.partition("\n")[0])
     head = Section(line(("warn", escape_line(asked.reason))), [*rule_lines(question), *keys, ()])
-    return Page(f"? {question.title}: {subject}", (head, Section(line(("dim", "it covers:")), content)))
+    return Page(
+        f"? {question.title}: {subject}", (head, Section(line(("dim", "it covers:")), content))
+    )
 
 
 class Approval:
@@ -177,7 +212,9 @@ class Approval:
         return self._rows[1]
 
     def needs_opening(self, key: str) -> bool:
-        """True if `key` allows what the user cannot have seen whole, so that `question_page` must be opened first."""
+        """True if `key` allows what the user cannot have seen whole, so that `question_page`
+        must be opened first.
+        """
         choice = next((choice for choice in choices(self.question) if choice.value == key), None)
         if choice is None or self.was_opened or self.form is not None or key in ("n", "f"):
             return False
@@ -194,8 +231,8 @@ class Approval:
     def draw(self, width: int, height: int) -> list[Line]:
         """The question in at most `height` rows of `width` columns; the rest can be scrolled to.
 
-        The title with its path is always drawn, and one row of keys where there are two rows. A small window has short
-        labels.
+        The title with its path is always drawn, and one row of keys where there are two rows. A
+        small window has short labels.
         """
         rows = self.rows(max(width - 2, 8))
         head, keys = self._head(width), [] if self.explaining else self._keys(width)
@@ -231,12 +268,25 @@ class Approval:
     def _path(self) -> str:
         """The file that the call is about, escaped; '' for other calls."""
         arguments = self.question.arguments or {}
-        return next((escape_line(str(arguments[key])) for key in ("file_path", "path") if arguments.get(key)), "")
+        return next(
+            (
+                escape_line(str(arguments[key]))
+                for key in ("file_path", "path")
+                if arguments.get(key)
+            ),
+            "",
+        )
 
     def _title(self, width: int) -> Line:
-        """One row with the tool and what the call is about: the end of a path, else the beginning."""
+        """One row with the tool and what the call is about: the end of a path, else the
+        beginning.
+        """
         asked = self.question.asked
-        about = self._path or key_argument(self.question.arguments) or escape_line(asked.shown.partition("\n")[0])
+        about = (
+            self._path
+            or key_argument(self.question.arguments)
+            or escape_line(asked.shown.partition("\n")[0])
+        )
         title = crop(line(("warn", "? "), ("bold", f"{self.question.title} ")), max(width // 2, 8))
         left = max(width - sum(cells(text) for _, text in title) - cells(self._number), 4)
         if self._path and cells(about) > left:
@@ -250,7 +300,11 @@ class Approval:
         is_change = any(row and row[0][0] in ("add", "del") for row in self.content)
         change = f", {counts(self.content)}" if is_change else ""
         where = translate(f"lines {self.top + 1}-{last} of {total}{change}")
-        for keys in ("; PgDn PgUp ↓ ↑ scroll, v shows and e prints all", "; ↓ ↑ scroll, v shows all", "; v all"):
+        for keys in (
+            "; PgDn PgUp ↓ ↑ scroll, v shows and e prints all",
+            "; ↓ ↑ scroll, v shows all",
+            "; v all",
+        ):
             if cells(where + translate(keys)) + 2 <= width:
                 where += translate(keys)
                 break
@@ -259,11 +313,19 @@ class Approval:
     def _keys(self, width: int) -> list[Line]:
         labels = [(choice.value, translate(choice.label)) for choice in choices(self.question)]
         rules = [part for rule in rule_lines(self.question) for part in wrap(rule, width, "   ")]
-        return [*rules, *(part for row in self._key_rows(labels, width, 3) for part in wrap(row, width, "   "))]
+        return [
+            *rules,
+            *(part for row in self._key_rows(labels, width, 3) for part in wrap(row, width, "   ")),
+        ]
 
     def _short_keys(self, width: int) -> list[Line]:
-        """Keys with short labels; where they do not fit into one row, yes, no and the key that shows all are first."""
-        labels = [(choice.value, translate(choice.short or choice.label)) for choice in choices(self.question)]
+        """Keys with short labels; where they do not fit into one row, yes, no and the key that
+        shows all are first.
+        """
+        labels = [
+            (choice.value, translate(choice.short or choice.label))
+            for choice in choices(self.question)
+        ]
         first = [label for label in labels if label[0] in "yno"]
         rest = [label for label in labels if label not in first]
         return [crop(row, width) for row in self._key_rows([*first, ("v", "all"), *rest], width, 1)]

@@ -1,4 +1,6 @@
-"""The change that an approval covers: a diff with line numbers and three lines of context. Pure; escapes its texts."""
+"""The change that an approval covers: a diff with line numbers and three lines of context. Pure;
+escapes its texts.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,10 +14,14 @@ TEXT_BYTES_MAX = 1_000_000
 """A file this large may have been read in part, so that its lines cannot be numbered."""
 
 
-def change_view(tool: str, arguments: dict[str, Any] | None, file_text: FileText | None) -> list[Line]:
-    """Every changed line of an `Edit` or `Write` with its number; [] for other calls and malformed arguments.
+def change_view(
+    tool: str, arguments: dict[str, Any] | None, file_text: FileText | None
+) -> list[Line]:
+    """Every changed line of an `Edit` or `Write` with its number; [] for other calls and malformed
+    arguments.
 
-    Where the file's text is unknown, or `Edit` would refuse, the two texts of the call are compared, without numbers.
+    Where the file's text is unknown, or `Edit` would refuse, the two texts of the call are
+    compared, without numbers.
     """
     path = (arguments or {}).get("file_path")
     known = file_text(path) if file_text is not None and isinstance(path, str) else None
@@ -23,8 +29,16 @@ def change_view(tool: str, arguments: dict[str, Any] | None, file_text: FileText
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
             if not old:
                 return _new_file(new)
-            after = _edited(known, old, new, every=(arguments or {}).get("replace_all") is True) if known else None
-            return diff_lines(old, new) if known is None or after is None else numbered_diff(known, after)
+            after = (
+                _edited(known, old, new, every=(arguments or {}).get("replace_all") is True)
+                if known
+                else None
+            )
+            return (
+                diff_lines(old, new)
+                if known is None or after is None
+                else numbered_diff(known, after)
+            )
         case "Write", {"content": str(new)}:
             return numbered_diff(known, new) if known else _new_file(new)
         case _:
@@ -47,7 +61,9 @@ def _edited(text: str, old: str, new: str, *, every: bool) -> str | None:
 
 
 def numbered_diff(old: str, new: str) -> list[Line]:
-    """The changes between two texts. A removed line has its old number, all others have their new one."""
+    """The changes between two texts. A removed line has its old number, all others have their
+    new one.
+    """
     from longrein.tools.diff import hunks_of
 
     before, after = _lines(old, new)
@@ -65,7 +81,9 @@ def numbered_diff(old: str, new: str) -> list[Line]:
 
 
 def _lines(old: str, new: str) -> tuple[list[str], list[str]]:
-    """The lines of two texts. Equal line ends, and a final one that both have, are no part of them."""
+    """The lines of two texts. Equal line ends, and a final one that both have, are no part of
+    them.
+    """
     if all(text.count("\r\n") == text.count("\n") > 0 for text in (old, new)):
         old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if old.endswith("\n") and new.endswith("\n"):

@@ -40,7 +40,12 @@ class Chooser:
         shown = [self._row(n) for n in range(top, min(top + room, len(self.rows)))]
         hint = f"{self.at + 1} of {len(self.rows)}; ↑ ↓ move, Enter chooses, Esc leaves"
         return [
-            crop(row, width) for row in [line(("bold", translate(self.title))), *shown, line(("dim", translate(hint)))]
+            crop(row, width)
+            for row in [
+                line(("bold", translate(self.title))),
+                *shown,
+                line(("dim", translate(hint))),
+            ]
         ]
 
     def _row(self, n: int) -> Line:
@@ -80,7 +85,11 @@ class TypedList(Chooser):
         """Show the rows that hold all words of `query`."""
         self.query, self.at = query, 0
         words = query.lower().split()
-        self.rows = [row for row in self.every if all(word in self.searched_text(row).lower() for word in words)]
+        self.rows = [
+            row
+            for row in self.every
+            if all(word in self.searched_text(row).lower() for word in words)
+        ]
 
     def searched_text(self, row: Row) -> str:
         """Text of a row in which the words are looked for."""

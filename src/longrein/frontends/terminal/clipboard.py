@@ -47,20 +47,26 @@ def osc52(text: str) -> str:
 
 
 async def copy(text: str, environ: Mapping[str, str], fd: int = 1) -> str:
-    """Copy `text` and return how: `by the terminal`, `by xclip`. Raises `UsageError` when nothing can."""
+    """Copy `text` and return how: `by the terminal`, `by xclip`. Raises `UsageError` when
+    nothing can.
+    """
     data = text.encode("utf-8", "replace")
     known = programs(environ)
     if os.isatty(fd) and takes_osc52(environ) and (len(data) <= OSC52_BYTES_MAX or not known):
         if len(data) > OSC52_BYTES_MAX:
             raise UsageError(
-                f"it is too long for the terminal's clipboard ({len(data):,} bytes); /export writes a file"
+                f"it is too long for the terminal's clipboard ({len(data):,} bytes); /export "
+                "writes a file"
             )
         os.write(fd, osc52(text).encode())
         return "by the terminal"
     for words in known:
         if await _fed(words, data, environ):
             return f"by {words[0]}"
-    raise UsageError("no clipboard is here: the terminal takes none, and there is no xclip, wl-copy, xsel or pbcopy")
+    raise UsageError(
+        "no clipboard is here: the terminal takes none, and there is no xclip, wl-copy, xsel or "
+        "pbcopy"
+    )
 
 
 async def _fed(words: Sequence[str], data: bytes, environ: Mapping[str, str]) -> bool:
@@ -68,7 +74,13 @@ async def _fed(words: Sequence[str], data: bytes, environ: Mapping[str, str]) ->
 
     def feed() -> int:
         return run(
-            words, input=data, env=dict(environ), stdout=DEVNULL, stderr=DEVNULL, timeout=PROGRAM_S, check=False
+            words,
+            input=data,
+            env=dict(environ),
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            timeout=PROGRAM_S,
+            check=False,
         ).returncode
 
     with suppress(OSError, TimeoutExpired):

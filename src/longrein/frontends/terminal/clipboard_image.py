@@ -1,4 +1,6 @@
-"""A picture from the clipboard, by the programs that desktops have for it. Blocks; call it in a thread."""
+"""A picture from the clipboard, by the programs that desktops have for it. Blocks; call it in a
+thread.
+"""
 
 import shutil
 import subprocess
@@ -38,4 +40,11 @@ def clipboard_image(environ: Mapping[str, str]) -> tuple[bytes, str]:
             return done.stdout, ""
     if tried:
         return b"", "the clipboard holds no picture"
-    return b"", "a picture of the clipboard needs wl-paste, xclip or pngpaste; paste the path of a file instead"
+    return (
+        b"",
+        (
+            "a picture of the clipboard needs wl-paste, xclip or pngpaste; paste the path of a "
+            "file "
+            "instead"
+        ),
+    )

@@ -12,7 +12,12 @@ from longrein.events import LongreinError
 from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import Command, CommandResult, MaybeAwaitable
-from longrein.frontends.terminal.commands import NOTHING_RUNS, TOO_LATE, ParsedCommand, unknown_command_text
+from longrein.frontends.terminal.commands import (
+    NOTHING_RUNS,
+    TOO_LATE,
+    ParsedCommand,
+    unknown_command_text,
+)
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.file_editor import open_in_editor
@@ -23,7 +28,7 @@ from longrein.frontends.terminal.task_rows import RunningTask
 from longrein.frontends.text_format import counted, escape_line, shortened
 from longrein.frontends.translation import translate
 
-# --- Question about running tasks, also used by the plain terminal ---------------------------------------------------
+# --- Question about running tasks, also used by the plain terminal --------------------------------
 
 
 COMMAND_CHARS_MAX = 40
@@ -32,7 +37,9 @@ SHOWN_MAX = 3
 
 def exit_question(running: Sequence[RunningTask]) -> str:
     """Title of the question about running tasks."""
-    names = ", ".join(_name(task) for task in running[:SHOWN_MAX]) + (", …" if len(running) > SHOWN_MAX else "")
+    names = ", ".join(_name(task) for task in running[:SHOWN_MAX]) + (
+        ", …" if len(running) > SHOWN_MAX else ""
+    )
     verb, them = ("runs", "it") if len(running) == 1 else ("run", "them")
     return f"{counted(len(running), 'task')} still {verb} ({names}): what becomes of {them}?"
 
@@ -46,15 +53,19 @@ def exit_choices(count: int) -> tuple[Row, ...]:
     """Answers to it for `count` tasks."""
     them, takes = ("it", "takes it up") if count == 1 else ("them", "takes them up")
     how = f"`longrein tasks` lists and stops {them}; `longrein -c` {takes} again"
-    rows = Row("stop", f"stop {them} and leave"), Row("keep", f"leave {them} running", how), Row("stay", "stay")
+    rows = (
+        Row("stop", f"stop {them} and leave"),
+        Row("keep", f"leave {them} running", how),
+        Row("stay", "stay"),
+    )
     return tuple(structs.replace(row, label=translate(row.label)) for row in rows)
 
 
 async def choose_task_fate(session: SessionPort, outcome: Outcome, choice: str) -> Outcome:
     """Apply the answer and return the outcome with it.
 
-    Between turns the session stores the answer itself; during a turn it takes effect when the session is closed, so
-    that the turn can be resumed. Raises `LongreinError`.
+    Between turns the session stores the answer itself; during a turn it takes effect when the
+    session is closed, so that the turn can be resumed. Raises `LongreinError`.
     """
     kept: Literal["stop", "keep"] = "keep" if choice == "keep" else "stop"
     if not session.busy:
@@ -93,7 +104,9 @@ def _run(conversation: Conversation, command: Command, run: Callable[[], MaybeAw
         conversation.spawn(_apply_later(conversation, command, result))
 
 
-async def _apply_later(conversation: Conversation, command: Command, result: Awaitable[CommandResult]) -> None:
+async def _apply_later(
+    conversation: Conversation, command: Command, result: Awaitable[CommandResult]
+) -> None:
     try:
         _apply(conversation, command, await result)
     except LongreinError as error:
@@ -104,7 +117,11 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
     if result.message is not None:
         conversation.tell(result.message)
     if result.title:
-        conversation.show(conversation.view.spaced("answer", [line(("bold", translate(result.title))), *result.rows]))
+        conversation.show(
+            conversation.view.spaced(
+                "answer", [line(("bold", translate(result.title))), *result.rows]
+            )
+        )
     if result.notice:
         conversation.notice(result.notice)
     if result.edit:
@@ -114,7 +131,9 @@ def _apply(conversation: Conversation, command: Command, result: CommandResult) 
     if choices := result.choices:
         follow_up = choices.chosen or partial(command.run, conversation.context)
         conversation.choose(
-            choices.title, choices.rows, lambda value: _run(conversation, command, lambda: follow_up(value))
+            choices.title,
+            choices.rows,
+            lambda value: _run(conversation, command, lambda: follow_up(value)),
         )
         make_searchable(conversation, choices)
     if result.page is not None:
@@ -159,7 +178,9 @@ def request_exit(conversation: Conversation, outcome: Outcome) -> None:
     conversation.leaving = outcome
     if conversation.facts.leave_policy == "ask":
         conversation.choose(
-            exit_question(running), exit_choices(len(running)), lambda choice: _exit_with(conversation, outcome, choice)
+            exit_question(running),
+            exit_choices(len(running)),
+            lambda choice: _exit_with(conversation, outcome, choice),
         )
     else:
         _exit_with(conversation, outcome, conversation.facts.leave_policy)

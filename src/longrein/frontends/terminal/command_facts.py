@@ -1,4 +1,6 @@
-"""Facts from the terminal's caller for slash commands about the session, its settings and its files."""
+"""Facts from the terminal's caller for slash commands about the session, its settings and its
+files.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -37,7 +39,9 @@ class ChangedFile(msgspec.Struct, frozen=True):
     path: str
     shown: str
     before: str | None
-    """Text before the session's first change, '' for a new file; None when it was not kept or is no text."""
+    """Text before the session's first change, '' for a new file; None when it was not kept or is
+    no text.
+    """
     after: str | None
     """Text on disk now, '' for a removed file; None when it is no text."""
 
@@ -95,7 +99,9 @@ class CommandFacts(msgspec.Struct, frozen=True):
     answer: Callable[[int], Awaitable[str]] | None = None
     """(N) -> text of the last answer but N - 1; '' when there is none."""
     export: Callable[[str], Awaitable[str]] = _no_text
-    """Writes the session to a file ('' for a name of its own); returns the line about it. Raises `LongreinError`."""
+    """Writes the session to a file ('' for a name of its own); returns the line about it. Raises
+    `LongreinError`.
+    """
     fork: Callable[[], Awaitable[str]] | None = None
     """Copies the session; returns the id of the copy."""
     folder: Callable[[str], str] = lambda path: path

@@ -54,7 +54,9 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 MaybeAwaitable = CommandResult | Awaitable[CommandResult]
-"""Commands that need not wait return directly, so that messages reach the session in the order typed."""
+"""Commands that need not wait return directly, so that messages reach the session in the order
+typed.
+"""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -67,7 +69,9 @@ class Command(msgspec.Struct, frozen=True):
     """Function of the context and the argument. May raise `LongreinError`."""
     aliases: tuple[str, ...] = ()
     idle_only: bool = False
-    """True if the screen refuses it while a turn runs. The plain terminal accepts it: its lines run ahead of turns."""
+    """True if the screen refuses it while a turn runs. The plain terminal accepts it: its lines
+    run ahead of turns.
+    """
     many_lines: bool = False
 
 
@@ -85,7 +89,8 @@ class MessageQueue:
     def numbered(self) -> Sequence[tuple[int, PendingMessage]]:
         """Waiting messages with their numbers, in order of delivery.
 
-        Numbers are given on the first call that sees a message. A prompt has 0: it waits for a moment only.
+        Numbers are given on the first call that sees a message. A prompt has 0: it waits for a
+        moment only.
         """
         for waiting in self._session.pending:
             if waiting.id not in self._numbers:
@@ -95,7 +100,9 @@ class MessageQueue:
         return [(self._numbers[waiting.id], waiting) for waiting in self._session.pending]
 
     def take(self, number: int = 0) -> PendingMessage | None:
-        """Take a message back before delivery, the newest when `number` is 0. None when it was delivered."""
+        """Take a message back before delivery, the newest when `number` is 0. None when it was
+        delivered.
+        """
         found = [(its, waiting) for its, waiting in self.numbered() if number in (0, its)]
         if not found:
             return None
@@ -116,7 +123,11 @@ class CommandContext:
     def label(self, child: str) -> str:
         """Label of a subagent; '' when unknown."""
         known = self.view.activity.subagents.get(child)
-        return known.label if known else next((v.label for v in self.session.agents() if v.child == child), "")
+        return (
+            known.label
+            if known
+            else next((v.label for v in self.session.agents() if v.child == child), "")
+        )
 
     def command_line_for(self, taken: PendingMessage) -> str:
         """Input text that sends a message again after it was taken back."""
@@ -128,7 +139,9 @@ def notice(text: str, *, edit: str = "") -> CommandResult:
     return CommandResult(notice=text, edit=edit)
 
 
-def leave(kind: Literal["exit", "switch", "new", "watch", "copy"], session: str = "") -> CommandResult:
+def leave(
+    kind: Literal["exit", "switch", "new", "watch", "copy"], session: str = ""
+) -> CommandResult:
     """Result that leaves the session."""
     return CommandResult(outcome=Outcome(kind, session))
 

@@ -1,4 +1,6 @@
-"""The slash commands: one table of names, help texts and functions, for the screen and the plain terminal."""
+"""The slash commands: one table of names, help texts and functions, for the screen and the plain
+terminal.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -70,7 +72,7 @@ def _unknown(kind: str, wanted: str, known: Sequence[str]) -> str:
     return f"no {kind} {escape_line(wanted) or '(say which)'}; known: {names}"
 
 
-# --- Tasks, subagents, goals -----------------------------------------------------------------------------------------
+# --- Tasks, subagents, goals ----------------------------------------------------------------------
 
 
 async def _tasks(context: CommandContext, argument: str) -> CommandResult:
@@ -91,7 +93,9 @@ async def _tasks(context: CommandContext, argument: str) -> CommandResult:
     if lines < 0:
         return notice(f"say how many lines: /tasks {view.id} 50")
     tail = await context.facts.task_tail(view.id, lines)
-    rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()] or [line(("dim", "  no output yet"))]
+    rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()] or [
+        line(("dim", "  no output yet"))
+    ]
     return CommandResult(f"task {view.id}", [task_rows.task_line(view), *rows])
 
 
@@ -107,7 +111,10 @@ async def _agents(context: CommandContext, argument: str) -> CommandResult:
         return notice(unknown, edit=f"/agents {argument}" if text else "")
     if word in ("stop", "tell"):
         return await _stop_or_tell(context, view, word, text.strip())
-    known, now = context.view.activity.subagents.get(view.child), context.session.state.children.get(view.child)
+    known, now = (
+        context.view.activity.subagents.get(view.child),
+        context.session.state.children.get(view.child),
+    )
     task = known.started.task if known else now.started.task if now else ""
     report = now.ended.report if now and now.ended else ""
     acts = [*context.view.activity.acts.get(view.child, ())]
@@ -115,31 +122,41 @@ async def _agents(context: CommandContext, argument: str) -> CommandResult:
     return CommandResult(f"subagent {view.label}", rows, page=whole.page)
 
 
-async def _stop_or_tell(context: CommandContext, view: SubagentView, word: str, text: str) -> CommandResult:
+async def _stop_or_tell(
+    context: CommandContext, view: SubagentView, word: str, text: str
+) -> CommandResult:
     again = f"/agents tell {view.label} {text}" if text else ""
     if view.state not in OPEN:
-        return notice(f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again)
+        return notice(
+            f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again
+        )
     if word == "stop":
         await context.session.tell(StopChild(view.child))
         return notice(f"{view.label} is being stopped; it reports what it has")
     if not text:
         return notice(f"say what: /agents tell {view.label} TEXT")
     stored = context.session.tell(UserMessage((Text(text),), "steer", view.child))
-    waits = any(waiting.to == view.child and waiting.text == text for waiting in context.session.pending)
+    waits = any(
+        waiting.to == view.child and waiting.text == text for waiting in context.session.pending
+    )
     await stored
     return CommandResult() if waits else CommandResult(edit=again)  # the subagent has just ended
 
 
 def _call_text(state: State, call: ToolCall) -> str:
     """Name of a call and the argument that describes it."""
-    return f"{call.name} {key_argument(call.arguments, state.traits_of(call.name).key_argument)}".rstrip()
+    return f"{call.name} {key_argument(call.arguments, state.traits_of(call.name).key_argument)}".rstrip()  # noqa: E501
 
 
 def _running(session: SessionPort) -> list[Row]:
     calls = [(id_, now.call) for id_, now in session.state.calls.items() if now.started]
     return [
         *(Row(id_, _call_text(session.state, call), "call") for id_, call in calls),
-        *(Row(v.label, f"{v.kind}: {v.description}", v.label) for v in session.agents() if v.state in OPEN),
+        *(
+            Row(v.label, f"{v.kind}: {v.description}", v.label)
+            for v in session.agents()
+            if v.state in OPEN
+        ),
         *(Row(v.id, v.command, v.id) for v in session.tasks() if v.state in OPEN),
     ]
 
@@ -150,7 +167,9 @@ def _stop(context: CommandContext, wanted: str) -> MaybeAwaitable:
         return CommandResult(choices=Choices("stop which?", rows))
     found = next((row for row in rows if row.value == wanted), None)
     if found is None:
-        missing = f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
+        missing = (
+            f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
+        )
         return notice(missing if wanted else "nothing runs that could be stopped")
     if found.note == "call":
         context.session.cancel(wanted)
@@ -162,7 +181,9 @@ def _stop(context: CommandContext, wanted: str) -> MaybeAwaitable:
 async def _goals(context: CommandContext, argument: str) -> CommandResult:
     if context.facts.goals is None:
         return notice("goals are kept by project, and here is none")
-    return CommandResult("goals", [line(f"  {row}") for row in await goal_rows(context.facts.goals, argument)])
+    return CommandResult(
+        "goals", [line(f"  {row}") for row in await goal_rows(context.facts.goals, argument)]
+    )
 
 
 def _mcp(context: CommandContext, argument: str) -> CommandResult:
@@ -176,7 +197,11 @@ async def _login(context: CommandContext, provider: str) -> CommandResult:
     if keys is None:
         return notice("no keys are kept here; `longrein login` keeps one")
     if not provider:
-        return CommandResult(choices=Choices("key of which provider?", [Row(name, name) for name in keys.providers()]))
+        return CommandResult(
+            choices=Choices(
+                "key of which provider?", [Row(name, name) for name in keys.providers()]
+            )
+        )
     return CommandResult(secret=keys.login(provider))
 
 
@@ -185,11 +210,13 @@ async def _logout(context: CommandContext, provider: str) -> CommandResult:
     return notice(keys.logout(provider) if keys is not None else "no keys are kept here")
 
 
-# --- Messages --------------------------------------------------------------------------------------------------------
+# --- Messages -------------------------------------------------------------------------------------
 
 
 def _queue(context: CommandContext, argument: str) -> CommandResult:
-    drop, _, number = argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
+    drop, _, number = (
+        argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
+    )
     if not number:
         numbered = context.queued_messages.numbered()
         labels = {waiting.to: context.label(waiting.to) for _, waiting in numbered if waiting.to}
@@ -199,14 +226,18 @@ def _queue(context: CommandContext, argument: str) -> CommandResult:
     taken = context.queued_messages.take(_number(number)) if _number(number) else None
     if taken is None:
         return notice(TOO_LATE)
-    return notice(f"thrown away: {taken.text}") if drop else CommandResult(edit=context.command_line_for(taken))
+    return (
+        notice(f"thrown away: {taken.text}")
+        if drop
+        else CommandResult(edit=context.command_line_for(taken))
+    )
 
 
 def _background(context: CommandContext, _: str) -> CommandResult:
     return notice("" if context.session.background() else NOTHING_RUNS)
 
 
-# --- The session and its context -------------------------------------------------------------------------------------
+# --- The session and its context ------------------------------------------------------------------
 
 
 def _model(context: CommandContext, name: str) -> CommandResult:
@@ -220,12 +251,17 @@ def _model(context: CommandContext, name: str) -> CommandResult:
 
 def _mode(context: CommandContext, mode: str) -> CommandResult:
     if not mode:
-        return CommandResult(choices=Choices("which mode?", [Row(mode, mode) for mode in EVERY_MODE]))
+        return CommandResult(
+            choices=Choices("which mode?", [Row(mode, mode) for mode in EVERY_MODE])
+        )
     if mode not in EVERY_MODE:
         return notice(f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
     if mode == context.session.state.mode and not context.session.busy:
         return notice(f"the mode is {mode} already")
-    return CommandResult(message=SetMode(mode), notice=bypass_warning(context.facts.is_root) if mode == BYPASS else "")
+    return CommandResult(
+        message=SetMode(mode),
+        notice=bypass_warning(context.facts.is_root) if mode == BYPASS else "",
+    )
 
 
 def _clear(_: CommandContext, __: str) -> CommandResult:
@@ -247,11 +283,18 @@ def _rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
         return CommandResult(message=word, edit=target.text)
     if not prompts:
         return notice("nothing was said yet, so there is nothing to go back to")
-    rows = [Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)]
+    rows = [
+        Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)
+    ]
     first = rows[0].value
-    hint = f"/rewind {first} files restores the files too; /rewind {first} show says which; /rewind undo takes it back"
+    hint = (
+        f"/rewind {first} files restores the files too; /rewind {first} show says which; "
+        "/rewind undo takes it back"
+    )
     return CommandResult(
-        choices=Choices("go back to before which of your words?", rows, partial(_rewind_ways, context), hint)
+        choices=Choices(
+            "go back to before which of your words?", rows, partial(_rewind_ways, context), hint
+        )
     )
 
 
@@ -300,7 +343,11 @@ async def _show(context: CommandContext, handle: str) -> CommandResult:
         found = await context.facts.read_history(lambda past: shown_page(past, handle))
         return CommandResult(page=found) if isinstance(found, Page) else notice(found)
     rows = await context.facts.read_history(openable_rows)
-    return CommandResult(choices=Choices("open what?", rows)) if rows else notice("there is nothing to open yet")
+    return (
+        CommandResult(choices=Choices("open what?", rows))
+        if rows
+        else notice("there is nothing to open yet")
+    )
 
 
 def _pin(context: CommandContext, text: str) -> CommandResult:
@@ -321,13 +368,26 @@ def _unpin(context: CommandContext, number: str) -> CommandResult:
 
 
 def _hooks(context: CommandContext, _: str) -> CommandResult:
-    rows = [line(f"  {escape_line(what)}  ", ("dim", escape_line(file))) for what, file in context.facts.hooks()]
+    rows = [
+        line(f"  {escape_line(what)}  ", ("dim", escape_line(file)))
+        for what, file in context.facts.hooks()
+    ]
     return CommandResult("hooks", rows or [line(("dim", translate("  no hook runs here")))])
 
 
 def _pins(context: CommandContext, _: str) -> CommandResult:
-    rows = [line(("name", f"  {n} "), escape_line(pin)) for n, pin in enumerate(context.session.state.pins, 1)]
-    none = line(("dim", translate("  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction")))
+    rows = [
+        line(("name", f"  {n} "), escape_line(pin))
+        for n, pin in enumerate(context.session.state.pins, 1)
+    ]
+    none = line(
+        (
+            "dim",
+            translate(
+                "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"
+            ),
+        )
+    )
     return CommandResult("pinned", rows or [none])
 
 
@@ -346,14 +406,25 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
     if text:
         return _loop(context, text)
     rows = [line("  ", escape_line(describe(one, state))) for one in state.schedules]
-    none = line(("dim", translate("  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes")))
+    none = line(
+        (
+            "dim",
+            translate(
+                "  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes"
+            ),
+        )
+    )
     return CommandResult("scheduled in this session", rows or [none])
 
 
 async def _cost(context: CommandContext, _: str) -> CommandResult:
     state = context.session.state
     used = state.usage
-    share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)" if used.context_tokens else ""
+    share = (
+        f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+        if used.context_tokens
+        else ""
+    )
     rows = (
         ("requests", str(state.asks)),
         ("input, not cached", text_format.tokens(used.input_tokens)),
@@ -376,14 +447,22 @@ def context_lines(report: Report) -> list[Line]:
     wide = max(5, *(len(name) for name, _, _ in shares))
     rows = [
         line(
-            f"  {escape_line(name).ljust(wide)}  {text_format.tokens(count):>7} {100 * count / most:>3.0f}% ",
+            f"  {escape_line(name).ljust(wide)}  {text_format.tokens(count):>7} "
+            f"{100 * count / most:>3.0f}% ",
             (style, "█" * round(24 * count / most)),
         )
         for name, count, style in shares
     ]
     total = f"{text_format.tokens(report.total_tokens):>7} of {text_format.tokens(window)} tokens"
     rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
-    rows.append(line(("dim", f"  estimates are corrected by {report.factor:.2f} to match the provider's counts")))
+    rows.append(
+        line(
+            (
+                "dim",
+                f"  estimates are corrected by {report.factor:.2f} to match the provider's counts",
+            )
+        )
+    )
     return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
 
 
@@ -402,33 +481,58 @@ def _keys(context: CommandContext, _: str) -> CommandResult:
     rows = key_rows(context.facts.input.keys)
     wide = max(len(key) for key, _, _ in rows)
     shown = [
-        line(("name", f"  {escape_line(key).ljust(wide)}  "), what, ("dim", f"  {setting}" if setting else ""))
+        line(
+            ("name", f"  {escape_line(key).ljust(wide)}  "),
+            what,
+            ("dim", f"  {setting}" if setting else ""),
+        )
         for key, what, setting in rows
     ]
     return CommandResult("keys; the settings that change them", shown)
 
 
 def _help(context: CommandContext) -> CommandResult:
-    return CommandResult("commands and keys", help_lines(context.facts.custom_commands(), context.facts.input.keys))
+    return CommandResult(
+        "commands and keys", help_lines(context.facts.custom_commands(), context.facts.input.keys)
+    )
 
 
 COMMANDS = (
     Command("help", "", "commands and keys", lambda context, _: _help(context), ("?",)),
     Command("model", "[PROVIDER/MODEL]", "change the model", _model),
     Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
-    Command("clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True),
     Command(
-        "rewind", "[N [files|only-files|show] | undo]", "go back to before something you said", _rewind, idle_only=True
+        "clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True
     ),
-    Command("compact", "[FOCUS]", "make room now, keeping FOCUS; --dry-run only tells", _compact, idle_only=True),
-    Command("uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True),
+    Command(
+        "rewind",
+        "[N [files|only-files|show] | undo]",
+        "go back to before something you said",
+        _rewind,
+        idle_only=True,
+    ),
+    Command(
+        "compact",
+        "[FOCUS]",
+        "make room now, keeping FOCUS; --dry-run only tells",
+        _compact,
+        idle_only=True,
+    ),
+    Command(
+        "uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True
+    ),
     Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
     Command("show", "[rN | aN]", "open a result, diff, thought or subagent whole", _show),
     Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
     Command("unpin", "NUMBER", "drop a pin", _unpin),
     Command("pins", "", "what is pinned", _pins),
     Command("loop", "EVERY PROMPT", "do PROMPT now and again every 5m, 2h …, for 7 days", _loop),
-    Command("schedule", "[CRON PROMPT | remove ID]", "what comes back at set times, such as 0 9 * * 1-5", _schedule),
+    Command(
+        "schedule",
+        "[CRON PROMPT | remove ID]",
+        "what comes back at set times, such as 0 9 * * 1-5",
+        _schedule,
+    ),
     Command("theme", "[NAME]", "change the colours; without NAME, choose", _theme),
     Command("cost", "", "what was used and spent", _cost),
     Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
@@ -489,13 +593,22 @@ def unknown_command_text(name: str, custom: Sequence[SkillInfo] = ()) -> str:
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
-def help_lines(custom: Sequence[SkillInfo] = (), keys: Mapping[str, Sequence[str]] | None = None) -> list[Line]:
-    """All commands and keys in two columns that fit 80 cells; a long name gets a line of its own."""
-    commands = [(f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS]
+def help_lines(
+    custom: Sequence[SkillInfo] = (), keys: Mapping[str, Sequence[str]] | None = None
+) -> list[Line]:
+    """All commands and keys in two columns that fit 80 cells; a long name gets a line of its
+    own.
+    """
+    commands = [
+        (f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS
+    ]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
     files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
     keys_shown = [(key, what) for key, what, _ in key_rows(keys or {})]
-    shown = [_two_columns([(name, translate(text)) for name, text in rows]) for rows in (commands, keys_shown)]
+    shown = [
+        _two_columns([(name, translate(text)) for name, text in rows])
+        for rows in (commands, keys_shown)
+    ]
     return [*shown[0], *files, (), *shown[1]]
 
 

@@ -1,6 +1,8 @@
-"""A session on one terminal: view model, question panel and input, redrawn at most ten times a second.
+"""A session on one terminal: view model, question panel and input, redrawn at most ten times a
+second.
 
-Methods never wait for the session: messages go to it in tasks, in the order in which they were sent.
+Methods never wait for the session: messages go to it in tasks, in the order in which they were
+sent.
 """
 
 import asyncio
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
 
 FRAME_S = 0.1
 QUIET_S = 0.5
-"""Seconds that a question is shown, and seconds without a key, before it gets the focus: keys that were meant for the
-input must not answer it."""
+"""Seconds that a question is shown, and seconds without a key, before it gets the focus: keys
+that were meant for the input must not answer it.
+"""
 DRAFT_QUIET_S = 2.0
 """The same while the input holds text."""
 PANEL_ROWS_MIN = 6
@@ -77,7 +80,9 @@ class Conversation:
         )
         self.approval: Approval | None = None
         self._shown_s = self._answered_s = -AGAIN_S
-        """Time the question appeared (earlier when another was answered just before), and time of the last answer."""
+        """Time the question appeared (earlier when another was answered just before), and time
+        of the last answer.
+        """
         self.chooser: Chooser | None = None
         self._chosen: Callable[[str], None] = lambda _: None
         self.feedback: Question | None = None
@@ -109,7 +114,9 @@ class Conversation:
         self._painter: MarkdownPainter | None = None
         self._outbox: list[Piece] = []
         self._live: list[Line] = []
-        """Live rows of the last redraw. A key press redraws these and does not run ahead of the finished pieces."""
+        """Live rows of the last redraw. A key press redraws these and does not run ahead of the
+        finished pieces.
+        """
         self._news = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,7 +124,11 @@ class Conversation:
     def _make_surroundings(self, facts: TerminalFacts) -> None:
         self.totals = SessionTotals()
         self.window = TerminalWindow(
-            self._write_raw, facts.options, facts.environ, self.mono_s, enabled=facts.colour and bool(facts.environ)
+            self._write_raw,
+            facts.options,
+            facts.environ,
+            self.mono_s,
+            enabled=facts.colour and bool(facts.environ),
         )
         self.context.window = self.window if facts.colour else None
         self.status_line = StatusLine(
@@ -128,12 +139,16 @@ class Conversation:
             self.notice,
         )
 
-    # --- Showing -----------------------------------------------------------------------------------------------------
+    # --- Showing ----------------------------------------------------------------------------------
 
     def print_header(self) -> None:
-        """Print the first rows, so that the redrawn area never begins at the top of the terminal."""
+        """Print the first rows, so that the redrawn area never begins at the top of the
+        terminal.
+        """
         facts = self.facts
-        head = line(("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help"))
+        head = line(
+            ("bold", "longrein"), ("dim", f" {facts.version} · {escape_line(facts.cwd)} · /help")
+        )
         chosen = [line(("dim", escape_line(facts.chosen)))] if facts.chosen else []
         rows = [head, *chosen, *(event_lines.notice_line(text) for text in facts.notices)]
         self.screen.write([text for row in rows for text in self._paint(row)])
@@ -152,7 +167,8 @@ class Conversation:
                 [
                     EMPTY,
                     line(
-                        ("warn", translate("the last turn was cut off")), ("dim", translate("  Enter goes on with it"))
+                        ("warn", translate("the last turn was cut off")),
+                        ("dim", translate("  Enter goes on with it")),
                     ),
                 ]
             )
@@ -175,10 +191,14 @@ class Conversation:
             self._news.clear()
             self.redraw()
             await asyncio.sleep(FRAME_S)
-            moves = (self.view.busy and self.view.phase != "waiting") or bool(self.view.user_commands)
+            moves = (self.view.busy and self.view.phase != "waiting") or bool(
+                self.view.user_commands
+            )
             if moves or self._panel_wanted != self.screen.panel_has_focus:
                 loop.call_later(FRAME_S, self._news.set)
-            elif tick_s := live_area.tick_s(self.view, self._agents(), self.facts.wall_us(), self.mono_s()):
+            elif tick_s := live_area.tick_s(
+                self.view, self._agents(), self.facts.wall_us(), self.mono_s()
+            ):
                 if self._ticking is not None:
                     self._ticking.cancel()
                 self._ticking = loop.call_later(tick_s, self._news.set)
@@ -195,7 +215,9 @@ class Conversation:
         pieces, self._outbox = self._outbox, []
         rows = [row for piece in pieces for row in self._paint(piece)]
         size = self.screen.size
-        now = live_area.DrawContext(self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows)
+        now = live_area.DrawContext(
+            self.mono_s(), self.facts.wall_us(), size.columns - 1, size.rows
+        )
         self._live = live_area.live_rows(self.view, self._agents(), now)
         if rows:
             self.screen.commit(rows)
@@ -212,12 +234,14 @@ class Conversation:
     def markdown_painter(self) -> "MarkdownPainter":
         """Return the painter of replies, made at the first call."""
         if self._painter is None:
-            from longrein.frontends.terminal.markdown import MarkdownPainter  # imports rich: not before the prompt
+            from longrein.frontends.terminal.markdown import (
+                MarkdownPainter,
+            )  # imports rich: not before the prompt
 
             self._painter = MarkdownPainter(colour=self.facts.colour)
         return self._painter
 
-    # --- Around the screen --------------------------------------------------------------------------------------------
+    # --- Around the screen ------------------------------------------------------------------------
 
     def _write_raw(self, text: str) -> None:
         with suppress(OSError):  # the terminal is gone
@@ -227,7 +251,11 @@ class Conversation:
     @property
     def title(self) -> str:
         """Title of the session: the first line of its first prompt; '' before it."""
-        return self.view.prompts[0].text.strip().partition("\n")[0][:TITLE_CHARS_MAX] if self.view.prompts else ""
+        return (
+            self.view.prompts[0].text.strip().partition("\n")[0][:TITLE_CHARS_MAX]
+            if self.view.prompts
+            else ""
+        )
 
     def _update_surroundings(self) -> None:
         """Show the present state in the window's title, its progress and the status line."""
@@ -251,7 +279,7 @@ class Conversation:
             self.window.enter()
             self.request_redraw()
 
-    # --- Questions and lists -----------------------------------------------------------------------------------------
+    # --- Questions and lists ----------------------------------------------------------------------
 
     @property
     def _panel_wanted(self) -> bool:
@@ -263,9 +291,13 @@ class Conversation:
         if not questions:
             self.approval = None
             self.end_denial_reason()
-        elif self.approval is None or self.approval.question.key not in [question.key for question in questions]:
+        elif self.approval is None or self.approval.question.key not in [
+            question.key for question in questions
+        ]:
             self.end_denial_reason()
-            self.approval = Approval(questions[0], content_lines(questions[0], self.facts.file_text))
+            self.approval = Approval(
+                questions[0], content_lines(questions[0], self.facts.file_text)
+            )
             now_s = self.mono_s()
             self._shown_s = now_s if now_s - self._answered_s > AGAIN_S else -QUIET_S
         if self.approval is not None:
@@ -274,10 +306,18 @@ class Conversation:
 
     @property
     def subagent_question_has_focus(self) -> bool:
-        return self.approval is not None and bool(self.approval.question.session) and self.screen.panel_has_focus
+        return (
+            self.approval is not None
+            and bool(self.approval.question.session)
+            and self.screen.panel_has_focus
+        )
 
     def key_pressed(self) -> None:
-        self.warned, self.flash, self.escaped = bool(self.flash), "", self.flash == input_state.ESCAPE_AGAIN
+        self.warned, self.flash, self.escaped = (
+            bool(self.flash),
+            "",
+            self.flash == input_state.ESCAPE_AGAIN,
+        )
         input_state.save_draft_later(self)
         if not self.screen.panel_has_focus:
             self.last_key_s = self.mono_s()
@@ -343,7 +383,7 @@ class Conversation:
             self.buffer.reset()
             self.buffer.insert_text(self._draft)
 
-    # --- Messages to the session -------------------------------------------------------------------------------------
+    # --- Messages to the session ------------------------------------------------------------------
 
     def tell(self, message: InboxMessage) -> None:
         """Put a message into the session's inbox now; a `LongreinError` becomes a notice."""
@@ -368,14 +408,18 @@ class Conversation:
         self.request_redraw()
 
     def say(self, text: str, *, steer: bool = False) -> None:
-        """Send the user's text: as a prompt when idle, else queued, or with the next request (`steer`)."""
+        """Send the user's text: as a prompt when idle, else queued, or with the next request
+        (`steer`).
+        """
         sent = self.pastes.expand(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
         parts = tuple(input_state.message_parts(self, sent))
         self.buffer.history.append_string(sent)
         self.drafts.save(Draft())
         self.end_typing()
         busy = self.session.busy or any(not waiting.to for waiting in self.session.pending)
-        how: Literal["prompt", "steer", "queued"] = ("steer" if steer else "queued") if busy else "prompt"
+        how: Literal["prompt", "steer", "queued"] = (
+            ("steer" if steer else "queued") if busy else "prompt"
+        )
         self.tell(UserMessage(parts, how))
 
     def spawn(self, act: Coroutine[Any, Any, None]) -> None:
@@ -404,11 +448,22 @@ class Conversation:
         if self.outcome is None or self.outcome.kind != "exit":
             output.write("\n")
         elif self.view.prompts:
-            cut = [f"a{child.seq}" for child in self.session.state.children.values() if child.ended is None]
-            more = f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})" if cut else ""
+            cut = [
+                f"a{child.seq}"
+                for child in self.session.state.children.values()
+                if child.ended is None
+            ]
+            more = (
+                f", and with {counted(len(cut), 'subagent')} at work ({', '.join(cut)})"
+                if cut
+                else ""
+            )
             more += ", and with what still waits to be said" if self.session.pending else ""
             output.write(
-                translate(f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}") + "\n"
+                translate(
+                    f"session {self.session.id[:8]} is kept; `longrein -c` goes on with it{more}"
+                )
+                + "\n"
             )
             if self.outcome.tasks == "keep":
                 output.write(translate("its tasks go on; `longrein tasks` lists them") + "\n")
@@ -425,21 +480,33 @@ class Conversation:
         with self.keyboard.paused() if self.keyboard is not None else nullcontext():
             yield
 
-    # --- Drawing -----------------------------------------------------------------------------------------------------
+    # --- Drawing ----------------------------------------------------------------------------------
 
     def prompt(self) -> str:
-        return f"{translate('answer' if self._writing_answer else 'why not')} › " if self.feedback else "› "
+        return (
+            f"{translate('answer' if self._writing_answer else 'why not')} › "
+            if self.feedback
+            else "› "
+        )
 
     @property
     def _writing_answer(self) -> bool:
-        return self.approval is not None and self.approval.form is not None and self.approval.form.writing
+        return (
+            self.approval is not None
+            and self.approval.form is not None
+            and self.approval.form.writing
+        )
 
     def hint(self) -> str:
         if self.feedback:
             return "" if self._writing_answer else translate("what to do instead")
         if self._panel_wanted:
             return ""
-        return translate("Enter queues, Ctrl-S steers" if self.view.busy else "say something, / commands, @ files")
+        return translate(
+            "Enter queues, Ctrl-S steers"
+            if self.view.busy
+            else "say something, / commands, @ files"
+        )
 
     def panel_lines(self, width: int, room: int) -> list[Line]:
         """Rows above the input, at most `room`."""
@@ -452,7 +519,12 @@ class Conversation:
             room -= len(below)
             gap = [EMPTY] * (room > PANEL_ROWS_MIN)
             return [*gap, *panel.draw(width, room - len(gap)), *below]
-        below = [*live_area.pinned_todos(self.session.state.todos if self.todos_pinned else (), room, width), *below]
+        below = [
+            *live_area.pinned_todos(
+                self.session.state.todos if self.todos_pinned else (), room, width
+            ),
+            *below,
+        ]
         room -= len(below)
         return [*(self._live[-room:] if room > 0 else ()), *below]
 
@@ -460,7 +532,10 @@ class Conversation:
         """Subagents with their last acts; empty when there never were any."""
         activity = self.view.activity
         views = self.session.agents() if activity.subagents else ()
-        return [structs.replace(v, last=activity.acts[v.child][-1]) if activity.acts.get(v.child) else v for v in views]
+        return [
+            structs.replace(v, last=activity.acts[v.child][-1]) if activity.acts.get(v.child) else v
+            for v in views
+        ]
 
     def footer(self, width: int) -> Line:
         window = self.facts.window_tokens()

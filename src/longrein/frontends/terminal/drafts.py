@@ -1,7 +1,7 @@
 """The unsent input, kept in a file so that a crash or an exit does not lose it.
 
-Each process has a file of its own, beside those of other processes in the same folder. A start takes over the newest
-file whose process is gone.
+Each process has a file of its own, beside those of other processes in the same folder. A start
+takes over the newest file whose process is gone.
 """
 
 import os
@@ -28,13 +28,17 @@ class DraftFile:
     """The file of one process."""
 
     def __init__(self, path: str, pid: int | None = None) -> None:
-        """`path`: name for the folder that is worked in; the files are `PATH.PID`. '' keeps nothing."""
+        """`path`: name for the folder that is worked in; the files are `PATH.PID`. '' keeps
+        nothing.
+        """
         self._base = path
         self._path = f"{path}.{pid or os.getpid()}" if path else ""
         self._saved = Draft()
 
     def save(self, draft: Draft) -> None:
-        """Write the draft, with mode 0600; an empty one removes the file. Errors of the disk are ignored."""
+        """Write the draft, with mode 0600; an empty one removes the file. Errors of the disk are
+        ignored.
+        """
         if not self._path or draft == self._saved:
             return
         self._saved = draft
@@ -46,7 +50,9 @@ class DraftFile:
                 os.unlink(self._path)
 
     def take_over(self, is_alive: Callable[[int], bool] | None = None) -> Draft:
-        """Return the newest draft of a process that is gone, as this process's own; an empty one without any."""
+        """Return the newest draft of a process that is gone, as this process's own; an empty one
+        without any.
+        """
         if not self._base:
             return Draft()
         alive = is_alive or _is_alive
@@ -55,7 +61,12 @@ class DraftFile:
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 start, _, pid = entry.name.rpartition(".")
-                if start == name and pid.isdigit() and entry.path != self._path and not alive(int(pid)):
+                if (
+                    start == name
+                    and pid.isdigit()
+                    and entry.path != self._path
+                    and not alive(int(pid))
+                ):
                     left.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
         for _, path in sorted(left, reverse=True)[:1]:
             draft = _read(path)

@@ -1,4 +1,5 @@
-"""Pages of what the log holds: one entry, the last results and thinking, the transcript of a subagent.
+"""Pages of what the log holds: one entry, the last results and thinking, the transcript of a
+subagent.
 
 Reads a session's history. All texts are escaped, so that no byte of an output moves the cursor.
 """
@@ -40,16 +41,20 @@ TRANSCRIPT_ENTRIES_MAX = 5_000
 CHARS_MAX = 2_000_000
 """Most characters of one page; older parts are left out, which the page says."""
 PART_CHARS_MAX = 1_000_000
-HANDLE_HINT = "say which: /show r412, /show r412.2, /show a398 or /show a398/r412; /show alone lists them"
+HANDLE_HINT = (
+    "say which: /show r412, /show r412.2, /show a398 or /show a398/r412; /show alone lists them"
+)
 
 
-# --- What is asked for -----------------------------------------------------------------------------------------------
+# --- What is asked for ----------------------------------------------------------------------------
 
 
 def last_page(past: SessionHistory) -> Page:
     """The last results, thinking, diffs and summaries, whole; opens with the newest in view."""
     tail = past.tail()[0]
-    sections = _limited(_sections(past, past.entries(max(tail - LAST_ENTRIES, 0))), LAST_SECTIONS_MAX)
+    sections = _limited(
+        _sections(past, past.entries(max(tail - LAST_ENTRIES, 0))), LAST_SECTIONS_MAX
+    )
     return Page("last results, thinking and diffs", sections or [_nothing()], at_end=True)
 
 
@@ -66,12 +71,20 @@ def shown_page(past: SessionHistory, text: str) -> Page | str:
         return str(error).partition("] ")[2].partition(". ")[0].removesuffix(".")
     if not handle.part:
         first = max(handle.seq - LAST_ENTRIES, 0)
-        around = _sections(found.past, found.past.entries(first, handle.seq), prefix=_prefix(handle.child))
+        around = _sections(
+            found.past, found.past.entries(first, handle.seq), prefix=_prefix(handle.child)
+        )
         sections = [section for seq, section in around if seq == handle.seq]
         if sections:
             return Page(f"{handle}", sections)
-    contents = [*found.texts, *(Content(_kind(part), f"[{_kind(part)}]") for part, _ in found.media)]
-    parts = [Section(line(("dim", escape_line(one.title))), content_lines(found.past, one)) for one in contents]
+    contents = [
+        *found.texts,
+        *(Content(_kind(part), f"[{_kind(part)}]") for part, _ in found.media),
+    ]
+    parts = [
+        Section(line(("dim", escape_line(one.title))), content_lines(found.past, one))
+        for one in contents
+    ]
     return Page(f"{handle} {escape_line(found.title)}", parts)
 
 
@@ -86,19 +99,30 @@ def transcript_page(past: SessionHistory, label: str) -> Page | str:
             return f"there is no subagent {escape_line(label)}; " + (
                 f"known: {', '.join(known)}" if known else "this session has started none"
             )
-        title = f"{escape_line(label)} {escape_line(started.event.kind)}: {first_line(started.event.description)}"
+        title = (
+            f"{escape_line(label)} {escape_line(started.event.kind)}: "
+            f"{first_line(started.event.description)}"
+        )
         below = below.child(started.event.child)
     if below is None:
         return f"the log of {escape_line(label)} is not here any more"
     first = max(below.tail()[0] - TRANSCRIPT_ENTRIES_MAX, 0)
     prefix = f"{label}/" if "." not in label else ""
-    return Page(title, _limited(_sections(below, below.entries(first), prefix=prefix, all_texts=True)) or [_nothing()])
+    return Page(
+        title,
+        _limited(_sections(below, below.entries(first), prefix=prefix, all_texts=True))
+        or [_nothing()],
+    )
 
 
 def openable_rows(past: SessionHistory) -> list[Row]:
-    """Handles of what `/show` can open, newest first: subagents, then results, thinking and summaries."""
+    """Handles of what `/show` can open, newest first: subagents, then results, thinking and
+    summaries.
+    """
     agents = [
-        Row(f"a{entry.seq}", f"a{entry.seq} {entry.event.kind}", first_line(entry.event.description))
+        Row(
+            f"a{entry.seq}", f"a{entry.seq} {entry.event.kind}", first_line(entry.event.description)
+        )
         for entry in past.of_kind("ChildStarted")
         if isinstance(entry.event, ChildStarted) and not entry.event.again
     ]
@@ -110,13 +134,15 @@ def openable_rows(past: SessionHistory) -> list[Row]:
     return [*rows.values(), *agents]
 
 
-# --- Sections --------------------------------------------------------------------------------------------------------
+# --- Sections -------------------------------------------------------------------------------------
 
 
 def _sections(
     past: SessionHistory, entries: Iterable[Entry], *, prefix: str = "", all_texts: bool = False
 ) -> Iterator[tuple[int, Section]]:
-    """(seq, section) of what can be opened. `prefix`: of handles; `all_texts`: also replies and the user's words."""
+    """(seq, section) of what can be opened. `prefix`: of handles; `all_texts`: also replies and
+    the user's words.
+    """
     calls: dict[str, ToolCall] = {}
     for entry in entries:
         if isinstance(entry.event, Replied):
@@ -145,19 +171,31 @@ def _of_entry(
             yield _section(handle, f"summary of entries {event.first} to {event.last}", event.text)
         case TaskEnded():
             rows = [row for one in _main(entry) for row in content_lines(past, one)]
-            yield Section(_heading(handle, f"output of task {escape_line(event.task)}", event.state), rows)
+            yield Section(
+                _heading(handle, f"output of task {escape_line(event.task)}", event.state), rows
+            )
         case ChildStarted() if not event.again:
-            name = f"subagent a{entry.seq} {escape_line(event.kind)}: {first_line(event.description)}"
-            yield Section(_heading(handle, name), text_lines(event.task), opens="" if prefix else f"a{entry.seq}")
+            name = (
+                f"subagent a{entry.seq} {escape_line(event.kind)}: {first_line(event.description)}"
+            )
+            yield Section(
+                _heading(handle, name),
+                text_lines(event.task),
+                opens="" if prefix else f"a{entry.seq}",
+            )
         case ChildEnded() if event.report:
-            yield Section(_heading(handle, "report of a subagent", event.status), text_lines(event.report))
+            yield Section(
+                _heading(handle, "report of a subagent", event.status), text_lines(event.report)
+            )
         case AskFailed() if event.message:
             yield _section(handle, "no answer", event.message)
         case _:
             pass
 
 
-def _result(past: SessionHistory, entry: Entry, end: ToolEnded, call: ToolCall | None, handle: str) -> Section:
+def _result(
+    past: SessionHistory, entry: Entry, end: ToolEnded, call: ToolCall | None, handle: str
+) -> Section:
     """A result below its call: the diff of an edit, else the arguments."""
     arguments = call.arguments if call is not None else None
     rows = change_lines(end.name, arguments, None)
@@ -179,7 +217,12 @@ def _main(entry: Entry) -> list[Content]:
 
 def _heading(handle: str, text: str, status: str = "", time: str = "") -> Line:
     word, style = status_word(status) if status else ("", "")
-    return line(("you", f"── {handle} "), ("bold", text), (style, f"  {word}" if word else ""), ("dim", f" {time}"))
+    return line(
+        ("you", f"── {handle} "),
+        ("bold", text),
+        (style, f"  {word}" if word else ""),
+        ("dim", f" {time}"),
+    )
 
 
 def _section(handle: str, title: str, text: str) -> Section:
@@ -199,7 +242,9 @@ def _kind(part: object) -> str:
 
 
 def _limited(found: Iterable[tuple[int, Section]], most: int = 0) -> list[Section]:
-    """The newest sections, at most `most` (0: any number) with `CHARS_MAX` characters; says how many were left out."""
+    """The newest sections, at most `most` (0: any number) with `CHARS_MAX` characters; says how
+    many were left out.
+    """
     sections = [section for _, section in found]
     kept: list[Section] = []
     left = CHARS_MAX
@@ -209,16 +254,24 @@ def _limited(found: Iterable[tuple[int, Section]], most: int = 0) -> list[Sectio
             break
         kept.append(section)
     omitted = len(sections) - len(kept)
-    note = [Section(line(("dim", f"{omitted} older parts are left out; /show rN opens one")), ())] if omitted else []
+    note = (
+        [Section(line(("dim", f"{omitted} older parts are left out; /show rN opens one")), ())]
+        if omitted
+        else []
+    )
     return [*note, *reversed(kept)]
 
 
-# --- Texts -----------------------------------------------------------------------------------------------------------
+# --- Texts ----------------------------------------------------------------------------------------
 
 
 def text_lines(text: str) -> list[Line]:
-    """Escaped lines of `text`; what is longer than `PART_CHARS_MAX` is left out, which the last line says."""
-    rows = [line(row) for row in escape(text[:PART_CHARS_MAX]).expandtabs(4).rstrip("\n").split("\n")]
+    """Escaped lines of `text`; what is longer than `PART_CHARS_MAX` is left out, which the last
+    line says.
+    """
+    rows = [
+        line(row) for row in escape(text[:PART_CHARS_MAX]).expandtabs(4).rstrip("\n").split("\n")
+    ]
     more = len(text) - PART_CHARS_MAX
     return [*rows, line(("warn", f"… {more:,} more characters"))] if more > 0 else rows
 
@@ -226,7 +279,11 @@ def text_lines(text: str) -> list[Line]:
 def content_lines(past: SessionHistory, content: Content) -> list[Line]:
     """Escaped lines of a part of an entry, from the log or from a blob."""
     if not content.blob:
-        return text_lines(content.text) if content.text or content.part is None else [line(("dim", content.title))]
+        return (
+            text_lines(content.text)
+            if content.text or content.part is None
+            else [line(("dim", content.title))]
+        )
     data, size = bytearray(), 0
     try:
         for piece in past.pieces(content.blob):
@@ -235,4 +292,6 @@ def content_lines(past: SessionHistory, content: Content) -> list[Line]:
     except KeyError:
         return [line(("warn", "its content is not in the session's folder any more"))]
     rows = text_lines(bytes(data).decode("utf-8", "replace"))
-    return [*rows, line(("warn", f"… {size - len(data):,} more bytes"))] if size > len(data) else rows
+    return (
+        [*rows, line(("warn", f"… {size - len(data):,} more bytes"))] if size > len(data) else rows
+    )

@@ -1,4 +1,6 @@
-"""Styled lines, and one function for each kind of event that turns it into lines. Pure; escapes outside text."""
+"""Styled lines, and one function for each kind of event that turns it into lines. Pure; escapes
+outside text.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import ceil
@@ -32,10 +34,18 @@ from longrein.events import (
     without_attachments,
 )
 from longrein.frontends.goals_command import goal_line
-from longrein.frontends.text_format import counted, elapsed, escape, escape_line, key_argument, money, tokens
+from longrein.frontends.text_format import (
+    counted,
+    elapsed,
+    escape,
+    escape_line,
+    key_argument,
+    money,
+    tokens,
+)
 from longrein.frontends.translation import translate
 
-# --- Styled lines; widths are terminal cells -------------------------------------------------------------------------
+# --- Styled lines; widths are terminal cells ------------------------------------------------------
 
 
 Span = tuple[str, str]
@@ -59,7 +69,9 @@ STYLES = {
     "add": ("32", "ansigreen"),
     "del": ("31", "ansired nostrike"),
 }
-"""Style word -> (ANSI attributes, style of prompt_toolkit). Sixteen colours only, so that the user's theme applies."""
+"""Style word -> (ANSI attributes, style of prompt_toolkit). Sixteen colours only, so that the
+user's theme applies.
+"""
 
 
 def line(*spans: Span | str) -> Line:
@@ -77,7 +89,10 @@ def ansi(of: Line, *, colour: bool = True) -> str:
     if not colour:
         return plain(of)
     styled = ((STYLES[style][0], text) for style, text in of)
-    return "".join(f"\x1b[{attributes}m{text}\x1b[0m" if attributes and text else text for attributes, text in styled)
+    return "".join(
+        f"\x1b[{attributes}m{text}\x1b[0m" if attributes and text else text
+        for attributes, text in styled
+    )
 
 
 def cells(text: str) -> int:
@@ -90,7 +105,9 @@ def _cells(char: str) -> int:
         return 1
     if category(char) in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if east_asian_width(char) in "WF" or "\U0001f1e6" <= char <= "\U0001f1ff" else 1  # these make flags
+    return (
+        2 if east_asian_width(char) in "WF" or "\U0001f1e6" <= char <= "\U0001f1ff" else 1
+    )  # these make flags
 
 
 def crop(of: Line, width: int) -> Line:
@@ -121,7 +138,9 @@ def cut(text: str, width: int) -> tuple[str, str]:
 
 
 def wrap(of: Line, width: int, indent: str = "") -> list[Line]:
-    """Wrap a line to rows of `width` columns, at blanks if possible; later rows begin with `indent`."""
+    """Wrap a line to rows of `width` columns, at blanks if possible; later rows begin with
+    `indent`.
+    """
     width = max(width, len(indent) + 4)
     rows: list[Line] = []
     row: list[Span] = []
@@ -165,7 +184,9 @@ def fold(lines: Sequence[Line], most: int) -> list[Line]:
 
 
 def fit(of: Line, width: int) -> list[Line]:
-    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else wrapped."""
+    """Rows of at most `width` columns: cropped when the line begins with `NO_WRAP`, else
+    wrapped.
+    """
     return [crop(of, width)] if NO_WRAP in of[:2] else wrap(of, width)
 
 
@@ -174,7 +195,7 @@ def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:
     return [(("", by), *of) for of in lines]
 
 
-# --- Diffs: complete and escaped -------------------------------------------------------------------------------------
+# --- Diffs: complete and escaped ------------------------------------------------------------------
 
 
 FileText = Callable[[str], str | None]
@@ -189,7 +210,10 @@ def diff_lines(old: str, new: str) -> list[Line]:
     at = 0
     for first, last, added, added_end in hunks_of(before, after):
         rows += _marked(" ", "dim", before[at:first])
-        rows += [*_marked("-", "del", before[first:last]), *_marked("+", "add", after[added:added_end])]
+        rows += [
+            *_marked("-", "del", before[first:last]),
+            *_marked("+", "add", after[added:added_end]),
+        ]
         at = last
     return [*rows, *_marked(" ", "dim", before[at:])]
 
@@ -198,7 +222,9 @@ def _marked(mark: str, style: str, lines: Sequence[str]) -> Iterator[Line]:
     return (line((style, f"{mark} {escape(text).expandtabs(4)}")) for text in lines)
 
 
-def change_lines(name: str, arguments: dict[str, Any] | None, file_text: FileText | None) -> list[Line]:
+def change_lines(
+    name: str, arguments: dict[str, Any] | None, file_text: FileText | None
+) -> list[Line]:
     """Diff of an `Edit` or `Write`; [] for other calls and malformed arguments."""
     match name, arguments:
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
@@ -215,7 +241,11 @@ def _new_file_lines(text: str) -> list[Line]:
     """Lines of a new text; a missing final newline is noted as in git."""
     *lines, last = text.split("\n")
     rows = [*_marked("+", "add", lines)]
-    return [*rows, *_marked("+", "add", [last]), line(("dim", "\\ no newline at the end"))] if last else rows
+    return (
+        [*rows, *_marked("+", "add", [last]), line(("dim", "\\ no newline at the end"))]
+        if last
+        else rows
+    )
 
 
 def only_changes(rows: Sequence[Line], around: int = 2) -> list[Line]:
@@ -240,7 +270,7 @@ def counts(rows: Sequence[Line]) -> str:
     return f"+{styles.count('add')} -{styles.count('del')}"
 
 
-# --- Events ----------------------------------------------------------------------------------------------------------
+# --- Events ---------------------------------------------------------------------------------------
 
 
 COMMAND_LINES_MAX = 40
@@ -294,14 +324,19 @@ def call_line(name: str, argument: str, status: str, time: str, mark: str = "●
     word, style = status_word(status)
     state = f" {word} {time}" if time else f" {word}"
     return line(
-        NO_WRAP, (style, f"{mark} "), ("name", escape_line(name)), (style, state), f"  {argument}" if argument else ""
+        NO_WRAP,
+        (style, f"{mark} "),
+        ("name", escape_line(name)),
+        (style, state),
+        f"  {argument}" if argument else "",
     )
 
 
 def ended_lines(
     end: ToolEnded, arguments: dict[str, Any] | None, change: Sequence[Line], stated: str = ""
 ) -> list[Line]:
-    """Lines of an ended call: its line, the beginning of an error, the user's answers, the diff of an edit.
+    """Lines of an ended call: its line, the beginning of an error, the user's answers, the diff of
+    an edit.
 
     `stated`: of `key_argument`.
     """
@@ -313,7 +348,10 @@ def ended_lines(
         text = escape(text_of(end.parts)[:4_000]).expandtabs(4)
         rows = [line(NO_WRAP, ("dim", row)) for row in text.split("\n") if row.strip()]
         below = fold(rows, DIFF_LINES_MAX if end.status == "ok" else FAILED_LINES_MAX)
-    return [call_line(end.name, key_argument(arguments, stated), end.status, time), *indented(below)]
+    return [
+        call_line(end.name, key_argument(arguments, stated), end.status, time),
+        *indented(below),
+    ]
 
 
 def user_lines(spoke: UserSpoke, note: str = "") -> list[Line]:
@@ -351,18 +389,29 @@ def ended_turn(ended: TurnEnded) -> list[Line]:
     if ended.reason in ("done", "blocked"):  # the line of the denied call says it
         return []
     if ended.reason == "interrupted":
-        return [line(("warn", translate("interrupted")), ("dim", translate("  say what to do instead")))]
+        return [
+            line(("warn", translate("interrupted")), ("dim", translate("  say what to do instead")))
+        ]
     return [
-        line(("bad", translate(f"stopped: {ended.reason}")), f"  {escape_line(ended.message)}" if ended.message else "")
+        line(
+            ("bad", translate(f"stopped: {ended.reason}")),
+            f"  {escape_line(ended.message)}" if ended.message else "",
+        )
     ]
 
 
 def retry_text(pausing: RetryPause, left_s: float) -> str:
     """Reason of a pause, remaining seconds and number of the next attempt."""
-    why, left = escape_line(pausing.message or pausing.kind), f"{ceil(left_s)} s" if left_s > 0 else ""
+    why, left = (
+        escape_line(pausing.message or pausing.kind),
+        f"{ceil(left_s)} s" if left_s > 0 else "",
+    )
     if not pausing.attempt:
         return f"waiting {left} for the provider: {why}".replace("  ", " ", 1)
-    return f"retrying{left and f' in {left}'}, attempt {pausing.attempt + 1} of {pausing.attempts_max}: {why}"
+    return (
+        f"retrying{left and f' in {left}'}, attempt {pausing.attempt + 1} of "
+        f"{pausing.attempts_max}: {why}"
+    )
 
 
 def failed_summary(failed: AskFailed) -> list[Line]:
@@ -370,7 +419,9 @@ def failed_summary(failed: AskFailed) -> list[Line]:
     if failed.kind in ("cancelled", "lost"):
         return []
     why = (failed.message or failed.kind).removeprefix("no summary: ")
-    return [line(("warn", translate("the model wrote no summary")), ("dim", f"  {escape_line(why)}"))]
+    return [
+        line(("warn", translate("the model wrote no summary")), ("dim", f"  {escape_line(why)}"))
+    ]
 
 
 def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
@@ -378,7 +429,10 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
     if answer.verdict == "allow" and answer.scope != "once":
         where = "always" if answer.scope == "always" else "for this session"
         return [
-            line(("ok", translate(f"allowed {where}")), f"  {escape_line(', '.join(answer.rule.splitlines()) or name)}")
+            line(
+                ("ok", translate(f"allowed {where}")),
+                f"  {escape_line(', '.join(answer.rule.splitlines()) or name)}",
+            )
         ]
     if answer.verdict == "deny" and answer.message and answer.by == "user":
         return [line(("bad", "no: "), escape_line(answer.message))]
@@ -388,9 +442,11 @@ def answered_lines(answer: PermissionAnswered, name: str) -> list[Line]:
 def compaction_lines(
     event: Cleared | Summarized | Restored, before: int = 0, after: int = 0, usd: float = 0.0
 ) -> list[Line]:
-    """Lines of a compaction or its undoing. The clearing of the seed policies at each turn is not shown.
+    """Lines of a compaction or its undoing. The clearing of the seed policies at each turn is not
+    shown.
 
-    `before`, `after`: tokens of the context, 0 where they are not known; `usd`: money of the summary.
+    `before`, `after`: tokens of the context, 0 where they are not known; `usd`: money of the
+    summary.
     """
     if isinstance(event, Restored):
         return _restored_lines(event, after)
@@ -398,9 +454,15 @@ def compaction_lines(
         return []
     if 0 < after < before:
         paid = f", {money(usd)}" if usd else ""
-        how = "" if isinstance(event, Cleared) or event.prose or event.reply else " (by the records alone)"
+        how = (
+            ""
+            if isinstance(event, Cleared) or event.prose or event.reply
+            else " (by the records alone)"
+        )
         figures = f"{tokens(before)} → {tokens(after)} tokens{how}{paid}"
-        return [line(("dim", f"context: {figures}; /uncompact undoes it, every byte can be recalled"))]
+        return [
+            line(("dim", f"context: {figures}; /uncompact undoes it, every byte can be recalled"))
+        ]
     if isinstance(event, Cleared):
         items = counted(len(event.forms), "old item")
         result = f"{items} shortened, about {tokens(event.gain_tokens)} tokens freed"
@@ -412,7 +474,17 @@ def compaction_lines(
 
 def _restored_lines(event: Restored, after: int = 0) -> list[Line]:
     now = f"; {tokens(after)} tokens now" if after else ""
-    return [line(("dim", f"context: the compaction r{event.undone} is undone; what it put away is shown again{now}"))]
+    return [
+        line(
+            (
+                "dim",
+                (
+                    f"context: the compaction r{event.undone} is undone; what it put away is shown "
+                    f"again{now}"
+                ),
+            )
+        )
+    ]
 
 
 def event_lines(event: AnyEvent) -> list[Line]:
@@ -424,13 +496,17 @@ def event_lines(event: AnyEvent) -> list[Line]:
             return _rewound_lines(event)
         case TodoSet(todos=todos):
             marks = {"completed": ("dim", "[x]"), "in_progress": ("run", "[>]")}
-            marked = [(*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos]
+            marked = [
+                (*marks.get(todo.status, ("", "[ ]")), escape_line(todo.content)) for todo in todos
+            ]
             emptied = [line(("dim", translate("todo list emptied")))]
             return [line((style, f"{mark} {text}")) for style, mark, text in marked] or emptied
         case GoalChanged(goal=goal):
             return [line(("dim", "goal "), goal_line(goal))]
         case SchedulesSet(schedules=schedules):
-            rows = [f"{one.id} {escape_line(one.when)}: {escape_line(one.prompt)}" for one in schedules]
+            rows = [
+                f"{one.id} {escape_line(one.when)}: {escape_line(one.prompt)}" for one in schedules
+            ]
             return [line(("dim", f"scheduled: {row}")) for row in rows] or [
                 line(("dim", translate("nothing is scheduled")))
             ]
@@ -466,5 +542,6 @@ def wake_line(source: str) -> Line:
     kind, _, handle = source.partition(" ")
     reason = WAKES.get(kind, escape_line(kind))
     return line(
-        ("run", translate("woken")), ("dim", f"  {translate(reason)}" + (f" ({escape_line(handle)})" if handle else ""))
+        ("run", translate("woken")),
+        ("dim", f"  {translate(reason)}" + (f" ({escape_line(handle)})" if handle else "")),
     )

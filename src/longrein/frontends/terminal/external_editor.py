@@ -41,7 +41,9 @@ def edit_file(command: Sequence[str], path: str) -> None:
         subprocess.call([*command, path])
     except OSError as error:
         why = error.strerror or error
-        raise EditorError(f"{command[0]} cannot be started ({why}): set $EDITOR; the file is {path}") from None
+        raise EditorError(
+            f"{command[0]} cannot be started ({why}): set $EDITOR; the file is {path}"
+        ) from None
 
 
 def edit_text(command: Sequence[str], text: str) -> str:

@@ -12,7 +12,8 @@ T = TypeVar("T")
 
 
 async def with_editor(conversation: Conversation, act: Callable[[Sequence[str]], T]) -> T | None:
-    """Call `act` with the words of the editor while the terminal is its own; the session goes on meanwhile.
+    """Call `act` with the words of the editor while the terminal is its own; the session goes on
+    meanwhile.
 
     A failure becomes a notice, and None is returned.
     """

@@ -1,7 +1,8 @@
-"""Fuzzy matching of file and folder names, for `@`. Pure; fast enough for each key on 100,000 files.
+"""Fuzzy matching of file and folder names, for `@`. Pure; fast enough for each key on 100,000
+files.
 
-All paths stand in one text, shortest first, so that a search is one pass of the C library, and the first matches are
-the best ones.
+All paths stand in one text, shortest first, so that a search is one pass of the C library, and the
+first matches are the best ones.
 """
 
 import re
@@ -19,7 +20,9 @@ class FileMatcher:
     def __init__(self, files: Iterable[str]) -> None:
         """`files`: paths relative to the folder."""
         paths = dict.fromkeys(files)
-        self.paths: list[str] = sorted([*paths, *_folders(paths)], key=lambda path: (len(path), path))
+        self.paths: list[str] = sorted(
+            [*paths, *_folders(paths)], key=lambda path: (len(path), path)
+        )
         """Files, and folders with `/` at their end; shortest first."""
         rows = ["\n" + path.replace("\n", " ").lower() for path in self.paths]
         self._text = "".join(rows)
@@ -28,10 +31,11 @@ class FileMatcher:
         """A search without a match; a longer one has none either."""
 
     def find(self, typed: str, most: int) -> tuple[list[str], int]:
-        """Return up to `most` matches, best first, and how many were found, at most `MATCHES_MAX` of each kind.
+        """Return up to `most` matches, best first, and how many were found, at most `MATCHES_MAX`
+        of each kind.
 
-        Names that begin with `typed` come first, then paths that hold it, then paths that hold its letters in order.
-        Case does not matter.
+        Names that begin with `typed` come first, then paths that hold it, then paths that hold its
+        letters in order. Case does not matter.
         """
         wanted = typed.lower().replace("\n", " ")
         if not wanted:
@@ -57,7 +61,9 @@ class FileMatcher:
             at = self._text.find(wanted, self._starts[n + 1])
 
     def _names(self, wanted: str) -> Iterator[int]:
-        """Yield the paths whose last name begins with `wanted`, which begins with what stands before a name."""
+        """Yield the paths whose last name begins with `wanted`, which begins with what stands
+        before a name.
+        """
         for n in self._exact(wanted):
             text = self._text[self._starts[n] : self._starts[n + 1]].rstrip("/")
             if text.find(wanted, max(text.rfind("/"), 0)) >= 0:

@@ -1,4 +1,6 @@
-"""Search of what was sent before (Ctrl-R): the messages of this folder first, then those of all folders."""
+"""Search of what was sent before (Ctrl-R): the messages of this folder first, then those of all
+folders.
+"""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +17,9 @@ ROWS_MAX = 5_000
 
 
 def sent_messages(history: str) -> list[Row]:
-    """Return the messages of the file `history`, newest first, then those of the other files in its folder."""
+    """Return the messages of the file `history`, newest first, then those of the other files in
+    its folder.
+    """
     rows: dict[str, Row] = {}
     for path, folder in _files(history):
         for text in ProjectHistory(path).load_history_strings():

@@ -48,7 +48,9 @@ class Pastes:
         return _TOKEN.sub(lambda match: known.get(int(match[1]), match[0]), text)
 
     def named_in(self, text: str) -> tuple[str, ...]:
-        """Return all pastes up to the last one whose mark stands in `text`, to be kept with a draft."""
+        """Return all pastes up to the last one whose mark stands in `text`, to be kept with a
+        draft.
+        """
         last = max((int(match[1]) for match in _TOKEN.finditer(text)), default=0)
         return tuple(self._texts[:last])
 
@@ -64,7 +66,9 @@ class Pastes:
 
 
 class ProjectHistory(History):
-    """History file of a project: one JSON string per line, appended in one write for concurrent terminals."""
+    """History file of a project: one JSON string per line, appended in one write for concurrent
+    terminals.
+    """
 
     def __init__(self, path: str) -> None:
         """`path` is created, mode 0600, with the first line; '' keeps no history."""
@@ -104,7 +108,9 @@ def _decoded(row: bytes) -> str:
 
 
 class InputCompleter(Completer):
-    """Completes `/command` at the beginning, prompts of MCP servers among them, and `@file` anywhere."""
+    """Completes `/command` at the beginning, prompts of MCP servers among them, and `@file`
+    anywhere.
+    """
 
     def __init__(
         self,
@@ -114,15 +120,28 @@ class InputCompleter(Completer):
     ) -> None:
         self._complete_files, self._mcp, self._custom = complete_files, mcp, custom
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent | None) -> Iterable[Completion]:  # noqa: ARG002
+    def get_completions(
+        self,
+        document: Document,
+        complete_event: CompleteEvent | None,  # noqa: ARG002
+    ) -> Iterable[Completion]:
         typed = document.text_before_cursor
         if not typed.startswith("/") or " " in typed or "\n" in typed:
             return []
         rows = [(c.name, c.argument, translate(c.summary)) for c in COMMANDS]
         names = {name for name, _, _ in rows}
-        rows += [(c.name, escape_line(c.argument_hint), summary_of(c)) for c in self._custom() if c.name not in names]
+        rows += [
+            (c.name, escape_line(c.argument_hint), summary_of(c))
+            for c in self._custom()
+            if c.name not in names
+        ]
         commands = [
-            Completion(f"/{name}", -len(typed), display=f"/{escape_line(name)} {argument}", display_meta=summary)
+            Completion(
+                f"/{name}",
+                -len(typed),
+                display=f"/{escape_line(name)} {argument}",
+                display_meta=summary,
+            )
             for name, argument, summary in rows
             if name.startswith(typed[1:])
         ]
@@ -150,7 +169,9 @@ class InputCompleter(Completer):
         for path in found.paths:
             written = f'"{path}"' if " " in path else path
             space = "" if path.endswith("/") else " "
-            yield Completion(f"@{written}{space}", start_position=-len(prefix) - 1, display=escape_line(path))
+            yield Completion(
+                f"@{written}{space}", start_position=-len(prefix) - 1, display=escape_line(path)
+            )
         if found.note:
             yield Completion("", display=f"… {found.note}")  # choosing it changes nothing
 

@@ -1,4 +1,6 @@
-"""Actions of the input: search, editor, rewind list, pictures, commands and notes of the user, drafts."""
+"""Actions of the input: search, editor, rewind list, pictures, commands and notes of the user,
+drafts.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from longrein.frontends.terminal.conversation import Conversation
 
 
-# --- History ---------------------------------------------------------------------------------------------------------
+# --- History --------------------------------------------------------------------------------------
 
 
 def search_history(conversation: "Conversation") -> None:
@@ -26,7 +28,9 @@ def search_history(conversation: "Conversation") -> None:
     if conversation.chooser is not None or conversation.feedback is not None:
         return
     rows = sent_messages(conversation.history_file)
-    conversation.open_chooser(HistorySearch(rows, conversation.buffer.text), lambda text: _take(conversation, text))
+    conversation.open_chooser(
+        HistorySearch(rows, conversation.buffer.text), lambda text: _take(conversation, text)
+    )
 
 
 def _take(conversation: "Conversation", text: str) -> None:
@@ -36,7 +40,7 @@ def _take(conversation: "Conversation", text: str) -> None:
         conversation.buffer.cursor_position = len(conversation.buffer.text)
 
 
-# --- Editor ----------------------------------------------------------------------------------------------------------
+# --- Editor ---------------------------------------------------------------------------------------
 
 
 def open_editor(conversation: "Conversation") -> None:
@@ -48,14 +52,16 @@ def open_editor(conversation: "Conversation") -> None:
 async def _edit(conversation: "Conversation") -> None:
     buffer = conversation.buffer
     text = conversation.pastes.expand(buffer.text)
-    edited = await with_editor(conversation, lambda command: external_editor.edit_text(command, text))
+    edited = await with_editor(
+        conversation, lambda command: external_editor.edit_text(command, text)
+    )
     if edited is not None and edited != text:
         buffer.text = edited
         buffer.cursor_position = len(edited)
     conversation.request_redraw()
 
 
-# --- Rewind ----------------------------------------------------------------------------------------------------------
+# --- Rewind ---------------------------------------------------------------------------------------
 
 
 def rewind_on_second_escape(conversation: "Conversation") -> None:
@@ -69,7 +75,7 @@ def rewind_on_second_escape(conversation: "Conversation") -> None:
         conversation.warn(ESCAPE_AGAIN)
 
 
-# --- Pictures and pastes ---------------------------------------------------------------------------------------------
+# --- Pictures and pastes --------------------------------------------------------------------------
 
 
 def paste(conversation: "Conversation", text: str) -> None:
@@ -95,16 +101,20 @@ async def _paste_image(conversation: "Conversation") -> None:
 
 
 def mark_before(conversation: "Conversation") -> int:
-    """Return the length of the mark before the cursor, which Backspace deletes as a whole; 0 without one."""
+    """Return the length of the mark before the cursor, which Backspace deletes as a whole; 0
+    without one.
+    """
     text = conversation.buffer.document.text_before_cursor
     return Pastes.token_before(text) or conversation.pictures.mark_before(text)
 
 
-# --- Notes to remember -----------------------------------------------------------------------------------------------
+# --- Notes to remember ----------------------------------------------------------------------------
 
 
 def choose_memory_file(conversation: "Conversation", text: str) -> None:
-    """Let the user choose the file of instructions that `#TEXT` is added to. The input keeps the text until then."""
+    """Let the user choose the file of instructions that `#TEXT` is added to. The input keeps the
+    text until then.
+    """
     rows = memory_rows(conversation.facts.input.memory_files())
     if not rows:
         conversation.notice("there is no file of instructions that this could be added to")

@@ -1,4 +1,6 @@
-"""Facts from the terminal's caller for the input: keys, attachments, drafts, files of instructions."""
+"""Facts from the terminal's caller for the input: keys, attachments, drafts, files of
+instructions.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 

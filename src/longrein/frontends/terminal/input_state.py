@@ -1,4 +1,6 @@
-"""The unsent message of a conversation: what goes with it when it is sent, and its draft on disk."""
+"""The unsent message of a conversation: what goes with it when it is sent, and its draft on
+disk.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +17,9 @@ ESCAPE_AGAIN = "Esc again goes back to an earlier prompt"
 
 
 def message_parts(conversation: "Conversation", text: str) -> Sequence[AnyPart]:
-    """Return a message with the files and pictures that it names; files that cannot be attached are said."""
+    """Return a message with the files and pictures that it names; files that cannot be attached
+    are said.
+    """
     attached = conversation.facts.input.attachments(text)
     for note in attached.notes:
         conversation.notice(note)
@@ -23,7 +27,9 @@ def message_parts(conversation: "Conversation", text: str) -> Sequence[AnyPart]:
 
 
 def restore_draft(conversation: "Conversation") -> None:
-    """Put the draft that an earlier process left into the input; it stays on disk when something is typed already."""
+    """Put the draft that an earlier process left into the input; it stays on disk when something
+    is typed already.
+    """
     if conversation.buffer.text:
         return
     draft = conversation.drafts.take_over()
@@ -36,7 +42,9 @@ def restore_draft(conversation: "Conversation") -> None:
 def save_draft_later(conversation: "Conversation") -> None:
     """Write the draft within a second; calls until then add nothing."""
     if conversation.draft_timer is None:
-        conversation.draft_timer = asyncio.get_running_loop().call_later(SAVE_S, save_draft, conversation)
+        conversation.draft_timer = asyncio.get_running_loop().call_later(
+            SAVE_S, save_draft, conversation
+        )
 
 
 def save_draft(conversation: "Conversation") -> None:
@@ -44,4 +52,6 @@ def save_draft(conversation: "Conversation") -> None:
     if conversation.draft_timer is not None:
         conversation.draft_timer.cancel()
         conversation.draft_timer = None
-    conversation.drafts.save(Draft(conversation.draft_text, conversation.pastes.named_in(conversation.draft_text)))
+    conversation.drafts.save(
+        Draft(conversation.draft_text, conversation.pastes.named_in(conversation.draft_text))
+    )

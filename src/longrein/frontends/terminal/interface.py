@@ -40,7 +40,9 @@ async def _no_notices() -> Sequence[str]:
 
 
 StatusCommand = Callable[[Mapping[str, Any]], Awaitable[str]]
-"""Data about the session -> what the user's command for the status line prints. Raises `LongreinError`."""
+"""Data about the session -> what the user's command for the status line prints. Raises
+`LongreinError`.
+"""
 
 
 class TerminalFacts(msgspec.Struct, frozen=True):
@@ -72,7 +74,9 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     custom_commands: Callable[[], Sequence[SkillInfo]] = tuple
     """Skills and commands of files that the user can name with a slash."""
     task_tail: Callable[[str, int], Awaitable[str]] = _no_tail
-    """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises `LongreinError`."""
+    """(task id, number of lines) -> last lines of its output, for `/tasks ID`. Raises
+    `LongreinError`.
+    """
     hooks: Callable[[], Sequence[tuple[str, str]]] = tuple
     """(what it is about and runs, file that it comes from) of each hook, for `/hooks`."""
     commands: CommandFacts = CommandFacts()
@@ -85,7 +89,9 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     leave_policy: str = "ask"
     """Policy for running tasks when the user leaves: `ask`, `stop` or `keep`."""
     read_history: "ReadHistory | None" = None
-    """Runs a function on the session's log in a thread, for Ctrl-O and `/show`; None when the log is not on disk."""
+    """Runs a function on the session's log in a thread, for Ctrl-O and `/show`; None when the
+    log is not on disk.
+    """
     is_root: bool = False
     """True if longrein runs as root."""
     input: InputFacts = InputFacts()
@@ -105,7 +111,13 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     """For `/login` and `/logout`."""
 
 
-END_REASONS = {"exit": "prompt_input_exit", "switch": "resume", "new": "clear", "watch": "resume", "copy": "resume"}
+END_REASONS = {
+    "exit": "prompt_input_exit",
+    "switch": "resume",
+    "new": "clear",
+    "watch": "resume",
+    "copy": "resume",
+}
 """Kind of an outcome -> reason for hooks of the session's end."""
 
 
@@ -113,8 +125,9 @@ class Outcome(msgspec.Struct, frozen=True):
     """Reason for leaving the terminal. The session is closed by then."""
 
     kind: Literal["exit", "switch", "new", "watch", "copy"]
-    """`switch`: open `session` next; `new`: open a new one; `watch`: show `session`, then come back; `copy`: open a
-    copy of `session`."""
+    """`switch`: open `session` next; `new`: open a new one; `watch`: show `session`, then come
+    back; `copy`: open a copy of `session`.
+    """
     session: str = ""
     folder: str = ""
     """Folder that the next session may work in, too."""

@@ -31,7 +31,9 @@ ACTIONS = (
     KeyAction("history_search", _USUAL.history_search, "search what was sent before"),
     KeyAction("editor", _USUAL.editor, "edit the input in $VISUAL or $EDITOR"),
     KeyAction("paste_image", _USUAL.paste_image, "paste a picture of the clipboard"),
-    KeyAction("open_results", _USUAL.open_results, "open the last results, thinking and diffs whole"),
+    KeyAction(
+        "open_results", _USUAL.open_results, "open the last results, thinking and diffs whole"
+    ),
     KeyAction("pin_todos", _USUAL.pin_todos, "pin the todo list above the input, or unpin it"),
     KeyAction("redraw", _USUAL.redraw, "redraw"),
     KeyAction("suspend", _USUAL.suspend, "stop longrein until `fg`, while commands go on"),
@@ -51,7 +53,10 @@ FIXED = (
 )
 """Keys and first characters that cannot be changed."""
 
-_NAMED = {name: name for name in ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "insert")}
+_NAMED = {
+    name: name
+    for name in ("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "insert")
+}
 _NAMED |= {"delete": "delete", "tab": "tab", "enter": "enter", "space": " ", "backspace": "c-h"}
 _NAMED |= {f"f{n}": f"f{n}" for n in range(1, 25)}
 _RESERVED = {"c-c", "c-d", "c-m", "c-i", "c-h", "c-[", "escape", "enter", "tab"}
@@ -59,9 +64,11 @@ _BARE = {f"f{n}" for n in range(1, 25)} | {"insert", "pageup", "pagedown"}
 
 
 def parse_key(text: str) -> tuple[str, ...]:
-    """Return the names for prompt_toolkit of a key such as `ctrl-g`, `alt-enter`, `f5` or `ctrl-x ctrl-e`.
+    """Return the names for prompt_toolkit of a key such as `ctrl-g`, `alt-enter`, `f5` or `ctrl-x
+    ctrl-e`.
 
-    Raises `ValueError` with the reason, for a key that does not exist, types text or is needed elsewhere.
+    Raises `ValueError` with the reason, for a key that does not exist, types text or is needed
+    elsewhere.
     """
     words = text.lower().split()
     if not words:
@@ -70,7 +77,9 @@ def parse_key(text: str) -> tuple[str, ...]:
     if len(words) == 1 and len(names) == 1 and names[0] in _RESERVED:
         raise ValueError("has a meaning of its own that stays")
     first = names[0]
-    if len(first) == 1 or (first in _NAMED.values() and first not in _BARE and not first.startswith("c-")):
+    if len(first) == 1 or (
+        first in _NAMED.values() and first not in _BARE and not first.startswith("c-")
+    ):
         raise ValueError("types or moves; use it with ctrl or alt, or take a function key")
     return names
 
@@ -78,7 +87,9 @@ def parse_key(text: str) -> tuple[str, ...]:
 def _one_key(word: str) -> tuple[str, ...]:
     *modifiers, base = word.replace("--", "-minus").split("-") if word != "-" else ["-"]
     base = "-" if base == "minus" else base
-    if any(one not in ("ctrl", "alt", "shift") for one in modifiers) or len(set(modifiers)) < len(modifiers):
+    if any(one not in ("ctrl", "alt", "shift") for one in modifiers) or len(set(modifiers)) < len(
+        modifiers
+    ):
         raise ValueError("is no key; write it as ctrl-g, alt-enter, shift-tab or f5")
     if base not in _NAMED and len(base) != 1:
         raise ValueError("is no key; write it as ctrl-g, alt-enter, shift-tab or f5")
@@ -106,9 +117,11 @@ def _with_modifiers(base: str, *, ctrl: bool, shift: bool) -> str:
 
 
 def keymap(chosen: Mapping[str, Sequence[str]]) -> tuple[dict[str, Sequences], list[str]]:
-    """Return the keys of each action and a line for each mistake. `chosen`: action -> keys of the settings.
+    """Return the keys of each action and a line for each mistake. `chosen`: action -> keys of the
+    settings.
 
-    A wrong key leaves the action its usual keys. Of two actions with one key the one that the settings name gets it.
+    A wrong key leaves the action its usual keys. Of two actions with one key the one that the
+    settings name gets it.
     """
     found: dict[str, Sequences] = {}
     problems: list[str] = []
@@ -119,14 +132,20 @@ def keymap(chosen: Mapping[str, Sequence[str]]) -> tuple[dict[str, Sequences], l
             sequences = [parse_key(key) for key in chosen.get(action.name, action.keys)]
         except ValueError as error:
             wrong = next(key for key in chosen[action.name] if _is_wrong(key))
-            problems.append(f"keys.{action.name}: `{escape_line(wrong)}` {error}; {shown_keys(action.keys)} stays")
+            problems.append(
+                f"keys.{action.name}: `{escape_line(wrong)}` {error}; {shown_keys(action.keys)} "
+                "stays"
+            )
             sequences = [parse_key(key) for key in action.keys]
         for sequence in [*dict.fromkeys(sequences)]:
             if owners.setdefault(sequence, action.name) == action.name:
                 continue
             sequences = [one for one in sequences if one != sequence]
             if action.name in chosen:
-                problems.append(f"keys.{action.name}: the key is that of keys.{owners[sequence]} already; left out")
+                problems.append(
+                    f"keys.{action.name}: the key is that of keys.{owners[sequence]} already; "
+                    "left out"
+                )
         found[action.name] = tuple(dict.fromkeys(sequences))
     return found, problems
 
@@ -141,11 +160,16 @@ def _is_wrong(key: str) -> bool:
 
 def shown_keys(keys: Sequence[str]) -> str:
     """Return keys for people: `Alt-Enter, Ctrl-J`."""
-    return ", ".join(" ".join("-".join(map(str.capitalize, word.split("-"))) for word in key.split()) for key in keys)
+    return ", ".join(
+        " ".join("-".join(map(str.capitalize, word.split("-"))) for word in key.split())
+        for key in keys
+    )
 
 
 def key_rows(chosen: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
-    """Return a row for each key, as `/keys` shows it: key, meaning, name of the setting ('' for a fixed key)."""
+    """Return a row for each key, as `/keys` shows it: key, meaning, name of the setting ('' for
+    a fixed key).
+    """
     own = []
     for action in ACTIONS:
         keys = chosen.get(action.name, action.keys)

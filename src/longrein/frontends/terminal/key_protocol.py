@@ -1,8 +1,10 @@
-"""Keys that plain terminals cannot tell, such as Shift-Enter: asked of the terminal, and read as keys that are known.
+"""Keys that plain terminals cannot tell, such as Shift-Enter: asked of the terminal, and read as
+keys that are known.
 
-Terminals with the kitty keyboard protocol answer a question; only then the protocol is turned on. xterm's
-`modifyOtherKeys` is turned on without a question: terminals that do not know it ignore it. Both are turned off when the
-screen closes, also after an error, and while another program has the terminal.
+Terminals with the kitty keyboard protocol answer a question; only then the protocol is turned on.
+xterm's `modifyOtherKeys` is turned on without a question: terminals that do not know it ignore it.
+Both are turned off when the screen closes, also after an error, and while another program has the
+terminal.
 """
 
 import re
@@ -19,7 +21,9 @@ PUSH, POP = "\x1b[>1u", "\x1b[<u"
 OTHER_KEYS_ON, OTHER_KEYS_OFF = "\x1b[>4;1m", "\x1b[>4m"
 
 _ANSWER = re.compile(r"\x1b\[\?(\d*)u")
-_KEY = re.compile(r"\x1b\[(\d+)(?::\d*){0,2}(?:;(\d*)(?::(\d+))?)?(?:;[\d:]*)?u|\x1b\[27;(\d+);(\d+)~")
+_KEY = re.compile(
+    r"\x1b\[(\d+)(?::\d*){0,2}(?:;(\d*)(?::(\d+))?)?(?:;[\d:]*)?u|\x1b\[27;(\d+);(\d+)~"
+)
 _LOCKED = re.compile(r"\x1b\[([1-9]\d?);(\d{2,3})([A-HPQS~])")
 _PART = re.compile(r"\x1b(?:\[[?<>]?[\d;:]*)?\Z")
 
@@ -29,7 +33,9 @@ _PLAIN = {9: "\t", 13: "\r", 27: "\x1b", 32: " ", 127: "\x7f", 57414: "\r"}
 
 
 def legacy_keys(data: str) -> str:
-    """Return `data` with keys of both protocols as plain terminals send them. Shift-Enter becomes Alt-Enter."""
+    """Return `data` with keys of both protocols as plain terminals send them. Shift-Enter
+    becomes Alt-Enter.
+    """
     return _LOCKED.sub(_without_locks, _KEY.sub(_legacy_key, data)) if "\x1b[" in data else data
 
 
@@ -75,7 +81,9 @@ def _without_locks(match: "re.Match[str]") -> str:
 class KeyParser(Vt100Parser):
     """Parser that also reads keys of both protocols, and the terminal's answer to `QUERY`."""
 
-    def __init__(self, feed_key_callback: Callable[[KeyPress], None], answered: Callable[[], None]) -> None:
+    def __init__(
+        self, feed_key_callback: Callable[[KeyPress], None], answered: Callable[[], None]
+    ) -> None:
         super().__init__(feed_key_callback)
         self._answered, self._part = answered, ""
 

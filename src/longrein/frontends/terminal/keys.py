@@ -20,7 +20,12 @@ from longrein.frontends.terminal import input_actions
 from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
 from longrein.frontends.terminal.choice_list import TypedList
-from longrein.frontends.terminal.command_actions import background, edit_last_queued, request_exit, run_command
+from longrein.frontends.terminal.command_actions import (
+    background,
+    edit_last_queued,
+    request_exit,
+    run_command,
+)
 from longrein.frontends.terminal.commands import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import Outcome
@@ -38,10 +43,16 @@ def bind_keys(conversation: Conversation) -> KeyBindings:
     """Global keys and keys of the input."""
     keys = KeyBindings()
     buffer = conversation.buffer
-    completing = Condition(lambda: bool(buffer.complete_state and buffer.complete_state.current_completion))
+    completing = Condition(
+        lambda: bool(buffer.complete_state and buffer.complete_state.current_completion)
+    )
     waiting = Condition(lambda: not buffer.text and any(conversation.session.pending))
-    vim_normal = Condition(lambda: conversation.screen.vim_mode == "NORMAL" and not conversation.screen.panel_has_focus)
-    vim_insert = Condition(lambda: conversation.screen.vim_mode not in ("", "NORMAL") and _types(conversation))
+    vim_normal = Condition(
+        lambda: conversation.screen.vim_mode == "NORMAL" and not conversation.screen.panel_has_focus
+    )
+    vim_insert = Condition(
+        lambda: conversation.screen.vim_mode not in ("", "NORMAL") and _types(conversation)
+    )
     add = partial(_bind, keys, conversation)
     add(stop, "c-c")
     add(stop, "<sigint>")
@@ -87,7 +98,9 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
         add(partial(answer, key=key.lower()), key, when=~choosing)
     add(_print_question, "e", when=~choosing)
     add(partial(open_question, answer=answer), "v", when=~choosing)
-    asking = ~choosing & Condition(lambda: conversation.approval is not None and conversation.approval.form is not None)
+    asking = ~choosing & Condition(
+        lambda: conversation.approval is not None and conversation.approval.form is not None
+    )
     for number in range(1, OPTIONS_MAX + 1):
         add(partial(_choose_option, number=number), str(number), when=asking)
     add(_choose_option, "enter", when=asking)
@@ -95,7 +108,13 @@ def bind_panel_keys(conversation: Conversation) -> KeyBindings:
     keys.add(Keys.Any, filter=~choosing)(lambda event: _start_typing(conversation, event.data))
     add(_choose, "enter", when=choosing)
     _bind_search_keys(conversation, keys)
-    for key, rows, pages in (("up", -1, 0), ("down", 1, 0), ("pageup", 0, -1), ("pagedown", 0, 1), (" ", 0, 1)):
+    for key, rows, pages in (
+        ("up", -1, 0),
+        ("down", 1, 0),
+        ("pageup", 0, -1),
+        ("pagedown", 0, 1),
+        (" ", 0, 1),
+    ):
         add(partial(_move, rows=rows, pages=pages), key, when=~searching if key == " " else True)
     return keys
 
@@ -117,14 +136,22 @@ def _bind_search_keys(conversation: Conversation, keys: KeyBindings) -> None:
     keys.add(Keys.Any, filter=searching)(lambda event: type_text(event.data))
     keys.add(" ", filter=searching)(lambda _: type_text(" "))
     keys.add("backspace", filter=searching)(lambda _: erase())
-    keys.add(Keys.BracketedPaste, filter=searching)(lambda event: type_text(" ".join(event.data.split())))
+    keys.add(Keys.BracketedPaste, filter=searching)(
+        lambda event: type_text(" ".join(event.data.split()))
+    )
 
 
-def _bind(keys: KeyBindings, conversation: Conversation, act: Action, *names: str, when: FilterOrBool = True) -> None:
+def _bind(
+    keys: KeyBindings,
+    conversation: Conversation,
+    act: Action,
+    *names: str,
+    when: FilterOrBool = True,
+) -> None:
     keys.add(*names, filter=when)(lambda event: act(conversation))  # noqa: ARG005 - the event is not needed
 
 
-# --- Questions and lists ---------------------------------------------------------------------------------------------
+# --- Questions and lists --------------------------------------------------------------------------
 
 
 def answer(conversation: Conversation, key: str) -> None:
@@ -148,7 +175,9 @@ def answer(conversation: Conversation, key: str) -> None:
 
 
 def _choose_option(conversation: Conversation, number: int = 0) -> None:
-    """Choose an option of the model's question by its number; without one confirm the marked options."""
+    """Choose an option of the model's question by its number; without one confirm the marked
+    options.
+    """
     if (approval := conversation.approval) is not None and (form := approval.form) is not None:
         if number:
             form.choose(number)
@@ -224,7 +253,7 @@ def _move(conversation: Conversation, rows: int, pages: int) -> None:
         conversation.approval.scroll(rows + conversation.approval.page * pages)
 
 
-# --- Stopping --------------------------------------------------------------------------------------------------------
+# --- Stopping -------------------------------------------------------------------------------------
 
 
 def stop(conversation: Conversation) -> None:
@@ -263,7 +292,11 @@ def _cancel_current(conversation: Conversation) -> bool:
 def _escape(conversation: Conversation) -> None:
     if conversation.buffer.complete_state:
         conversation.buffer.cancel_completion()
-    elif conversation.subagent_question_has_focus and conversation.feedback is None and conversation.chooser is None:
+    elif (
+        conversation.subagent_question_has_focus
+        and conversation.feedback is None
+        and conversation.chooser is None
+    ):
         answer(conversation, "n")  # denies this call only; the subagent and the turn continue
     elif not _cancel_current(conversation):
         input_actions.rewind_on_second_escape(conversation)
@@ -276,7 +309,7 @@ def _ctrl_d(conversation: Conversation) -> None:
         request_exit(conversation, Outcome("exit"))
 
 
-# --- Sending and editing ---------------------------------------------------------------------------------------------
+# --- Sending and editing --------------------------------------------------------------------------
 
 
 def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
@@ -336,7 +369,9 @@ async def _complete_first(buffer: Buffer) -> None:
     """Take the first completion, also while the completions of the last key are not there yet."""
     document = buffer.document
     event = CompleteEvent(completion_requested=True)
-    found = [completion async for completion in buffer.completer.get_completions_async(document, event)]
+    found = [
+        completion async for completion in buffer.completer.get_completions_async(document, event)
+    ]
     if found and buffer.document == document:
         buffer.complete_state = CompletionState(document, found)
         buffer.go_to_completion(0)
@@ -355,9 +390,10 @@ def _backspace(conversation: Conversation) -> None:
         buffer.start_completion()
 
 
-# --- Job control -----------------------------------------------------------------------------------------------------
+# --- Job control ----------------------------------------------------------------------------------
 #
-# Only this process stops. Commands continue: they and their supervisor are in process sessions of their own.
+# Only this process stops. Commands continue: they and their supervisor are in process sessions of
+# their own.
 
 
 def suspend(conversation: Conversation) -> None:
@@ -379,10 +415,13 @@ def _stop_job(conversation: Conversation) -> None:
 
 
 def enter_raw_mode(conversation: Conversation) -> None:
-    """Enter raw mode again after a stop that could not be caught, as the shell has changed the terminal."""
+    """Enter raw mode again after a stop that could not be caught, as the shell has changed the
+    terminal.
+    """
     app = conversation.screen.app
     with suppress(termios.error, OSError):  # the terminal is gone
         if app.is_running and termios.tcgetattr(sys.stdin.fileno())[3] & termios.ICANON:
-            app.input.raw_mode().__enter__()  # the exit of the raw mode that `app` entered restores the terminal
+            # the exit of the raw mode that `app` entered restores the terminal
+            app.input.raw_mode().__enter__()
             app.renderer.reset()
             conversation.request_redraw()

@@ -1,4 +1,6 @@
-"""The rows above the input that are redrawn while a turn or background work runs, and the footer. Pure."""
+"""The rows above the input that are redrawn while a turn or background work runs, and the
+footer. Pure.
+"""
 
 from collections.abc import Sequence
 
@@ -39,7 +41,12 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def figures(
-    state: State, model: str, window_tokens: int, queued: int, background: str = "", sandbox: str = ""
+    state: State,
+    model: str,
+    window_tokens: int,
+    queued: int,
+    background: str = "",
+    sandbox: str = "",
 ) -> Figures:
     """Figures of `state`; `model` is used until the log names one."""
     last = state.last_usage
@@ -47,7 +54,9 @@ def figures(
         model=f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else model,
         mode=state.mode,
         context_percent=round(100 * state.view_tokens / window_tokens) if window_tokens else -1,
-        cache_percent=round(100 * last.cache_read_tokens / last.context_tokens) if last.context_tokens else -1,
+        cache_percent=round(100 * last.cache_read_tokens / last.context_tokens)
+        if last.context_tokens
+        else -1,
         usd=event_lines.spent_usd(state),
         queued=queued,
         background=background,
@@ -56,7 +65,8 @@ def figures(
 
 
 def footer_line(figures: Figures, state: str, width: int) -> Line:
-    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least urgent.
+    """Footer of state, model, mode, context, cache, cost, queue; a narrow terminal hides the least
+    urgent.
 
     `bypassPermissions` is red and never hidden.
     """
@@ -66,7 +76,11 @@ def footer_line(figures: Figures, state: str, width: int) -> Line:
         (5, escape_line(figures.model), "dim"),
         (-1, figures.mode, "bad") if figures.mode == BYPASS else (1, figures.mode, "dim"),
         (1, figures.sandbox, "warn" if figures.sandbox == "no sandbox" else "dim"),
-        (2, f"context {context}%" * (context >= 0), "bad" if context >= 90 else "warn" if context >= 75 else "dim"),
+        (
+            2,
+            f"context {context}%" * (context >= 0),
+            "bad" if context >= 90 else "warn" if context >= 75 else "dim",
+        ),
         (6, f"cache {cache}%" * (cache >= 0), "dim"),
         (3, text_format.money(figures.usd) if figures.usd else "", "dim"),
         (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
@@ -104,7 +118,11 @@ def _phase_text(view: ViewModel, now_s: float) -> str:
         case "retrying" if view.pausing is not None:
             return event_lines.retry_text(view.pausing, view.pause_until_s - now_s)
         case "calling":
-            return f"writing a call of {escape_line(view.writing_call)}" if view.writing_call else "writing a call"
+            return (
+                f"writing a call of {escape_line(view.writing_call)}"
+                if view.writing_call
+                else "writing a call"
+            )
         case "compacting":
             return "compacting: summarising what is old"
         case "waiting":
@@ -145,7 +163,10 @@ def live_rows(view: ViewModel, agents: Sequence[SubagentView], now: DrawContext)
     tail = _tail(view, now.width, now.rows - len(calls) - len(background) - 10)
     calls += user_command_rows(view, now.mono_s)
     trouble = trouble_rows(view, now.mono_s, now.width) if view.busy else []
-    rows = [crop(row, now.width) for row in [*tail, *calls, *background, *trouble, *([state] if state else [])]]
+    rows = [
+        crop(row, now.width)
+        for row in [*tail, *calls, *background, *trouble, *([state] if state else [])]
+    ]
     return [EMPTY, *rows] if view.tail_gap or not rows else rows
 
 
@@ -153,14 +174,20 @@ def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:
     """Rows of the user's own commands that run, each with the last line of its output."""
     rows: list[Line] = []
     for row in view.user_commands.values():
-        how = f"running {text_format.elapsed(now_s - row.since_s)}  Esc stops it".replace("  ", " ", 1)
+        how = f"running {text_format.elapsed(now_s - row.since_s)}  Esc stops it".replace(
+            "  ", " ", 1
+        )
         rows.append(line(("you", f"! {escape_line(row.argument)}"), ("dim", f"  {how}")))
-        last = escape_line(row.output.decode("utf-8", "replace").rstrip().rpartition("\n")[2].rpartition("\r")[2])
+        last = escape_line(
+            row.output.decode("utf-8", "replace").rstrip().rpartition("\n")[2].rpartition("\r")[2]
+        )
         rows += [line(("dim", f"  {last}"))] if last else []
     return rows
 
 
-def tick_s(view: ViewModel, agents: Sequence[SubagentView], wall_us: int, mono_s: float = 0.0) -> float:
+def tick_s(
+    view: ViewModel, agents: Sequence[SubagentView], wall_us: int, mono_s: float = 0.0
+) -> float:
     """Seconds until background work is redrawn while the session is idle; 0 for no redraw."""
     if any(agent.state in task_rows.OPEN for agent in agents):
         return 1.0
@@ -168,19 +195,24 @@ def tick_s(view: ViewModel, agents: Sequence[SubagentView], wall_us: int, mono_s
     return 0.0 if not ages else 1.0 if min(ages) < 60 else 15.0
 
 
-def waiting_rows(waiting: Sequence[PendingMessage], labels: dict[str, str], width: int) -> list[Line]:
+def waiting_rows(
+    waiting: Sequence[PendingMessage], labels: dict[str, str], width: int
+) -> list[Line]:
     """Rows of waiting messages with their time of delivery."""
     rows = [
         crop(
             line(
-                ("warn", f"{task_rows.delivery_note(message, labels.get(message.to, ''))}: "), escape_line(message.text)
+                ("warn", f"{task_rows.delivery_note(message, labels.get(message.to, ''))}: "),
+                escape_line(message.text),
             ),
             width,
         )
         for message in waiting
         if message.to or message.how in ("queued", "steer")
     ]
-    hint = translate("↑ takes the last one back") + (translate("; /queue lists all") if len(rows) > 1 else "")
+    hint = translate("↑ takes the last one back") + (
+        translate("; /queue lists all") if len(rows) > 1 else ""
+    )
     return [*fold(rows, PENDING_SHOWN_MAX), *([line(("dim", hint))] if rows else [])]
 
 
@@ -189,7 +221,9 @@ TODOS_SHARE = 3
 
 
 def pinned_todos(todos: Sequence[Todo], room: int, width: int) -> list[Line]:
-    """Rows of the pinned todo list, what is in progress first where not all fit; none for an empty list."""
+    """Rows of the pinned todo list, what is in progress first where not all fit; none for an
+    empty list.
+    """
     if not todos or room < TODOS_SHARE:
         return []
     most = max(room // TODOS_SHARE, 1)
@@ -199,7 +233,10 @@ def pinned_todos(todos: Sequence[Todo], room: int, width: int) -> list[Line]:
         return rows
     first = next((n for n, todo in enumerate(todos) if todo.status != "completed"), 0)
     shown = rows[first : first + most - 1] if most > 1 else []
-    return [*shown, crop(line(("dim", f"todos: {done} of {len(todos)} done; Ctrl-T unpins them")), width)]
+    return [
+        *shown,
+        crop(line(("dim", f"todos: {done} of {len(todos)} done; Ctrl-T unpins them")), width),
+    ]
 
 
 def _tail(view: ViewModel, width: int, room: int) -> list[Line]:

@@ -1,4 +1,5 @@
-"""Drawing of the markdown of replies with rich, which takes long to import: so this module is imported at first use.
+"""Drawing of the markdown of replies with rich, which takes long to import: so this module is
+imported at first use.
 
 Text is escaped before and after the markdown parser.
 """
@@ -61,7 +62,9 @@ class _Code(CodeBlock):
         code = str(self.text).rstrip("\n")
         lexer = _lexer(self.lexer_name if len(code) <= HIGHLIGHT_CHARS_MAX else "text")
         theme = "ansi_light" if theme_in_use() == "light" else "ansi_dark"
-        syntax = Syntax(code, lexer, theme=theme, background_color="default", word_wrap=True, tab_size=4)
+        syntax = Syntax(
+            code, lexer, theme=theme, background_color="default", word_wrap=True, tab_size=4
+        )
         yield Padding(syntax, (0, 0, 0, 2))
 
 
@@ -86,12 +89,21 @@ class _Table(TableElement):
 
 
 class _Prose(Markdown):
-    """Markdown in which HTML is plain text, so that nothing is hidden. One object draws one block after the other."""
+    """Markdown in which HTML is plain text, so that nothing is hidden. One object draws one
+    block after the other.
+    """
 
-    elements = Markdown.elements | {"heading_open": _Heading, "fence": _Code, "code_block": _Code, "table_open": _Table}
+    elements = Markdown.elements | {
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+        "table_open": _Table,
+    }
 
     def __init__(self, parser: Any) -> None:
-        super().__init__("", hyperlinks=False)  # it makes and runs a parser of its own, which costs a third of a block
+        super().__init__(
+            "", hyperlinks=False
+        )  # it makes and runs a parser of its own, which costs a third of a block
         self._parser = parser
 
     def of(self, text: str) -> "_Prose":
@@ -106,7 +118,11 @@ class MarkdownPainter:
     def __init__(self, *, colour: bool) -> None:
         from markdown_it import MarkdownIt
 
-        parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("image")
+        parser = (
+            MarkdownIt("commonmark", {"html": False})
+            .enable(["strikethrough", "table"])
+            .disable("image")
+        )
         self._prose = _Prose(parser)
         self._colours = ColorSystem.STANDARD if colour else None
         self._console = Console(
@@ -130,7 +146,9 @@ class MarkdownPainter:
             del rows[0]
         while rows and not rows[-1]:
             del rows[-1]
-        return rows or [plain(row) for row in wrap_text(escape(block.text), width)]  # such as a link definition
+        return rows or [
+            plain(row) for row in wrap_text(escape(block.text), width)
+        ]  # such as a link definition
 
     def _row(self, segments: list[Segment]) -> str:
         while segments and not segments[-1].text.strip() and not _drawn(segments[-1].style):
@@ -140,7 +158,10 @@ class MarkdownPainter:
         texts = [(escape(segment.text), segment.style) for segment in segments]
         if self._colours is None:
             return "".join(text for text, _ in texts)
-        return "".join(style.render(text, color_system=self._colours) if style else text for text, style in texts)
+        return "".join(
+            style.render(text, color_system=self._colours) if style else text
+            for text, style in texts
+        )
 
 
 def _drawn(style: Style | None) -> bool:

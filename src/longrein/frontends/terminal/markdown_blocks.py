@@ -1,12 +1,15 @@
-"""Splitter of streamed markdown into finished blocks. Apart from `markdown`, which imports rich to draw them."""
+"""Splitter of streamed markdown into finished blocks. Apart from `markdown`, which imports rich
+to draw them.
+"""
 
 import re
 from typing import Literal
 
 import msgspec
 
-# A block is finished when no later text can change it: a paragraph, a list item with all below it, a fence, a table.
-# The blocks do not depend on the chunks. Each line is read once; finished blocks are not kept.
+# A block is finished when no later text can change it: a paragraph, a list item with all below it,
+# a fence, a table. The blocks do not depend on the chunks. Each line is read once; finished blocks
+# are not kept.
 
 
 Kind = Literal["paragraph", "heading", "item", "fence", "code", "table", "quote", "rule"]
@@ -99,7 +102,9 @@ class Splitter:
     def _line(self, line: str) -> None:
         if self._kind is None or not self._grows(line):
             self._begin(line)
-        elif self._chars > BLOCK_CHARS_MAX or (self._kind == "fence" and len(self._lines) >= FENCE_LINES_MAX):
+        elif self._chars > BLOCK_CHARS_MAX or (
+            self._kind == "fence" and len(self._lines) >= FENCE_LINES_MAX
+        ):
             self._cut()
 
     def _keep(self, line: str) -> None:
@@ -123,7 +128,9 @@ class Splitter:
             self._kind = "item"
             self._indent = len(item[1]) + (len(item[2]) if 0 < len(item[2]) <= 4 else 1)
         else:
-            self._kind = "quote" if _QUOTE.match(line) else "code" if _columns(line) >= 4 else "paragraph"
+            self._kind = (
+                "quote" if _QUOTE.match(line) else "code" if _columns(line) >= 4 else "paragraph"
+            )
         self._keep(line)
         if self._kind in ("heading", "rule"):
             self._close()
@@ -136,13 +143,18 @@ class Splitter:
                 self._blanks += 1
                 return True
             case "item":
-                fits = _columns(line) >= self._indent or not (self._blanks or _interrupts(line) or _ITEM.match(line))
+                fits = _columns(line) >= self._indent or not (
+                    self._blanks or _interrupts(line) or _ITEM.match(line)
+                )
             case "code":
                 fits = _columns(line) >= 4
             case "quote":
                 fits = not is_blank and (bool(_QUOTE.match(line)) or not _interrupts(line))
             case "paragraph" if (
-                "|" in line and _DELIMITER.match(line) and len(self._lines) == 1 and "|" in self._lines[0]
+                "|" in line
+                and _DELIMITER.match(line)
+                and len(self._lines) == 1
+                and "|" in self._lines[0]
             ):
                 self._kind, fits = "table", True
             case "paragraph" if _SETEXT.match(line):

@@ -16,18 +16,30 @@ NAMES = ("project", "user")
 
 
 def is_memory_line(text: str) -> bool:
-    """Return True for `#` and text in one line; `## heading`, `#123` and several lines are a message."""
+    """Return True for `#` and text in one line; `## heading`, `#123` and several lines are a
+    message.
+    """
     words = text[1:].strip()
-    return text.startswith("#") and bool(words) and text[1] != "#" and not text[1].isdigit() and "\n" not in words
+    return (
+        text.startswith("#")
+        and bool(words)
+        and text[1] != "#"
+        and not text[1].isdigit()
+        and "\n" not in words
+    )
 
 
 def memory_rows(files: Sequence[tuple[str, str]]) -> list[Row]:
     """Return a row for each (label, path) that a text can be added to."""
-    return [Row(path, label, path if os.path.exists(path) else f"{path} (new)") for label, path in files]
+    return [
+        Row(path, label, path if os.path.exists(path) else f"{path} (new)") for label, path in files
+    ]
 
 
 def remember(path: str, text: str) -> str:
-    """Add `text` as an item at the end of the file and return the line that says so. Raises `UsageError`."""
+    """Add `text` as an item at the end of the file and return the line that says so. Raises
+    `UsageError`.
+    """
     text = text.removeprefix("#").strip()[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode()
     try:
         real = os.path.realpath(path)
@@ -47,7 +59,9 @@ def remember(path: str, text: str) -> str:
 
 
 def note_lines(files: Sequence[tuple[str, str]], text: str) -> list[Line]:
-    """Answer `#TEXT` on the plain terminal: the choices as lines to type; for `#project: TEXT` what was added where."""
+    """Answer `#TEXT` on the plain terminal: the choices as lines to type; for `#project: TEXT`
+    what was added where.
+    """
     rows = dict(zip(NAMES, memory_rows(files), strict=False))
     name, colon, note = text[1:].strip().partition(":")
     if colon and name in rows and note.strip():
@@ -58,6 +72,9 @@ def note_lines(files: Sequence[tuple[str, str]], text: str) -> list[Line]:
     if not rows:
         return [notice_line("there is no file of instructions that this could be added to")]
     return [
-        line(f"#{name}: {escape_line(text[1:].strip())}", ("dim", f"  {row.label}: {escape_line(row.note)}"))
+        line(
+            f"#{name}: {escape_line(text[1:].strip())}",
+            ("dim", f"  {row.label}: {escape_line(row.note)}"),
+        )
         for name, row in rows.items()
     ]

@@ -145,7 +145,7 @@ class PageView:
             spans.append((style, rest))
         return tuple(spans)
 
-    # --- Moving ------------------------------------------------------------------------------------------------------
+    # --- Moving -----------------------------------------------------------------------------------
 
     def scroll(self, rows: int = 0, pages: int = 0) -> None:
         """Move by rows and by screens."""
@@ -170,18 +170,24 @@ class PageView:
         starts = [self._starts[at] for at in self._sections()]
         after = [start for start in starts if start > self.top]
         before = [start for start in starts if start < self.top]
-        self.top = min((after or [self._last_top])[0] if by > 0 else (before or [0])[-1], self._last_top)
+        self.top = min(
+            (after or [self._last_top])[0] if by > 0 else (before or [0])[-1], self._last_top
+        )
 
-    # --- Searching ---------------------------------------------------------------------------------------------------
+    # --- Searching --------------------------------------------------------------------------------
 
     def search(self, text: str) -> None:
-        """Move to the next line that holds `text`, ignoring case; an empty `text` repeats the last search."""
+        """Move to the next line that holds `text`, ignoring case; an empty `text` repeats the
+        last search.
+        """
         self.typing = None
         self.wanted = text.lower() or self.wanted
         self.find(1)
 
     def find(self, by: int) -> None:
-        """Move to the next (`by` = 1) or the previous (-1) line that holds the text, around the ends of the page."""
+        """Move to the next (`by` = 1) or the previous (-1) line that holds the text, around the
+        ends of the page.
+        """
         self.message = ""
         here, count = self._found if self._found >= 0 else self._line_of(self.top), len(self._lines)
         for step in range(1, count + 1):
@@ -189,4 +195,6 @@ class PageView:
             if self.wanted and self.wanted in plain(self._lines[at]).lower():
                 self._found, self.top = at, min(self._starts[at], self._last_top)
                 return
-        self.message = f"not found: {self.wanted}" if self.wanted else "nothing was searched for yet"
+        self.message = (
+            f"not found: {self.wanted}" if self.wanted else "nothing was searched for yet"
+        )

@@ -1,7 +1,7 @@
 """Show a page on the whole screen, in place of the conversation, until the user goes back.
 
-The page is drawn on the terminal's alternate screen, so that the conversation and the scrollback are unchanged below
-it. What happens meanwhile is printed afterwards.
+The page is drawn on the terminal's alternate screen, so that the conversation and the scrollback
+are unchanged below it. What happens meanwhile is printed afterwards.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,8 @@ class Pager:
         answer: Callable[[str], bool] = lambda _: False,
         open_handle: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`answers`: keys of a question to show; `answer`: handles a key, False when it is none of them.
+        """`answers`: keys of a question to show; `answer`: handles a key, False when it is none of
+        them.
 
         `open_handle`: called with the handle of the section in view on Enter.
         """
@@ -78,7 +79,9 @@ class Pager:
             self._app.invalidate()
 
     async def run(self, output: Output, style: BaseStyle, *, colour: bool) -> None:
-        """Show the page until it is closed. Raises `EOFError` or `OSError` when the terminal is gone."""
+        """Show the page until it is closed. Raises `EOFError` or `OSError` when the terminal is
+        gone.
+        """
         if self._closed:
             return
         control = FormattedTextControl(self._draw, focusable=True, show_cursor=False)
@@ -88,7 +91,8 @@ class Pager:
             style=style,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
             full_screen=True,
-            input=create_input(),  # its own, as a parser keeps an Esc for the application that has read it
+            # its own, as a parser keeps an Esc for the application that has read it
+            input=create_input(),
             output=output,
         )
         self._app.ttimeoutlen = 0.05
@@ -102,14 +106,28 @@ class Pager:
         rows = self.view.draw((size.columns or 80) - 1, size.rows or 24)
         spans: StyleAndTextTuples = []
         for row in rows:
-            spans += [("", "\n"), *((f"class:{style}" if style else "", text) for style, text in row)]
+            spans += [
+                ("", "\n"),
+                *((f"class:{style}" if style else "", text) for style, text in row),
+            ]
         return spans[1:]
 
-    # --- Keys --------------------------------------------------------------------------------------------------------
+    # --- Keys -------------------------------------------------------------------------------------
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        for name in ("up", "down", "pageup", "pagedown", "home", "end", "enter", "tab", "s-tab", "backspace"):
+        for name in (
+            "up",
+            "down",
+            "pageup",
+            "pagedown",
+            "home",
+            "end",
+            "enter",
+            "tab",
+            "s-tab",
+            "backspace",
+        ):
             keys.add(name)(partial(self._pressed, name))
         for name in ("escape", "c-c", "c-o", "c-d", "<sigint>"):
             keys.add(name)(partial(self._pressed, "escape"))

@@ -1,4 +1,6 @@
-"""Open pages from the conversation: the last results, an entry, a whole question; and pin the todo list."""
+"""Open pages from the conversation: the last results, an entry, a whole question; and pin the
+todo list.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +26,11 @@ NO_LOG = "this session has no log that could be opened"
 
 def open_last(conversation: Conversation, answer: Answering) -> None:
     """Ctrl-O: open the question on the screen, else the last results, thinking and diffs."""
-    if conversation.approval is not None and conversation.screen.panel_has_focus and conversation.chooser is None:
+    if (
+        conversation.approval is not None
+        and conversation.screen.panel_has_focus
+        and conversation.chooser is None
+    ):
         open_question(conversation, answer)
     elif conversation.facts.read_history is None:
         conversation.warn(NO_LOG)
@@ -37,7 +43,9 @@ def open_last(conversation: Conversation, answer: Answering) -> None:
 async def _open_read(
     conversation: Conversation, read: Callable[[Any], Page | str], above: "Pager | None" = None
 ) -> None:
-    """Read a page from the log and open it, above the page of `above` if that is still open; else say why not."""
+    """Read a page from the log and open it, above the page of `above` if that is still open;
+    else say why not.
+    """
     assert conversation.facts.read_history is not None
     try:
         found = await conversation.facts.read_history(read)
@@ -62,17 +70,25 @@ def open_page(conversation: Conversation, page: Page) -> None:
         conversation.spawn(_open_read(conversation, lambda past: shown_page(past, handle), pager))
 
     can_read = conversation.facts.read_history is not None
-    pager = Pager(page, answers=lambda: _waiting(conversation), open_handle=open_handle if can_read else lambda _: None)
+    pager = Pager(
+        page,
+        answers=lambda: _waiting(conversation),
+        open_handle=open_handle if can_read else lambda _: None,
+    )
     _show(conversation, pager)
 
 
 def _waiting(conversation: Conversation) -> Line:
     """A hint for the last row while a question waits below the page."""
-    return line(("warn", "a question waits; q goes back to it")) if conversation.view.questions else ()
+    return (
+        line(("warn", "a question waits; q goes back to it")) if conversation.view.questions else ()
+    )
 
 
 def open_question(conversation: Conversation, answer: Answering) -> None:
-    """Show the whole question with its answers. They count once the page has been visible for `QUIET_S`."""
+    """Show the whole question with its answers. They count once the page has been visible for
+    `QUIET_S`.
+    """
     from longrein.frontends.terminal.pager import Pager
 
     approval = conversation.approval
@@ -94,14 +110,19 @@ def open_question(conversation: Conversation, answer: Answering) -> None:
         return True
 
     pager = Pager(
-        question_page(approval.question, approval.content), answers=lambda: _answers(approval, is_ready()), answer=take
+        question_page(approval.question, approval.content),
+        answers=lambda: _answers(approval, is_ready()),
+        answer=take,
     )
     _show(conversation, pager, approval)
 
 
 def _answers(approval: Approval, ready: bool) -> Line:
     style = "you" if ready else "dim"
-    spans = [(style, choice.value + " ", choice.short or choice.label) for choice in choices(approval.question)]
+    spans = [
+        (style, choice.value + " ", choice.short or choice.label)
+        for choice in choices(approval.question)
+    ]
     return line(*(span for key, name, label in spans for span in ((key, f" {name}"), label + " ")))
 
 
@@ -115,7 +136,9 @@ def _show(conversation: Conversation, pager: "Pager", approval: Approval | None 
 
 async def _run(conversation: Conversation, pager: "Pager", approval: Approval | None) -> None:
     app, screen = conversation.screen.app, conversation.screen
-    ready = asyncio.get_running_loop().call_later(QUIET_S, pager.update)  # the keys of a question count from then on
+    ready = asyncio.get_running_loop().call_later(
+        QUIET_S, pager.update
+    )  # the keys of a question count from then on
     try:
         async with in_terminal():
             await pager.run(app.output, screen.style, colour=conversation.facts.colour)
@@ -128,16 +151,20 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
             approval.was_opened = True
             conversation.end_typing()
         else:
-            conversation.last_key_s = conversation.mono_s()  # a question that came up meanwhile has not been seen
+            conversation.last_key_s = (
+                conversation.mono_s()
+            )  # a question that came up meanwhile has not been seen
         conversation.redraw()
 
 
-# --- The todo list ---------------------------------------------------------------------------------------------------
+# --- The todo list --------------------------------------------------------------------------------
 
 
 def toggle_todos(conversation: Conversation) -> None:
     """Ctrl-T: pin the todo list above the input, or unpin it."""
     conversation.todos_pinned = not conversation.todos_pinned
     if conversation.todos_pinned and not conversation.session.state.todos:
-        conversation.warn("the todo list is empty; it is shown here as soon as the model writes one")
+        conversation.warn(
+            "the todo list is empty; it is shown here as soon as the model writes one"
+        )
     conversation.redraw()

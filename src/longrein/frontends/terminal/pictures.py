@@ -1,4 +1,6 @@
-"""Pictures in the input: a pasted or dropped path of a picture becomes `[image NAME]`, which is sent as the picture."""
+"""Pictures in the input: a pasted or dropped path of a picture becomes `[image NAME]`, which is
+sent as the picture.
+"""
 
 import os
 import re
@@ -24,7 +26,9 @@ class Pictures:
         self._images: dict[str, Image] = {}
 
     def fold(self, pasted: str) -> str:
-        """Return marks for a paste that is nothing but paths of pictures; '' for any other paste."""
+        """Return marks for a paste that is nothing but paths of pictures; '' for any other
+        paste.
+        """
         paths = pasted_paths(pasted)
         if not paths or not all(path.lower().endswith(TYPES) for path in paths):
             return ""
@@ -32,7 +36,10 @@ class Pictures:
         images = [image for image in found if image is not None]
         if len(images) < len(paths):
             return ""
-        return " ".join(self.add(os.path.basename(path), image) for path, image in zip(paths, images, strict=True))
+        return " ".join(
+            self.add(os.path.basename(path), image)
+            for path, image in zip(paths, images, strict=True)
+        )
 
     def add(self, name: str, image: Image) -> str:
         """Return the mark of a picture; another picture of the same name gets a number."""
@@ -51,7 +58,9 @@ class Pictures:
         return tuple(self._images[mark] for mark in marks if mark in self._images)
 
     def mark_before(self, text: str) -> int:
-        """Return the length of the mark at the end of `text`, which is deleted as a whole; 0 without one."""
+        """Return the length of the mark at the end of `text`, which is deleted as a whole; 0
+        without one.
+        """
         start = text.rfind("[image ")
         return len(text) - start if start >= 0 and text[start:] in self._images else 0
 
@@ -59,13 +68,17 @@ class Pictures:
 def pasted_paths(text: str) -> list[str]:
     """Return the absolute paths that a paste or drop consists of; [] for anything else.
 
-    Terminals write a dropped path with backslashes, in quotes or as a `file:` address; several are apart by blanks or
-    line breaks.
+    Terminals write a dropped path with backslashes, in quotes or as a `file:` address; several are
+    apart by blanks or line breaks.
     """
     text = text.strip()
     if not text or len(text) > PASTE_CHARS_MAX or text[0] not in "/~'\"f":
         return []
-    if text.startswith(("/", "~/")) and "\\" not in text and os.path.isfile(os.path.expanduser(text)):
+    if (
+        text.startswith(("/", "~/"))
+        and "\\" not in text
+        and os.path.isfile(os.path.expanduser(text))
+    ):
         return [os.path.expanduser(text)]  # a path with blanks, as it is
     try:
         words = shlex.split(text)

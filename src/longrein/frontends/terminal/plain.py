@@ -1,4 +1,6 @@
-"""The plain terminal: lines in, lines out, no redrawing. For pipes, dumb terminals and screen readers."""
+"""The plain terminal: lines in, lines out, no redrawing. For pipes, dumb terminals and screen
+readers.
+"""
 
 import asyncio
 import os
@@ -33,7 +35,12 @@ from longrein.frontends.terminal.approvals import (
     question_form,
     rule_lines,
 )
-from longrein.frontends.terminal.command_types import Choices, Command, CommandContext, CommandResult
+from longrein.frontends.terminal.command_types import (
+    Choices,
+    Command,
+    CommandContext,
+    CommandResult,
+)
 from longrein.frontends.terminal.event_lines import Line, indented, line, plain
 from longrein.frontends.terminal.interface import Outcome, TerminalFacts
 from longrein.frontends.terminal.markdown_blocks import Block
@@ -49,7 +56,19 @@ INVITATION = "\n> "
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ASCII = str.maketrans(
-    {"●": "*", "○": "o", "›": ">", "…": "...", "·": "-", "─": "-", "│": "|", "█": "#", "⋮": ":", "↑": "^", "↓": "v"}
+    {
+        "●": "*",
+        "○": "o",
+        "›": ">",
+        "…": "...",
+        "·": "-",
+        "─": "-",
+        "│": "|",
+        "█": "#",
+        "⋮": ":",
+        "↑": "^",
+        "↓": "v",
+    }
 )
 
 
@@ -75,7 +94,12 @@ class PlainOutput:
 
 
 async def run_plain(
-    session: SessionPort, *, facts: TerminalFacts, prompt: str, mono_s: Callable[[], float], fd: int = 0
+    session: SessionPort,
+    *,
+    facts: TerminalFacts,
+    prompt: str,
+    mono_s: Callable[[], float],
+    fd: int = 0,
 ) -> Outcome:
     """Read lines from `fd` until they end and the session is idle, or the user leaves."""
     out = PlainOutput(1, sys.stdout.encoding or "ascii")
@@ -148,8 +172,13 @@ class _PlainConversation:
     async def print_updates(self) -> None:
         """Print updates; the history of a resumed session is folded but not printed."""
         facts = self.facts
-        head = f"longrein {facts.version}, {facts.chosen or facts.model}, {facts.cwd}; /help lists commands"
-        self.print([line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)])
+        head = (
+            f"longrein {facts.version}, {facts.chosen or facts.model}, {facts.cwd}; /help "
+            "lists commands"
+        )
+        self.print(
+            [line(escape(head)), *(event_lines.notice_line(text) for text in self.facts.notices)]
+        )
         start = self.session.state.seq
         self.view.live = start == 0
         if self.view.live:
@@ -198,7 +227,9 @@ class _PlainConversation:
             self.out.put("answer> ")
 
     async def _deny(self, question: Question, message: str) -> None:
-        await self.session.tell(Answer(question.asked.call, "deny", message=message, session=question.session))
+        await self.session.tell(
+            Answer(question.asked.call, "deny", message=message, session=question.session)
+        )
 
     async def run_session(self, prompt: str) -> None:
         if prompt:
@@ -229,7 +260,9 @@ class _PlainConversation:
             self.exit(Outcome("exit"))
 
     async def _line(self, text: str) -> None:
-        question = next((asked for asked in self.view.questions if asked is self._shown_question), None)
+        question = next(
+            (asked for asked in self.view.questions if asked is self._shown_question), None
+        )
         custom = self.facts.custom_commands()
         typed = commands.parse(text, custom)
         if self._leaving is not None:
@@ -297,7 +330,12 @@ class _PlainConversation:
             await self._exit_with(policy)
             return
         choices = command_actions.exit_choices(len(running))
-        self.print([line(command_actions.exit_question(running)), *(line(f"  {c.value}  {c.label}") for c in choices)])
+        self.print(
+            [
+                line(command_actions.exit_question(running)),
+                *(line(f"  {c.value}  {c.label}") for c in choices),
+            ]
+        )
         self.out.put("answer> ")
 
     async def _exit_with(self, choice: str) -> None:
@@ -339,7 +377,12 @@ class _PlainConversation:
         if result.notice:
             self.print([event_lines.notice_line(result.notice)])
         if result.edit:
-            self.print([event_lines.notice_line("taken back; say it again as it shall be:"), line(escape(result.edit))])
+            self.print(
+                [
+                    event_lines.notice_line("taken back; say it again as it shall be:"),
+                    line(escape(result.edit)),
+                ]
+            )
         if result.edit_file:
             self.print([event_lines.notice_line(f"open it in your editor: {result.edit_file}")])
         if result.page is not None:
@@ -347,9 +390,17 @@ class _PlainConversation:
         if result.choices is not None:
             self.print(_choice_lines(command, result.choices))
         if result.secret is not None and not self.interactive:
-            self.print([event_lines.notice_line("a key is not read from here: longrein login PROVIDER < FILE")])
+            self.print(
+                [
+                    event_lines.notice_line(
+                        "a key is not read from here: longrein login PROVIDER < FILE"
+                    )
+                ]
+            )
         elif (question := result.secret) is not None:
-            text = await asyncio.get_running_loop().run_in_executor(None, read_secret, question.text)
+            text = await asyncio.get_running_loop().run_in_executor(
+                None, read_secret, question.text
+            )
             self.print([event_lines.notice_line(question.keep(text))])
         if result.outcome is not None:
             await self._request_exit(result.outcome)

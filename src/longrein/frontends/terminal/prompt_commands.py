@@ -1,4 +1,6 @@
-"""Slash commands that are prompts: `/init` and `/review`. A command of the user's files with the same name wins."""
+"""Slash commands that are prompts: `/init` and `/review`. A command of the user's files with the
+same name wins.
+"""
 
 from typing import Literal
 
@@ -17,7 +19,7 @@ Write down only what an agent cannot see at once, in at most 60 lines:
 - how the code is cut: what lies where, the few rules that the layers keep;
 - conventions that reviewers here insist on, and traps.
 No general advice, no list of every file, nothing that is invented. If AGENTS.md is there already, improve it: keep what
-is right, correct what is not, and say what you changed."""
+is right, correct what is not, and say what you changed."""  # noqa: E501
 
 REVIEW = """\
 Review a change of this project, as a careful colleague who will have to maintain it. Change no file.
@@ -29,10 +31,11 @@ cases that are not handled, races, leaks, security holes, broken contracts, miss
 could be simpler. Leave out style that a formatter settles.
 
 Report the findings, the worst first: `path:line`, what goes wrong and for which input, and what to do. Say how sure you
-are where you are not. When nothing is wrong say so in one line, with what you checked."""
+are where you are not. When nothing is wrong say so in one line, with what you checked."""  # noqa: E501
 
 WORKING_TREE = (
-    "the uncommitted changes of the working tree (`git status`, `git diff HEAD`, and the untracked files); when there "
+    "the uncommitted changes of the working tree (`git status`, `git diff HEAD`, and the "
+    "untracked files); when there "
     "are none, the last commit (`git show`)."
 )
 

@@ -1,4 +1,6 @@
-"""Rows about a provider that fails or falls silent: what is wrong, its words, and how long nothing has come. Pure."""
+"""Rows about a provider that fails or falls silent: what is wrong, its words, and how long
+nothing has come. Pure.
+"""
 
 from math import floor
 
@@ -29,8 +31,14 @@ STATES = {
 
 
 def trouble_rows(view: ViewModel, now_s: float, width: int) -> list[Line]:
-    """Rows above the state line while a request is retried or nothing comes; none while all is well."""
-    rows = _failure_rows(view.pausing, width) if view.pausing is not None and view.phase == "retrying" else []
+    """Rows above the state line while a request is retried or nothing comes; none while all is
+    well.
+    """
+    rows = (
+        _failure_rows(view.pausing, width)
+        if view.pausing is not None and view.phase == "retrying"
+        else []
+    )
     silent = silence_text(view, now_s)
     return [*rows, line(("warn", f"  {silent}"))] if silent else rows
 
@@ -49,4 +57,8 @@ def silence_text(view: ViewModel, now_s: float) -> str:
     if view.phase not in ASKING or view.questions or silent_s < SILENT_S:
         return ""
     time = live_elapsed(floor(silent_s))
-    return f"stalled: nothing has come for {time}" if view.reply_began else f"no answer yet, asked {time} ago"
+    return (
+        f"stalled: nothing has come for {time}"
+        if view.reply_began
+        else f"no answer yet, asked {time} ago"
+    )

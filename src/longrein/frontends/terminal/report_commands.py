@@ -1,12 +1,27 @@
-"""Slash commands that show something: status, settings, rules, instruction files, skills, changes, the todo list."""
+"""Slash commands that show something: status, settings, rules, instruction files, skills,
+changes, the todo list.
+"""
 
 from collections.abc import Sequence
 
 from longrein.events import LongreinError, TodoSet
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.command_facts import ChangedFile, MemoryFile, RuleRow
-from longrein.frontends.terminal.command_types import Command, CommandContext, CommandResult, notice, number
-from longrein.frontends.terminal.event_lines import Line, counts, diff_lines, fold, line, only_changes
+from longrein.frontends.terminal.command_types import (
+    Command,
+    CommandContext,
+    CommandResult,
+    notice,
+    number,
+)
+from longrein.frontends.terminal.event_lines import (
+    Line,
+    counts,
+    diff_lines,
+    fold,
+    line,
+    only_changes,
+)
 from longrein.frontends.text_format import counted, escape, escape_line, shortened, size
 
 DIFF_LINES_MAX = 60
@@ -17,14 +32,21 @@ GIT_LINES_MAX = 400
 def pairs(rows: Sequence[tuple[str, str]]) -> list[Line]:
     """Two columns: what, and how it is."""
     wide = max((len(name) for name, _ in rows), default=0)
-    return [line(("dim", f"  {escape_line(name).ljust(wide)}  "), escape_line(value)) for name, value in rows]
+    return [
+        line(("dim", f"  {escape_line(name).ljust(wide)}  "), escape_line(value))
+        for name, value in rows
+    ]
 
 
 def _status(context: CommandContext, _: str) -> CommandResult:
     rows = list(context.facts.commands.status())
     state = context.session.state
     running = [view.id for view in context.session.tasks() if view.state == "running"]
-    agents = [view.label for view in context.session.agents() if view.state in ("running", "asking", "queued")]
+    agents = [
+        view.label
+        for view in context.session.agents()
+        if view.state in ("running", "asking", "queued")
+    ]
     rows += [("title", state.title)] if state.title else []
     rows += [("mode", state.mode), ("requests", str(state.asks))]
     rows += [("background", ", ".join([*running, *agents]) or "nothing runs")]
@@ -34,11 +56,22 @@ def _status(context: CommandContext, _: str) -> CommandResult:
 def _config(context: CommandContext, wanted: str) -> CommandResult:
     commands = context.facts.commands
     if wanted == "edit":
-        return CommandResult(edit_file=commands.settings_file) if commands.settings_file else notice("there is no file")
+        return (
+            CommandResult(edit_file=commands.settings_file)
+            if commands.settings_file
+            else notice("there is no file")
+        )
     rows = [row for row in commands.settings() if wanted in row[0]]
     if not rows:
-        what = f"no setting with {escape_line(wanted)} in its name is set" if wanted else "every setting is built in"
-        return notice(f"{what}; /config edit opens {escape_line(commands.settings_file) or 'the settings file'}")
+        what = (
+            f"no setting with {escape_line(wanted)} in its name is set"
+            if wanted
+            else "every setting is built in"
+        )
+        return notice(
+            f"{what}; /config edit opens "
+            f"{escape_line(commands.settings_file) or 'the settings file'}"
+        )
     shown = [
         line(
             ("name", f"  {escape_line(key)}"),
@@ -52,7 +85,11 @@ def _config(context: CommandContext, wanted: str) -> CommandResult:
 
 async def _doctor(context: CommandContext, _: str) -> CommandResult:
     rows = [line("  ", escape_line(row)) for row in await context.facts.commands.doctor()]
-    return CommandResult("what longrein finds here", rows) if rows else notice("nothing could be looked at")
+    return (
+        CommandResult("what longrein finds here", rows)
+        if rows
+        else notice("nothing could be looked at")
+    )
 
 
 def _todos(context: CommandContext, _: str) -> CommandResult:
@@ -60,14 +97,17 @@ def _todos(context: CommandContext, _: str) -> CommandResult:
     if not todos:
         return notice("the todo list is empty; the model keeps one for work of several steps")
     done = sum(todo.status == "completed" for todo in todos)
-    return CommandResult(f"todo list, {done} of {len(todos)} done", event_lines.event_lines(TodoSet(todos)))
+    return CommandResult(
+        f"todo list, {done} of {len(todos)} done", event_lines.event_lines(TodoSet(todos))
+    )
 
 
 def _skills(context: CommandContext, _: str) -> CommandResult:
     known = context.facts.custom_commands()
     if not known:
         return notice(
-            "there are no skills; put one into ~/.agents/skills/NAME/SKILL.md, a command into .claude/commands"
+            "there are no skills; put one into ~/.agents/skills/NAME/SKILL.md, a command into "
+            ".claude/commands"
         )
     rows = [
         line(
@@ -80,7 +120,7 @@ def _skills(context: CommandContext, _: str) -> CommandResult:
     return CommandResult(f"{len(known)} of skills and commands", rows)
 
 
-# --- Rules -----------------------------------------------------------------------------------------------------------
+# --- Rules ----------------------------------------------------------------------------------------
 
 
 def _permissions(context: CommandContext, argument: str) -> CommandResult:
@@ -91,15 +131,24 @@ def _permissions(context: CommandContext, argument: str) -> CommandResult:
     if word:
         return notice("say what: /permissions, or /permissions remove NUMBER")
     if not rules:
-        return notice(f"no rules; mode {context.session.state.mode} decides. `always` at a question stores one")
-    title = f"{counted(len(rules), 'rule')} above mode {context.session.state.mode}: deny beats ask beats allow"
+        return notice(
+            f"no rules; mode {context.session.state.mode} decides. `always` at a question stores "
+            "one"
+        )
+    title = (
+        f"{counted(len(rules), 'rule')} above mode {context.session.state.mode}: deny beats "
+        "ask beats allow"
+    )
     return CommandResult(title, [_rule_line(n, row) for n, row in enumerate(rules, 1)])
 
 
 def _rule_line(n: int, row: RuleRow) -> Line:
     style = {"deny": "bad", "ask": "warn"}.get(row.kind, "ok")
     return line(
-        ("name", f"  {n} "), (style, f"{row.kind:<5} "), escape_line(row.rule), ("dim", f"  {escape_line(row.origin)}")
+        ("name", f"  {n} "),
+        (style, f"{row.kind:<5} "),
+        escape_line(row.rule),
+        ("dim", f"  {escape_line(row.origin)}"),
     )
 
 
@@ -110,15 +159,20 @@ def _remove_rule(context: CommandContext, rules: Sequence[RuleRow], wanted: str)
         return notice(f"say which rule to remove by its number ({known}): /permissions remove 1")
     row = rules[n - 1]
     if not row.removable:
-        return notice(f"{escape_line(row.rule)} comes from {escape_line(row.origin)}: remove it there")
+        return notice(
+            f"{escape_line(row.rule)} comes from {escape_line(row.origin)}: remove it there"
+        )
     try:
         context.facts.commands.remove_rule(row)
     except LongreinError as error:
         return notice(escape_line(str(error)))
-    return notice(f"removed: {row.kind} {escape_line(row.rule)} ({escape_line(row.origin)}), {len(rules) - 1} left")
+    return notice(
+        f"removed: {row.kind} {escape_line(row.rule)} ({escape_line(row.origin)}), "
+        f"{len(rules) - 1} left"
+    )
 
 
-# --- Instruction files -----------------------------------------------------------------------------------------------
+# --- Instruction files ----------------------------------------------------------------------------
 
 
 def _memory(context: CommandContext, wanted: str) -> CommandResult:
@@ -140,7 +194,7 @@ def _memory_line(n: int, file: MemoryFile) -> Line:
     return line(("name", f"  {n} "), escape_line(file.shown), ("dim", f"  {escape_line(how)}"))
 
 
-# --- Changes ---------------------------------------------------------------------------------------------------------
+# --- Changes --------------------------------------------------------------------------------------
 
 
 async def _diff(context: CommandContext, wanted: str) -> CommandResult:
@@ -150,7 +204,10 @@ async def _diff(context: CommandContext, wanted: str) -> CommandResult:
     if wanted:
         files = [file for file in files if wanted in file.shown]
         if not files:
-            return notice(f"this session changed no file with {escape_line(wanted)} in its name; /diff lists them")
+            return notice(
+                f"this session changed no file with {escape_line(wanted)} in its name; /diff "
+                "lists them"
+            )
     rows: list[Line] = []
     added = removed = 0
     for file in files:
@@ -158,9 +215,15 @@ async def _diff(context: CommandContext, wanted: str) -> CommandResult:
         added, removed = added + changed[0], removed + changed[1]
         rows += more
     code, stat = await context.facts.commands.git(("diff", "--shortstat", "HEAD"))
-    in_git = f"git, against the last commit: {escape_line(stat.strip()) or 'no change'}; /diff git shows it"
+    in_git = (
+        f"git, against the last commit: {escape_line(stat.strip()) or 'no change'}; /diff "
+        "git shows it"
+    )
     if not files:
-        return notice(f"this session changed no files with its tools; {in_git if not code else 'here is no git'}")
+        return notice(
+            "this session changed no files with its tools; "
+            f"{in_git if not code else 'here is no git'}"
+        )
     title = f"{counted(len(files), 'file')} changed by this session, +{added} -{removed}"
     return CommandResult(title, [*rows, *([line(("dim", in_git))] if not code else [])])
 
@@ -185,7 +248,9 @@ async def _git_diff(context: CommandContext, words: Sequence[str]) -> CommandRes
     code, text = await context.facts.commands.git(("diff", *(words or ("HEAD",))))
     if code:
         said = escape_line(" ".join(text.split())[:200])
-        return notice(f"git has no diff here: {said or 'git is not installed, or this is no repository'}")
+        return notice(
+            f"git has no diff here: {said or 'git is not installed, or this is no repository'}"
+        )
     if not text.strip():
         return notice("git sees no change of tracked files")
     rows = [line((_git_style(row), escape(row).expandtabs(4))) for row in text.splitlines()]

@@ -25,9 +25,15 @@ def preview_rows(preview: RewindPreview) -> list[Line]:
     rows = [line(("dim", preview_summary(preview)))]
     for what, paths in (("put back", preview.restored), ("removed", preview.removed)):
         rows += [line(("dim", f"  {what}  "), escape_line(path)) for path in paths[:ROWS_MAX]]
-        rows += [line(("dim", f"  … and {len(paths) - ROWS_MAX} more"))] if len(paths) > ROWS_MAX else []
+        rows += (
+            [line(("dim", f"  … and {len(paths) - ROWS_MAX} more"))]
+            if len(paths) > ROWS_MAX
+            else []
+        )
     for put in preview.kept[:ROWS_MAX]:
-        rows.append(line(("warn", "  kept  "), escape_line(put.path), ("dim", f"  {escape_line(put.why)}")))
+        rows.append(
+            line(("warn", "  kept  "), escape_line(put.path), ("dim", f"  {escape_line(put.why)}"))
+        )
     rows += [line(("dim", f"  {escape_line(note)}")) for note in preview.notes]
     return [*rows, line(("dim", "  files that .gitignore excludes stay as they are"))]
 
@@ -41,5 +47,11 @@ def ways_back(seq: str, preview: RewindPreview) -> Sequence[Row]:
         Row(f"{seq} only-files", "the files only", effect),
     ]
     if preview.kept:
-        rows.append(Row(f"{seq} all-files", "both, also files that somebody else changed", "their changes are lost"))
+        rows.append(
+            Row(
+                f"{seq} all-files",
+                "both, also files that somebody else changed",
+                "their changes are lost",
+            )
+        )
     return [*rows, Row(f"{seq} show", "show what becomes of each file", "changes nothing")]

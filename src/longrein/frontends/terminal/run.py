@@ -39,7 +39,9 @@ from longrein.frontends.terminal.view_model import Piece
 from longrein.frontends.translation import language_of, use_language
 
 PREPARE_S = 0.3
-"""Seconds after the first frame at which the painter of replies is imported, before a reply needs it."""
+"""Seconds after the first frame at which the painter of replies is imported, before a reply
+needs it.
+"""
 REPLAYED_PROMPTS = 3
 """Newest prompts of a resumed session that are shown again with what followed."""
 
@@ -54,18 +56,21 @@ async def run_terminal(
     prompt: str = "",
     mono_s: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Run the terminal until the user leaves. The session must be open and not running; it is closed here.
+    """Run the terminal until the user leaves. The session must be open and not running; it is
+    closed here.
 
-    `history` is the file of sent messages of this project; `prompt` is sent at once. With `plain`, or when stdin or
-    stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is used. The terminal settings are
-    always restored. SIGTERM and SIGHUP give the exit code 128 + their number. Raises `LongreinError` (such as
-    `StoreFull`) after that. Needs the main thread.
+    `history` is the file of sent messages of this project; `prompt` is sent at once. With `plain`,
+    or when stdin or stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is
+    used. The terminal settings are always restored. SIGTERM and SIGHUP give the exit code 128 +
+    their number. Raises `LongreinError` (such as `StoreFull`) after that. Needs the main thread.
     """
     if plain or not _can_redraw():
         first_frame.close()
     before, typed = first_frame.take_over()
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    use_language((facts.options.language or language_of(facts.environ)) if encoding == "utf8" else "en")
+    use_language(
+        (facts.options.language or language_of(facts.environ)) if encoding == "utf8" else "en"
+    )
     with _settings_kept(before):
         try:
             if plain or not _can_redraw():
@@ -98,7 +103,9 @@ def _open_screen(
         conversation.status_line.rows,
     )
     keys_from = TerminalInput(
-        conversation.heard, conversation.window.pressed, conversation.another_program_has_the_terminal
+        conversation.heard,
+        conversation.window.pressed,
+        conversation.another_program_has_the_terminal,
     )
     keys, panel_keys = bind_keys(conversation), bind_panel_keys(conversation)
     screen = Screen(
@@ -125,7 +132,9 @@ def _size() -> Size:
     return Size(rows=rows or 24, columns=columns or 80)
 
 
-async def _run_screen(conversation: Conversation, prompt: str, before: list[Any] | None, typed: bytes) -> Outcome:
+async def _run_screen(
+    conversation: Conversation, prompt: str, before: list[Any] | None, typed: bytes
+) -> Outcome:
     """Run the screen. `before`, `typed`: from the first frame, if there was one."""
     raw = ExitStack()
     mode = conversation.screen.app.input.raw_mode()
@@ -141,7 +150,9 @@ async def _run_screen(conversation: Conversation, prompt: str, before: list[Any]
 
     def begin() -> None:  # before keys that were typed early
         conversation.ready.set()
-        asyncio.get_running_loop().call_soon(input_state.restore_draft, conversation)  # after keys that came early
+        asyncio.get_running_loop().call_soon(
+            input_state.restore_draft, conversation
+        )  # after keys that came early
         for problem in keymap(conversation.facts.input.keys)[1]:
             conversation.notice(problem)
         conversation.spawn(conversation.show_later_notices())
@@ -154,7 +165,11 @@ async def _run_screen(conversation: Conversation, prompt: str, before: list[Any]
     drawing = conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
     with signal_handlers(_handlers(conversation)):
         app = asyncio.create_task(_while_there(conversation, drawing))
-        acts = (_listen(conversation), _drive(conversation), _while_there(conversation, conversation.redraw_loop()))
+        acts = (
+            _listen(conversation),
+            _drive(conversation),
+            _while_there(conversation, conversation.redraw_loop()),
+        )
         tasks = [asyncio.create_task(act) for act in acts]
         try:
             await asyncio.wait([app, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -176,17 +191,22 @@ async def _run_screen(conversation: Conversation, prompt: str, before: list[Any]
 def _handlers(conversation: Conversation) -> dict[int, Callable[[], object]]:
     ends = (signal.SIGTERM, signal.SIGHUP)
     return {
-        **{number: partial(conversation.leave, Outcome("exit", code=128 + number)) for number in ends},
+        **{
+            number: partial(conversation.leave, Outcome("exit", code=128 + number))
+            for number in ends
+        },
         signal.SIGTSTP: partial(suspend, conversation),
         signal.SIGCONT: partial(enter_raw_mode, conversation),
     }
 
 
 def _take_early_keys(conversation: Conversation, typed: bytes, *, in_raw_mode: bool) -> None:
-    """Hand keys that were typed before the screen to the input. Without raw mode the kernel made an Enter a line break.
+    """Hand keys that were typed before the screen to the input. Without raw mode the kernel made an
+    Enter a line break.
 
-    Empty lines are dropped: an Enter on an empty input would resume a cut turn that the user has not seen yet. When a
-    list of sessions opens first, nothing is sent, as it would go to another session.
+    Empty lines are dropped: an Enter on an empty input would resume a cut turn that the user has
+    not seen yet. When a list of sessions opens first, nothing is sent, as it would go to another
+    session.
     """
     fd, data = sys.stdin.fileno(), b""
     with suppress(OSError):  # the terminal is gone
@@ -222,7 +242,9 @@ async def _listen(conversation: Conversation) -> None:
     start = conversation.session.state.seq
     old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
     conversation.view.live = start == 0
-    async for heard in conversation.session.follow(conversation.view.resume(conversation.session.state)):
+    async for heard in conversation.session.follow(
+        conversation.view.resume(conversation.session.state)
+    ):
         conversation.totals.observe(heard, conversation.view)
         pieces = conversation.view.apply(heard, conversation.mono_s())
         if conversation.view.live:
@@ -239,7 +261,8 @@ async def _listen(conversation: Conversation) -> None:
 
 @contextmanager
 def _settings_kept(kept: list[Any] | None) -> Iterator[None]:
-    """Restore the terminal settings in every case, and discard output that a closed terminal did not take.
+    """Restore the terminal settings in every case, and discard output that a closed terminal did
+    not take.
 
     `kept`: the settings, where they have been changed already.
     """

@@ -1,4 +1,5 @@
-"""Drawing on the terminal: finished lines go into the scrollback once, a few rows below them are redrawn.
+"""Drawing on the terminal: finished lines go into the scrollback once, a few rows below them are
+redrawn.
 
 The scrollback is never drawn again, so a redraw costs the same in a session of any length.
 """
@@ -57,7 +58,9 @@ def _style(words: tuple[tuple[str, str], ...]) -> Style:
     )
 
 
-STYLE = DynamicStyle(lambda: _style(tuple((word, style) for word, (_, style) in STYLES.items() if style)))
+STYLE = DynamicStyle(
+    lambda: _style(tuple((word, style) for word, (_, style) in STYLES.items() if style))
+)
 """Style of the theme in use."""
 
 
@@ -78,7 +81,9 @@ class _App(Application[None]):
     """Application that handles the wrapped rows of a terminal that was made narrower."""
 
     def _on_resize(self) -> None:
-        if self._running_in_terminal:  # a page has the screen; what is below it is drawn anew afterwards
+        if (
+            self._running_in_terminal
+        ):  # a page has the screen; what is below it is drawn anew afterwards
             return
         extra = _wrapped_rows(self)
         if extra:
@@ -116,7 +121,9 @@ class Screen:
     ) -> None:
         self._content, self._buffer = content, buffer
         self._panel = Window(
-            FormattedTextControl(self._draw_above, focusable=True, key_bindings=panel_keys, show_cursor=False),
+            FormattedTextControl(
+                self._draw_above, focusable=True, key_bindings=panel_keys, show_cursor=False
+            ),
             dont_extend_height=True,
             height=lambda: Dimension(preferred=len(self._drawn), max=len(self._drawn), min=0),
         )
@@ -124,7 +131,9 @@ class Screen:
             AfterInput(content.hint, style="class:dim"), Condition(lambda: not buffer.text)
         )
         self._input = Window(
-            BufferControl(buffer, input_processors=[placeholder], include_default_input_processors=True),
+            BufferControl(
+                buffer, input_processors=[placeholder], include_default_input_processors=True
+            ),
             height=Dimension(min=1, max=INPUT_ROWS_MAX),
             dont_extend_height=True,
             wrap_lines=True,
@@ -134,11 +143,18 @@ class Screen:
         footer = Window(FormattedTextControl(self._draw_below), height=1, dont_extend_height=True)
         self._status: list[StyleAndTextTuples] = []
         status = ConditionalContainer(
-            Window(FormattedTextControl(self._draw_status), height=lambda: len(self._status), dont_extend_height=True),
+            Window(
+                FormattedTextControl(self._draw_status),
+                height=lambda: len(self._status),
+                dont_extend_height=True,
+            ),
             Condition(lambda: bool(self._status)),
         )
         self.app: Application[None] = _App(
-            Layout(HSplit([self._panel, self._input, menu, status, footer]), focused_element=self._input),
+            Layout(
+                HSplit([self._panel, self._input, menu, status, footer]),
+                focused_element=self._input,
+            ),
             key_bindings=keys,
             style=STYLE,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
@@ -213,8 +229,16 @@ class Screen:
         size = self.size
         before, self._status = self._status, self._content.status(size.columns - 1, size.rows)
         links = before != self._status and any(map(holds_link, [*before, *self._status]))
-        room = max(size.rows - min(self._buffer.document.line_count, INPUT_ROWS_MAX) - 3 - len(self._status), 1)
-        self._drawn = [crop(row, size.columns - 1) for row in self._content.panel_lines(size.columns - 1, room)][-room:]
+        room = max(
+            size.rows
+            - min(self._buffer.document.line_count, INPUT_ROWS_MAX)
+            - 3
+            - len(self._status),
+            1,
+        )
+        self._drawn = [
+            crop(row, size.columns - 1) for row in self._content.panel_lines(size.columns - 1, room)
+        ][-room:]
         last = app.renderer.last_rendered_screen
         if last is None or not app.is_running:
             return

@@ -1,4 +1,6 @@
-"""A list that typing narrows, with headings and a preview of the marked row: the sessions of `/resume`."""
+"""A list that typing narrows, with headings and a preview of the marked row: the sessions of
+`/resume`.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -24,7 +26,9 @@ class SearchList(TypedList):
         self._want = want
 
     def draw(self, width: int, height: int) -> list[Line]:
-        """The list in at most `height` rows: title with the query, rows under their headings, preview, hint."""
+        """The list in at most `height` rows: title with the query, rows under their headings,
+        preview, hint.
+        """
         head = line(("bold", self.title), ("you", f"  {escape_line(self.query)}▏"))
         if not self.rows:
             hint = line(("dim", "nothing fits; Backspace, or Esc leaves"))
@@ -32,10 +36,21 @@ class SearchList(TypedList):
         if self.chosen not in self.previews:
             self._want(self.chosen)
         room = max(height - 2, 1)
-        below = list(self.previews.get(self.chosen, ()))[: max(min(PREVIEW_ROWS_MAX, room - LIST_ROWS_MIN), 0)]
+        below = list(self.previews.get(self.chosen, ()))[
+            : max(min(PREVIEW_ROWS_MAX, room - LIST_ROWS_MIN), 0)
+        ]
         preview = [line(("dim", f"  │ {escape_line(text)}")) for text in below]
         shown = self._shown(room - len(preview))
-        hint = line(("dim", f"{self.at + 1} of {len(self.rows)}; type to search, ↑ ↓ move, Enter chooses, Esc leaves"))
+        hint = line(
+            (
+                "dim",
+                (
+                    f"{self.at + 1} of {len(self.rows)}; type to search, ↑ ↓ move, Enter chooses, "
+                    "Esc "
+                    "leaves"
+                ),
+            )
+        )
         return [crop(row, width) for row in [head, *shown, *preview, hint]]
 
     def _shown(self, room: int) -> list[Line]:
@@ -68,7 +83,10 @@ def make_searchable(conversation: Conversation, choices: Choices) -> None:
 
 
 async def _load(
-    conversation: Conversation, found: SearchList, value: str, preview: Callable[[str], Awaitable[Sequence[str]]]
+    conversation: Conversation,
+    found: SearchList,
+    value: str,
+    preview: Callable[[str], Awaitable[Sequence[str]]],
 ) -> None:
     try:
         found.previews[value] = await preview(value)

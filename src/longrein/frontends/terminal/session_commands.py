@@ -1,4 +1,6 @@
-"""Slash commands about the session as a whole: title, copy, export, fork, folders, effort, other sessions."""
+"""Slash commands about the session as a whole: title, copy, export, fork, folders, effort, other
+sessions.
+"""
 
 from longrein.agent import SetModel, SetTitle
 from longrein.frontends.terminal.choice_list import Row
@@ -23,7 +25,11 @@ def _rename(context: CommandContext, title: str) -> CommandResult:
     if not line:
         first = context.view.prompts[0].text.partition("\n")[0] if context.view.prompts else ""
         shown = escape_line(now or first)[:200]
-        return notice(f"the title is: {shown}; /rename TITLE gives another" if shown else "say which: /rename TITLE")
+        return notice(
+            f"the title is: {shown}; /rename TITLE gives another"
+            if shown
+            else "say which: /rename TITLE"
+        )
     if line == now:
         return notice(f"the title is {escape_line(line)} already")
     return CommandResult(message=SetTitle(line))
@@ -35,11 +41,19 @@ async def _copy(context: CommandContext, wanted: str) -> CommandResult:
     nth = number(wanted) if wanted else 1
     if nth < 1:
         return notice("say which: /copy, or /copy 2 for the last answer but one")
-    text = await context.facts.commands.answer(nth) if context.facts.commands.answer is not None else ""
+    text = (
+        await context.facts.commands.answer(nth)
+        if context.facts.commands.answer is not None
+        else ""
+    )
     if not text:
-        return notice(f"there is no answer {nth} to copy" if nth > 1 else "there is no answer to copy yet")
+        return notice(
+            f"there is no answer {nth} to copy" if nth > 1 else "there is no answer to copy yet"
+        )
     how = await copy(text, context.facts.commands.environ)
-    return notice(f"copied {how}: {counted(text.count(chr(10)) + 1, 'line')}, {len(text):,} characters")
+    return notice(
+        f"copied {how}: {counted(text.count(chr(10)) + 1, 'line')}, {len(text):,} characters"
+    )
 
 
 async def _export(context: CommandContext, path: str) -> CommandResult:
@@ -64,7 +78,9 @@ def _add_dir(context: CommandContext, path: str) -> CommandResult:
     if folder in known:
         return notice(f"{escape_line(folder)} is one of the folders already")
     spoken = bool(context.view.prompts)
-    return CommandResult(outcome=Outcome("switch" if spoken else "new", context.session.id * spoken, folder=folder))
+    return CommandResult(
+        outcome=Outcome("switch" if spoken else "new", context.session.id * spoken, folder=folder)
+    )
 
 
 def _effort(context: CommandContext, level: str) -> CommandResult:
@@ -78,11 +94,16 @@ def _effort(context: CommandContext, level: str) -> CommandResult:
             else notice(f"the effort is {now}")
         )
     if level not in commands.efforts:
-        return notice(f"there is no effort {escape_line(level)}; it is one of {', '.join(commands.efforts)}")
+        return notice(
+            f"there is no effort {escape_line(level)}; it is one of {', '.join(commands.efforts)}"
+        )
     if level == now:
         return notice(f"the effort is {level} already")
     model = commands.set_effort(level)
-    told = f"effort: {now} → {level}, from the next request of this session on; it writes the cache anew"
+    told = (
+        f"effort: {now} → {level}, from the next request of this session on; it writes the "
+        "cache anew"
+    )
     return CommandResult(message=SetModel(model), notice=told)
 
 
@@ -100,7 +121,9 @@ async def _sessions(context: CommandContext) -> CommandResult:
 
 
 def _chosen(context: CommandContext, session: str) -> CommandResult:
-    """Open a session, or ask what to do with one that is open elsewhere: `ID`, `ID watch`, `ID fork`."""
+    """Open a session, or ask what to do with one that is open elsewhere: `ID`, `ID watch`, `ID
+    fork`.
+    """
     name, _, how = session.partition(" ")
     if how.strip() in ("watch", "copy"):
         return CommandResult(outcome=Outcome("watch" if how.strip() == "watch" else "copy", name))
@@ -114,9 +137,23 @@ def _chosen(context: CommandContext, session: str) -> CommandResult:
 
 
 SESSION_COMMANDS = (
-    Command("resume", "[ID]", "go on with another session, or watch it", _resume, ("sessions",), idle_only=True),
+    Command(
+        "resume",
+        "[ID]",
+        "go on with another session, or watch it",
+        _resume,
+        ("sessions",),
+        idle_only=True,
+    ),
     Command("rename", "[TITLE]", "give the session a title", _rename),
-    Command("fork", "", "go on in a copy; this session stays as it is", _fork, ("branch",), idle_only=True),
+    Command(
+        "fork",
+        "",
+        "go on in a copy; this session stays as it is",
+        _fork,
+        ("branch",),
+        idle_only=True,
+    ),
     Command("export", "[FILE]", "write the session to FILE: .md .html .json .jsonl", _export),
     Command("copy", "[N]", "copy the last answer, or the N-th last one", _copy),
     Command("add-dir", "[FOLDER]", "let longrein work in FOLDER, too", _add_dir, idle_only=True),

@@ -1,4 +1,6 @@
-"""Status line: rows below the input that a command of the user prints from data about the session."""
+"""Status line: rows below the input that a command of the user prints from data about the
+session.
+"""
 
 import asyncio
 import re
@@ -28,7 +30,9 @@ TOKENS = re.compile(
 )
 """Colours, links; other sequences are left out."""
 LINK_END = ("[ZeroWidthEscape]", "\x1b]8;;\x1b\\")
-"""Ends a link. It is written before the first character of each later row, as a row may end inside of a link."""
+"""Ends a link. It is written before the first character of each later row, as a row may end
+inside of a link.
+"""
 
 
 class SessionTotals:
@@ -69,7 +73,9 @@ class SessionTotals:
 
 
 class StatusLine:
-    """Runs the command when the session has news, at most every `DEBOUNCE_S` seconds, and keeps what it printed."""
+    """Runs the command when the session has news, at most every `DEBOUNCE_S` seconds, and keeps
+    what it printed.
+    """
 
     def __init__(
         self,
@@ -91,7 +97,10 @@ class StatusLine:
         """Plan a run if `key`, which stands for what the command is told, is new."""
         if self._command is not None and key != self._key:
             self._key = key
-            if self._timer is None or self._timer.when() - asyncio.get_running_loop().time() > DEBOUNCE_S:
+            if (
+                self._timer is None
+                or self._timer.when() - asyncio.get_running_loop().time() > DEBOUNCE_S
+            ):
                 self._plan(DEBOUNCE_S)
 
     def close(self) -> None:
@@ -112,7 +121,9 @@ class StatusLine:
         if self._running is not None:
             self._running.cancel()
         if self._command is not None:
-            self._running = asyncio.get_running_loop().create_task(self._run(self._command(self._data())))
+            self._running = asyncio.get_running_loop().create_task(
+                self._run(self._command(self._data()))
+            )
 
     async def _run(self, printed: "Coroutine[Any, Any, str] | Any") -> None:
         try:
@@ -140,7 +151,9 @@ class StatusLine:
 
 
 def styled(text: str) -> StyleAndTextTuples:
-    """Return a line with its colours and OSC 8 links; everything else that is no text is escaped or left out."""
+    """Return a line with its colours and OSC 8 links; everything else that is no text is escaped
+    or left out.
+    """
     marked, at = "", 0
     for found in TOKENS.finditer(text):
         marked += escape(text[at : found.start()].expandtabs(4))
@@ -151,7 +164,9 @@ def styled(text: str) -> StyleAndTextTuples:
             url = found[2] if found[2].isprintable() else ""
             marked += f"\x01\x1b]8;;{url}\x1b\\\x02"
     marked += escape(text[at:].expandtabs(4))
-    return list(ANSI(marked.replace("\x02\x01", "")).__pt_formatted_text__())  # of two links the later one counts
+    return list(
+        ANSI(marked.replace("\x02\x01", "")).__pt_formatted_text__()
+    )  # of two links the later one counts
 
 
 def _cropped(spans: Sequence[Any], width: int) -> StyleAndTextTuples:

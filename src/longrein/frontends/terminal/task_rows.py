@@ -1,7 +1,8 @@
-"""Background tasks, subagents and waiting messages: their state (`BackgroundActivity`) and their lines.
+"""Background tasks, subagents and waiting messages: their state (`BackgroundActivity`) and their
+lines.
 
-The state is a fold of entries. Updates of a subagent arrive as `FromSubagent`: its questions and the messages to it are
-shown and its last acts kept, but not its replies, which are in its own log.
+The state is a fold of entries. Updates of a subagent arrive as `FromSubagent`: its questions and
+the messages to it are shown and its last acts kept, but not its replies, which are in its own log.
 """
 
 from collections import deque
@@ -10,7 +11,14 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent import FromSubagent, PendingMessage, RetryPause, SubagentView, TaskOver, UserNotice
+from longrein.agent import (
+    FromSubagent,
+    PendingMessage,
+    RetryPause,
+    SubagentView,
+    TaskOver,
+    UserNotice,
+)
 from longrein.events import (
     ChildEnded,
     ChildStarted,
@@ -30,7 +38,14 @@ from longrein.frontends import text_format
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
-from longrein.frontends.text_format import activity_text, escape, escape_line, first_line, joined, key_argument
+from longrein.frontends.text_format import (
+    activity_text,
+    escape,
+    escape_line,
+    first_line,
+    joined,
+    key_argument,
+)
 from longrein.frontends.translation import translate
 from longrein.tools import TaskView
 
@@ -67,7 +82,7 @@ class RunningTask(msgspec.Struct, frozen=True):
         return (now_us - self.at) / 1e6 if self.since_s is None else now_s - self.since_s
 
 
-# --- Lines of starts and ends ----------------------------------------------------------------------------------------
+# --- Lines of starts and ends ---------------------------------------------------------------------
 
 
 def started_task(event: TaskStarted, *, waited: bool) -> Line:
@@ -80,7 +95,9 @@ def started_task(event: TaskStarted, *, waited: bool) -> Line:
     elif waited:
         details = "began: its turn has come"
     return line(
-        NO_WRAP, (style, translate(f"task {escape_line(event.task)} {details}")), f"  {first_line(event.command)}"
+        NO_WRAP,
+        (style, translate(f"task {escape_line(event.task)} {details}")),
+        f"  {first_line(event.command)}",
     )
 
 
@@ -95,7 +112,11 @@ def ended_task(event: TaskEnded, started: TaskStarted | None) -> list[Line]:
         f"  {first_line(started.command)}" if started else "",
     )
     last = event.tail.rstrip().rpartition("\n")[2]
-    return [head] if event.state == "done" or not last else [head, line(NO_WRAP, ("dim", f"  {escape_line(last)}"))]
+    return (
+        [head]
+        if event.state == "done" or not last
+        else [head, line(NO_WRAP, ("dim", f"  {escape_line(last)}"))]
+    )
 
 
 def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str:
@@ -109,7 +130,9 @@ def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str
 
 
 def started_child(event: ChildStarted, label: str) -> list[Line]:
-    """Lines of a subagent that was started or resumed, with a note when it got other limits than requested."""
+    """Lines of a subagent that was started or resumed, with a note when it got other limits than
+    requested.
+    """
     details = "is asked again" if event.again else "started"
     head = line(
         NO_WRAP,
@@ -125,34 +148,60 @@ def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]
     word, style = status_word(event.status)
     details = joined(
         text_format.elapsed(event.elapsed_ms / 1000),
-        text_format.usage(event.steps, event.usage.context_tokens + event.usage.output_tokens, event.cost_usd),
+        text_format.usage(
+            event.steps, event.usage.context_tokens + event.usage.output_tokens, event.cost_usd
+        ),
         f"{text_format.counted(len(event.files), 'file')} changed" if event.files else "",
     )
-    name = f"{escape_line(subagent.label)} {escape_line(subagent.started.kind)}" if subagent else "subagent"
+    name = (
+        f"{escape_line(subagent.label)} {escape_line(subagent.started.kind)}"
+        if subagent
+        else "subagent"
+    )
     head = line(
         NO_WRAP,
         (style, f"{name} {word}"),
         ("dim", f"  {details}" if details else ""),
         f"  {first_line(subagent.started.description)}" if subagent else "",
     )
-    return [head, *(line(("dim", f"  {escape_line(text)}")) for text in (event.message, event.worktree) if text)]
+    return [
+        head,
+        *(
+            line(("dim", f"  {escape_line(text)}"))
+            for text in (event.message, event.worktree)
+            if text
+        ),
+    ]
 
 
 def live_agents(agents: Sequence[SubagentView], most: int) -> list[Line]:
-    """At most `most` lines of working subagents, those with a question first; the rest are counted."""
+    """At most `most` lines of working subagents, those with a question first; the rest are
+    counted.
+    """
     here = [view for view in agents if view.state in OPEN]
     if len(here) <= most:
         return [agent_line(view) for view in here]
     shown = sorted(here, key=lambda view: OPEN.index(view.state), reverse=True)[: max(most - 1, 0)]
     rest = [view for view in here if view not in shown]
-    counts = [(state, sum(view.state == state for view in rest)) for state in ("asking", "running", "queued")]
+    counts = [
+        (state, sum(view.state == state for view in rest))
+        for state in ("asking", "running", "queued")
+    ]
     details = ", ".join(f"{count} {status_word(state)[0]}" for state, count in counts if count)
-    more = line(NO_WRAP, ("dim", f"… {text_format.counted(len(rest), 'more subagent')}: {details}; /agents lists them"))
+    more = line(
+        NO_WRAP,
+        (
+            "dim",
+            f"… {text_format.counted(len(rest), 'more subagent')}: {details}; /agents lists them",
+        ),
+    )
     return [*(agent_line(view) for view in here if view in shown), more]
 
 
 def agent_line(view: SubagentView) -> Line:
-    """Line of one subagent. State and time come first, so that a narrow terminal does not hide them."""
+    """Line of one subagent. State and time come first, so that a narrow terminal does not hide
+    them.
+    """
     word, style = status_word(view.state)
     time = f" {text_format.live_elapsed(view.elapsed_s)}" if view.elapsed_s >= 1 else ""
     usage = text_format.usage(view.steps, view.tokens, view.cost_usd)
@@ -165,35 +214,52 @@ def agent_line(view: SubagentView) -> Line:
     )
 
 
-def live_tasks(tasks: Mapping[str, RunningTask], now_us: int, width: int, now_s: float = 0.0) -> list[Line]:
+def live_tasks(
+    tasks: Mapping[str, RunningTask], now_us: int, width: int, now_s: float = 0.0
+) -> list[Line]:
     """A line for all background tasks; no line when there are none."""
     if not tasks:
         return []
     room = min(max(width // len(tasks) - TASK_CELLS, COMMAND_CHARS_MIN), COMMAND_CHARS_MAX)
-    details = " · ".join(_task_text(running, running.age_s(now_us, now_s), room) for running in tasks.values())
+    details = " · ".join(
+        _task_text(running, running.age_s(now_us, now_s), room) for running in tasks.values()
+    )
     return [line(NO_WRAP, ("run", text_format.counted(len(tasks), "task")), f"  {details}")]
 
 
 def _task_text(running: RunningTask, age_s: float, room: int) -> str:
     started = running.started
     time = "queued" if started.state == "queued" else text_format.live_elapsed(age_s)
-    return f"{escape_line(started.task)} {text_format.shortened(first_line(started.command), room)} {time}"
+    return (
+        f"{escape_line(started.task)} "
+        f"{text_format.shortened(first_line(started.command), room)} {time}"
+    )
 
 
 def counts(tasks: int, agents: int) -> str:
     """`2 tasks, 3 agents` for the footer; '' when there are none."""
     return joined(
-        text_format.counted(tasks, "task") if tasks else "", text_format.counted(agents, "agent") if agents else ""
+        text_format.counted(tasks, "task") if tasks else "",
+        text_format.counted(agents, "agent") if agents else "",
     )
 
 
-# --- Lists and pages -------------------------------------------------------------------------------------------------
+# --- Lists and pages ------------------------------------------------------------------------------
 
 
 def task_list(views: Sequence[TaskView]) -> list[Line]:
     """A line for each task."""
     rows = [task_line(view) for view in views]
-    return rows or [line(("dim", translate("  no background tasks; Ctrl-B sends a running command to the background")))]
+    return rows or [
+        line(
+            (
+                "dim",
+                translate(
+                    "  no background tasks; Ctrl-B sends a running command to the background"
+                ),
+            )
+        )
+    ]
 
 
 def task_line(view: TaskView) -> Line:
@@ -212,7 +278,9 @@ def task_line(view: TaskView) -> Line:
 def agent_list(views: Sequence[SubagentView]) -> list[Line]:
     """A line for each subagent, followed by its own subagents."""
     rows = indented(map(agent_line, views))
-    return rows or [line(("dim", translate("  no subagents; the model starts them with its tool Agent")))]
+    return rows or [
+        line(("dim", translate("  no subagents; the model starts them with its tool Agent")))
+    ]
 
 
 def agent_page(view: SubagentView, task: str, report: str, acts: Sequence[str]) -> list[Line]:
@@ -226,17 +294,21 @@ def agent_page(view: SubagentView, task: str, report: str, acts: Sequence[str]) 
     return indented(rows)
 
 
-# --- Waiting messages ------------------------------------------------------------------------------------------------
+# --- Waiting messages -----------------------------------------------------------------------------
 
 
 def delivery_note(pending: PendingMessage, label: str) -> str:
     """Time of delivery and recipient of a waiting message, in words."""
     if pending.to:
         return f"to {escape_line(label or 'a subagent')}, with its next request"
-    return {"queued": "after this turn", "steer": "with the next request"}.get(pending.how, "at once")
+    return {"queued": "after this turn", "steer": "with the next request"}.get(
+        pending.how, "at once"
+    )
 
 
-def queue_list(numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[str, str]) -> list[Line]:
+def queue_list(
+    numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[str, str]
+) -> list[Line]:
     """Numbered lines of waiting messages, with a hint."""
     rows = [
         line(
@@ -251,11 +323,18 @@ def queue_list(numbered: Sequence[tuple[int, PendingMessage]], labels: Mapping[s
         return [line(("dim", translate("  nothing waits: all that was said has been delivered")))]
     return [
         *rows,
-        line(("dim", translate("  /queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away"))),
+        line(
+            (
+                "dim",
+                translate(
+                    "  /queue NUMBER takes one back to be edited, /queue drop NUMBER throws it away"
+                ),
+            )
+        ),
     ]
 
 
-# --- State -----------------------------------------------------------------------------------------------------------
+# --- State ----------------------------------------------------------------------------------------
 
 
 ACTS_MAX = 12
@@ -282,7 +361,9 @@ class BackgroundActivity:
         """Time of the current update, monotonic; None while an old log is replayed."""
 
     def apply(self, entry: Entry) -> list[Line]:
-        """Apply an entry of this session; return lines for a task or subagent that started or ended."""
+        """Apply an entry of this session; return lines for a task or subagent that started or
+        ended.
+        """
         match entry.event:
             case TaskStarted() as task:
                 waited = task.task in self.tasks
@@ -343,15 +424,26 @@ class BackgroundActivity:
     def _add_subagent(self, event: ChildStarted, seq: int, parent_label: str = "") -> KnownSubagent:
         """Add a subagent; `parent_label` is the label of its parent ('' for this session)."""
         label = f"a{event.again or seq}"
-        self.subagents[event.child] = KnownSubagent(f"{parent_label}.{label}" if parent_label else label, event)
+        self.subagents[event.child] = KnownSubagent(
+            f"{parent_label}.{label}" if parent_label else label, event
+        )
         return self.subagents[event.child]
 
     def _end_subagent(self, child: str) -> KnownSubagent | None:
         """Drop the questions of an ended subagent and of its own subagents."""
         subagent = self.subagents.get(child)
         below = f"{subagent.label}." if subagent else "."
-        ended = {child, *(session for session, known in self.subagents.items() if known.label.startswith(below))}
-        self.questions = {key: question for key, question in self.questions.items() if key[0] not in ended}
+        ended = {
+            child,
+            *(
+                session
+                for session, known in self.subagents.items()
+                if known.label.startswith(below)
+            ),
+        }
+        self.questions = {
+            key: question for key, question in self.questions.items() if key[0] not in ended
+        }
         self._calls = {key: value for key, value in self._calls.items() if key[0] not in ended}
         return subagent
 
@@ -386,11 +478,16 @@ class BackgroundActivity:
         name = f"{escape_line(update.label)} {escape_line(update.kind)}".rstrip()
         match entry.event:
             case PermissionAsked() as asked:
-                question = Question(asked, self._calls.get((update.child, asked.call)), update.child, name)
+                question = Question(
+                    asked, self._calls.get((update.child, asked.call)), update.child, name
+                )
                 self.questions[question.key] = question
             case PermissionAnswered() as answer:
                 self.questions.pop((update.child, answer.call), None)
-                return [line(("dim", f"{name}: "), *row) for row in event_lines.answered_lines(answer, "")]
+                return [
+                    line(("dim", f"{name}: "), *row)
+                    for row in event_lines.answered_lines(answer, "")
+                ]
             case ToolEnded(call=call):
                 self.questions.pop((update.child, call), None)
                 self._calls.pop((update.child, call), None)

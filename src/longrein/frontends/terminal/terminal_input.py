@@ -1,4 +1,6 @@
-"""Keys of the terminal. What the terminal itself tells, such as its colours and its focus, is taken out of them."""
+"""Keys of the terminal. What the terminal itself tells, such as its colours and its focus, is
+taken out of them.
+"""
 
 import re
 import sys
@@ -21,7 +23,9 @@ class AnswerFilter:
         self._heard, self._held = heard, ""
 
     def feed(self, text: str) -> str:
-        """Return `text` without answers. The beginning of an answer is held back until its end comes."""
+        """Return `text` without answers. The beginning of an answer is held back until its end
+        comes.
+        """
         text, self._held = self._held + text, ""
         if "\x1b" not in text:
             return text

@@ -1,4 +1,5 @@
-"""Themes of the terminal: the colours of each style word, and the guess whether the background is dark or light.
+"""Themes of the terminal: the colours of each style word, and the guess whether the background is
+dark or light.
 
 `use_theme` changes `event_lines.STYLES` in place, the one table from which every line is coloured.
 """
@@ -61,7 +62,9 @@ def colour_number(colour: str) -> int:
     return 16 + 36 * LEVELS.index(red) + 6 * LEVELS.index(green) + LEVELS.index(blue)
 
 
-def _coloured(colours: Mapping[str, str], bold: tuple[str, ...] = ("you",)) -> dict[str, tuple[str, str]]:
+def _coloured(
+    colours: Mapping[str, str], bold: tuple[str, ...] = ("you",)
+) -> dict[str, tuple[str, str]]:
     """Return the styles of colours: ANSI attributes, and the style of prompt_toolkit."""
     heavy = {word: ("1;", "bold ") if word in bold else ("", "") for word in colours}
     styles = {
@@ -87,7 +90,9 @@ NOTES = {
 
 
 def use_theme(name: str) -> None:
-    """Colour all lines that are drawn from now on by a theme of `THEMES`. Style words of no theme stay as they are."""
+    """Colour all lines that are drawn from now on by a theme of `THEMES`. Style words of no
+    theme stay as they are.
+    """
     STYLES.update(THEMES[name])
 
 
@@ -106,12 +111,23 @@ def chosen() -> str:
 
 def theme_in_use() -> str:
     """Name of the theme in use."""
-    return next((name for name, styles in THEMES.items() if all(STYLES.get(k) == v for k, v in styles.items())), "ansi")
+    return next(
+        (
+            name
+            for name, styles in THEMES.items()
+            if all(STYLES.get(k) == v for k, v in styles.items())
+        ),
+        "ansi",
+    )
 
 
 def is_light(colour: str) -> bool | None:
-    """Return whether an answer to OSC 11 such as `rgb:ffff/ffff/dddd` is a light background; None for no colour."""
-    found = re.fullmatch(r"rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)(/[0-9a-fA-F]+)?", colour)
+    """Return whether an answer to OSC 11 such as `rgb:ffff/ffff/dddd` is a light background;
+    None for no colour.
+    """
+    found = re.fullmatch(
+        r"rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)(/[0-9a-fA-F]+)?", colour
+    )
     if found is None:
         return None
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups()[:3])

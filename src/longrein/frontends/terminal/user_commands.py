@@ -1,4 +1,6 @@
-"""Commands that the user runs with `!` on the screen: their rows while they run, and Esc, which stops the newest."""
+"""Commands that the user runs with `!` on the screen: their rows while they run, and Esc, which
+stops the newest.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Questions of the model to the user: choices by number, or words of one's own, one question after the other."""
+"""Questions of the model to the user: choices by number, or words of one's own, one question
+after the other.
+"""
 
 from typing import Any
 
@@ -14,7 +16,9 @@ class QuestionForm:
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments
         found = arguments.get("questions")
-        self._questions = [asked for asked in found if isinstance(asked, dict)] if isinstance(found, list) else []
+        self._questions = (
+            [asked for asked in found if isinstance(asked, dict)] if isinstance(found, list) else []
+        )
         self._answers: dict[str, str] = {}
         self._marked: list[int] = []
         """Chosen options of the present question, where several may be."""
@@ -27,7 +31,9 @@ class QuestionForm:
 
     @property
     def _asked(self) -> dict[str, Any]:
-        return next((asked for asked in self._questions if self._text(asked) not in self._answers), {})
+        return next(
+            (asked for asked in self._questions if self._text(asked) not in self._answers), {}
+        )
 
     @staticmethod
     def _text(asked: dict[str, Any]) -> str:
@@ -44,7 +50,9 @@ class QuestionForm:
         return self._asked.get("multiSelect") is True
 
     def choose(self, number: int) -> None:
-        """Choose an option by its number, from 1; where several may be chosen, mark or unmark it."""
+        """Choose an option by its number, from 1; where several may be chosen, mark or unmark
+        it.
+        """
         if not 0 < number <= len(self._labels):
             return
         if not self.takes_several:
@@ -67,7 +75,9 @@ class QuestionForm:
     def take(self, text: str) -> None:
         """Answer with a typed line: numbers of options such as `2` or `1,3`, or words."""
         numbers = text.replace(",", " ").split()
-        if numbers and all(one.isdecimal() and 0 < int(one) <= len(self._labels) for one in numbers):
+        if numbers and all(
+            one.isdecimal() and 0 < int(one) <= len(self._labels) for one in numbers
+        ):
             chosen = numbers if self.takes_several else numbers[:1]
             self.say(", ".join(self._labels[int(one) - 1] for one in chosen))
         elif text.strip():
@@ -79,12 +89,20 @@ class QuestionForm:
 
     def lines(self) -> list[Line]:
         """The present question with its numbered options."""
-        options = [one for one in self._asked.get("options") or () if isinstance(one, dict)][:OPTIONS_MAX]
-        head = f"({len(self._answers) + 1} of {len(self._questions)}) " if len(self._questions) > 1 else ""
+        options = [one for one in self._asked.get("options") or () if isinstance(one, dict)][
+            :OPTIONS_MAX
+        ]
+        head = (
+            f"({len(self._answers) + 1} of {len(self._questions)}) "
+            if len(self._questions) > 1
+            else ""
+        )
         rows = [line(("dim", head), ("bold", escape_line(self._text(self._asked))))]
         for number, option in enumerate(options, 1):
             mark = ("[x] " if number in self._marked else "[ ] ") if self.takes_several else ""
             note = escape_line(str(option.get("description") or ""))
             label = escape_line(str(option.get("label", "")))
-            rows.append(line(("you", f" {number} "), mark + label, ("dim", f"  {note}" if note else "")))
+            rows.append(
+                line(("you", f" {number} "), mark + label, ("dim", f"  {note}" if note else ""))
+            )
         return rows

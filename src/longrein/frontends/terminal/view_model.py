@@ -1,6 +1,8 @@
-"""The view model of one session: a fold of its updates, used by the screen and by the plain terminal.
+"""The view model of one session: a fold of its updates, used by the screen and by the plain
+terminal.
 
-Finished pieces are returned once, to be printed; everything else can be drawn at any time. Knows no terminal.
+Finished pieces are returned once, to be printed; everything else can be drawn at any time. Knows no
+terminal.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +60,9 @@ from longrein.frontends.terminal.task_rows import BackgroundActivity
 from longrein.frontends.text_format import escape, escape_line, key_argument
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
-Phase = Literal["idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"]
+Phase = Literal[
+    "idle", "thinking", "writing", "calling", "running", "waiting", "retrying", "compacting"
+]
 Piece = Line | Block
 Group = Literal["", "user", "text", "call", "note", "answer"]
 
@@ -135,7 +139,9 @@ class ViewModel:
         self.user_commands: dict[str, CallRow] = {}
         """Commands of the user (`!`) that run now."""
         self.commands_shown: list[str] = []
-        """Commands of the user that the screen prints itself at their end, before their entry comes."""
+        """Commands of the user that the screen prints itself at their end, before their entry
+        comes.
+        """
         self.mode_wanted = ""
         """The last of them, until it is in force: a reply may have to end first."""
         self.live = False
@@ -151,7 +157,9 @@ class ViewModel:
         return [*self._questions.values(), *self.activity.questions.values()]
 
     def remove_question(self, question: Question) -> None:
-        """Remove an answered question before its entry arrives, so that the next one can be shown."""
+        """Remove an answered question before its entry arrives, so that the next one can be
+        shown.
+        """
         if question.session:
             self.activity.questions.pop(question.key, None)
         else:
@@ -220,7 +228,9 @@ class ViewModel:
                 return self.spaced("call", self.activity.end_task(ended))
             case FromSubagent(heard=update):
                 is_message = isinstance(update, Entry) and isinstance(update.event, UserSpoke)
-                return self.spaced("user" if is_message else "note", self.activity.apply_subagent(heard))
+                return self.spaced(
+                    "user" if is_message else "note", self.activity.apply_subagent(heard)
+                )
 
     def _enter(self, phase: Phase) -> None:
         if phase != self.phase:
@@ -236,7 +246,7 @@ class ViewModel:
         self._group = group
         return [EMPTY, *rows] if gap else list(rows)
 
-    # --- Entries -----------------------------------------------------------------------------------------------------
+    # --- Entries ----------------------------------------------------------------------------------
 
     def _entry(self, entry: Entry) -> list[Piece]:  # noqa: PLR0911 - a line for each event
         match entry.event:
@@ -263,7 +273,9 @@ class ViewModel:
                 return self.spaced("call", self.activity.apply(entry))
             case PrefixSet() as prefix:
                 specs = (*prefix.tools, *prefix.deferred)
-                self._key_arguments |= {spec.name: spec.traits.key_argument for spec in specs if spec.traits}
+                self._key_arguments |= {
+                    spec.name: spec.traits.key_argument for spec in specs if spec.traits
+                }
         return self.spaced("note", self._lines_of(entry.event))
 
     def _lines_of(self, event: AnyEvent) -> list[Line]:
@@ -273,7 +285,11 @@ class ViewModel:
             self.silent_modes = self.silent_modes - {event.mode} if by_key else set()
             self.mode_wanted = self.mode_wanted if by_key and event.mode != self.mode_wanted else ""
             return [] if by_key else event_lines.event_lines(event)
-        if isinstance(event, Cleared | Summarized | Restored) and self.live and self.tokens_now is not None:
+        if (
+            isinstance(event, Cleared | Summarized | Restored)
+            and self.live
+            and self.tokens_now is not None
+        ):
             before, self._last_tokens = self._last_tokens, self.tokens_now()
             usd, self._summary_usd = self._summary_usd, 0.0
             return event_lines.compaction_lines(event, before, self._last_tokens, usd)
@@ -304,7 +320,9 @@ class ViewModel:
         if isinstance(ended, Interrupted):
             return []  # TurnEnded follows
         self.calls.clear()
-        self._questions = {call: one for call, one in self._questions.items() if call.startswith(NETWORK_CALL)}
+        self._questions = {
+            call: one for call, one in self._questions.items() if call.startswith(NETWORK_CALL)
+        }
         self.pausing = None
         self._in_turn = False
         self._enter("idle")
@@ -325,7 +343,11 @@ class ViewModel:
                     return self._end_summary(event_lines.failed_summary(failed))
                 self.pausing = None
                 why = escape_line(failed.message or failed.kind)
-                cut_off = [line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))] if self._streamed else []
+                cut_off = (
+                    [line(("warn", "the reply above was cut off"), ("dim", f"  {why}"))]
+                    if self._streamed
+                    else []
+                )
                 rest = self.finish_reply()
                 self._enter("thinking" if self._in_turn else "idle")
                 return [*rest, *self.spaced("note", cut_off)]
@@ -338,7 +360,9 @@ class ViewModel:
         is_turn = asked.purpose == "turn"
         self._in_turn = self._in_turn or is_turn
         self.steps += is_turn
-        if not is_turn and asked.reason != "ahead":  # a summary in the background does not change the phase
+        if (
+            not is_turn and asked.reason != "ahead"
+        ):  # a summary in the background does not change the phase
             self.pausing = None
             self._enter("compacting")
         elif is_turn and self.pausing is None:
@@ -366,7 +390,9 @@ class ViewModel:
         for part in reply.parts:
             if isinstance(part, ToolCall):
                 call = unwrapped(part)
-                change = change_lines(call.name, call.arguments, self._file_text if self.live else None)
+                change = change_lines(
+                    call.name, call.arguments, self._file_text if self.live else None
+                )
                 self.calls[part.id] = CallRow(
                     call.name, self._key_argument(call.name, call.arguments), call.arguments, change
                 )
@@ -377,7 +403,7 @@ class ViewModel:
             rows += self.spaced("note", [line(("warn", f"the reply was {why}"))])
         return rows
 
-    # --- Calls -------------------------------------------------------------------------------------------------------
+    # --- Calls ------------------------------------------------------------------------------------
 
     def _call(self, entry: Entry) -> list[Piece]:
         match entry.event:
@@ -397,7 +423,9 @@ class ViewModel:
                 self._questions.pop(answer.call, None)
                 row = self._set_status(answer.call, "waiting")
                 self._enter("waiting" if self._questions else "running")
-                return self.spaced("call", event_lines.answered_lines(answer, row.name if row else ""))
+                return self.spaced(
+                    "call", event_lines.answered_lines(answer, row.name if row else "")
+                )
             case ToolStarted(call=call, arguments=arguments):
                 self._in_turn = True
                 row = self._set_status(call, "running")
@@ -407,7 +435,9 @@ class ViewModel:
             case ToolEnded() as end:
                 self._questions.pop(end.call, None)
                 row = self.calls.pop(end.call, None)
-                if not self.calls:  # a call that a crash has cut ends when its session is opened, outside a turn
+                if (
+                    not self.calls
+                ):  # a call that a crash has cut ends when its session is opened, outside a turn
                     self._enter("thinking" if self._in_turn else "idle")
                 arguments, change = (row.arguments, row.change) if row else (None, [])
                 return self.spaced("call", event_lines.ended_lines(end, arguments, change))
@@ -422,7 +452,7 @@ class ViewModel:
             row.status, row.since_s = status, self._now_s
         return row
 
-    # --- Streamed reply ----------------------------------------------------------------------------------------------
+    # --- Streamed reply ---------------------------------------------------------------------------
 
     def _stream(self, streaming: ReplyDelta) -> list[Piece]:
         purpose = self._purposes.get(streaming.asked)

@@ -116,7 +116,12 @@ class Watcher:
 
 
 async def watch(
-    reader: Reader, head: Line, is_open: Callable[[], bool], *, colour: bool = True, poll_s: float = POLL_S
+    reader: Reader,
+    head: Line,
+    is_open: Callable[[], bool],
+    *,
+    colour: bool = True,
+    poll_s: float = POLL_S,
 ) -> str:
     """Show the session of `reader` until its process closes it or the user leaves.
 
@@ -124,7 +129,9 @@ async def watch(
     """
     watcher = Watcher(sys.stdout.fileno(), colour=colour)
     stopped = asyncio.Event()
-    with signal_handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), stopped.set)):
+    with signal_handlers(
+        dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), stopped.set)
+    ):
         was_open = is_open()
         watcher.print([head])
         watcher.replay(reader)

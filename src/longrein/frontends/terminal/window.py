@@ -1,6 +1,7 @@
 """The window around the screen: title, bell and notifications, progress, background colour.
 
-Everything is switched on by `enter` and undone by `leave`, also while another program has the terminal.
+Everything is switched on by `enter` and undone by `leave`, also while another program has the
+terminal.
 """
 
 import re
@@ -16,7 +17,9 @@ from longrein.settings_schema import TerminalOptions
 ST = "\x1b\\"
 FOCUS_ON, FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
 TITLE_KEPT, TITLE_RESTORED = "\x1b[22;0t", f"\x1b]2;{ST}\x1b[23;0t"
-"""The stack of titles; a terminal without one gets an empty title, which most take for their own."""
+"""The stack of titles; a terminal without one gets an empty title, which most take for their
+own.
+"""
 BACKGROUND_ASKED = f"\x1b]11;?{ST}"
 PROGRESS = {"": "0;0", "working": "3;0", "waiting": "4;100"}
 """State -> OSC 9;4: none, no end known, paused."""
@@ -65,7 +68,7 @@ class TerminalWindow:
         self.theme = themes.chosen() or options.theme
         """The theme as chosen; `auto` follows the background."""
 
-    # --- On and off --------------------------------------------------------------------------------------------------
+    # --- On and off -------------------------------------------------------------------------------
 
     def enter(self) -> None:
         """Switch on what the settings ask for. Nothing waits for an answer of the terminal."""
@@ -86,17 +89,23 @@ class TerminalWindow:
         if self._entered:
             self._entered = False
             progress = f"\x1b]9;4;{PROGRESS['']}{ST}" if self._has_progress and self._state else ""
-            self._put(progress + FOCUS_OFF * (self._options.notify != "off") + TITLE_RESTORED * self._options.title)
+            self._put(
+                progress
+                + FOCUS_OFF * (self._options.notify != "off")
+                + TITLE_RESTORED * self._options.title
+            )
             self._title = self._state = ""
 
     def _put(self, text: str) -> None:
         if text:
             self._write(text)
 
-    # --- What the session does --------------------------------------------------------------------------------------
+    # --- What the session does --------------------------------------------------------------------
 
     def update(self, now: Activity) -> None:
-        """Show a new state: the title and progress if they change, a notification if the user is away."""
+        """Show a new state: the title and progress if they change, a notification if the user is
+        away.
+        """
         if not self._entered:
             return
         if self._options.title and (title := window_title(now)) != self._title:
@@ -113,14 +122,18 @@ class TerminalWindow:
         return self._mono_s() - now.turn_since_s
 
     def _update_progress(self, state: str) -> None:
-        due = state != self._state or (state and self._mono_s() - self._progress_s > PROGRESS_AGAIN_S)
+        due = state != self._state or (
+            state and self._mono_s() - self._progress_s > PROGRESS_AGAIN_S
+        )
         if self._has_progress and due:
             self._progress_s = self._mono_s()
             self._put(f"\x1b]9;4;{PROGRESS[state]}{ST}")
 
     @property
     def is_away(self) -> bool:
-        """True if the user looks elsewhere: no focus, or, where the terminal does not tell, no key for a while."""
+        """True if the user looks elsewhere: no focus, or, where the terminal does not tell, no
+        key for a while.
+        """
         if self.has_focus is not None:
             return not self.has_focus
         return self._mono_s() - self.last_key_s >= self._options.notify_after_s
@@ -129,12 +142,16 @@ class TerminalWindow:
         how = self._options.notify
         if self.is_away and how != "off":
             bell = "\x07" if how in ("all", "bell") else ""
-            self._put((notification(text, self._environ) if how in ("all", "message") else "") + bell)
+            self._put(
+                (notification(text, self._environ) if how in ("all", "message") else "") + bell
+            )
 
-    # --- What the terminal tells ------------------------------------------------------------------------------------
+    # --- What the terminal tells ------------------------------------------------------------------
 
     def heard(self, answer: str) -> bool:
-        """Take an answer of the terminal: `I` and `O` for the focus, else a colour. True if the theme has changed."""
+        """Take an answer of the terminal: `I` and `O` for the focus, else a colour. True if the
+        theme has changed.
+        """
         if answer in ("I", "O"):
             self.has_focus = answer == "I"
             return False
@@ -169,22 +186,39 @@ def use_first_theme(name: str, environ: Mapping[str, str]) -> None:
 def window_title(now: Activity) -> str:
     """Title of the window: state, session, program."""
     title = shortened(escape_line(now.title.strip().partition("\n")[0]), TITLE_CHARS_MAX)
-    return " · ".join(part for part in (translate(now.state) if now.state else "", title, "longrein") if part)
+    return " · ".join(
+        part for part in (translate(now.state) if now.state else "", title, "longrein") if part
+    )
 
 
 def notification(text: str, environ: Mapping[str, str]) -> str:
-    """The sequence that lets the terminal show a message: OSC 9 or OSC 777, in tmux passed through."""
+    """The sequence that lets the terminal show a message: OSC 9 or OSC 777, in tmux passed
+    through.
+    """
     body = shortened(escape_line(text), TITLE_CHARS_MAX).replace(";", ",")
-    speaks_9 = environ.get("TERM_PROGRAM") in ("iTerm.app", "WezTerm", "ghostty") or "KITTY_WINDOW_ID" in environ
-    sequence = f"\x1b]9;longrein: {body}{ST}" if speaks_9 else f"\x1b]777;notify;longrein;{body}{ST}"
-    return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}{ST}" if environ.get("TMUX") else sequence
+    speaks_9 = (
+        environ.get("TERM_PROGRAM") in ("iTerm.app", "WezTerm", "ghostty")
+        or "KITTY_WINDOW_ID" in environ
+    )
+    sequence = (
+        f"\x1b]9;longrein: {body}{ST}" if speaks_9 else f"\x1b]777;notify;longrein;{body}{ST}"
+    )
+    return (
+        f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}{ST}"
+        if environ.get("TMUX")
+        else sequence
+    )
 
 
 def shows_progress(wanted: str, environ: Mapping[str, str]) -> bool:
-    """Return whether OSC 9;4 is sent. Some terminals take it for a notification, so `auto` names those that know it."""
+    """Return whether OSC 9;4 is sent. Some terminals take it for a notification, so `auto` names
+    those that know it.
+    """
     if wanted != "auto" or environ.get("TMUX"):
         return wanted == "on"
-    version = tuple(int(part) for part in re.findall(r"\d+", environ.get("TERM_PROGRAM_VERSION", "")))
+    version = tuple(
+        int(part) for part in re.findall(r"\d+", environ.get("TERM_PROGRAM_VERSION", ""))
+    )
     program, vte = environ.get("TERM_PROGRAM", ""), environ.get("VTE_VERSION", "")
     return (
         bool(environ.get("WT_SESSION"))

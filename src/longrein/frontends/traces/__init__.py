@@ -1,4 +1,6 @@
-"""OpenTelemetry traces and metrics of a session, drawn from its events. Off unless the user names an endpoint."""
+"""OpenTelemetry traces and metrics of a session, drawn from its events. Off unless the user
+names an endpoint.
+"""
 
 from collections.abc import Mapping
 
@@ -15,6 +17,8 @@ def wanted_signals(environ: Mapping[str, str], options: TraceOptions) -> tuple[s
 
 
 def _is_wanted(signal: str, environ: Mapping[str, str], options: TraceOptions) -> bool:
-    named = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    named = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or environ.get(
+        f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+    )
     exporter = environ.get(f"OTEL_{signal}_EXPORTER", "otlp")
     return bool(named or options.endpoint) and "otlp" in exporter.split(",")

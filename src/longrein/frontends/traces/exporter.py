@@ -1,7 +1,8 @@
-"""Send spans and metrics to the collector that the user names, beside the session and never in its way.
+"""Send spans and metrics to the collector that the user names, beside the session and never in its
+way.
 
-The packages are imported in a thread, after the session is open. Batches are sent by threads of the OpenTelemetry SDK.
-What cannot be sent is lost, and the user is told once.
+The packages are imported in a thread, after the session is open. Batches are sent by threads of the
+OpenTelemetry SDK. What cannot be sent is lost, and the user is told once.
 """
 
 import asyncio
@@ -23,9 +24,13 @@ LOAD_S = 5.0
 FLUSH_S = 1.0
 """Longest wait at the end of the session for the last batch."""
 TRUE = frozenset({"1", "true", "yes", "span_only", "span_and_event"})
-_REASON = re.compile(r"Connection refused|timed out|Name or service not known|certificate verify failed|Unauthorized")
+_REASON = re.compile(
+    r"Connection refused|timed out|Name or service not known|certificate verify failed|Unauthorized"
+)
 MISSING = "traces.endpoint is set, but the packages are missing: install longrein[otel]"
-ONLY_HTTP = "traces: the protocol of OTEL_EXPORTER_OTLP_PROTOCOL is not supported; set it to http/protobuf"
+ONLY_HTTP = (
+    "traces: the protocol of OTEL_EXPORTER_OTLP_PROTOCOL is not supported; set it to http/protobuf"
+)
 
 
 class SessionTraces:
@@ -53,10 +58,14 @@ class SessionTraces:
     def start(self, signals: tuple[str, ...], options: TraceOptions) -> None:
         """Begin to read the session's events, and to import the packages."""
         self._reading = asyncio.create_task(self._read(self._session.state.seq))
-        content = options.content or _is_true(self._environ, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")
+        content = options.content or _is_true(
+            self._environ, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+        )
         session, prefix = self._session.id, self._session.state.prefix
         work: Future[Any] = run_in_thread(
-            lambda: Pipeline(signals, options.endpoint, self._fail_from_thread, session, prefix, content=content),
+            lambda: Pipeline(
+                signals, options.endpoint, self._fail_from_thread, session, prefix, content=content
+            ),
             "traces",
         )
         self._loading = asyncio.wrap_future(work)
@@ -106,7 +115,9 @@ class SessionTraces:
         self._pipeline.end(self._wall_us() * 1000)
         flushing = asyncio.wrap_future(run_in_thread(self._pipeline.flush, "traces"))
         failing = asyncio.ensure_future(self._failed.wait())
-        await asyncio.wait([flushing, failing], timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [flushing, failing], timeout=FLUSH_S, return_when=asyncio.FIRST_COMPLETED
+        )
         failing.cancel()
 
     async def finish(self) -> None:
@@ -126,11 +137,16 @@ class WarningHandler(logging.Handler):
         """See `logging.Handler.emit`."""
         why = " ".join(record.getMessage().split())
         reason = _REASON.search(why)
-        self._failed(f"traces cannot be sent ({reason[0] if reason else why[:200]}); the session goes on without them")
+        self._failed(
+            f"traces cannot be sent ({reason[0] if reason else why[:200]}); the session goes on "
+            "without them"
+        )
 
 
 class Pipeline:
-    """Providers and exporters of the OpenTelemetry SDK. The constructor imports them; made in a thread."""
+    """Providers and exporters of the OpenTelemetry SDK. The constructor imports them; made in a
+    thread.
+    """
 
     def __init__(
         self,
@@ -155,7 +171,9 @@ class Pipeline:
 
         log = logging.getLogger("opentelemetry")  # else its warnings would go to the terminal
         log.handlers, log.propagate = [WarningHandler(failed)], False
-        resource = Resource.create({"service.name": "longrein", "service.version": version("longrein")})
+        resource = Resource.create(
+            {"service.name": "longrein", "service.version": version("longrein")}
+        )
         base = endpoint.rstrip("/")
         self.traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         if "TRACES" in signals:
@@ -196,7 +214,9 @@ def start_traces(
     signals: tuple[str, ...],
     wall_us: Callable[[], int],
 ) -> SessionTraces | None:
-    """Start to send `signals` of an open session; None where that is not possible. Needs a running loop."""
+    """Start to send `signals` of an open session; None where that is not possible. Needs a
+    running loop.
+    """
     if environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf") != "http/protobuf":
         notice(ONLY_HTTP)
         return None

@@ -1,8 +1,8 @@
 """Spans and metrics of a session by the OpenTelemetry conventions for generative AI.
 
-A turn is one `invoke_agent` span, with a `chat` span for each request and an `execute_tool` span for each call. A
-subagent is an `invoke_agent` span below the call that started it. Times are those of the log. No text of a conversation
-is recorded unless the user asks for it.
+A turn is one `invoke_agent` span, with a `chat` span for each request and an `execute_tool` span
+for each call. A subagent is an `invoke_agent` span below the call that started it. Times are those
+of the log. No text of a conversation is recorded unless the user asks for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,15 @@ DURATION_BUCKETS = tuple(0.01 * 2**n for n in range(14))
 """Seconds: 0.01, 0.02, 0.04 … 81.92."""
 TOKEN_BUCKETS = tuple(4**n for n in range(14))
 """Tokens: 1, 4, 16 … 67108864."""
-CHUNK_BUCKETS = (*(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+CHUNK_BUCKETS = (
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5),
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+)
 """Seconds between pieces of a streamed reply."""
 PROVIDERS: Mapping[str, str] = {
     "gemini": "gcp.gemini",
@@ -69,14 +77,20 @@ class AgentTrace:
         """Call id -> span and start."""
         self.calls: dict[str, ToolCall] = {}
         self.pieces: dict[int, tuple[int, int]] = {}
-        """Seq of the `Asked` -> times of the first and the last piece of its reply, nanoseconds UTC."""
+        """Seq of the `Asked` -> times of the first and the last piece of its reply, nanoseconds
+        UTC.
+        """
 
 
 class Tracer:
     """Turns updates of a session into spans and metrics. For one thread at a time."""
 
-    def __init__(self, tracer: Any, meter: Any, session: str, prefix: PrefixSet | None, *, content: bool) -> None:
-        """`tracer` and `meter` are those of the OpenTelemetry API; `content`: record what is said."""
+    def __init__(
+        self, tracer: Any, meter: Any, session: str, prefix: PrefixSet | None, *, content: bool
+    ) -> None:
+        """`tracer` and `meter` are those of the OpenTelemetry API; `content`: record what is
+        said.
+        """
         from opentelemetry import trace
 
         self._api = trace
@@ -98,14 +112,23 @@ class Tracer:
             "invoke_agent": meter.create_histogram("gen_ai.invoke_agent.duration", **seconds),
             "execute_tool": meter.create_histogram("gen_ai.execute_tool.duration", **seconds),
         }
-        self._first_chunk = meter.create_histogram("gen_ai.client.operation.time_to_first_chunk", **chunk)
-        self._next_chunk = meter.create_histogram("gen_ai.client.operation.time_per_output_chunk", **chunk)
+        self._first_chunk = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk", **chunk
+        )
+        self._next_chunk = meter.create_histogram(
+            "gen_ai.client.operation.time_per_output_chunk", **chunk
+        )
 
     def hear(self, update: SessionUpdate, now_ns: int) -> None:
-        """Record one update of the session or of a subagent, which came at `now_ns` (nanoseconds UTC)."""
+        """Record one update of the session or of a subagent, which came at `now_ns` (nanoseconds
+        UTC).
+        """
         agent, heard = self._root, update
         if isinstance(update, FromSubagent):
-            agent, heard = self._agents.setdefault(update.child, AgentTrace(update.child, update.kind)), update.heard
+            agent, heard = (
+                self._agents.setdefault(update.child, AgentTrace(update.child, update.kind)),
+                update.heard,
+            )
         if isinstance(heard, Entry):
             self._entry(agent, heard)
         elif isinstance(heard, ReplyDelta):
@@ -140,7 +163,9 @@ class Tracer:
             case ChildStarted() as event:
                 self._begin_child(agent, event, at_ns)
             case ChildEnded() as event if event.child in self._agents:
-                self._end_agent(self._agents[event.child], at_ns, "" if event.status == "done" else event.status)
+                self._end_agent(
+                    self._agents[event.child], at_ns, "" if event.status == "done" else event.status
+                )
             case TurnEnded() as event if agent is self._root:
                 self._end_agent(agent, at_ns, "" if event.reason == "done" else event.reason)
 
@@ -214,7 +239,10 @@ class Tracer:
         span.set_attribute("gen_ai.response.finish_reasons", [FINISH.get(event.stop, event.stop)])
         if event.model:
             span.set_attribute("gen_ai.response.model", event.model)
-        message = {**_message("assistant", event.parts), "finish_reason": FINISH.get(event.stop, event.stop)}
+        message = {
+            **_message("assistant", event.parts),
+            "finish_reason": FINISH.get(event.stop, event.stop),
+        }
         self._record(span, "gen_ai.output.messages", [message])
         self._end(span, at_ns)
         labels = self._chat_labels(agent, event.model)
@@ -260,7 +288,15 @@ class Tracer:
 
     # --- Spans and metrics
 
-    def _begin(self, name: str, attributes: Mapping[str, Any], at_ns: int, parent: Any, *, client: bool = False) -> Any:
+    def _begin(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        at_ns: int,
+        parent: Any,
+        *,
+        client: bool = False,
+    ) -> Any:
         kind = self._api.SpanKind.CLIENT if client else self._api.SpanKind.INTERNAL
         context = self._api.set_span_in_context(parent) if parent is not None else None
         return self._tracer.start_span(name, context, kind, attributes, start_time=at_ns)
@@ -271,7 +307,9 @@ class Tracer:
             span.set_status(self._api.StatusCode.ERROR, error)
         span.end(at_ns)
 
-    def _measure(self, operation: str, spent_ns: int, labels: Mapping[str, Any], error: str = "") -> None:
+    def _measure(
+        self, operation: str, spent_ns: int, labels: Mapping[str, Any], error: str = ""
+    ) -> None:
         self._durations[operation].record(
             max(0, spent_ns) / 1e9, {**labels, **({"error.type": error} if error else {})}
         )
@@ -279,7 +317,11 @@ class Tracer:
     def _record(self, span: Any, name: str, value: Any) -> None:
         """Record content, if the user asked for that."""
         if self._content and value is not None:
-            text = value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8", "replace")
+            text = (
+                value
+                if isinstance(value, str)
+                else msgspec.json.encode(value).decode("utf-8", "replace")
+            )
             span.set_attribute(name, text)
 
     def _model(self, agent: AgentTrace) -> dict[str, Any]:
@@ -319,6 +361,11 @@ def _part(part: AnyPart) -> dict[str, Any] | None:
         case Thinking(text):
             return {"type": "reasoning", "content": text}
         case ToolCall():
-            return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": part.arguments}
+            return {
+                "type": "tool_call",
+                "id": part.id,
+                "name": part.name,
+                "arguments": part.arguments,
+            }
         case _:
             return None

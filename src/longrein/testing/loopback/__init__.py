@@ -1,4 +1,5 @@
-"""A local HTTP provider for tests: speaks four wires, enforces their rules and plays scripts with faults.
+"""A local HTTP provider for tests: speaks four wires, enforces their rules and plays scripts with
+faults.
 
 In the test's process, on any free port:
 
@@ -6,12 +7,22 @@ In the test's process, on any free port:
         ...  # point a model at server.url
     assert server.unused() == []
 
-As a process: `python -m longrein.testing.loopback --script FILE --port 0` prints its port as one JSON line.
+As a process: `python -m longrein.testing.loopback --script FILE --port 0` prints its port as one
+JSON line.
 """
 
 from longrein.testing.loopback.overflow_errors import OVERFLOWS, overflow
 from longrein.testing.loopback.player import Received, common_blocks
-from longrein.testing.loopback.script import Call, Count, Fault, Limits, Play, Rules, Turn, read_play
+from longrein.testing.loopback.script import (
+    Call,
+    Count,
+    Fault,
+    Limits,
+    Play,
+    Rules,
+    Turn,
+    read_play,
+)
 from longrein.testing.loopback.server import LoopbackProvider
 
 __all__ = [

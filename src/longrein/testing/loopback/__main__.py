@@ -1,8 +1,9 @@
-"""The provider as a process of its own: `python -m longrein.testing.loopback --script FILE --port 0`.
+"""The provider as a process of its own: `python -m longrein.testing.loopback --script FILE --port
+0`.
 
-Prints one JSON line with its port and url, then serves until it is interrupted, terminated or, with `--until-eof`, its
-input ends. Then it prints its report as a second JSON line; exit 1 when `--check` is given and a rule was broken or a
-turn was left over.
+Prints one JSON line with its port and url, then serves until it is interrupted, terminated or, with
+`--until-eof`, its input ends. Then it prints its report as a second JSON line; exit 1 when
+`--check` is given and a rule was broken or a turn was left over.
 """
 
 import argparse
@@ -20,14 +21,24 @@ from longrein.testing.loopback.server import LoopbackProvider
 
 def main(argv: list[str] | None = None) -> int:
     """Run until interrupted, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m longrein.testing.loopback", description=__doc__)
-    parser.add_argument("--script", type=Path, required=True, help="JSON file; see longrein.testing.loopback.script")
-    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1; 0 takes any (default)")
+    parser = argparse.ArgumentParser(
+        prog="python -m longrein.testing.loopback", description=__doc__
+    )
+    parser.add_argument(
+        "--script", type=Path, required=True, help="JSON file; see longrein.testing.loopback.script"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="port on 127.0.0.1; 0 takes any (default)"
+    )
     parser.add_argument("--lenient", action="store_true", help="judge nothing: for benches")
-    parser.add_argument("--keep", type=int, default=1, help="request bodies kept in memory (default 1)")
+    parser.add_argument(
+        "--keep", type=int, default=1, help="request bodies kept in memory (default 1)"
+    )
     parser.add_argument("--folder", type=Path, help="keep a copy of each request here")
     parser.add_argument("--until-eof", action="store_true", help="end when stdin ends")
-    parser.add_argument("--check", action="store_true", help="exit 1 if a rule was broken or a turn was left over")
+    parser.add_argument(
+        "--check", action="store_true", help="exit 1 if a rule was broken or a turn was left over"
+    )
     given = parser.parse_args(argv)
     try:
         play = read_play(given.script.read_bytes())
@@ -61,7 +72,9 @@ def _say(line: dict[str, object]) -> None:
     try:
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader is gone; avoid a second error when the interpreter flushes stdout at exit
+    except (
+        BrokenPipeError
+    ):  # the reader is gone; avoid a second error when the interpreter flushes stdout at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

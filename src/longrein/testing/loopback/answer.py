@@ -48,16 +48,26 @@ class ReplyContext(msgspec.Struct):
 
 
 def count_usage(turn: Turn, cached: CacheUsage) -> tuple[CacheUsage, int, int]:
-    """Return (input, output tokens, reasoning tokens) of `turn`; figures of the script override counted ones."""
-    text = len(turn.text.encode()) * turn.repeat if isinstance(turn.deltas, int) else sum(map(len, turn.deltas))
+    """Return (input, output tokens, reasoning tokens) of `turn`; figures of the script override
+    counted ones.
+    """
+    text = (
+        len(turn.text.encode()) * turn.repeat
+        if isinstance(turn.deltas, int)
+        else sum(map(len, turn.deltas))
+    )
     thought = -(-len(turn.thinking.encode()) // 4)
-    output = thought + max(1, -(-text // 4) + sum(8 + len(call.received) // 4 for call in turn.calls))
+    output = thought + max(
+        1, -(-text // 4) + sum(8 + len(call.received) // 4 for call in turn.calls)
+    )
     said = turn.usage
     if said is None:
         return cached, output, thought
     counted = (cached.input, cached.read, cached.written, output, thought)
     given = (said.input, said.cache_read, said.cache_write, said.output, said.reasoning)
-    fresh, read, written, output, thought = (b if a < 0 else a for a, b in zip(given, counted, strict=True))
+    fresh, read, written, output, thought = (
+        b if a < 0 else a for a, b in zip(given, counted, strict=True)
+    )
     return CacheUsage(fresh, read, written, cached.written_hour), output, thought
 
 
@@ -72,7 +82,10 @@ def call_id(call: Call, index: int, answer: ReplyContext, form: str) -> str:
 def searches_of(turn: Turn, answer: ReplyContext) -> list[tuple[str, str, str]]:
     """Return (query, address, number of 24 digits) of each search of `turn`."""
     made = turn.searches if SEARCHES in answer.flags else ()
-    return [(query, f"https://found.test/{n}", f"{answer.serial:012d}{n:012d}") for n, query in enumerate(made)]
+    return [
+        (query, f"https://found.test/{n}", f"{answer.serial:012d}{n:012d}")
+        for n, query in enumerate(made)
+    ]
 
 
 def argument_pieces(turn: Turn, index: int, answer: ReplyContext) -> list[str]:

@@ -58,13 +58,36 @@ _KEYS = {
     "web_search_tool_result": "type tool_use_id content cache_control caller",
 }
 _FIELDS = (
-    *("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream", "stop_sequences", "thinking"),
-    *("temperature", "top_p", "top_k", "metadata", "service_tier", "output_config", "container", "mcp_servers"),
+    *(
+        "model",
+        "messages",
+        "max_tokens",
+        "system",
+        "tools",
+        "tool_choice",
+        "stream",
+        "stop_sequences",
+        "thinking",
+    ),
+    *(
+        "temperature",
+        "top_p",
+        "top_k",
+        "metadata",
+        "service_tier",
+        "output_config",
+        "container",
+        "mcp_servers",
+    ),
     *("cache_control", "context_management", "speed", "inference_geo"),
 )
 _ROLE_BLOCKS = {
     "user": ("text", "image", "document", "tool_result"),
-    "assistant": (*("text", "thinking", "redacted_thinking", "tool_use"), "server_tool_use", "web_search_tool_result"),
+    "assistant": (
+        *("text", "thinking", "redacted_thinking", "tool_use"),
+        "server_tool_use",
+        "web_search_tool_result",
+    ),
 }
 _ERROR_TYPES = {
     401: "authentication_error",
@@ -95,7 +118,10 @@ class Anthropic(Wire):
     not_an_object = "{at}: Input should be a valid dictionary or object to extract fields from"
     no_items = "messages: at least one message is required"
     user_first = 'messages: first message must use the "user" role'
-    no_prefill = "This model does not support assistant message prefill. The conversation must end with a user message."
+    no_prefill = (
+        "This model does not support assistant message prefill. The conversation must "
+        "end with a user message."
+    )
     too_many_images = "messages: too many images and documents: {count} + 0 > 100"
 
     def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
@@ -104,15 +130,26 @@ class Anthropic(Wire):
     def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
         thinks = {"thinking"} if b'"enabled"' in bytes(fields.get("thinking", b"")) else set()
         return frozenset(
-            thinks | ({SEARCHES} if b'"web_search_20250305"' in bytes(fields.get("tools", b"")) else set())
+            thinks
+            | ({SEARCHES} if b'"web_search_20250305"' in bytes(fields.get("tools", b"")) else set())
         )
 
-    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
-        return [(side, read(raw)) for side in ("tools", "system") for raw in listed(fields.get(side), _TEXT)]
+    def _prefix(
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
+    ) -> list[tuple[str, Block]]:
+        return [
+            (side, read(raw))
+            for side in ("tools", "system")
+            for raw in listed(fields.get(side), _TEXT)
+        ]
 
-    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+    def _messages(
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
+    ) -> list[Message]:
         found = convert(fields, "messages", list[_RawMessage], [])
-        return [Message(one.role, [read(raw) for raw in listed(one.content, _TEXT)]) for one in found]
+        return [
+            Message(one.role, [read(raw) for raw in listed(one.content, _TEXT)]) for one in found
+        ]
 
     def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
         mark = fields.get("cache_control")
@@ -123,7 +160,9 @@ class Anthropic(Wire):
         block.id = str(fields.get("id") or fields.get("tool_use_id") or "")
         block.name = str(fields.get("name") or "")
         block.text = str(fields.get("thinking") or "")
-        block.signature = fields.get("signature") if block.kind == "thinking" else fields.get("data")
+        block.signature = (
+            fields.get("signature") if block.kind == "thinking" else fields.get("data")
+        )
         block.problem = _problem(block, fields)
         return block
 
@@ -139,13 +178,20 @@ class Anthropic(Wire):
         if limit < 1:
             raise Refused("max_tokens: Input should be greater than or equal to 1")
         if most and limit > most:
-            raise Refused(f"max_tokens: {limit} > {most}, which is the maximum allowed number of output tokens")
+            raise Refused(
+                f"max_tokens: {limit} > {most}, which is the maximum allowed number of output "
+                "tokens"
+            )
         _check_thinking(convert(fields, "thinking", dict[str, Any], {}), limit)
         found = self._prefix(fields, self.read_block)
         for side in ("system", "tools"):
             for n, block in enumerate(block for one, block in found if one == side):
                 if block.problem:
-                    raise Refused(block.problem.replace("messages: ", f"{side}: ").replace("{at}", f"{side}.{n}"))
+                    raise Refused(
+                        block.problem.replace("messages: ", f"{side}: ").replace(
+                            "{at}", f"{side}.{n}"
+                        )
+                    )
         if duplicates([block.name for side, block in found if side == "tools"]):
             raise Refused("tools: Tool names must be unique.")
 
@@ -155,10 +201,15 @@ class Anthropic(Wire):
         if last.role == "assistant" and last.blocks[-1].kind == "text":
             text = msgspec.json.decode(last.blocks[-1].raw)["text"]
             if text.rstrip() != text:
-                raise Refused("messages: final assistant content cannot end with trailing whitespace")
+                raise Refused(
+                    "messages: final assistant content cannot end with trailing whitespace"
+                )
         if len(parsed.marks) > MARKS_MAX:
             found = len(parsed.marks)
-            raise Refused(f"A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found {found}.")
+            raise Refused(
+                f"A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found "
+                f"{found}."
+            )
         _check_image_sides(messages)
         if "thinking" in parsed.flags:
             _check_thinking_first(messages)
@@ -167,7 +218,8 @@ class Anthropic(Wire):
         role = messages[at].role
         if role == "system":
             raise Refused(
-                'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
+                'messages: Unexpected role "system". The Messages API accepts a top-level '
+                "`system` parameter, "
                 'not "system" as an input message role.'
             )
         if role not in _ROLE_BLOCKS:
@@ -188,7 +240,9 @@ class Anthropic(Wire):
             other = "assistant" if role == "user" else "user"
             raise Refused(f"{path}: `{block.kind}` blocks can only be in `{other}` messages")
         if block.kind in _THINKING and block.signature != sign(self.name, model, block.text):
-            raise Refused(f"{path}: Invalid `{'signature' if block.text else 'data'}` in `{block.kind}` block")
+            raise Refused(
+                f"{path}: Invalid `{'signature' if block.text else 'data'}` in `{block.kind}` block"
+            )
         if block.kind == "web_search_tool_result":
             content = msgspec.json.decode(block.raw)["content"]
             for hit in content if isinstance(content, list) else []:
@@ -196,17 +250,23 @@ class Anthropic(Wire):
                     raise Refused(f"{path}: Invalid `encrypted_content` in `search_result` block")
 
     def _check_pairs(self, messages: list[Message]) -> None:
-        """Check that each call has its result at the start of the next message, and that ids are unique."""
+        """Check that each call has its result at the start of the next message, and that ids are
+        unique.
+        """
         seen: list[str] = []
         waiting: list[str] = []
         for at, message in enumerate(messages):
             _check_searches(at, message)
-            results = [(n, block) for n, block in enumerate(message.blocks) if block.kind == "tool_result"]
+            results = [
+                (n, block) for n, block in enumerate(message.blocks) if block.kind == "tool_result"
+            ]
             for n, block in results:
                 if block.id not in waiting:
                     raise Refused(
-                        f"messages.{at}.content.{n}: unexpected `tool_use_id` found in `tool_result` blocks: "
-                        f"{block.id}. Each `tool_result` block must have a corresponding `tool_use` block in the "
+                        f"messages.{at}.content.{n}: unexpected `tool_use_id` found in "
+                        "`tool_result` blocks: "
+                        f"{block.id}. Each `tool_result` block must have a corresponding "
+                        "`tool_use` block in the "
                         "previous message."
                     )
             if again := duplicates([block.id for _, block in results]):
@@ -215,7 +275,11 @@ class Anthropic(Wire):
                     f"messages.{at}.content.{last}: each tool_use must have a single result. "
                     f"Found multiple `tool_result` blocks with id: {again[0]}"
                 )
-            _check_missing(at - 1, waiting, [block.id for place, (n, block) in enumerate(results) if n == place])
+            _check_missing(
+                at - 1,
+                waiting,
+                [block.id for place, (n, block) in enumerate(results) if n == place],
+            )
             waiting = [block.id for block in message.blocks if block.kind == "tool_use"]
             for n, block in enumerate(message.blocks):
                 if block.kind == "tool_use" and block.id in seen:
@@ -226,7 +290,11 @@ class Anthropic(Wire):
 
     def _error_body(self, refused: Refused) -> dict[str, Any]:
         kind = refused.kind or _ERROR_TYPES.get(refused.status, "invalid_request_error")
-        return {"type": "error", "error": {"type": kind, "message": refused.message}, "request_id": "req_loopback"}
+        return {
+            "type": "error",
+            "error": {"type": kind, "message": refused.message},
+            "request_id": "req_loopback",
+        }
 
     def error_event(self, status: int, word: str, message: str) -> bytes:
         """See `Wire.error_event`."""
@@ -238,13 +306,27 @@ class Anthropic(Wire):
         blocks: list[tuple[dict[str, object], list[bytes]]] = []
         if turn.thinking:
             texts = _deltas("thinking_delta", "thinking", split_text(turn.thinking))
-            texts += _deltas("signature_delta", "signature", [sign(self.name, answer.model, turn.thinking)])
+            texts += _deltas(
+                "signature_delta", "signature", [sign(self.name, answer.model, turn.thinking)]
+            )
             blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, texts))
         searches = searches_of(turn, answer)
         for query, url, number in searches:
             id_, sealed = f"srvtoolu_{number}", sign(self.name, answer.model, url)
-            asked: dict[str, object] = {"type": "server_tool_use", "id": id_, "name": "web_search", "input": {}}
-            blocks.append((asked, _deltas("input_json_delta", "partial_json", [encode({"query": query}).decode()])))
+            asked: dict[str, object] = {
+                "type": "server_tool_use",
+                "id": id_,
+                "name": "web_search",
+                "input": {},
+            }
+            blocks.append(
+                (
+                    asked,
+                    _deltas(
+                        "input_json_delta", "partial_json", [encode({"query": query}).decode()]
+                    ),
+                )
+            )
             hit = {
                 "type": "web_search_result",
                 "url": url,
@@ -252,7 +334,9 @@ class Anthropic(Wire):
                 "page_age": None,
                 "encrypted_content": sealed,
             }
-            blocks.append(({"type": "web_search_tool_result", "tool_use_id": id_, "content": [hit]}, []))
+            blocks.append(
+                ({"type": "web_search_tool_result", "tool_use_id": id_, "content": [hit]}, [])
+            )
         if pieces := text_pieces(turn):
             blocks.append(({"type": "text", "text": ""}, _deltas("text_delta", "text", pieces)))
         for n, call in enumerate(turn.calls):
@@ -265,47 +349,73 @@ class Anthropic(Wire):
         for index, (block, deltas) in enumerate(blocks):
             start = {"type": "content_block_start", "index": index, "content_block": block}
             out.append(_event("content_block_start", encode(start)))
-            lead = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":' % index
+            lead = (
+                b"event: content_block_delta\ndata: "
+                b'{"type":"content_block_delta","index":%d,"delta":' % index
+            )
             out += [b"%b%b}\n\n" % (lead, delta) for delta in deltas]
-            out.append(_event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index))
+            out.append(
+                _event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index)
+            )
         delta = {"stop_reason": _STOPS[stop_of(turn)], "stop_sequence": None}
         usage: dict[str, object] = {**_input(answer.cached), "output_tokens": answer.output}
         if searches:
-            usage["server_tool_use"] = {"web_search_requests": len(searches), "web_fetch_requests": 0}
-        out.append(_event("message_delta", encode({"type": "message_delta", "delta": delta, "usage": usage})))
+            usage["server_tool_use"] = {
+                "web_search_requests": len(searches),
+                "web_fetch_requests": 0,
+            }
+        out.append(
+            _event(
+                "message_delta", encode({"type": "message_delta", "delta": delta, "usage": usage})
+            )
+        )
         return [*out, _event("message_stop", b'{"type":"message_stop"}')]
 
 
 def _check_searches(at: int, message: Message) -> None:
-    """Check that each search of the provider has its result in the same message, and each result its search."""
+    """Check that each search of the provider has its result in the same message, and each result
+    its search.
+    """
     made = [block.id for block in message.blocks if block.kind == "server_tool_use"]
     found = [block.id for block in message.blocks if block.kind == "web_search_tool_result"]
     for id_ in made:
         if id_ not in found:
             raise Refused(
-                f"messages.{at}: `web_search` tool use with id {id_} was found without a corresponding "
+                f"messages.{at}: `web_search` tool use with id {id_} was found without a "
+                "corresponding "
                 "`web_search_tool_result` block"
             )
     for id_ in found:
         if id_ not in made:
-            raise Refused(f"messages.{at}: unexpected `tool_use_id` found in `web_search_tool_result` blocks: {id_}")
+            raise Refused(
+                f"messages.{at}: unexpected `tool_use_id` found in `web_search_tool_result` "
+                f"blocks: {id_}"
+            )
 
 
-# --- Blocks ----------------------------------------------------------------------------------------------------------
+# --- Blocks ---------------------------------------------------------------------------------------
 
 
 def _without_mark(raw: bytes, fields: dict[str, Any]) -> bytes:
     short = _MARK.sub(b"}", raw)
     if len(short) < len(raw):
         return short
-    return msgspec.json.encode({key: value for key, value in fields.items() if key != "cache_control"})
+    return msgspec.json.encode(
+        {key: value for key, value in fields.items() if key != "cache_control"}
+    )
 
 
 def _sources(fields: dict[str, Any]) -> list[dict[str, Any]]:
     content = fields.get("content")
-    inner = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    inner = (
+        [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
     sources = [part.get("source") for part in [fields, *inner] if part.get("type") == "image"]
-    return [s for s in sources if isinstance(s, dict) and s.get("type") == "base64" and isinstance(s.get("data"), str)]
+    return [
+        s
+        for s in sources
+        if isinstance(s, dict) and s.get("type") == "base64" and isinstance(s.get("data"), str)
+    ]
 
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
@@ -315,7 +425,10 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
     known = _KEYS.get(block.kind)
     if known is None:
         tags = ", ".join(f"'{kind}'" for kind in _KEYS)
-        return f"{{at}}: Input tag '{block.kind}' found using 'type' does not match any of the expected tags: {tags}"
+        return (
+            f"{{at}}: Input tag '{block.kind}' found using 'type' does not match any of the "
+            f"expected tags: {tags}"
+        )
     if extra := [key for key in fields if key not in known.split()]:
         return f"{{at}}.{block.kind}.{extra[0]}: Extra inputs are not permitted"
     match block.kind:
@@ -333,7 +446,11 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
 
 def _tool_problem(block: Block, fields: dict[str, Any]) -> str:
     if block.kind == "web_search_20250305":
-        return "" if block.name == "web_search" else f"{{at}}.{block.kind}.name: Input should be 'web_search'"
+        return (
+            ""
+            if block.name == "web_search"
+            else f"{{at}}.{block.kind}.name: Input should be 'web_search'"
+        )
     if not _NAME.fullmatch(block.name):
         return "{at}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
     schema = fields.get("input_schema")
@@ -357,7 +474,11 @@ def _call_problem(block: Block, fields: dict[str, Any]) -> str:
         return "{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
     if not _NAME.fullmatch(block.name):
         return "{at}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
-    return "" if isinstance(fields.get("input"), dict) else "{at}.tool_use.input: Input should be a valid dictionary"
+    return (
+        ""
+        if isinstance(fields.get("input"), dict)
+        else "{at}.tool_use.input: Input should be a valid dictionary"
+    )
 
 
 def _result_problem(block: Block, fields: dict[str, Any]) -> str:
@@ -368,8 +489,17 @@ def _result_problem(block: Block, fields: dict[str, Any]) -> str:
         at = f"{{at}}.tool_result.content.{n}"
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in ("text", "image", "document", "search_result"):
-            return f"{at}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
-        problem = _text_problem(part) if kind == "text" else _image_problem(part) if kind == "image" else ""
+            return (
+                f"{at}: Input tag '{kind}' found using 'type' does not match any of the "
+                "expected tags"
+            )
+        problem = (
+            _text_problem(part)
+            if kind == "text"
+            else _image_problem(part)
+            if kind == "image"
+            else ""
+        )
         if problem:
             return problem.replace("{at}", at)
     return ""
@@ -392,16 +522,20 @@ def _image_problem(fields: dict[str, Any]) -> str:
         return "Could not process image"
     if picture.media != source["media_type"]:
         return (
-            f"{at}.base64.data: The image was specified using the {source['media_type']} media type, "
+            f"{at}.base64.data: The image was specified using the {source['media_type']} media "
+            "type, "
             f"but the image appears to be a {picture.media} image"
         )
     if max(picture.width, picture.height) > IMAGE_SIDE_MAX:
         most = f"{IMAGE_SIDE_MAX} pixels"
-        return f"{at}.base64.data: At least one of the image dimensions exceed max allowed size: {most}"
+        return (
+            f"{at}.base64.data: At least one of the image dimensions exceed max allowed size: "
+            f"{most}"
+        )
     return ""
 
 
-# --- Rules of a conversation -----------------------------------------------------------------------------------------
+# --- Rules of a conversation ----------------------------------------------------------------------
 
 
 def _check_thinking(thinking: dict[str, Any], limit: int) -> None:
@@ -409,7 +543,9 @@ def _check_thinking(thinking: dict[str, Any], limit: int) -> None:
     if thinking.get("type") != "enabled":
         return
     if budget < 1_024:
-        raise Refused("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+        raise Refused(
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+        )
     if budget >= limit:
         raise Refused("`max_tokens` must be greater than `thinking.budget_tokens`")
 
@@ -418,9 +554,11 @@ def _check_missing(at: int, waiting: list[str], answered: list[str]) -> None:
     missing = [id_ for id_ in waiting if id_ not in answered]
     if missing:
         raise Refused(
-            f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+            f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately "
+            "after: "
             f"{', '.join(missing)}. "
-            "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+            "Each `tool_use` block must have a corresponding `tool_result` block in the next "
+            "message."
         )
 
 
@@ -432,9 +570,12 @@ def _check_thinking_first(messages: list[Message]) -> None:
     found = messages[last].blocks[0].kind
     if found not in _THINKING:
         raise Refused(
-            f"messages.{last}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{found}`. When "
-            "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the "
-            "lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from "
+            f"messages.{last}.content.0.type: Expected `thinking` or `redacted_thinking`, but "
+            f"found `{found}`. When "
+            "`thinking` is enabled, a final `assistant` message must start with a thinking block "
+            "(preceeding the "
+            "lastmost set of `tool_use` and `tool_result` blocks). We recommend you include "
+            "thinking blocks from "
             "previous turns. To avoid this requirement, disable `thinking`."
         )
 
@@ -445,14 +586,17 @@ def _check_image_sides(messages: list[Message]) -> None:
         return
     for at, message in enumerate(messages):
         for n, block in enumerate(message.blocks):
-            if any(max(picture.width, picture.height) > MANY_SIDE_MAX for picture in block.pictures):
+            if any(
+                max(picture.width, picture.height) > MANY_SIDE_MAX for picture in block.pictures
+            ):
                 raise Refused(
-                    f"messages.{at}.content.{n}.image.source.base64.data: At least one of the image dimensions exceed "
+                    f"messages.{at}.content.{n}.image.source.base64.data: At least one of the "
+                    "image dimensions exceed "
                     f"max allowed size for many-image requests: {MANY_SIDE_MAX} pixels"
                 )
 
 
-# --- Answers ---------------------------------------------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------------
 #
 # Named events; blocks start, grow and stop.
 
@@ -491,6 +635,11 @@ def _start(answer: ReplyContext) -> bytes:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {**_input(cached), "cache_creation": created, "output_tokens": 1, "service_tier": "standard"},
+        "usage": {
+            **_input(cached),
+            "cache_creation": created,
+            "output_tokens": 1,
+            "service_tier": "standard",
+        },
     }
     return _event("message_start", encode({"type": "message_start", "message": message}))

@@ -24,7 +24,9 @@ class Connection:
         self._http = h11.Connection(h11.SERVER)
 
     async def read_request(self) -> tuple[h11.Request, bytes] | None:
-        """Read a request and its body; None if no other one can follow. Raises `h11.RemoteProtocolError`."""
+        """Read a request and its body; None if no other one can follow. Raises
+        `h11.RemoteProtocolError`.
+        """
         if self._http.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
             self._http.start_next_cycle()
         if self._http.our_state is not h11.IDLE:
@@ -47,16 +49,24 @@ class Connection:
     async def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Send a whole answer."""
         head = {"content-type": "application/json", **headers, "content-length": str(len(body))}
-        await self._write(h11.Response(status_code=status, headers=list(head.items())), h11.Data(data=body))
+        await self._write(
+            h11.Response(status_code=status, headers=list(head.items())), h11.Data(data=body)
+        )
         await self.end_stream()
 
     async def begin_stream(self, headers: Mapping[str, str]) -> None:
         """Begin a stream."""
-        head = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
+        head = {
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-cache",
+            **headers,
+        }
         await self._write(h11.Response(status_code=200, headers=list(head.items())))
 
     async def stream(self, writes: list[bytes], pace_s: float = 0.0) -> None:
-        """Send pieces of a stream, `pace_s` apart. Raises `ConnectionError` if the client has gone."""
+        """Send pieces of a stream, `pace_s` apart. Raises `ConnectionError` if the client has
+        gone.
+        """
         for n, data in enumerate(writes):
             if n and pace_s:
                 await self.sleep(pace_s)
@@ -77,7 +87,9 @@ class Connection:
         """Wait. Raises `ConnectionResetError` as soon as the client disconnects."""
         try:
             async with asyncio.timeout(seconds):
-                await self._reader.read(1)  # a client sends nothing during an answer, so a read returns only at its end
+                await self._reader.read(
+                    1
+                )  # a client sends nothing during an answer, so a read returns only at its end
         except TimeoutError:
             return
         raise ConnectionResetError("the client has gone")
@@ -98,8 +110,12 @@ def _unacknowledged_bytes(sock: socket.socket) -> int:
     return int(struct.unpack("i", answer)[0])
 
 
-def planned_writes(turn: Turn, fault: Fault | None, events: list[bytes], error: bytes) -> list[bytes]:
-    """Plan the writes of `events` under `fault`. `error` is the wire's error event, for a fault of that kind."""
+def planned_writes(
+    turn: Turn, fault: Fault | None, events: list[bytes], error: bytes
+) -> list[bytes]:
+    """Plan the writes of `events` under `fault`. `error` is the wire's error event, for a fault
+    of that kind.
+    """
     match fault:
         case Fault(kind="garbage", at=at, body=body):
             line = "data: {this is not JSON\n\n" if body is None else body

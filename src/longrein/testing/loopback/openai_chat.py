@@ -1,4 +1,5 @@
-"""The Chat Completions wire: validation by the rules of OpenAI and of compatible servers, and answers.
+"""The Chat Completions wire: validation by the rules of OpenAI and of compatible servers, and
+answers.
 
 `OpenAI` holds what both OpenAI wires share.
 """
@@ -24,14 +25,18 @@ from longrein.testing.loopback.validation import (
     raw_blocks,
 )
 
-# --- Both OpenAI wires -----------------------------------------------------------------------------------------------
+# --- Both OpenAI wires ----------------------------------------------------------------------------
 
 
 IMAGE_BYTES_MAX = 20 * 1024 * 1024
 """Largest image, in base64."""
-EMPTY_ARRAY = "empty array. Expected an array with minimum length 1, but got an empty array instead."
+EMPTY_ARRAY = (
+    "empty array. Expected an array with minimum length 1, but got an empty array instead."
+)
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-NAME_PATTERN = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+NAME_PATTERN = (
+    "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+)
 ERROR_TYPES = {
     401: "invalid_request_error",
     429: "rate_limit_exceeded",
@@ -82,18 +87,28 @@ class OpenAI(Wire):
 
 def missing(name: str) -> Refused:
     """Make the error for a missing field."""
-    return Refused(f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter")
+    return Refused(
+        f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter"
+    )
 
 
 def split_data_url(url: str) -> tuple[str, str]:
     """Split a `data:` URL into (media type, base64); ('', '') for another URL."""
     head, comma, data = url.partition(",")
-    return (head[5:-7], data) if comma and head.startswith("data:") and head.endswith(";base64") else ("", "")
+    return (
+        (head[5:-7], data)
+        if comma and head.startswith("data:") and head.endswith(";base64")
+        else ("", "")
+    )
 
 
 def images_of(urls: list[Any]) -> tuple[Picture, ...]:
     """Inspect the images among data URLs."""
-    return tuple(inspect_image(data) for url in urls if isinstance(url, str) and (data := split_data_url(url)[1]))
+    return tuple(
+        inspect_image(data)
+        for url in urls
+        if isinstance(url, str) and (data := split_data_url(url)[1])
+    )
 
 
 def image_problem(url: Any, at: str) -> str:
@@ -111,7 +126,8 @@ def image_problem(url: Any, at: str) -> str:
     if picture.media in _MEDIA and picture.media == media:
         return ""
     return (
-        "You uploaded an unsupported image. Please make sure your image has of one the following formats: "
+        "You uploaded an unsupported image. Please make sure your image has of one the following "
+        "formats: "
         "['png', 'jpeg', 'gif', 'webp']."
     )
 
@@ -122,7 +138,8 @@ def call_problem(at: str, id_at: str, id_: str, id_chars_max: int, function: dic
         return f"Missing required parameter: '{id_at}'."
     if len(id_) > id_chars_max:
         return (
-            f"Invalid '{id_at}': string too long. Expected a string with maximum length {id_chars_max}, "
+            f"Invalid '{id_at}': string too long. Expected a string with maximum length "
+            f"{id_chars_max}, "
             f"but got a string with length {len(id_)} instead."
         )
     if not TOOL_NAME.fullmatch(str(function.get("name"))):
@@ -135,7 +152,7 @@ def call_problem(at: str, id_at: str, id_: str, id_chars_max: int, function: dic
     return "" if fits else f"Invalid '{at}.arguments': expected a string that holds a JSON object."
 
 
-# --- Chat Completions ------------------------------------------------------------------------------------------------
+# --- Chat Completions -----------------------------------------------------------------------------
 
 
 _ROLES = ("system", "assistant", "user", "function", "tool", "developer")
@@ -154,9 +171,12 @@ class OpenAIChat(OpenAI):
     function = "function."
     no_items = f"Invalid 'messages': {EMPTY_ARRAY}"
     user_first = (
-        "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
+        "After the optional system message, conversation roles must alternate "
+        "user/assistant/user/assistant/..."
     )
-    no_prefill = "Cannot set `add_generation_prompt` to True when the last message is from the assistant."
+    no_prefill = (
+        "Cannot set `add_generation_prompt` to True when the last message is from the assistant."
+    )
     too_many_images = "Invalid 'messages': too many images. At most 500 are allowed."
 
     def _output_limit(self, fields: dict[str, msgspec.Raw]) -> int:
@@ -167,22 +187,36 @@ class OpenAIChat(OpenAI):
         options = convert(fields, "stream_options", dict[str, Any], {})
         return frozenset({"usage"} if options.get("include_usage") else ())
 
-    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
+    def _prefix(
+        self,
+        fields: dict[str, msgspec.Raw],
+        read: Callable[[bytes], Block],  # noqa: ARG002
+    ) -> list[tuple[str, Block]]:
         return raw_blocks(fields)
 
-    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+    def _messages(
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
+    ) -> list[Message]:
         # A message is one block; its kind is its role
         blocks = [read(raw) for raw in convert(fields, "messages", list[msgspec.Raw], [])]
         return [Message(block.kind, (block,)) for block in blocks]
 
     def _read_fields(self, raw: bytes, fields: dict[str, Any]) -> Block:
         content, calls = fields.get("content"), fields.get("tool_calls")
-        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        parts = (
+            [part for part in content if isinstance(part, dict)]
+            if isinstance(content, list)
+            else []
+        )
         block = Block(str(fields.get("role")), raw, str(fields.get("tool_call_id") or ""))
         images = [part.get("image_url") for part in parts]
-        block.pictures = images_of([image.get("url") for image in images if isinstance(image, dict)])
+        block.pictures = images_of(
+            [image.get("url") for image in images if isinstance(image, dict)]
+        )
         if isinstance(calls, list):
-            block.calls = tuple(str(call.get("id") or "") for call in calls if isinstance(call, dict))
+            block.calls = tuple(
+                str(call.get("id") or "") for call in calls if isinstance(call, dict)
+            )
         block.problem = _problem(block, fields)
         return block
 
@@ -196,13 +230,15 @@ class OpenAIChat(OpenAI):
         given = "max_completion_tokens" in fields or "max_tokens" in fields
         if given and limit < 1:
             raise Refused(
-                f"Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got {limit} instead.",
+                "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but "
+                f"got {limit} instead.",
                 param="max_tokens",
                 code="integer_below_min_value",
             )
         if most and limit > most:
             raise Refused(
-                f"max_tokens is too large: {limit}. This model supports at most {most} completion tokens, "
+                f"max_tokens is too large: {limit}. This model supports at most {most} completion "
+                "tokens, "
                 f"whereas you provided {limit}.",
                 param="max_tokens",
                 code="invalid_value",
@@ -212,17 +248,24 @@ class OpenAIChat(OpenAI):
     def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
         for id_ in (*block.calls, block.id) if rules.short_ids else ():
             if id_ and not _SHORT_ID.fullmatch(id_):
-                raise Refused(f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9.")
+                raise Refused(
+                    f"Tool call id was {id_} but must be a-z, A-Z, 0-9, with a length of 9."
+                )
 
     def _check_pairs(self, messages: list[Message]) -> None:
-        """Check that the messages after calls answer each call once, and no other message answers a call."""
+        """Check that the messages after calls answer each call once, and no other message
+        answers a call.
+        """
         seen: set[str] = set()
         waiting: list[str] = []
         known: tuple[str, ...] = ()
         for at, block in enumerate(message.blocks[0] for message in messages):
             if block.kind == "tool":
                 if block.id not in known:
-                    said = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+                    said = (
+                        "messages with role 'tool' must be a response to a preceeding message "
+                        "with 'tool_calls'."
+                    )
                     raise Refused(f"Invalid parameter: {said}", param=f"messages.[{at}].role")
                 if block.id not in waiting:
                     said = f"Duplicate value for 'tool_call_id' of '{block.id}'"
@@ -244,8 +287,14 @@ class OpenAIChat(OpenAI):
         return b"data: %b\n\n" % encode({"error": error})
 
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
-        """See `Wire.stream_events`: chunks of one choice, the usage in a chunk of its own, then `[DONE]`."""
-        head = {"id": f"chatcmpl-{answer.serial:024d}", "object": "chat.completion.chunk", "created": 1_760_000_000}
+        """See `Wire.stream_events`: chunks of one choice, the usage in a chunk of its own, then
+        `[DONE]`.
+        """
+        head = {
+            "id": f"chatcmpl-{answer.serial:024d}",
+            "object": "chat.completion.chunk",
+            "created": 1_760_000_000,
+        }
         lead = encode({**head, "model": answer.model, "system_fingerprint": "fp_loopback"})[:-1]
 
         def chunk(delta: bytes, reason: bytes = b"null") -> bytes:
@@ -253,7 +302,9 @@ class OpenAIChat(OpenAI):
             return b'data: %b,"choices":[%b]}\n\n' % (lead, choice)
 
         out = [chunk(b'{"role":"assistant","content":"","refusal":null}')]
-        out += [chunk(b'{"reasoning_content":%b}' % encode(text)) for text in split_text(turn.thinking)]
+        out += [
+            chunk(b'{"reasoning_content":%b}' % encode(text)) for text in split_text(turn.thinking)
+        ]
         out += [chunk(b'{"content":%b}' % encode(text)) for text in text_pieces(turn)]
         for index in range(len(turn.calls)):
             out += [chunk(encode({"tool_calls": [piece]})) for piece in _call(turn, index, answer)]
@@ -312,7 +363,9 @@ def _parts_problem(block: Block, parts: list[Any]) -> str:
             )
         if kind == "image_url":
             image = part.get("image_url")
-            if problem := image_problem(image.get("url") if isinstance(image, dict) else None, f"{at}.image_url"):
+            if problem := image_problem(
+                image.get("url") if isinstance(image, dict) else None, f"{at}.image_url"
+            ):
                 return problem
         elif kind not in ("text", "file", "input_audio", "refusal"):
             kinds = "'text', 'image_url', 'input_audio', 'refusal', and 'file'"
@@ -323,8 +376,10 @@ def _parts_problem(block: Block, parts: list[Any]) -> str:
 def _check_answered(at: int, waiting: list[str]) -> None:
     if waiting:
         raise Refused(
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-            f"'tool_call_id'. The following tool_call_ids did not have response messages: {', '.join(waiting)}",
+            "An assistant message with 'tool_calls' must be followed by tool messages responding "
+            "to each "
+            "'tool_call_id'. The following tool_call_ids did not have response messages: "
+            f"{', '.join(waiting)}",
             param=f"messages.[{at}].role",
         )
 
@@ -342,7 +397,17 @@ def _usage(answer: ReplyContext) -> dict[str, Any]:
 
 def _call(turn: Turn, index: int, answer: ReplyContext) -> list[dict[str, Any]]:
     call = turn.calls[index]
-    head: dict[str, Any] = {"index": index, "type": "function", "function": {"name": call.name, "arguments": ""}}
+    head: dict[str, Any] = {
+        "index": index,
+        "type": "function",
+        "function": {"name": call.name, "arguments": ""},
+    }
     if id_ := call_id(call, index, answer, "call_{}"):
         head["id"] = id_
-    return [head, *({"index": index, "function": {"arguments": t}} for t in argument_pieces(turn, index, answer))]
+    return [
+        head,
+        *(
+            {"index": index, "function": {"arguments": t}}
+            for t in argument_pieces(turn, index, answer)
+        ),
+    ]

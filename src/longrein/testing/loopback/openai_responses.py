@@ -58,12 +58,20 @@ class OpenAIResponses(OpenAI):
     def _flags(self, fields: dict[str, msgspec.Raw], model: str) -> frozenset[str]:  # noqa: ARG002
         include = convert(fields, "include", list[str], [])
         sealed = {"sealed"} if "reasoning.encrypted_content" in include else set()
-        return frozenset(sealed | ({SEARCHES} if b'"web_search"' in bytes(fields.get("tools", b"")) else set()))
+        return frozenset(
+            sealed | ({SEARCHES} if b'"web_search"' in bytes(fields.get("tools", b"")) else set())
+        )
 
-    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:  # noqa: ARG002
+    def _prefix(
+        self,
+        fields: dict[str, msgspec.Raw],
+        read: Callable[[bytes], Block],  # noqa: ARG002
+    ) -> list[tuple[str, Block]]:
         return raw_blocks(fields, "instructions")
 
-    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+    def _messages(
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
+    ) -> list[Message]:
         raws = listed(fields.get("input"), b'{"type":"message","role":"user","content":%b}')
         return [Message(_role(block), (block,)) for block in map(read, raws)]
 
@@ -71,12 +79,20 @@ class OpenAIResponses(OpenAI):
         # The name of a message is its role
         block = Block(fields.get("type") or ("message" if "role" in fields else ""), raw)
         content = fields.get("output" if block.kind == "function_call_output" else "content")
-        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        parts = (
+            [part for part in content if isinstance(part, dict)]
+            if isinstance(content, list)
+            else []
+        )
         block.pictures = images_of([part.get("image_url") for part in parts])
         block.id = str(fields.get("id" if block.kind == "reasoning" else "call_id") or "")
         block.name = str(fields.get("role") or "")
         summary = fields.get("summary")
-        texts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
+        texts = (
+            [part for part in summary if isinstance(part, dict)]
+            if isinstance(summary, list)
+            else []
+        )
         block.text = "\n\n".join(str(part.get("text")) for part in texts)
         block.signature = fields.get("encrypted_content")
         block.problem = _problem(block, fields)
@@ -90,7 +106,11 @@ class OpenAIResponses(OpenAI):
         least, most = 16, limits.output_tokens_max
         limit = convert(fields, "max_output_tokens", int, least)
         if limit < least or (most and limit > most):
-            side, bound = ("below minimum", f">= {least}") if limit < least else ("above maximum", f"<= {most}")
+            side, bound = (
+                ("below minimum", f">= {least}")
+                if limit < least
+                else ("above maximum", f"<= {most}")
+            )
             raise Refused(
                 f"Invalid 'max_output_tokens': integer {side} value. "
                 f"Expected a value {bound}, but got {limit} instead.",
@@ -104,7 +124,10 @@ class OpenAIResponses(OpenAI):
         for message, after in zip(messages, [*messages[1:], None], strict=True):
             block = message.blocks[0]
             if block.kind == "reasoning" and (after is None or after.role != "assistant"):
-                said = f"Item '{block.id}' of type 'reasoning' was provided without its required following item."
+                said = (
+                    f"Item '{block.id}' of type 'reasoning' was provided without its required "
+                    "following item."
+                )
                 raise Refused(said, param="input")
 
     def _check_block(self, path: str, role: str, block: Block, model: str, rules: Rules) -> None:  # noqa: ARG002
@@ -113,7 +136,8 @@ class OpenAIResponses(OpenAI):
             return
         if block.signature is None:
             raise Refused(
-                f"Item with id '{block.id}' not found. Items are not persisted when `store` is set to false. "
+                f"Item with id '{block.id}' not found. Items are not persisted when `store` is "
+                "set to false. "
                 "Try again with `store` set to true, or remove this item from your input.",
                 status=404,
                 param="input",
@@ -131,15 +155,21 @@ class OpenAIResponses(OpenAI):
         for block in (message.blocks[0] for message in messages):
             if block.kind == "function_call":
                 if block.id in answered:
-                    raise Refused(f"Duplicate function call with call_id {block.id} found in input.", param="input")
+                    raise Refused(
+                        f"Duplicate function call with call_id {block.id} found in input.",
+                        param="input",
+                    )
                 answered[block.id] = False
             elif block.kind == "function_call_output":
                 if block.id not in answered:
                     raise Refused(
-                        f"No tool call found for function call output with call_id {block.id}.", param="input"
+                        f"No tool call found for function call output with call_id {block.id}.",
+                        param="input",
                     )
                 if answered[block.id]:
-                    raise Refused(f"Duplicate tool output found for function call {block.id}.", param="input")
+                    raise Refused(
+                        f"Duplicate tool output found for function call {block.id}.", param="input"
+                    )
                 answered[block.id] = True
         for id_, has_output in answered.items():
             if not has_output:
@@ -149,36 +179,59 @@ class OpenAIResponses(OpenAI):
         """See `Wire.error_event`."""
         error = {"code": word or ERROR_TYPES.get(status, "server_error"), "message": message}
         response = {"id": "resp_failed", "object": "response", "status": "failed", "error": error}
-        return b"event: response.failed\ndata: %b\n\n" % encode({"type": "response.failed", "response": response})
+        return b"event: response.failed\ndata: %b\n\n" % encode(
+            {"type": "response.failed", "response": response}
+        )
 
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
         """See `Wire.stream_events`."""
         stream = _EventWriter()
-        response = {"id": f"resp_{answer.serial:024d}", "object": "response", "model": answer.model, "store": False}
+        response = {
+            "id": f"resp_{answer.serial:024d}",
+            "object": "response",
+            "model": answer.model,
+            "store": False,
+        }
         begun = {**response, "status": "in_progress", "output": [], "usage": None}
         stream.say("response.created", response=begun)
         stream.say("response.in_progress", response=begun)
         if turn.thinking:
             signature = {"encrypted_content": sign(self.name, answer.model, turn.thinking)}
-            stream.reasoning(turn.thinking, f"rs_{answer.serial:024d}", signature if "sealed" in answer.flags else {})
+            stream.reasoning(
+                turn.thinking,
+                f"rs_{answer.serial:024d}",
+                signature if "sealed" in answer.flags else {},
+            )
         for query, url, number in searches_of(turn, answer):
             stream.search(query, url, f"ws_{number}")
         if texts := text_pieces(turn):
             stream.text(texts, f"msg_{answer.serial:024d}")
         for index, call in enumerate(turn.calls):
             id_ = call_id(call, index, answer, "call_{}")
-            head = {"id": f"fc_{answer.serial:012d}{index:012d}", "type": "function_call", "status": "in_progress"}
+            head = {
+                "id": f"fc_{answer.serial:012d}{index:012d}",
+                "type": "function_call",
+                "status": "in_progress",
+            }
             stream.call(
-                head | {"name": call.name} | ({"call_id": id_} if id_ else {}), argument_pieces(turn, index, answer)
+                head | {"name": call.name} | ({"call_id": id_} if id_ else {}),
+                argument_pieces(turn, index, answer),
             )
         reason = {"length": "max_output_tokens", "refusal": "content_filter"}.get(stop_of(turn))
         status = "incomplete" if reason else "completed"
-        end = {"status": status, "error": None, "incomplete_details": {"reason": reason} if reason else None}
-        stream.say(f"response.{status}", response={**response, **end, "output": stream.output, "usage": _usage(answer)})
+        end = {
+            "status": status,
+            "error": None,
+            "incomplete_details": {"reason": reason} if reason else None,
+        }
+        stream.say(
+            f"response.{status}",
+            response={**response, **end, "output": stream.output, "usage": _usage(answer)},
+        )
         return stream.events
 
 
-# --- Items -----------------------------------------------------------------------------------------------------------
+# --- Items ----------------------------------------------------------------------------------------
 
 
 def _role(block: Block) -> str:
@@ -200,7 +253,11 @@ def _problem(block: Block, fields: dict[str, Any]) -> str:
                 return _parts_problem(output, _USER_PARTS, "output")
             return "" if isinstance(output, str) else "Missing required parameter: '{at}.output'."
         case "reasoning":
-            return "" if isinstance(fields.get("summary"), list) else "Missing required parameter: '{at}.summary'."
+            return (
+                ""
+                if isinstance(fields.get("summary"), list)
+                else "Missing required parameter: '{at}.summary'."
+            )
         case "web_search_call":
             lacking = [name for name in ("id", "status", "action") if not fields.get(name)]
             return f"Missing required parameter: '{{at}}.{lacking[0]}'." if lacking else ""
@@ -221,9 +278,17 @@ def _message_problem(block: Block, fields: dict[str, Any]) -> str:
     if block.name != "assistant":
         return _parts_problem(content, _USER_PARTS, "content")
     # vLLM and others require these fields, OpenAI does not.
-    texts = [n for n, part in enumerate(content) if isinstance(part, dict) and part.get("type") == "output_text"]
+    texts = [
+        n
+        for n, part in enumerate(content)
+        if isinstance(part, dict) and part.get("type") == "output_text"
+    ]
     lacking = [name for name in ("id", "status") if not isinstance(fields.get(name), str)]
-    lacking += [f"content[{n}].annotations" for n in texts if not isinstance(content[n].get("annotations"), list)]
+    lacking += [
+        f"content[{n}].annotations"
+        for n in texts
+        if not isinstance(content[n].get("annotations"), list)
+    ]
     if lacking:
         return f"Missing required parameter: '{{at}}.{lacking[0]}'."
     return _parts_problem(content, ("output_text", "refusal"), "content")
@@ -241,11 +306,13 @@ def _parts_problem(parts: list[Any], allowed: tuple[str, ...], where: str) -> st
     return ""
 
 
-# --- Answers ---------------------------------------------------------------------------------------------------------
+# --- Answers --------------------------------------------------------------------------------------
 
 
 class _EventWriter:
-    """Writes numbered events, and collects the finished items. Each item is added, grows and is done."""
+    """Writes numbered events, and collects the finished items. Each item is added, grows and is
+    done.
+    """
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
@@ -269,7 +336,12 @@ class _EventWriter:
 
     def text(self, texts: list[str], id_: str) -> None:
         """Add a message item."""
-        item: dict[str, Any] = {"id": id_, "type": "message", "role": "assistant", "status": "in_progress"}
+        item: dict[str, Any] = {
+            "id": id_,
+            "type": "message",
+            "role": "assistant",
+            "status": "in_progress",
+        }
         item["content"] = []
         where = self._begin(item, "content_index")
         part, text = {"type": "output_text", "annotations": [], "text": ""}, "".join(texts)
@@ -304,11 +376,17 @@ class _EventWriter:
 
     def _grow(self, kind: str, item_id: str, texts: list[str], **where: int) -> None:
         """Add the deltas of one item, encoded fast since there may be many."""
-        fields = {"type": f"{kind}.delta", "item_id": item_id, "output_index": len(self.output), **where}
+        fields = {
+            "type": f"{kind}.delta",
+            "item_id": item_id,
+            "output_index": len(self.output),
+            **where,
+        }
         lead = b"event: %b.delta\ndata: %b" % (kind.encode(), encode(fields)[:-1])
         first = len(self.events)
         self.events += [
-            b'%b,"sequence_number":%d,"delta":%b}\n\n' % (lead, n, encode(text)) for n, text in enumerate(texts, first)
+            b'%b,"sequence_number":%d,"delta":%b}\n\n' % (lead, n, encode(text))
+            for n, text in enumerate(texts, first)
         ]
 
     def _done(self, item: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from longrein.testing.loopback.script import Fault, Turn, check_turn
 from longrein.testing.loopback.validation import ParsedRequest
 
-# --- Received requests -----------------------------------------------------------------------------------------------
+# --- Received requests ----------------------------------------------------------------------------
 
 
 class Received(msgspec.Struct):
@@ -57,7 +57,9 @@ class Received(msgspec.Struct):
 
     @property
     def blocks(self) -> Sequence[bytes]:
-        """Tools, system and content in cache order, without cache marks, to compare prefixes (law 2)."""
+        """Tools, system and content in cache order, without cache marks, to compare prefixes
+        (law 2).
+        """
         return [raw for _, raw in self.parsed.blocks] if self.parsed else []
 
     @property
@@ -79,7 +81,8 @@ class Received(msgspec.Struct):
 def common_blocks(first: Received, second: Received) -> int:
     """Count the blocks that both requests have in common from the start.
 
-    On Chat Completions a message is one block, so a message that grows by the user's next text counts as changed.
+    On Chat Completions a message is one block, so a message that grows by the user's next text
+    counts as changed.
     """
     count = 0
     for one, other in zip(first.blocks, second.blocks, strict=False):
@@ -89,7 +92,7 @@ def common_blocks(first: Received, second: Received) -> int:
     return count
 
 
-# --- The player ------------------------------------------------------------------------------------------------------
+# --- The player -----------------------------------------------------------------------------------
 
 
 Answer = Turn | Callable[[Received], Turn | Awaitable[Turn]]
@@ -123,7 +126,9 @@ class ScriptPlayer:
         self._turns = [ScriptEntry("turn", n, turn) for n, turn in enumerate(turns)]
         self._summaries = [ScriptEntry("summary", n, turn) for n, turn in enumerate(summaries)]
         self._unconfirmed: dict[bytes, tuple[ScriptEntry, int]] = {}
-        """First message -> answer with a fault, and replies in its request: the next one shows if it was accepted."""
+        """First message -> answer with a fault, and replies in its request: the next one shows
+        if it was accepted.
+        """
         self._by_position = order == "position"
 
     def choose(self, request: Received, parsed: ParsedRequest) -> ScriptEntry | None:
@@ -132,14 +137,21 @@ class ScriptPlayer:
             entry, replies = self._unconfirmed.pop(parsed.first)
             entry.used, entry.written = entry.used or parsed.replies > replies, False
         for entry in self._summaries:
-            if (entry is self._summaries[-1] or not entry.used) and turn_fits(entry.answer, request):
+            if (entry is self._summaries[-1] or not entry.used) and turn_fits(
+                entry.answer, request
+            ):
                 return entry
         if self._by_position:
             return self._turns[parsed.replies] if parsed.replies < len(self._turns) else None
-        return next((entry for entry in self._turns if not entry.used and turn_fits(entry.answer, request)), None)
+        return next(
+            (entry for entry in self._turns if not entry.used and turn_fits(entry.answer, request)),
+            None,
+        )
 
     def next_fault(self, entry: ScriptEntry, turn: Turn, parsed: ParsedRequest) -> Fault | None:
-        """Return the fault of this answer, and mark the entry as used if it will not be repeated."""
+        """Return the fault of this answer, and mark the entry as used if it will not be
+        repeated.
+        """
         fault = turn.fault
         if fault is None or (fault.times and entry.faults >= fault.times):
             entry.used = True
@@ -157,8 +169,12 @@ class ScriptPlayer:
             self._unconfirmed[parsed.first][0].written = True
 
     def unused(self) -> list[str]:
-        """List unused turns, one line each. A completely written answer counts as used until it is asked again."""
-        left = [entry for entry in (*self._turns, *self._summaries) if not (entry.used or entry.written)]
+        """List unused turns, one line each. A completely written answer counts as used until it
+        is asked again.
+        """
+        left = [
+            entry for entry in (*self._turns, *self._summaries) if not (entry.used or entry.written)
+        ]
         return [f"{entry.kind} {entry.index}: {_describe_turn(entry.answer)}" for entry in left]
 
 
@@ -178,4 +194,6 @@ def _describe_turn(turn: Answer) -> str:
         return getattr(turn, "__name__", "a function")
     calls = ", ".join(call.name for call in turn.calls)
     told = turn.text[:40] or calls or (turn.fault.kind if turn.fault else "") or "an empty answer"
-    return f"{told!r}" + (f" (waits for {turn.match!r})" if isinstance(turn.match, str) and turn.match else "")
+    return f"{told!r}" + (
+        f" (waits for {turn.match!r})" if isinstance(turn.match, str) and turn.match else ""
+    )

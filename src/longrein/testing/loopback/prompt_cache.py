@@ -1,7 +1,8 @@
 """Simulated prompt cache of a provider: tokens read and written, by the bytes of the requests.
 
-Anthropic caches a prefix only at a marked block, and finds it from a mark at most 20 blocks later. The others cache
-automatically and find the longest common prefix, in steps of 128 tokens from 1,024 on.
+Anthropic caches a prefix only at a marked block, and finds it from a mark at most 20 blocks later.
+The others cache automatically and find the longest common prefix, in steps of 128 tokens from 1,024
+on.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ class PromptCache:
         """Count the tokens that `parsed` reads and writes, and cache its prefixes."""
         return self._marked(parsed) if parsed.wire == "anthropic" else self._automatic(parsed)
 
-    # --- Anthropic -------------------------------------------------------------------------------------------
+    # --- Anthropic --------------------------------------------------------------------------------
 
     def _marked(self, parsed: ParsedRequest) -> CacheUsage:
         total = parsed.used
@@ -59,7 +60,7 @@ class PromptCache:
                 return at
         return -1
 
-    # --- automatic -------------------------------------------------------------------------------------------
+    # --- automatic --------------------------------------------------------------------------------
 
     def _automatic(self, parsed: ParsedRequest) -> CacheUsage:
         total = parsed.used
@@ -79,7 +80,7 @@ class PromptCache:
         read = min(read, total)
         return CacheUsage(total - read, read, 0)
 
-    # --- entries ---------------------------------------------------------------------------------------------
+    # --- entries ----------------------------------------------------------------------------------
 
     def _alive(self, key: int) -> bool:
         """Return whether `key` is cached; reading renews its lifetime."""

@@ -1,26 +1,26 @@
-"""Scripts of the loopback provider: turns that are played once each, with faults before or inside them.
+"""Scripts of the loopback provider: turns that are played once each, with faults before or inside
+them.
 
 A script is one JSON object; every field but `turns` may be left out:
 
     {
       "turns": [
         {"match": "fix the test",          // is in the text since the model's last reply
-         "thinking": "I look first.", "text": "I look.",
-         "calls": [{"name": "Read", "arguments": {"file_path": "a.py"}}, {"name": "Bash", "raw": "{\\"comm"}],
-         "deltas": 3,                      // pieces of the text: their number, or the pieces
-         "fault": {"status": 529, "times": 2}},
+         "thinking": "I look first.", "text": "I look.", "calls": [{"name": "Read", "arguments":
+         {"file_path": "a.py"}}, {"name": "Bash", "raw": "{\\"comm"}], "deltas": 3,
+         // pieces of the text: their number, or the pieces "fault": {"status": 529, "times": 2}},
         {"when": "count the files",        // is in the first message: another conversation
          "text": "42", "usage": {"output": 7}, "delay_s": 0.1, "stop": "end"}
-      ],
-      "summaries": [{"match": "CONTEXT CHECKPOINT", "text": "…"}],   // tried first; need a match; the last one repeats
-      "order": "arrival",                  // or "position": turn n answers the request that holds n replies
-      "rules": {"accepts_prefill": true},  // see `Rules`
+      ], "summaries": [{"match": "CONTEXT CHECKPOINT", "text": "…"}],   // tried first; need a
+      match; the last one repeats "order": "arrival",                  // or "position": turn n
+      answers the request that holds n replies "rules": {"accepts_prefill": true},  // see `Rules`
       "limits": {"window_tokens": 8000}    // see `Limits`
     }
 
-The first unused turn whose `match` and `when` fit is played, so a later turn may overtake an earlier one that waits for
-its text. A turn with a fault is repeated, `times` times with the fault and then without, until a request shows that its
-reply was accepted. A turn that has only a fault is used up by it.
+The first unused turn whose `match` and `when` fit is played, so a later turn may overtake an
+earlier one that waits for its text. A turn with a fault is repeated, `times` times with the fault
+and then without, until a request shows that its reply was accepted. A turn that has only a fault is
+used up by it.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     short_ids: bool = False
     """Chat: call ids must be nine letters and digits, as Mistral demands."""
     counts_output: bool = False
-    """True if the output limit counts against the window, as with older models and most local servers."""
+    """True if the output limit counts against the window, as with older models and most local
+    servers.
+    """
     keys: tuple[str, ...] = ()
     """Accepted keys; () accepts every request."""
 
@@ -61,7 +63,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_min_tokens: int = 1_024
     """Shortest prefix that is cached."""
     cache_ttl_s: float = 300.0
-    """Lifetime of a cached prefix after its last use, in seconds; a block marked `1h` lives an hour."""
+    """Lifetime of a cached prefix after its last use, in seconds; a block marked `1h` lives an
+    hour.
+    """
     depth_max: int = 100
     """Deepest nesting of JSON."""
 
@@ -95,9 +99,13 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body: str | None = None
     """Body of an error, or text of a `garbage` line."""
     at: int = 0
-    """`cut`, `stall`: bytes of the stream before the fault. `garbage`, `error`: events before the fault."""
+    """`cut`, `stall`: bytes of the stream before the fault. `garbage`, `error`: events before
+    the fault.
+    """
     how: str = "reset"
-    """`cut`: `reset` (RST), `close` (FIN without the last chunk) or `end` (a proper end of the body)."""
+    """`cut`: `reset` (RST), `close` (FIN without the last chunk) or `end` (a proper end of the
+    body).
+    """
     bytes: int = 1
     """`drip`: bytes in one write."""
     stall_s: float = 0.0
@@ -136,7 +144,9 @@ class Turn(ScriptedReply, frozen=True, forbid_unknown_fields=True):
     when: str = ""
     """Text that the first message of the conversation must contain."""
     searches: tuple[str, ...] = ()
-    """Queries that the provider searches the web for before the text, if the request offers its search."""
+    """Queries that the provider searches the web for before the text, if the request offers its
+    search.
+    """
     usage: Count | None = None
     """Token counts that replace counted ones."""
     fault: Fault | None = None
@@ -191,9 +201,14 @@ def check_turn(turn: Turn) -> None:
     """Raise `ValueError` for an unknown fault kind or stop reason."""
     fault = turn.fault
     if fault is not None and (fault.kind or "status") not in FAULT_KINDS:
-        raise ValueError(f"a script's fault is of the unknown kind {fault.kind!r}; kinds are {', '.join(FAULT_KINDS)}")
+        raise ValueError(
+            f"a script's fault is of the unknown kind {fault.kind!r}; kinds are "
+            f"{', '.join(FAULT_KINDS)}"
+        )
     if turn.stop not in ("", "end", "calls", "length", "refusal"):
-        raise ValueError(f"a script's turn stops with {turn.stop!r}; words are end, calls, length, refusal")
+        raise ValueError(
+            f"a script's turn stops with {turn.stop!r}; words are end, calls, length, refusal"
+        )
 
 
 def text_pieces(turn: Turn) -> list[str]:

@@ -1,4 +1,6 @@
-"""`LoopbackProvider`: receives requests, validates and keeps them, and plays the script. Answers always stream."""
+"""`LoopbackProvider`: receives requests, validates and keeps them, and plays the script. Answers
+always stream.
+"""
 
 import asyncio
 import inspect
@@ -22,7 +24,7 @@ from longrein.testing.loopback.prompt_cache import PromptCache
 from longrein.testing.loopback.script import Fault, Limits, Play, Rules, Turn
 from longrein.testing.loopback.validation import Block, Refused, Wire, parse_body
 
-# --- Wires -----------------------------------------------------------------------------------------------------------
+# --- Wires ----------------------------------------------------------------------------------------
 
 
 WIRES: tuple[Wire, ...] = (Anthropic(), OpenAIChat(), OpenAIResponses(), Gemini())
@@ -83,7 +85,7 @@ def status_error(wire: Wire, status: int) -> bytes:
     return wire.refusal(Refused(ERROR_TEXTS.get(status, f"HTTP {status}"), status=status))[1]
 
 
-# --- The server ------------------------------------------------------------------------------------------------------
+# --- The server -----------------------------------------------------------------------------------
 
 
 REPORT = "/_loopback/report"
@@ -93,9 +95,9 @@ REPORT = "/_loopback/report"
 class LoopbackProvider:
     """A provider on 127.0.0.1: `async with LoopbackProvider(script) as server: server.url`.
 
-    `script` is a `Play`, a list of turns, or a function `(Received) -> Turn` that answers every request. `now_s` is the
-    clock of cache lifetimes; `advance` moves it. At most `keep` bodies stay in memory (None: all). Each request is
-    copied to `folder`.
+    `script` is a `Play`, a list of turns, or a function `(Received) -> Turn` that answers every
+    request. `now_s` is the clock of cache lifetimes; `advance` moves it. At most `keep` bodies stay
+    in memory (None: all). Each request is copied to `folder`.
     """
 
     def __init__(
@@ -126,7 +128,7 @@ class LoopbackProvider:
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    # --- public ------------------------------------------------------------------------------------------
+    # --- public -----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> "LoopbackProvider":
         await self.start()
@@ -177,11 +179,13 @@ class LoopbackProvider:
     def report(self) -> dict[str, object]:
         """Report requests, usage, times, refusals and unused turns."""
         usage = [request.usage for request in self.requests]
-        times = [(request.at_s, request.finished_s, request.size_bytes) for request in self.requests]
+        times = [
+            (request.at_s, request.finished_s, request.size_bytes) for request in self.requests
+        ]
         left = {"unused": self.unused(), "refused": self.refused}
         return {"requests": len(self.requests), **left, "usage": usage, "times": times}
 
-    # --- connections -----------------------------------------------------------------------------------------
+    # --- connections ------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -222,30 +226,38 @@ class LoopbackProvider:
             data = [{"id": name, "object": "model", "owned_by": "loopback"} for name in self.models]
             await out.send(200, {}, msgspec.json.encode({"object": "list", "data": data}))
         else:
-            await out.send(404, {}, b'{"error":{"message":"Not Found: no wire is spoken at this path"}}')
+            await out.send(
+                404, {}, b'{"error":{"message":"Not Found: no wire is spoken at this path"}}'
+            )
 
     def _received(self, head: h11.Request, body: bytes, wire: str) -> Received:
         number = len(self.requests) + 1
         headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
-        request = Received(number, self.now_s(), head.target.decode(), headers, body, wire, size_bytes=len(body))
+        request = Received(
+            number, self.now_s(), head.target.decode(), headers, body, wire, size_bytes=len(body)
+        )
         self.requests.append(request)
         self._arrived.set()
         if self._folder is not None:
             lines = [f"POST {request.path}", *(f"{key}: {value}" for key, value in headers.items())]
             (self._folder / f"{number:04d}-{wire}.json").write_bytes(body)
-            (self._folder / f"{number:04d}-{wire}.head").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            (self._folder / f"{number:04d}-{wire}.head").write_text(
+                "\n".join(lines) + "\n", encoding="utf-8"
+            )
         if self._keep is not None and number > self._keep:
             old = self.requests[number - self._keep - 1]
             old.body, old.parsed = b"", None
         return request
 
-    # --- answers ---------------------------------------------------------------------------------------------
+    # --- answers ----------------------------------------------------------------------------------
 
     async def _answer(self, wire: Wire, model: str, request: Received, out: Connection) -> bool:
         try:
             check_headers(wire, request.headers, request.path, self._rules)
             fields = parse_body(request.body, self._limits, self._rules)
-            request.parsed = wire.parse_request(fields, self._limits, self._rules, self._blocks, model)
+            request.parsed = wire.parse_request(
+                fields, self._limits, self._rules, self._blocks, model
+            )
         except Refused as refused:
             request.refused = refused.message
             request.status, body = wire.refusal(refused)
@@ -289,7 +301,9 @@ class LoopbackProvider:
         if fault.kind == "overflow":
             assert request.parsed is not None
             window = self._limits.window_tokens
-            told, body = overflow(fault.name or wire.overflow, max(request.parsed.used, window + 1), window)
+            told, body = overflow(
+                fault.name or wire.overflow, max(request.parsed.used, window + 1), window
+            )
             request.status = fault.status or told
         if fault.body is not None:
             body = fault.body.encode("utf-8", "surrogateescape")
@@ -304,9 +318,14 @@ class LoopbackProvider:
         counts = {"input": cached.input, "cache_read": cached.read, "cache_write": cached.written}
         request.usage = {**counts, "output": output, "reasoning": reasoning}
         parsed = request.parsed
-        answer = ReplyContext(parsed.model, request.number, cached, output, reasoning, parsed.flags, fault)
+        answer = ReplyContext(
+            parsed.model, request.number, cached, output, reasoning, parsed.flags, fault
+        )
         error = wire.error_event(529, fault.name, fault.body or ERROR_TEXTS[529])
-        writes, rest = planned_writes(turn, fault, wire.stream_events(turn, answer), error), list[bytes]()
+        writes, rest = (
+            planned_writes(turn, fault, wire.stream_events(turn, answer), error),
+            list[bytes](),
+        )
         if fault.kind in ("cut", "stall"):
             writes, rest = split_writes(writes, fault.at)
         request.status = 200

@@ -1,7 +1,7 @@
 """Validation that the four wires share: rules, limits, parsed requests, images, signatures.
 
-A request is validated in a few passes of a fast JSON decoder over raw pieces. Parsed blocks are cached by their bytes,
-so a growing conversation costs only its new blocks.
+A request is validated in a few passes of a fast JSON decoder over raw pieces. Parsed blocks are
+cached by their bytes, so a growing conversation costs only its new blocks.
 """
 
 import re
@@ -30,7 +30,7 @@ def tokens_of(size_bytes: int) -> int:
     return -(-size_bytes // TOKEN_BYTES)
 
 
-# --- Images ----------------------------------------------------------------------------------------------------------
+# --- Images ---------------------------------------------------------------------------------------
 
 
 INSPECTED_CHARS = 400_000
@@ -56,10 +56,14 @@ def inspect_image(data: str) -> Picture:
         info = image_info(b64decode(data[:INSPECTED_CHARS], validate=True))
     except ValueError:
         info = None
-    return Picture(info.media, info.width, info.height, len(data)) if info else Picture("", 0, 0, len(data))
+    return (
+        Picture(info.media, info.width, info.height, len(data))
+        if info
+        else Picture("", 0, 0, len(data))
+    )
 
 
-# --- Requests --------------------------------------------------------------------------------------------------------
+# --- Requests -------------------------------------------------------------------------------------
 
 
 CACHED_BLOCKS_MAX = 200_000
@@ -75,7 +79,9 @@ T = TypeVar("T")
 class Refused(Exception):
     """A request breaks a rule. Each wire encodes the error in its own form."""
 
-    def __init__(self, message: str, *, status: int = 400, kind: str = "", param: str = "", code: str = "") -> None:
+    def __init__(
+        self, message: str, *, status: int = 400, kind: str = "", param: str = "", code: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
@@ -189,12 +195,16 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def parse_body(body: bytes, limits: Limits, rules: Rules) -> dict[str, msgspec.Raw]:
-    """Parse a request body. Raises `Refused` unless it is a UTF-8 JSON object without NUL and not too deep."""
+    """Parse a request body. Raises `Refused` unless it is a UTF-8 JSON object without NUL and
+    not too deep.
+    """
     too_deep = f"The request body is not valid JSON: nested deeper than {limits.depth_max} levels"
     try:
         if not rules.lenient:
             if len(body) > limits.request_bytes_max:
-                raise Refused("Request exceeds the maximum size", status=413, kind="request_too_large")
+                raise Refused(
+                    "Request exceeds the maximum size", status=413, kind="request_too_large"
+                )
             body.decode()
             if b"\\u0000" in body and _NUL.search(body):
                 raise Refused("The request body is not valid: \\u0000 cannot be converted to text")
@@ -214,11 +224,15 @@ def _is_deeper(value: Any, limit: int) -> bool:
         level = [box for box in level if isinstance(box, dict | list)]
         if not level:
             return False
-        level = [inner for box in level for inner in (box.values() if isinstance(box, dict) else box)]
+        level = [
+            inner for box in level for inner in (box.values() if isinstance(box, dict) else box)
+        ]
     return True
 
 
-def convert(fields: dict[str, msgspec.Raw], name: str, kind: type[T], default: T | None = None) -> T:
+def convert(
+    fields: dict[str, msgspec.Raw], name: str, kind: type[T], default: T | None = None
+) -> T:
     """Decode field `name` as `kind`. Raises `Refused` with the decoder's message at its path."""
     if name not in fields and default is not None:
         return default
@@ -235,10 +249,10 @@ def duplicates(names: Sequence[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-# --- Signatures of thinking ------------------------------------------------------------------------------------------
+# --- Signatures of thinking -----------------------------------------------------------------------
 #
-# A signature is bound to wire, model and text and is checked without state, so that a restarted provider still accepts
-# its own signatures, as a real one does.
+# A signature is bound to wire, model and text and is checked without state, so that a restarted
+# provider still accepts its own signatures, as a real one does.
 
 
 _DATED = re.compile(r"(-20\d{6}|-20\d{2}-\d{2}-\d{2}|-latest)$")
@@ -251,11 +265,13 @@ def sign(wire: str, model: str, text: str) -> str:
     return b64encode(b"\x12\xb0\x02" + digest).decode()
 
 
-# --- The wire --------------------------------------------------------------------------------------------------------
+# --- The wire -------------------------------------------------------------------------------------
 
 
 class Wire(ABC):
-    """A wire: validation of its requests, and its answers. A request is a list of messages of blocks."""
+    """A wire: validation of its requests, and its answers. A request is a list of messages of
+    blocks.
+    """
 
     name: str
     path: str
@@ -314,13 +330,17 @@ class Wire(ABC):
         return parsed
 
     def _find_parts(self, messages: list[Message], parsed: ParsedRequest) -> None:
-        """Find the number of replies, the blocks since the last one, and the first message of the user."""
+        """Find the number of replies, the blocks since the last one, and the first message of
+        the user.
+        """
         was_reply, last = False, -1
         for n, message in enumerate(messages):
             is_reply = message.role == self.reply_role
             parsed.replies += is_reply and not was_reply
             was_reply, last = is_reply, n if is_reply else last
-        parsed.tail = [block.raw for message in _spoken(messages[last + 1 :]) for block in message.blocks]
+        parsed.tail = [
+            block.raw for message in _spoken(messages[last + 1 :]) for block in message.blocks
+        ]
         first = next((message.blocks for message in messages if message.role == "user"), ())
         parsed.first = b"[%b]" % b",".join(block.raw for block in first)
 
@@ -328,7 +348,9 @@ class Wire(ABC):
         """Parse the block `raw`."""
         fields = msgspec.json.decode(raw)
         return (
-            self._read_fields(raw, fields) if isinstance(fields, dict) else Block(raw=raw, problem=self.not_an_object)
+            self._read_fields(raw, fields)
+            if isinstance(fields, dict)
+            else Block(raw=raw, problem=self.not_an_object)
         )
 
     def _check_messages(self, messages: list[Message], parsed: ParsedRequest, rules: Rules) -> None:
@@ -340,9 +362,13 @@ class Wire(ABC):
             for n, block in enumerate(message.blocks):
                 path = self.at.format(at=at, n=n)
                 if block.problem:
-                    raise Refused(block.problem.replace("{at}", path), param=path, code="invalid_value")
+                    raise Refused(
+                        block.problem.replace("{at}", path), param=path, code="invalid_value"
+                    )
                 self._check_block(path, message.role, block, parsed.model, rules)
-        if rules.user_first and any(message.role == self.reply_role for message in _spoken(messages)[:1]):
+        if rules.user_first and any(
+            message.role == self.reply_role for message in _spoken(messages)[:1]
+        ):
             raise Refused(self.user_first, param=self.items)
         self._check_pairs(messages)
         if messages[-1].role == self.reply_role and not rules.accepts_prefill:
@@ -376,11 +402,15 @@ class Wire(ABC):
         """Return options for the answer."""
 
     @abstractmethod
-    def _prefix(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[tuple[str, Block]]:
+    def _prefix(
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
+    ) -> list[tuple[str, Block]]:
         """Return tools and system text with their side."""
 
     @abstractmethod
-    def _messages(self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]) -> list[Message]:
+    def _messages(
+        self, fields: dict[str, msgspec.Raw], read: Callable[[bytes], Block]
+    ) -> list[Message]:
         """Return the conversation."""
 
     @abstractmethod
@@ -401,7 +431,9 @@ class Wire(ABC):
 
     @abstractmethod
     def error_event(self, status: int, word: str, message: str) -> bytes:
-        """Return an error event inside a stream; `word` is the error type, by default that of `status`."""
+        """Return an error event inside a stream; `word` is the error type, by default that of
+        `status`.
+        """
 
 
 def _spoken(messages: list[Message]) -> list[Message]:
@@ -410,12 +442,16 @@ def _spoken(messages: list[Message]) -> list[Message]:
 
 def raw_blocks(fields: dict[str, msgspec.Raw], *names: str) -> list[tuple[str, Block]]:
     """Return tools, and the other fields in `names`, as unparsed blocks with their side."""
-    found = [("tools", Block(raw=bytes(raw))) for raw in convert(fields, "tools", list[msgspec.Raw], [])]
+    found = [
+        ("tools", Block(raw=bytes(raw))) for raw in convert(fields, "tools", list[msgspec.Raw], [])
+    ]
     return found + [("system", Block(raw=bytes(fields[name]))) for name in names if name in fields]
 
 
 def listed(raw: msgspec.Raw | bytes | None, of_text: bytes) -> list[bytes]:
-    """Split a JSON list into its elements; a bare string becomes one element by the form `of_text`."""
+    """Split a JSON list into its elements; a bare string becomes one element by the form
+    `of_text`.
+    """
     if raw is None:
         return []
     data = bytes(raw)

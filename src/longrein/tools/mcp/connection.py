@@ -1,7 +1,8 @@
-"""The connection with one MCP server: connect, list what it offers, call, connect again after it ended.
+"""The connection with one MCP server: connect, list what it offers, call, connect again after it
+ended.
 
-This module imports the `mcp` SDK, which takes a second: `servers` imports it in a thread when the first server is
-wanted. Nothing that a server does raises out of here but `McpFailure`.
+This module imports the `mcp` SDK, which takes a second: `servers` imports it in a thread when the
+first server is wanted. Nothing that a server does raises out of here but `McpFailure`.
 """
 
 import asyncio
@@ -33,7 +34,9 @@ from longrein.tools.mcp.server_config import McpServer
 from longrein.tools.mcp.transports import open_transport
 
 T = TypeVar("T")
-logging.getLogger("mcp").addHandler(logging.NullHandler())  # else its warnings stand in the middle of the screen
+logging.getLogger("mcp").addHandler(
+    logging.NullHandler()
+)  # else its warnings stand in the middle of the screen
 logging.getLogger("mcp").propagate = False
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 MODERN = "2026"
@@ -44,7 +47,9 @@ LISTED_MAX = 1_000
 RESULT_CHARS_MAX = 500_000
 """Most that a server may ask to be shown of a result."""
 BACKOFF_S = (0.2, 1.0, 4.0, 15.0, 60.0)
-"""Pauses before connecting again, by the number of failures in a row. Later only a call connects again."""
+"""Pauses before connecting again, by the number of failures in a row. Later only a call connects
+again.
+"""
 CLOSE_S = 2.0
 """Longest wait for a connection to close."""
 WRONG_VERSION = "Unsupported protocol version from the server: "
@@ -76,7 +81,9 @@ class McpConnection:
     @property
     def noise(self) -> str:
         """A note on output that was no JSON; '' for none."""
-        return f"it prints lines that are no JSON, such as {self._noise[0]!r}" if self._noise else ""
+        return (
+            f"it prints lines that are no JSON, such as {self._noise[0]!r}" if self._noise else ""
+        )
 
     def start(self) -> None:
         """Connect in the background."""
@@ -112,7 +119,7 @@ class McpConnection:
                 self._task.cancel()
                 await asyncio.wait([self._task], timeout=CLOSE_S)
 
-    # --- Connecting --------------------------------------------------------------------------------------------------
+    # --- Connecting -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         failures = 0
@@ -154,12 +161,20 @@ class McpConnection:
         self._tell_outcome()
         hint = f"; log in with `longrein mcp login {self.server.name}`" if needs_login else ""
         if connected or was != self.status or not again:
-            more = "" if again or needs_login or not connected else "; it is started again only for a call"
+            more = (
+                ""
+                if again or needs_login or not connected
+                else "; it is started again only for a call"
+            )
             self._host.notice(f"MCP server {self.server.name}: {problem}{hint}{more}")
         self._host.changed(self.server.name)
 
     async def _pause(self, failures: int) -> None:
-        pause_s = BACKOFF_S[failures - 1] if 0 < failures < len(BACKOFF_S) else (0.0 if failures == 0 else None)
+        pause_s = (
+            BACKOFF_S[failures - 1]
+            if 0 < failures < len(BACKOFF_S)
+            else (0.0 if failures == 0 else None)
+        )
         if self.status == "needs login":
             pause_s = None
         with suppress(TimeoutError):
@@ -171,7 +186,9 @@ class McpConnection:
         async with AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(startup_s):
-                    transport = await open_transport(self.server, self._host, stack, self._ended, self._noise)
+                    transport = await open_transport(
+                        self.server, self._host, stack, self._ended, self._noise
+                    )
                     client = await stack.enter_async_context(self._client_on(transport))
                     offer = await self._read_offer(client)
             except TimeoutError:
@@ -236,7 +253,7 @@ class McpConnection:
             protocol=str(client.protocol_version),
         )
 
-    # --- Requests of the server --------------------------------------------------------------------------------------
+    # --- Requests of the server -------------------------------------------------------------------
 
     async def _on_message(self, message: object) -> None:
         match message:
@@ -248,20 +265,31 @@ class McpConnection:
                 pass
 
     async def _list_roots(self, _: ClientRequestContext) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=f"file://{root}") for root in self._host.roots()])
+        return types.ListRootsResult(
+            roots=[types.Root(uri=f"file://{root}") for root in self._host.roots()]
+        )
 
-    async def _decline(self, _: ClientRequestContext, _params: types.ElicitRequestParams) -> types.ElicitResult:
-        self._host.notice(f"MCP server {self.server.name} asked a question; nobody is there to answer it: declined")
+    async def _decline(
+        self, _: ClientRequestContext, _params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
+        self._host.notice(
+            f"MCP server {self.server.name} asked a question; nobody is there to answer it: "
+            "declined"
+        )
         return types.ElicitResult(action="decline")
 
-    async def _elicit(self, _: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def _elicit(
+        self, _: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
         ask: Elicit | None = self._host.elicit
         assert ask is not None
         schema = getattr(params, "requested_schema", None) or {}
-        action, content = await ask(self.server.name, params.message, schema, getattr(params, "url", "") or "")
+        action, content = await ask(
+            self.server.name, params.message, schema, getattr(params, "url", "") or ""
+        )
         return types.ElicitResult(action=action, content=content if action == "accept" else None)
 
-    # --- Requests to the server --------------------------------------------------------------------------------------
+    # --- Requests to the server -------------------------------------------------------------------
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any], progress: Progress | None, limit_s: float
@@ -273,7 +301,9 @@ class McpConnection:
                 progress(done, total, message or "")
 
         result = await self._ask(
-            lambda client: client.call_tool(name, dict(arguments), progress_callback=report), limit_s, "call"
+            lambda client: client.call_tool(name, dict(arguments), progress_callback=report),
+            limit_s,
+            "call",
         )
         data: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         return data
@@ -281,27 +311,41 @@ class McpConnection:
     async def read_resource(self, uri: str, limit_s: float) -> list[dict[str, Any]]:
         """Read a resource; return its contents as JSON data. Raises `McpFailure`."""
         result = await self._ask(lambda client: _read_and_follow(client, uri), limit_s, "read")
-        return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in result.contents]
+        return [
+            one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in result.contents
+        ]
 
     async def list_resources(self, limit_s: float) -> tuple[ListedResource, ...]:
         """List resources and their templates. Raises `McpFailure`."""
 
         async def both(client: Client) -> tuple[ListedResource, ...]:
-            found = [ListedResource(str(r.uri), r.name, r.description or "") for r in await _all_resources(client)]
+            found = [
+                ListedResource(str(r.uri), r.name, r.description or "")
+                for r in await _all_resources(client)
+            ]
             with suppress(MCPError):  # templates are optional
                 templates = await _all(client.list_resource_templates, "resource_templates")
-                found += [ListedResource(t.uri_template, t.name, t.description or "", template=True) for t in templates]
+                found += [
+                    ListedResource(t.uri_template, t.name, t.description or "", template=True)
+                    for t in templates
+                ]
             return tuple(found)
 
         return await self._ask(both, limit_s, "list")
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str], limit_s: float) -> list[dict[str, Any]]:
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str], limit_s: float
+    ) -> list[dict[str, Any]]:
         """Return the messages of a prompt as JSON data. Raises `McpFailure`."""
-        result = await self._ask(lambda client: client.get_prompt(name, dict(arguments)), limit_s, "prompt")
+        result = await self._ask(
+            lambda client: client.get_prompt(name, dict(arguments)), limit_s, "prompt"
+        )
         data = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         return list(data["messages"])
 
-    async def _ask(self, work: Callable[[Client], Coroutine[Any, Any, T]], limit_s: float, kind: str) -> T:
+    async def _ask(
+        self, work: Callable[[Client], Coroutine[Any, Any, T]], limit_s: float, kind: str
+    ) -> T:
         """Do one request on the connection, which is made again first where it is lost."""
         client, ended = await self._connected()
         request = asyncio.ensure_future(work(client))
@@ -326,7 +370,11 @@ class McpConnection:
             self._answered = True
             raise McpFailure(f"error {error.code}: {error.message}") from None
         except Exception as error:
-            if not self._answered or "Transport" in type(error).__name__ or "Http" in type(error).__name__:
+            if (
+                not self._answered
+                or "Transport" in type(error).__name__
+                or "Http" in type(error).__name__
+            ):
                 ended.set()
             raise McpFailure(problem_of(error)) from None
         finally:
@@ -390,12 +438,18 @@ def _tool(one: types.Tool) -> ListedTool:
         schema=one.input_schema,
         reads=bool(one.annotations and one.annotations.read_only_hint),
         always_listed=meta.get("anthropic/alwaysLoad") is True,
-        result_chars_max=min(chars, RESULT_CHARS_MAX) if isinstance(chars, int) and chars > 0 else 0,
+        result_chars_max=min(chars, RESULT_CHARS_MAX)
+        if isinstance(chars, int) and chars > 0
+        else 0,
     )
 
 
 def _prompt(one: types.Prompt) -> ListedPrompt:
-    return ListedPrompt(one.name, one.description or "", tuple((a.name, bool(a.required)) for a in one.arguments or ()))
+    return ListedPrompt(
+        one.name,
+        one.description or "",
+        tuple((a.name, bool(a.required)) for a in one.arguments or ()),
+    )
 
 
 def problem_of(error: BaseException) -> str:
@@ -408,7 +462,10 @@ def problem_of(error: BaseException) -> str:
     text = " ".join(str(error).split())[:300]
     if text.startswith(WRONG_VERSION):
         version = text.removeprefix(WRONG_VERSION)
-        return f"it speaks version {version} of the protocol, which longrein does not: update the server"
+        return (
+            f"it speaks version {version} of the protocol, which longrein does not: update the "
+            "server"
+        )
     if isinstance(error, McpFailure | MCPError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,6 @@
-"""Content of MCP servers as parts of a result: text, images, structured data, resources. Without the SDK."""
+"""Content of MCP servers as parts of a result: text, images, structured data, resources. Without
+the SDK.
+"""
 
 import base64
 import binascii
@@ -20,16 +22,25 @@ Data = Mapping[str, Any]
 
 
 def outcome_of(result: Data, blobs: Blobs, chars_max: int) -> Outcome:
-    """Return the outcome of a call from a `CallToolResult` as JSON data; longer texts are shown by their ends."""
+    """Return the outcome of a call from a `CallToolResult` as JSON data; longer texts are shown
+    by their ends.
+    """
     content = result.get("content") or ()
     parts = parts_of(content, blobs)
     structured = result.get("structuredContent")
     if structured is not None and not any(isinstance(part, Text) for part in parts):
-        parts = (Text(clean_text(msgspec.json.encode(structured).decode("utf-8", "replace"))), *parts)
+        parts = (
+            Text(clean_text(msgspec.json.encode(structured).decode("utf-8", "replace"))),
+            *parts,
+        )
     failed = result.get("isError") is True
     if not parts:
-        parts = (Text("[the server reported an error without a text]" if failed else "[no content]"),)
-    shown = tuple(_shortened(part, blobs, chars_max) if isinstance(part, Text) else part for part in parts)
+        parts = (
+            Text("[the server reported an error without a text]" if failed else "[no content]"),
+        )
+    shown = tuple(
+        _shortened(part, blobs, chars_max) if isinstance(part, Text) else part for part in parts
+    )
     return Outcome(shown, (), "failed" if failed else "ok")
 
 
@@ -40,11 +51,15 @@ def _shortened(part: Text, blobs: Blobs, chars_max: int) -> AnyPart:
         return part
     data, head, tail = text.encode("utf-8", "replace"), chars_max * 2 // 5, chars_max * 3 // 5
     lines = text.count("\n") + (not text.endswith("\n"))
-    return Document(blobs.put_blob(data), "text/plain", len(data), "result", lines, text[:head], text[-tail:])
+    return Document(
+        blobs.put_blob(data), "text/plain", len(data), "result", lines, text[:head], text[-tail:]
+    )
 
 
 def parts_of(content: Sequence[Data], blobs: Blobs) -> tuple[AnyPart, ...]:
-    """Return the parts of content blocks; neighbouring texts stay apart, as the server sent them."""
+    """Return the parts of content blocks; neighbouring texts stay apart, as the server sent
+    them.
+    """
     parts: list[AnyPart] = []
     for block in content[:PARTS_MAX]:
         parts += _block(block, blobs)
@@ -86,7 +101,9 @@ def _binary(data: str, media: str, name: str, blobs: Blobs) -> list[AnyPart]:
     if info is not None and len(found) <= IMAGE_BYTES_MAX:
         return [Image(blobs.put_blob(found), info.media, len(found), info.width, info.height)]
     if info is not None or not found:
-        return [Text(f"[{name}, {media}, {len(found):,} bytes: {'too large' if found else 'empty'}]")]
+        return [
+            Text(f"[{name}, {media}, {len(found):,} bytes: {'too large' if found else 'empty'}]")
+        ]
     return [
         Document(blobs.put_blob(found), media or "application/octet-stream", len(found), name),
     ]

@@ -97,29 +97,45 @@ class TokenFile:
 
     def set_places(self, context: OAuthContext) -> None:
         """Store where tokens are renewed."""
-        places = {"metadata": context.oauth_metadata, "resource": context.protected_resource_metadata}
-        self._write(**{key: one and one.model_dump(mode="json", exclude_none=True) for key, one in places.items()})
+        places = {
+            "metadata": context.oauth_metadata,
+            "resource": context.protected_resource_metadata,
+        }
+        self._write(
+            **{
+                key: one and one.model_dump(mode="json", exclude_none=True)
+                for key, one in places.items()
+            }
+        )
 
     def complete(self, context: OAuthContext) -> None:
-        """Add to the tokens what the SDK does not store: when they expire, and where they are renewed."""
+        """Add to the tokens what the SDK does not store: when they expire, and where they are
+        renewed.
+        """
         found = self._read()
         expires_at = found.get("expires_at")
         context.token_expiry_time = expires_at if isinstance(expires_at, int | float) else None
         if found.get("metadata"):
             context.oauth_metadata = OAuthMetadata.model_validate(found["metadata"])
         if found.get("resource"):
-            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(found["resource"])
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(
+                found["resource"]
+            )
 
 
 class StoredLogin(OAuthClientProvider):  # type: ignore[misc]
-    """The SDK's authentication; its tokens are also renewed by a process that has not logged in itself."""
+    """The SDK's authentication; its tokens are also renewed by a process that has not logged in
+    itself.
+    """
 
     async def _initialize(self) -> None:
         await super()._initialize()
         self.context.storage.complete(self.context)
 
     async def _refresh_token(self) -> httpx2.Request:
-        await self._initialize()  # another longrein may have renewed them: a token for renewal holds once
+        await (
+            self._initialize()
+        )  # another longrein may have renewed them: a token for renewal holds once
         request: httpx2.Request = await super()._refresh_token()
         return request
 
@@ -131,7 +147,8 @@ class StoredLogin(OAuthClientProvider):  # type: ignore[misc]
 def oauth_of(server: McpServer, host: ServerHost) -> OAuthClientProvider | None:
     """Return the authentication for a server: the flow runs only after a 401.
 
-    Without a user who can log in, stored tokens are used and refreshed, and else the 401 is the error.
+    Without a user who can log in, stored tokens are used and refreshed, and else the 401 is the
+    error.
     """
     storage = TokenFile(server, host.token_folder)
     if host.login is None and not os.path.exists(storage.path):
@@ -167,7 +184,9 @@ class LoopbackRedirect:
         self._found = asyncio.get_running_loop().create_future()
         for addresses in (("127.0.0.1", "::1"), ("127.0.0.1",)):  # without IPv6
             try:
-                self._server = await asyncio.start_server(self._answer, addresses, self._port, limit=HEAD_BYTES_MAX)
+                self._server = await asyncio.start_server(
+                    self._answer, addresses, self._port, limit=HEAD_BYTES_MAX
+                )
                 break
             except OSError as error:
                 problem = f"port {self._port} for the login cannot be opened ({error.strerror})"
@@ -192,21 +211,29 @@ class LoopbackRedirect:
             found = re.match(rb"GET (/callback\?[!-~]*) HTTP/1", head)
             query = parse_qs(urlsplit(found[1].decode()).query) if found else {}
             said = "Not found."
-            if self._found is not None and not self._found.done() and ("code" in query or "error" in query):
+            if (
+                self._found is not None
+                and not self._found.done()
+                and ("code" in query or "error" in query)
+            ):
                 if "code" in query:
                     said = "You are logged in."
                     one = {key: values[0] for key, values in query.items()}
                     self._found.set_result(
-                        AuthorizationCodeResult(code=one["code"], state=one.get("state"), iss=one.get("iss"))
+                        AuthorizationCodeResult(
+                            code=one["code"], state=one.get("state"), iss=one.get("iss")
+                        )
                     )
                 else:
                     said = "The login was refused."
-                    self._found.set_exception(McpFailure(f"the login was refused: {query['error'][0][:100]}"))
+                    self._found.set_exception(
+                        McpFailure(f"the login was refused: {query['error'][0][:100]}")
+                    )
             page = PAGE.format(said).encode()
             status = b"404 Not Found" if said == "Not found." else b"200 OK"
             writer.write(
-                b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
-                % (status, len(page), page)
+                b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\nConnection: "
+                b"close\r\n\r\n%s" % (status, len(page), page)
             )
             await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

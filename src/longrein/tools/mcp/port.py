@@ -15,7 +15,9 @@ Elicit = Callable[
     [str, str, Mapping[str, Any], str],
     Awaitable[tuple[Literal["accept", "decline", "cancel"], dict[str, Any]]],
 ]
-"""Asks the user: (server, message, schema of a form, URL) -> the answer and the content of the form."""
+"""Asks the user: (server, message, schema of a form, URL) -> the answer and the content of the
+form.
+"""
 
 
 def elicit_answer(response: Any) -> tuple[Literal["accept", "decline", "cancel"], dict[str, Any]]:
@@ -80,7 +82,8 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 StartProcess = Callable[
-    [Sequence[str], str, Mapping[str, str], Confinement | None], Awaitable[StreamProcess | CommandExit]
+    [Sequence[str], str, Mapping[str, str], Confinement | None],
+    Awaitable[StreamProcess | CommandExit],
 ]
 """Starts a program: (words, folder, environment, confinement)."""
 
@@ -98,9 +101,13 @@ class ServerHost(msgspec.Struct):
     """Folder of the OAuth tokens."""
     version: str
     confine: Callable[[McpServer, str], Confinement | None] = lambda _server, _cwd: None
-    """Returns how to confine the program of a server in a folder; None for not at all. Raises `OSError`."""
+    """Returns how to confine the program of a server in a folder; None for not at all. Raises
+    `OSError`.
+    """
     private_hosts: Sequence[str] = ()
-    """Hosts in private networks, besides that of its own URL, to which a server may lead requests."""
+    """Hosts in private networks, besides that of its own URL, to which a server may lead
+    requests.
+    """
     notice: Callable[[str], None] = lambda _text: None
     """Tells the user one line."""
     changed: Callable[[str], None] = lambda _server: None
@@ -114,7 +121,8 @@ class ServerHost(msgspec.Struct):
     login: Callable[[str], Awaitable[None]] | None = None
     """Shows the address at which the user logs in; None where nobody can."""
     tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
-    """Carries one JSON-RPC message to a server inside the program that runs longrein and returns its answer.
+    """Carries one JSON-RPC message to a server inside the program that runs longrein and returns
+    its answer.
 
     None where longrein runs by itself. Raises `McpFailure`.
     """

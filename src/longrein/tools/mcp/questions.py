@@ -1,4 +1,6 @@
-"""Questions of MCP servers to the user (elicitation): shown as a line, answered with `/mcp answer`."""
+"""Questions of MCP servers to the user (elicitation): shown as a line, answered with `/mcp
+answer`.
+"""
 
 import asyncio
 import re
@@ -51,7 +53,9 @@ class Questions:
             del self._open[server]
 
     def answer(self, argument: str) -> None:
-        """Answer with `SERVER NAME=VALUE …`, or the one value that is asked for. Raises `UsageError`."""
+        """Answer with `SERVER NAME=VALUE …`, or the one value that is asked for. Raises
+        `UsageError`.
+        """
         server, _, text = argument.partition(" ")
         question = self._question(server)
         properties = question.schema.get("properties") or {}
@@ -68,14 +72,18 @@ class Questions:
     def _question(self, server: str) -> Question:
         found = self._open.get(server)
         if found is None or found.answer.done():
-            raise UsageError(f"MCP server {server[:60]!r} asks nothing; {', '.join(self._open) or 'none'} does")
+            raise UsageError(
+                f"MCP server {server[:60]!r} asks nothing; {', '.join(self._open) or 'none'} does"
+            )
         return found
 
 
 def _how(server: str, schema: Mapping[str, Any]) -> str:
     """Say how to answer a form."""
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    names = [f"{clean_text(str(name))[:40]}={_kind(one)}" for name, one in list(properties.items())[:20]]
+    names = [
+        f"{clean_text(str(name))[:40]}={_kind(one)}" for name, one in list(properties.items())[:20]
+    ]
     return f"type /mcp answer {server} {' '.join(names)}".rstrip()
 
 

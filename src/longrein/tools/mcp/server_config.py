@@ -11,8 +11,9 @@ NAME_CHARS_MAX = 64
 
 
 Sandbox = Literal["strict", "network", "off"]
-"""Confinement of a stdio server. `strict`: as for commands. `network`: in the sandbox, with the network and the paths
-that its entry names. `off`: none, as the user."""
+"""Confinement of a stdio server. `strict`: as for commands. `network`: in the sandbox, with the
+network and the paths that its entry names. `off`: none, as the user.
+"""
 
 
 class OAuthOptions(msgspec.Struct, frozen=True):
@@ -32,7 +33,9 @@ class McpServer(msgspec.Struct, frozen=True):
     transport: Literal["stdio", "http", "sse", "sdk"] = "stdio"
     """`sdk`: inside the program that runs longrein; messages go through its control protocol."""
     program_name: str = ""
-    """Its name as it was written, by which the program of an `sdk` server knows it; '' for `name`."""
+    """Its name as it was written, by which the program of an `sdk` server knows it; '' for
+    `name`.
+    """
     command: tuple[str, ...] = ()
     """Program and arguments of a stdio server."""
     env: tuple[tuple[str, str], ...] = ()
@@ -69,7 +72,9 @@ class McpServer(msgspec.Struct, frozen=True):
 
     def offers(self, tool: str) -> bool:
         """Return True if the settings of the server leave the tool in."""
-        return (self.only_tools is None or tool in self.only_tools) and tool not in self.without_tools
+        return (
+            self.only_tools is None or tool in self.only_tools
+        ) and tool not in self.without_tools
 
 
 def token_folder(state_dir: str) -> str:
@@ -78,13 +83,17 @@ def token_folder(state_dir: str) -> str:
 
 
 def token_path(server: McpServer, folder: str) -> str:
-    """Return the path of a server's tokens. They belong to its URL: another server of that name does not get them."""
+    """Return the path of a server's tokens. They belong to its URL: another server of that name
+    does not get them.
+    """
     return f"{folder}/{server.name}-{sha256(server.url.encode()).hexdigest()[:16]}.json"
 
 
 def usable_name(name: str) -> str:
-    """Return a server's name as it stands in the names of its tools: letters, digits, `-` and single `_`.
+    """Return a server's name as it stands in the names of its tools: letters, digits, `-` and
+    single `_`.
 
-    `__` separates server and tool, so that a rule for the server `a` must not cover a server `a__b`.
+    `__` separates server and tool, so that a rule for the server `a` must not cover a server
+    `a__b`.
     """
     return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", name)).strip("_")[:40]

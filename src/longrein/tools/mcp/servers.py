@@ -1,7 +1,8 @@
 """The MCP servers of a session: their connections, and their tools as ordinary tools.
 
-Tools enter the prefix once, before the first request. From then on the prefix keeps its bytes: tools that come or
-change later are found with `ToolSearch` and called with `CallTool`, and the model is told.
+Tools enter the prefix once, before the first request. From then on the prefix keeps its bytes:
+tools that come or change later are found with `ToolSearch` and called with `CallTool`, and the
+model is told.
 """
 
 import asyncio
@@ -20,7 +21,13 @@ from longrein.tools.mcp.server_config import McpServer
 from longrein.tools.port import Blobs, Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text
-from longrein.tools.tool_search import CALL_TOOL_ENTRY, MCP_PREFIX, DeferralPolicy, is_foreign, tool_search
+from longrein.tools.tool_search import (
+    CALL_TOOL_ENTRY,
+    MCP_PREFIX,
+    DeferralPolicy,
+    is_foreign,
+    tool_search,
+)
 
 if TYPE_CHECKING:
     from longrein.tools.mcp.connection import McpConnection
@@ -35,7 +42,9 @@ LISTED_RESOURCES_MAX = 200
 UPDATES_MAX = 20
 """Changed resources that are told at once."""
 CONNECTION_MODULE = "longrein.tools.mcp.connection"
-MISSING = "MCP servers are configured, but the package `mcp` is missing: pip install 'longrein[mcp]'"
+MISSING = (
+    "MCP servers are configured, but the package `mcp` is missing: pip install 'longrein[mcp]'"
+)
 
 
 class ServerView(msgspec.Struct, frozen=True):
@@ -83,7 +92,9 @@ class McpToolset:
         """Entry up to which the session has searched the user's words for resources."""
         self._news: dict[str, str] = {}
         self.changed_tools: list[str] = []
-        """Tools whose definition a server has changed since they were offered; taken by the session."""
+        """Tools whose definition a server has changed since they were offered; taken by the
+        session.
+        """
         self._names: dict[str, dict[str, ListedTool]] = {}
         """Server -> tools by their full name."""
         self._opening: asyncio.Task[None] | None = None
@@ -97,9 +108,11 @@ class McpToolset:
         self._updated: dict[str, None] = {}
         """`SERVER:URI` of resources that changed after they were read."""
 
-    # --- Life --------------------------------------------------------------------------------------------------------
+    # --- Life -------------------------------------------------------------------------------------
 
-    def attach(self, registry: dict[str, Tool], nonce: str, stored: PrefixSet | None, seq: int = 0) -> None:
+    def attach(
+        self, registry: dict[str, Tool], nonce: str, stored: PrefixSet | None, seq: int = 0
+    ) -> None:
         """Use `registry` for the tools.
 
         `stored` is the prefix of a resumed session, whose definitions stay; `seq` its last entry.
@@ -108,11 +121,15 @@ class McpToolset:
         if not self.servers:
             self.pinned = True
             return
-        self.pinned = self._has_search = stored is not None and any(spec.name == "ToolSearch" for spec in stored.tools)
+        self.pinned = self._has_search = stored is not None and any(
+            spec.name == "ToolSearch" for spec in stored.tools
+        )
         for spec in (*stored.tools, *stored.deferred) if stored is not None and self.pinned else ():
             words = spec.name.split("__", 2)
             if spec.name in RESOURCE_TOOLS:
-                self._offered[spec.name] = msgspec.structs.replace(self._resource_tools()[spec.name], spec=spec)
+                self._offered[spec.name] = msgspec.structs.replace(
+                    self._resource_tools()[spec.name], spec=spec
+                )
             elif spec.name.startswith(MCP_PREFIX) and len(words) == 3 and words[1] in self.servers:
                 self._offered[spec.name] = self._stored_tool(words[1], spec)
         self._registry.update(self._offered)
@@ -139,7 +156,11 @@ class McpToolset:
         try:
             module = await self._in_background(lambda: importlib.import_module(CONNECTION_MODULE))
         except ImportError as error:
-            self.missing = MISSING if (error.name or "").startswith("mcp") else f"MCP servers cannot be used: {error}"
+            self.missing = (
+                MISSING
+                if (error.name or "").startswith("mcp")
+                else f"MCP servers cannot be used: {error}"
+            )
             self.host.notice(self.missing)
             return
         self._connect = module.McpConnection
@@ -163,14 +184,17 @@ class McpToolset:
         return [
             one.name
             for one in self.usable
-            if one.name not in self._connections or self._connections[one.name].status == "connecting"
+            if one.name not in self._connections
+            or self._connections[one.name].status == "connecting"
         ]
 
     @property
     def late(self) -> list[str]:
         """Servers whose outcome is not known yet, with what is known of the reason."""
         noises = {name: connection.noise for name, connection in self._connections.items()}
-        return [f"{name} ({noises[name]})" if noises.get(name) else name for name in self.connecting]
+        return [
+            f"{name} ({noises[name]})" if noises.get(name) else name for name in self.connecting
+        ]
 
     async def close(self) -> None:
         """End all connections."""
@@ -196,7 +220,9 @@ class McpToolset:
     async def _ask_user(
         self, server: str, message: str, schema: Mapping[str, Any], url: str
     ) -> tuple[Action, dict[str, Any]]:
-        self.host.announce("elicitation_dialog", f"MCP server {server} asks: {clean_text(message)[:1_000]}")
+        self.host.announce(
+            "elicitation_dialog", f"MCP server {server} asks: {clean_text(message)[:1_000]}"
+        )
         answer = await self.questions.ask(server, message, schema, url)
         self.host.announce("elicitation_response", f"MCP server {server} was answered: {answer[0]}")
         return answer
@@ -232,7 +258,8 @@ class McpToolset:
         self.want()
 
     def set_program_servers(self, servers: Sequence[McpServer]) -> tuple[list[str], list[str]]:
-        """Put `servers` in place of those that the program has named; return the names (added, removed).
+        """Put `servers` in place of those that the program has named; return the names (added,
+        removed).
 
         Where the prefix cannot find later tools, the next turn begins with another one.
         """
@@ -268,9 +295,15 @@ class McpToolset:
         connection = self._connections.get(server.name)
         if server.problem or server.disabled or connection is None:
             status: Status = (
-                "failed" if server.problem or self.missing else "disabled" if server.disabled else "connecting"
+                "failed"
+                if server.problem or self.missing
+                else "disabled"
+                if server.disabled
+                else "connecting"
             )
-            return ServerView(server.name, status, server.problem or self.missing, server.address, server.scope)
+            return ServerView(
+                server.name, status, server.problem or self.missing, server.address, server.scope
+            )
         offer = connection.offer
         return ServerView(
             server.name,
@@ -285,10 +318,12 @@ class McpToolset:
             offer.protocol,
         )
 
-    # --- Tools -------------------------------------------------------------------------------------------------------
+    # --- Tools ------------------------------------------------------------------------------------
 
     async def find(self, name: str) -> Tool | None:
-        """Return a tool by its full name, once the servers are connected; None where there is none."""
+        """Return a tool by its full name, once the servers are connected; None where there is
+        none.
+        """
         if name not in self._registry:
             await self.ready()
         return self._registry.get(name)
@@ -304,8 +339,12 @@ class McpToolset:
         return DeferralPolicy(self.options.listed_tokens_max, self.options.listed_share / 100)
 
     def pin(self) -> None:
-        """Freeze what the prefix holds: the tools and instructions of the servers that are connected now."""
-        tools = [self._registry[name] for server in self.servers for name in self._names.get(server, ())]
+        """Freeze what the prefix holds: the tools and instructions of the servers that are
+        connected now.
+        """
+        tools = [
+            self._registry[name] for server in self.servers for name in self._names.get(server, ())
+        ]
         resources = [self._registry[name] for name in RESOURCE_TOOLS if name in self._registry]
         self._offered = {tool.spec.name: tool for tool in (*tools, *resources)}
         self.instructions = self._instructions()
@@ -342,7 +381,9 @@ class McpToolset:
         for tool in sorted(connection.offer.tools, key=lambda one: one.name):
             listed.setdefault(tool_name(name, tool.name), tool)
         before, self._names[name] = self._names.get(name, {}), listed
-        known = [*before] or [full for full in self._offered if full.startswith(f"{MCP_PREFIX}{name}__")]
+        known = [*before] or [
+            full for full in self._offered if full.startswith(f"{MCP_PREFIX}{name}__")
+        ]
         new = [full for full in listed if full not in known]
         gone = [full for full in known if full not in listed]
         changed = []
@@ -354,7 +395,11 @@ class McpToolset:
             self._registry[full] = made
         if connection.offer.resources:
             self._registry.update(
-                {key: tool for key, tool in self._resource_tools().items() if key not in self._registry}
+                {
+                    key: tool
+                    for key, tool in self._resource_tools().items()
+                    if key not in self._registry
+                }
             )
         if self.pinned:
             said = [
@@ -370,7 +415,9 @@ class McpToolset:
     def _renew_search(self) -> None:
         """Let `ToolSearch` find the tools as they are now."""
         search = tool_search([tool.spec for tool in self._registry.values() if is_foreign(tool)])
-        self._registry.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})
+        self._registry.update(
+            {search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY}
+        )
 
     def _tool(self, server: str, full: str, listed: ListedTool) -> Tool:
         from longrein.tools.mcp.tool_specs import tool_spec
@@ -380,12 +427,16 @@ class McpToolset:
         return self._made(server, spec, reads=listed.reads, always_listed=always)
 
     def _stored_tool(self, server: str, spec: ToolSpec) -> Tool:
-        return self._made(server, spec, reads=False, always_listed=self.servers[server].always_listed)
+        return self._made(
+            server, spec, reads=False, always_listed=self.servers[server].always_listed
+        )
 
     def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:
         async def run(hands: ToolContext, **arguments: Any) -> Outcome:
             shown = [hands.note]
-            work = self._call(server, spec, hands.blobs, arguments, lambda data: [note(data) for note in shown])
+            work = self._call(
+                server, spec, hands.blobs, arguments, lambda data: [note(data) for note in shown]
+            )
             if hands.tasks is None:
                 return await work
             name = f"{spec.name} {clean_text(str(arguments))[:NAME_CHARS_MAX]}"
@@ -407,7 +458,12 @@ class McpToolset:
         )
 
     async def _call(
-        self, server: str, spec: ToolSpec, blobs: Blobs, arguments: Mapping[str, Any], note: Callable[[bytes], Any]
+        self,
+        server: str,
+        spec: ToolSpec,
+        blobs: Blobs,
+        arguments: Mapping[str, Any],
+        note: Callable[[bytes], Any],
     ) -> Outcome:
         """Call the tool of `spec`, for which the call was allowed."""
         full = spec.name
@@ -426,12 +482,19 @@ class McpToolset:
                 why = f": {connection.problem}" if connection.status != "connected" else ""
                 raise McpFailure(f"the server does not offer this tool{why}")
             if self._registry[full].spec.sent != spec.sent:
-                raise McpFailure("it has changed this tool since the call was allowed; nothing was run: call it again")
+                raise McpFailure(
+                    "it has changed this tool since the call was allowed; nothing was run: call "
+                    "it again"
+                )
             most = listed.result_chars_max or CHARS_PER_TOKEN * self.host.output_tokens_max
-            said = await connection.call_tool(listed.name, arguments, progress, self._call_s(server))
+            said = await connection.call_tool(
+                listed.name, arguments, progress, self._call_s(server)
+            )
             return outcome_of(said, blobs, most)
         except (McpFailure, TimeoutError) as failure:
-            return Outcome.fail(f"[mcp] {server}: {clean_text(str(failure)) or 'it is not connected yet'}")
+            return Outcome.fail(
+                f"[mcp] {server}: {clean_text(str(failure)) or 'it is not connected yet'}"
+            )
 
     def _call_s(self, server: str) -> float:
         return self.servers[server].call_s or self.host.call_s
@@ -441,7 +504,10 @@ class McpToolset:
 
     def _known(self, name: str) -> McpServer:
         if name not in self.servers:
-            raise UsageError(f"there is no MCP server {name[:60]!r}; there are {', '.join(self.servers) or 'none'}")
+            raise UsageError(
+                f"there is no MCP server {name[:60]!r}; there are "
+                f"{', '.join(self.servers) or 'none'}"
+            )
         return self.servers[name]
 
     async def _connection(self, name: str) -> "McpConnection":
@@ -451,7 +517,9 @@ class McpToolset:
             await asyncio.shield(self._opening)
         if name not in self._connections:
             known = self.servers.get(name)
-            why = self.missing or (known.problem or "it is disabled" if known else "there is no such server")
+            why = self.missing or (
+                known.problem or "it is disabled" if known else "there is no such server"
+            )
             raise McpFailure(why)
         return self._connections[name]
 
@@ -459,10 +527,14 @@ class McpToolset:
         """Return the instructions of all connected servers, quoted as theirs."""
         from longrein.tools.mcp.tool_specs import instructions_text
 
-        said = [(name, one.offer.instructions) for name, one in self._connections.items() if one.status == "connected"]
+        said = [
+            (name, one.offer.instructions)
+            for name, one in self._connections.items()
+            if one.status == "connected"
+        ]
         return instructions_text(said, self._nonce)
 
-    # --- Resources ---------------------------------------------------------------------------------------------------
+    # --- Resources --------------------------------------------------------------------------------
 
     def _resource_tools(self) -> dict[str, Tool]:
         async def ListMcpResourcesTool(hands: ToolContext, server: str = "") -> Outcome:  # noqa: ARG001
@@ -488,9 +560,16 @@ class McpToolset:
             return Outcome(parts or (Text("[no content]"),))
 
         made = (
-            make_tool(ListMcpResourcesTool, access="none", together=True, kind="search", deferred=True),
             make_tool(
-                ReadMcpResourceTool, access="read", together=True, kind="read", deferred=True, key_argument="uri"
+                ListMcpResourcesTool, access="none", together=True, kind="search", deferred=True
+            ),
+            make_tool(
+                ReadMcpResourceTool,
+                access="read",
+                together=True,
+                kind="read",
+                deferred=True,
+                key_argument="uri",
             ),
         )
         return {tool.spec.name: tool for tool in made}
@@ -525,10 +604,13 @@ class McpToolset:
             contents = await self.read_resource(server, uri)
         except McpFailure as failure:
             return f"it cannot be read: {clean_text(str(failure))}"
-        texts = [clean_text(str(one["text"])) if "text" in one else "[binary content]" for one in contents]
+        texts = [
+            clean_text(str(one["text"])) if "text" in one else "[binary content]"
+            for one in contents
+        ]
         return "\n".join(texts)[:MENTION_CHARS_MAX] or "(no content)"
 
-    # --- Prompts -----------------------------------------------------------------------------------------------------
+    # --- Prompts ----------------------------------------------------------------------------------
 
     def prompts(self) -> list[tuple[str, str, ListedPrompt]]:
         """Return (command, server, prompt) of all prompts that are known now."""
@@ -552,12 +634,16 @@ class McpToolset:
             found = {name: one for name, of, one in self.prompts() if of == server.name}
             if command not in found:
                 why = f" ({connection.problem})" if connection.problem else ""
-                raise UsageError(f"there is no prompt /{command[:80]}{why}; there are {_listed(found)}")
+                raise UsageError(
+                    f"there is no prompt /{command[:80]}{why}; there are {_listed(found)}"
+                )
             prompt = found[command]
             arguments = _prompt_arguments(command, prompt, words)
             said = await connection.get_prompt(prompt.name, arguments, self._call_s(server.name))
         except (McpFailure, TimeoutError) as failure:
-            raise UsageError(f"/{command}: {clean_text(str(failure)) or 'the server is not connected'}") from None
+            raise UsageError(
+                f"/{command}: {clean_text(str(failure)) or 'the server is not connected'}"
+            ) from None
         texts = [_message_text(one, blobs) for one in said]
         return "\n\n".join(filter(None, texts)) or "(an empty prompt)"
 
@@ -570,7 +656,8 @@ def _listed(names: Mapping[str, object]) -> str:
 
 
 def _prompt_arguments(command: str, prompt: ListedPrompt, words: Sequence[str]) -> dict[str, str]:
-    """Match the words after a command with the arguments of its prompt; the last one takes the rest.
+    """Match the words after a command with the arguments of its prompt; the last one takes the
+    rest.
 
     Raises `UsageError` where a required one is missing.
     """
@@ -581,7 +668,9 @@ def _prompt_arguments(command: str, prompt: ListedPrompt, words: Sequence[str]) 
     arguments = dict(zip(names, given, strict=False))
     missing = [name for name, required in prompt.arguments if required and name not in arguments]
     if missing:
-        raise UsageError(f"/{command} needs {', '.join(missing)}: /{command} {' '.join(names).upper()}")
+        raise UsageError(
+            f"/{command} needs {', '.join(missing)}: /{command} {' '.join(names).upper()}"
+        )
     return arguments
 
 

@@ -1,4 +1,6 @@
-"""Transports to MCP servers: a process of `workspace`, streamable HTTP, SSE. All of them are bounded."""
+"""Transports to MCP servers: a process of `workspace`, streamable HTTP, SSE. All of them are
+bounded.
+"""
 
 import asyncio
 import json
@@ -28,10 +30,13 @@ MESSAGE_BYTES_MAX = 16 << 20
 BURST_MESSAGES, BURST_PAUSE_S = 200, 0.05
 """Messages in a row after which other work gets its turn."""
 PROBE = "server/discover"
-"""The request by which the SDK finds out whether a server is stateless, before it sends `initialize`."""
+"""The request by which the SDK finds out whether a server is stateless, before it sends
+`initialize`.
+"""
 PROBE_S = 3.0
-"""Longest wait for its answer, in seconds. A server of the stateless protocol that starts slower can still connect with
-`initialize`."""
+"""Longest wait for its answer, in seconds. A server of the stateless protocol that starts slower
+can still connect with `initialize`.
+"""
 NOISE_CHARS_MAX = 80
 CONNECT_S = 10.0
 READ_S = 300.0
@@ -39,9 +44,14 @@ HELPER_OUTPUT_MAX = 64_000
 
 
 async def open_transport(
-    server: McpServer, host: ServerHost, stack: AsyncExitStack, ended: asyncio.Event, noise: list[str]
+    server: McpServer,
+    host: ServerHost,
+    stack: AsyncExitStack,
+    ended: asyncio.Event,
+    noise: list[str],
 ) -> Any:
-    """Return the SDK's transport to a server; `ended` is set when the connection is over. Raises `McpFailure`.
+    """Return the SDK's transport to a server; `ended` is set when the connection is over. Raises
+    `McpFailure`.
 
     `noise` gets the first line of the server's output that is no JSON.
     """
@@ -51,10 +61,16 @@ async def open_transport(
         return tunnel(partial(host.tunnel, server.program_name or server.name), ended)
     if server.transport == "stdio":
         confinement = _confinement(server, host)
-        hint = f" (in the sandbox: `longrein mcp get {server.name}`)" if confinement is not None else ""
+        hint = (
+            f" (in the sandbox: `longrein mcp get {server.name}`)"
+            if confinement is not None
+            else ""
+        )
         return _stdio(await _start(server, host, confinement, stack), ended, hint, noise)
     headers = dict(server.headers) | await _helper_headers(server, host)
-    auth = None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
+    auth = (
+        None if any(name.lower() == "authorization" for name in headers) else oauth_of(server, host)
+    )
     answers = HttpAnswers()
     try:
         trusted = (host_of(server.url), *host.private_hosts)
@@ -62,17 +78,23 @@ async def open_transport(
         raise CannotStart(str(error)) from None
     make = _client_factory(headers, auth, answers, trusted)
     if server.transport == "sse":
-        return _ending(sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended, answers)
+        return _ending(
+            sse_client(server.url, timeout=CONNECT_S, httpx_client_factory=make), ended, answers
+        )
     client = await stack.enter_async_context(make())
     return _ending(streamable_http_client(server.url, http_client=client), ended, answers)
 
 
-# --- A server inside the program that runs longrein -------------------------------------------------------------------
+# --- A server inside the program that runs longrein -----------------------------------------------
 
 
 @asynccontextmanager
-async def tunnel(send: Callable[[Mapping[str, Any]], Awaitable[Any]], ended: asyncio.Event) -> AsyncIterator[Any]:
-    """Yield the two streams of the SDK over `send`, which carries one message and returns its answer."""
+async def tunnel(
+    send: Callable[[Mapping[str, Any]], Awaitable[Any]], ended: asyncio.Event
+) -> AsyncIterator[Any]:
+    """Yield the two streams of the SDK over `send`, which carries one message and returns its
+    answer.
+    """
     to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
     carrying: set[asyncio.Task[None]] = set()
@@ -83,12 +105,18 @@ async def tunnel(send: Callable[[Mapping[str, Any]], Awaitable[Any]], ended: asy
             answer = await send(message)
             if "method" in message and "id" in message:  # else nothing is to be answered
                 await to_client.send(
-                    SessionMessage(types.jsonrpc_message_adapter.validate_python(answer, by_name=False))
+                    SessionMessage(
+                        types.jsonrpc_message_adapter.validate_python(answer, by_name=False)
+                    )
                 )
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         except (McpFailure, ValueError) as error:
-            problem.append(str(error) if isinstance(error, McpFailure) else "it sent an answer that is not JSON-RPC")
+            problem.append(
+                str(error)
+                if isinstance(error, McpFailure)
+                else "it sent an answer that is not JSON-RPC"
+            )
             ended.set()
             to_client.close()
 
@@ -118,7 +146,7 @@ async def tunnel(send: Callable[[Mapping[str, Any]], Awaitable[Any]], ended: asy
         raise McpFailure(problem[0])
 
 
-# --- stdio -----------------------------------------------------------------------------------------------------------
+# --- stdio ----------------------------------------------------------------------------------------
 
 
 def _confinement(server: McpServer, host: ServerHost) -> Confinement | None:
@@ -135,7 +163,9 @@ async def _start(
     cwd, program = server.cwd or host.cwd, server.command[0]
     found = os.path.join(cwd, program) if "/" in program else program
     if confinement is not None and not shutil.which(found, path=environment.get("PATH")):
-        raise CannotStart(f"it cannot be started: {program}: no such file or directory")  # the sandbox says less
+        raise CannotStart(
+            f"it cannot be started: {program}: no such file or directory"
+        )  # the sandbox says less
     process = await host.start_process(server.command, cwd, environment, confinement)
     if isinstance(process, CommandExit):
         raise CannotStart(f"it cannot be started: {process.message}")
@@ -144,7 +174,9 @@ async def _start(
 
 
 @asynccontextmanager
-async def _stdio(process: StreamProcess, ended: asyncio.Event, hint: str, noise: list[str]) -> AsyncIterator[Any]:
+async def _stdio(
+    process: StreamProcess, ended: asyncio.Event, hint: str, noise: list[str]
+) -> AsyncIterator[Any]:
     """Yield the two streams of the SDK over a process; `hint` follows the reason of its end."""
     to_client, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, from_client = anyio.create_memory_object_stream[SessionMessage](0)
@@ -171,7 +203,11 @@ async def _stdio(process: StreamProcess, ended: asyncio.Event, hint: str, noise:
                 except OSError:
                     return  # its end is noticed by the reader
                 if getattr(message.message, "method", "") == PROBE:
-                    tasks.append(asyncio.ensure_future(_refuse_probe(message.message.id, is_answered, to_client)))
+                    tasks.append(
+                        asyncio.ensure_future(
+                            _refuse_probe(message.message.id, is_answered, to_client)
+                        )
+                    )
 
     tasks = [asyncio.ensure_future(read()), asyncio.ensure_future(write())]
     try:
@@ -198,16 +234,19 @@ async def _refuse_probe(request: Any, is_answered: asyncio.Event, to_client: Any
     error = types.ErrorData(code=types.METHOD_NOT_FOUND, message="no answer")
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         if not is_answered.is_set():
-            await to_client.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request, error=error)))
+            await to_client.send(
+                SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request, error=error))
+            )
 
 
 async def _messages(
     process: StreamProcess, problem: list[str], written: Collection[bytes], noise: list[str]
 ) -> AsyncIterator[SessionMessage]:
-    """Yield the messages of a process until its output ends or cannot be used, for which `problem` has the reason.
+    """Yield the messages of a process until its output ends or cannot be used, for which `problem`
+    has the reason.
 
-    Lines that do not begin like JSON are log lines of a careless server; `noise` gets the first one.
-    `written`: the last lines that it was sent.
+    Lines that do not begin like JSON are log lines of a careless server; `noise` gets the first
+    one. `written`: the last lines that it was sent.
     """
     count = 0
     while True:
@@ -216,7 +255,10 @@ async def _messages(
         except asyncio.IncompleteReadError:
             return
         except asyncio.LimitOverrunError:
-            problem.append(f"it sent a message of more than {MESSAGE_BYTES_MAX >> 20} MB; the connection was ended")
+            problem.append(
+                f"it sent a message of more than {MESSAGE_BYTES_MAX >> 20} MB; the connection was "
+                "ended"
+            )
             return
         count += 1
         if count % BURST_MESSAGES == 0:
@@ -243,12 +285,18 @@ async def _why_ended(process: StreamProcess) -> str:
     with suppress(TimeoutError):
         await asyncio.wait_for(process.ended(), 0.5)
     end = process.exit
-    how = "closed its output" if end is None else f"ended by {end.signal}" if end.signal else f"exit code {end.code}"
+    how = (
+        "closed its output"
+        if end is None
+        else f"ended by {end.signal}"
+        if end.signal
+        else f"exit code {end.code}"
+    )
     lines = [line.strip() for line in process.errors.text.splitlines() if line.strip()]
     return f"it has stopped ({how})" + (f": {lines[-1][:200]}" if lines else "")
 
 
-# --- HTTP ------------------------------------------------------------------------------------------------------------
+# --- HTTP -----------------------------------------------------------------------------------------
 
 
 class HttpAnswers:
@@ -318,8 +366,12 @@ async def _helper_headers(server: McpServer, host: ServerHost) -> dict[str, str]
     """Return the headers that the server's helper prints. Raises `McpFailure`."""
     if not server.headers_helper:
         return {}
-    confinement = _confinement(server, host) if server.sandbox == "strict" else None  # the user's own may read keys
-    output = await host.run_line(server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd}, confinement)
+    confinement = (
+        _confinement(server, host) if server.sandbox == "strict" else None
+    )  # the user's own may read keys
+    output = await host.run_line(
+        server.headers_helper, {"CLAUDE_PROJECT_DIR": host.cwd}, confinement
+    )
     try:
         found = json.loads(output[:HELPER_OUTPUT_MAX])
     except ValueError:
@@ -351,7 +403,8 @@ def _client_factory(
 class BoundedTransport(httpx2.AsyncBaseTransport):
     """Transport that ends a response whose message is too large.
 
-    Hosts that a server names, such as that of its authorization server, must be public or `trusted`.
+    Hosts that a server names, such as that of its authorization server, must be public or
+    `trusted`.
     """
 
     def __init__(self, answers: HttpAnswers, trusted: Sequence[str]) -> None:
@@ -375,7 +428,9 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """Body of a response; counts the bytes since the last blank line, which ends an event of SSE."""
+    """Body of a response; counts the bytes since the last blank line, which ends an event of
+    SSE.
+    """
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
@@ -386,7 +441,9 @@ class _BoundedStream(httpx2.AsyncByteStream):
             end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
             size = size + len(piece) if end < 0 else len(piece) - end
             if size > MESSAGE_BYTES_MAX:
-                raise httpx2.ReadError(f"it sent a message of more than {MESSAGE_BYTES_MAX >> 20} MB")
+                raise httpx2.ReadError(
+                    f"it sent a message of more than {MESSAGE_BYTES_MAX >> 20} MB"
+                )
             yield piece
 
     async def aclose(self) -> None:

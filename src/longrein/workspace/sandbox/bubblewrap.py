@@ -1,7 +1,7 @@
 """Arguments of bubblewrap: own user, mount, PID, IPC, UTS, cgroup and network namespaces.
 
-There is no `--die-with-parent`: processes that a command leaves in the background (`server &`) go on, as without a
-sandbox. The init process of the PID namespace ends with the last of them.
+There is no `--die-with-parent`: processes that a command leaves in the background (`server &`) go
+on, as without a sandbox. The init process of the PID namespace ends with the last of them.
 """
 
 import os
@@ -10,27 +10,42 @@ from collections.abc import Container, Iterator
 from longrein.workspace.sandbox.policy import SandboxPolicy
 
 EMPTIED = ("/tmp", "/var/tmp", "/run", "/root", "/home", "/media", "/mnt")
-"""Folders that commands see empty: other users' files, sockets of daemons, other people's temporary files."""
+"""Folders that commands see empty: other users' files, sockets of daemons, other people's
+temporary files.
+"""
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
-"""Folders in /run that hold the file behind /etc/resolv.conf; visible where commands have the network."""
+"""Folders in /run that hold the file behind /etc/resolv.conf; visible where commands have the
+network.
+"""
 PROXY_SOCKET = "/dev/longrein-proxy"
 """Socket of the proxy, as commands see it."""
-NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+NAMESPACES = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+)
 
 Mounts = dict[str, tuple[str, ...]]
 """Path -> arguments that mount something there."""
 
 
-def bubblewrap_arguments(policy: SandboxPolicy, program: str, cwd: str, seccomp: str = "") -> list[str]:
+def bubblewrap_arguments(
+    policy: SandboxPolicy, program: str, cwd: str, seccomp: str = ""
+) -> list[str]:
     """Return the command line in front of a command.
 
-    `seccomp` is the number of the descriptor that holds the filter, or a word that stands for it; '' for none.
+    `seccomp` is the number of the descriptor that holds the filter, or a word that stands for it;
+    '' for none.
     """
     words = [program, *NAMESPACES]
     if not policy.network:
         words.append("--unshare-net")
     words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    if not os.getuid():  # the kernel lets root change its settings by the user id alone, without any capability
+    if (
+        not os.getuid()
+    ):  # the kernel lets root change its settings by the user id alone, without any capability
         words += ["--ro-bind", "/proc/sys", "/proc/sys"]
     mounts = _mounts(policy)
     for mount in _needed(mounts):
@@ -44,7 +59,8 @@ def bubblewrap_arguments(policy: SandboxPolicy, program: str, cwd: str, seccomp:
 def _needed(mounts: Mounts) -> Iterator[tuple[str, ...]]:
     """Yield the mounts, those of outer folders first, without read-only ones inside read-only ones.
 
-    Each mount costs a command about 0.1 ms. A writable mount in a writable one stays: a mount cannot be renamed.
+    Each mount costs a command about 0.1 ms. A writable mount in a writable one stays: a mount
+    cannot be renamed.
     """
     around: list[tuple[str, str]] = []
     """(path, kind) of the mounts that contain the next path, outermost first."""
@@ -76,7 +92,12 @@ def _mounts(policy: SandboxPolicy) -> Mounts:
     elif policy.home and not _is_below(policy.home, EMPTIED):
         mounts[policy.home] = ("--tmpfs", policy.home)
     for folder in EMPTIED:
-        if folder not in mounts and os.path.isdir(folder) and not os.path.islink(folder) and not _is_empty(folder):
+        if (
+            folder not in mounts
+            and os.path.isdir(folder)
+            and not os.path.islink(folder)
+            and not _is_empty(folder)
+        ):
             mounts[folder] = ("--tmpfs", folder)
     visible = (*policy.home_visible, *(RESOLVERS if policy.network else ()))
     for how, paths in (
@@ -102,9 +123,17 @@ def _mounts(policy: SandboxPolicy) -> Mounts:
 
 
 def _hiding(path: str, unreadable: str, *, closed: bool) -> tuple[str, ...]:
-    """Return the arguments that hide a file or folder; a folder that is not `closed` can be passed through."""
+    """Return the arguments that hide a file or folder; a folder that is not `closed` can be
+    passed through.
+    """
     if os.path.isdir(path):
-        return ("--perms", "0000" if closed else "0711", "--tmpfs", path, *(("--remount-ro", path) if closed else ()))
+        return (
+            "--perms",
+            "0000" if closed else "0711",
+            "--tmpfs",
+            path,
+            *(("--remount-ro", path) if closed else ()),
+        )
     return "--ro-bind", unreadable or "/dev/null", path
 
 

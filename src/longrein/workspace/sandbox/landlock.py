@@ -1,7 +1,7 @@
 """Rules of Landlock for a policy, for Linux without bubblewrap; `landlock_process` applies them.
 
-Landlock can only allow: a folder that is readable is readable as a whole. Where a hidden path lies in a readable
-folder, its siblings are allowed one by one. `unenforced` lists what stays open.
+Landlock can only allow: a folder that is readable is readable as a whole. Where a hidden path lies
+in a readable folder, its siblings are allowed one by one. `unenforced` lists what stays open.
 """
 
 import ctypes
@@ -39,10 +39,12 @@ _HANDLE_BYTES = 128
 HIDDEN_FILES_MAX = 5_000
 """Files of hidden folders that are remembered."""
 _hidden_files: dict[bytes, str] = {}
-"""Files in roots that were hidden once, with the folder they lay in: a command may have renamed them since."""
+"""Files in roots that were hidden once, with the folder they lay in: a command may have renamed
+them since.
+"""
 
 
-# --- What the kernel can do ------------------------------------------------------------------------------------------
+# --- What the kernel can do -----------------------------------------------------------------------
 
 
 def available() -> str:
@@ -56,7 +58,11 @@ def available() -> str:
         return f"the kernel offers no Landlock ({error.strerror})"
     except LookupError:
         return f"no table of system calls for {os.uname().machine}"
-    return "" if found >= ABI_MIN else f"the kernel has version {found} of Landlock; version {ABI_MIN} is needed"
+    return (
+        ""
+        if found >= ABI_MIN
+        else f"the kernel has version {found} of Landlock; version {ABI_MIN} is needed"
+    )
 
 
 def unenforced(policy: SandboxPolicy) -> tuple[str, ...]:
@@ -67,14 +73,20 @@ def unenforced(policy: SandboxPolicy) -> tuple[str, ...]:
         "see the command lines of other processes",
         "see which processes run and when they end (pidfd_open)",
     ]
-    found += [f"change {path} until longrein puts it back" for path in policy.read_only if _within(path, policy.roots)]
-    found += [f"replace {path}, which is hidden" for path in policy.hidden if _within(path, policy.roots)]
+    found += [
+        f"change {path} until longrein puts it back"
+        for path in policy.read_only
+        if _within(path, policy.roots)
+    ]
+    found += [
+        f"replace {path}, which is hidden" for path in policy.hidden if _within(path, policy.roots)
+    ]
     if abi() < ABI_SCOPES:
         found.append("end other processes of yours")
     return tuple(found)
 
 
-# --- From a policy to rules ------------------------------------------------------------------------------------------
+# --- From a policy to rules -----------------------------------------------------------------------
 
 
 def rules_of(policy: SandboxPolicy) -> dict[str, int]:
@@ -94,13 +106,19 @@ def rules_of(policy: SandboxPolicy) -> dict[str, int]:
 
 
 def environment(policy: SandboxPolicy) -> dict[str, str]:
-    """Return the variables that lead a confined command to its own home folder and folder for temporary files."""
-    found = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), policy.private_tmp) if policy.private_tmp else {}
+    """Return the variables that lead a confined command to its own home folder and folder for
+    temporary files.
+    """
+    found = (
+        dict.fromkeys(("TMPDIR", "TMP", "TEMP"), policy.private_tmp) if policy.private_tmp else {}
+    )
     return {**found, "HOME": policy.private_home} if policy.private_home else found
 
 
 def link_visible(policy: SandboxPolicy) -> None:
-    """Make links in the private home folder to what commands see of the real one. Raises OSError."""
+    """Make links in the private home folder to what commands see of the real one. Raises
+    OSError.
+    """
     for path in sorted((*policy.home_visible, *policy.home_writable)):
         link = policy.private_home + path.removeprefix(policy.home)
         if policy.private_home and path.startswith(policy.home + "/") and not os.path.lexists(link):
@@ -109,7 +127,9 @@ def link_visible(policy: SandboxPolicy) -> None:
 
 
 def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed: set[str]) -> None:
-    """Allow `rights` below a path but for the closed paths, in whose parents only `at_least` is allowed."""
+    """Allow `rights` below a path but for the closed paths, in whose parents only `at_least` is
+    allowed.
+    """
     if path in closed:
         return
     inner = {one for one in closed if _within(one, (path,))}
@@ -129,26 +149,37 @@ def _within(path: str, folders: Iterable[str]) -> bool:
 
 
 def _identity(path: str) -> bytes:
-    """Return the handle of a file: its inode with the generation, so that a later file does not count as the same.
+    """Return the handle of a file: its inode with the generation, so that a later file does not
+    count as the same.
 
     The inode alone where the file system has no handles.
     """
     found, mounted = os.lstat(path), ctypes.c_int()
-    handle = ctypes.create_string_buffer(struct.pack("=Ii", _HANDLE_BYTES, 0) + bytes(_HANDLE_BYTES))
+    handle = ctypes.create_string_buffer(
+        struct.pack("=Ii", _HANDLE_BYTES, 0) + bytes(_HANDLE_BYTES)
+    )
     inode = struct.pack("=QQ", found.st_dev, found.st_ino)
-    called = c_library().name_to_handle_at(-100, os.fsencode(path), handle, ctypes.byref(mounted), 0)
+    called = c_library().name_to_handle_at(
+        -100, os.fsencode(path), handle, ctypes.byref(mounted), 0
+    )
     return inode if called < 0 else inode + handle.raw
 
 
 def _remember(policy: SandboxPolicy) -> Iterator[str]:
     """Remember the files that are hidden in the roots, and yield where those hidden before are now.
 
-    A command can rename them in their folder, or move them out of a hidden folder into the one above.
+    A command can rename them in their folder, or move them out of a hidden folder into the one
+    above.
     """
     for path in policy.hidden:
         with suppress(OSError):
-            if _within(path, policy.roots) and _hidden_files.setdefault(_identity(path), path) == path:
-                for folder, _, names in os.walk(path) if len(_hidden_files) < HIDDEN_FILES_MAX else ():
+            if (
+                _within(path, policy.roots)
+                and _hidden_files.setdefault(_identity(path), path) == path
+            ):
+                for folder, _, names in (
+                    os.walk(path) if len(_hidden_files) < HIDDEN_FILES_MAX else ()
+                ):
                     _hidden_files.update((_identity(f"{folder}/{name}"), path) for name in names)
     for folder in {os.path.dirname(path) for path in _hidden_files.values()}:
         with suppress(OSError), os.scandir(folder) as entries:
@@ -158,14 +189,16 @@ def _remember(policy: SandboxPolicy) -> Iterator[str]:
 def filter_of(policy: SandboxPolicy) -> bytes:
     """Return the seccomp filter for a policy.
 
-    Without network no socket can be made: Landlock limits neither UDP nor sockets with a path, such as that of Docker.
-    Pairs of connected sockets remain.
+    Without network no socket can be made: Landlock limits neither UDP nor sockets with a path, such
+    as that of Docker. Pairs of connected sockets remain.
     """
     return filter_bytes((AF_INET, AF_INET6) if policy.network else (), namespaces=False)
 
 
 def plan_of(policy: SandboxPolicy) -> bytes:
-    """Return the filter and the rules for the process that confines itself. Reads folders that hold hidden paths."""
+    """Return the filter and the rules for the process that confines itself. Reads folders that
+    hold hidden paths.
+    """
     parts = [filter_of(policy).hex().encode()]
     for path, rights in sorted(rules_of(policy).items()):
         parts += [b"%d" % rights, os.fsencode(path)]

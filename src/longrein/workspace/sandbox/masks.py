@@ -1,8 +1,9 @@
 """Find the files that a rule forbids to read or to change, so that the sandbox hides or locks them.
 
-Every command needs the list as it is now. One walk finds both kinds. The names in a folder are read again only when the
-folder has changed, so a look at an unchanged tree costs one `stat` for each folder and one for each forbidden file. The
-time of the change is the inode's (`ctime`): a command can set back the time of the content (`touch -d`), not this one.
+Every command needs the list as it is now. One walk finds both kinds. The names in a folder are read
+again only when the folder has changed, so a look at an unchanged tree costs one `stat` for each
+folder and one for each forbidden file. The time of the change is the inode's (`ctime`): a command
+can set back the time of the content (`touch -d`), not this one.
 """
 
 import os
@@ -14,7 +15,9 @@ from typing import NamedTuple
 Forbidden = Callable[[str, str], bool]
 """(path, real path) -> whether a rule forbids it."""
 SETTLED_S = 0.05
-"""A folder is read again until so long after its change was first seen: a further change might not show in its time."""
+"""A folder is read again until so long after its change was first seen: a further change might
+not show in its time.
+"""
 TOO_MANY = "there are too many files to see which of them a rule forbids to read"
 
 
@@ -58,7 +61,12 @@ class MaskIndex:
         self._folders: dict[str, _Folder] = {}
 
     def find(
-        self, folders: Sequence[str], unreadable: Forbidden, unchangeable: Forbidden, rules: object, limit_s: float
+        self,
+        folders: Sequence[str],
+        unreadable: Forbidden,
+        unchangeable: Forbidden,
+        rules: object,
+        limit_s: float,
     ) -> Masks:
         """Look below the folders (real paths). `rules` stands for what the two tests depend on."""
         if rules != self._rules:
@@ -91,14 +99,19 @@ class MaskIndex:
         is_same = known is not None and known.version == version
         if known is None or not is_same or known.read_s - known.seen_s < SETTLED_S:
             seen_s = known.seen_s if known is not None and is_same else now
-            known = self._folders[folder.path] = _Folder(version, seen_s, now, *_read(folder, tests))
+            known = self._folders[folder.path] = _Folder(
+                version, seen_s, now, *_read(folder, tests)
+            )
         return known
 
 
-def _read(folder: _Item, tests: tuple[Forbidden, Forbidden]) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
+def _read(
+    folder: _Item, tests: tuple[Forbidden, Forbidden]
+) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
     """Return (folders to enter, forbidden items). In a locked folder nothing more needs a lock.
 
-    A link counts by its own path: what it leads to is found by its own path, too, where the walk comes there.
+    A link counts by its own path: what it leads to is found by its own path, too, where the walk
+    comes there.
     """
     subfolders, forbidden = [], []
     unreadable, unchangeable = tests
@@ -108,7 +121,10 @@ def _read(folder: _Item, tests: tuple[Forbidden, Forbidden]) -> tuple[tuple[_Ite
         return (), ()
     for entry in entries:
         path = entry.path
-        is_hidden, is_locked = unreadable(path, path), not folder.is_locked and unchangeable(path, path)
+        is_hidden, is_locked = (
+            unreadable(path, path),
+            not folder.is_locked and unchangeable(path, path),
+        )
         if is_hidden or is_locked:
             forbidden.append(_Item(path, is_hidden, is_locked, entry.is_symlink()))
         if not is_hidden and entry.is_dir(follow_symlinks=False):

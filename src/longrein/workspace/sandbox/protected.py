@@ -1,8 +1,9 @@
-"""Files in the roots that configure programs which run later: settings of agents and editors, hooks, git's settings.
+"""Files in the roots that configure programs which run later: settings of agents and editors,
+hooks, git's settings.
 
-Existing ones are mounted read-only. Missing ones cannot be mounted without leaving an empty file or folder on the disk
-(other programs and watchers would see it come and go with each command). They are looked for when a confined command
-has ended, and what it has made is moved out of the project.
+Existing ones are mounted read-only. Missing ones cannot be mounted without leaving an empty file or
+folder on the disk (other programs and watchers would see it come and go with each command). They
+are looked for when a confined command has ended, and what it has made is moved out of the project.
 """
 
 import errno
@@ -51,7 +52,8 @@ class GitFolder:
 
 
 def git_folder(root: str, home: str) -> GitFolder | None:
-    """Find the git folder of a root, without running git. None when there is none that can be relied on.
+    """Find the git folder of a root, without running git. None when there is none that can be
+    relied on.
 
     A `.git` file names any folder it likes, so the folder must name it too, as git's worktrees do.
     """
@@ -70,7 +72,9 @@ def git_folder(root: str, home: str) -> GitFolder | None:
 
 
 def _linked(path: str) -> GitFolder | None:
-    """Return the git folder that a worktree's `.git` file names, if that folder names the file too."""
+    """Return the git folder that a worktree's `.git` file names, if that folder names the file
+    too.
+    """
     named = _first_line(path).removeprefix("gitdir:").strip()
     folder = os.path.realpath(os.path.join(os.path.dirname(path), named)) if named else ""
     back = _first_line(f"{folder}/gitdir") if folder else ""
@@ -78,7 +82,11 @@ def _linked(path: str) -> GitFolder | None:
         return None
     common = os.path.realpath(os.path.join(folder, _first_line(f"{folder}/commondir") or "."))
     is_repository = os.path.isfile(f"{common}/HEAD") and os.path.isdir(f"{common}/objects")
-    return GitFolder(folder, common) if is_repository and os.path.dirname(folder) == f"{common}/worktrees" else None
+    return (
+        GitFolder(folder, common)
+        if is_repository and os.path.dirname(folder) == f"{common}/worktrees"
+        else None
+    )
 
 
 def _first_line(path: str) -> str:
@@ -98,7 +106,9 @@ def _named_files(config: str, root: str) -> Iterator[str]:
         return
     for named in _NAMED_FILE.findall(text):
         value = named.strip().strip('"')
-        yield from (os.path.join(base, value) for base in dict.fromkeys((root, os.path.dirname(config))))
+        yield from (
+            os.path.join(base, value) for base in dict.fromkeys((root, os.path.dirname(config)))
+        )
 
 
 def _submodule_files(folder: str) -> Iterator[str]:
@@ -120,13 +130,16 @@ def _submodule_files(folder: str) -> Iterator[str]:
 def protected_paths(root: str) -> list[str]:
     """Return the protected paths directly in a root, existing or not; of git only `.git` itself.
 
-    Installed programs are left writable, so that `python3 -m venv .venv` and `npm install` work: nothing runs them but
-    by name, as it would run any script of the project.
+    Installed programs are left writable, so that `python3 -m venv .venv` and `npm install` work:
+    nothing runs them but by name, as it would run any script of the project.
     """
     from longrein.permissions.verdict import INSTALLED_PROGRAMS, PROTECTED_NAMES, PROTECTED_PAIRS
 
     pairs = sorted(PROTECTED_PAIRS - INSTALLED_PROGRAMS)
-    return [*(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)), *(f"{root}/{a}/{b}" for a, b in pairs)]
+    return [
+        *(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)),
+        *(f"{root}/{a}/{b}" for a, b in pairs),
+    ]
 
 
 def writable_exceptions(path: str) -> list[str]:
@@ -137,24 +150,32 @@ def writable_exceptions(path: str) -> list[str]:
     if names is None:
         return []
     folders = [f"{os.path.realpath(path)}/{name}" for name in sorted(names)]
-    return [folder for folder in folders if os.path.isdir(folder) and os.path.realpath(folder) == folder]
+    return [
+        folder for folder in folders if os.path.isdir(folder) and os.path.realpath(folder) == folder
+    ]
 
 
 def is_plain_repository(path: str) -> bool:
-    """Return True for a new `.git` as `git init` makes it: no setting or hook in it executes anything."""
+    """Return True for a new `.git` as `git init` makes it: no setting or hook in it executes
+    anything.
+    """
     try:
         with open(f"{path}/config", encoding="utf-8", errors="replace") as file:
             lines = file.read(GIT_FILE_BYTES_MAX + 1)
         hooks = os.listdir(f"{path}/hooks") if os.path.lexists(f"{path}/hooks") else []
     except OSError:
         return False
-    plain = len(lines) <= GIT_FILE_BYTES_MAX and all(map(_HARMLESS_SETTING.fullmatch, lines.splitlines()))
+    plain = len(lines) <= GIT_FILE_BYTES_MAX and all(
+        map(_HARMLESS_SETTING.fullmatch, lines.splitlines())
+    )
     others = [name for name in GIT_FILES[2:] if os.path.lexists(f"{path}/{name}")]
     return plain and not others and all(name.endswith(".sample") for name in hooks)
 
 
 class MissingPaths:
-    """Protected paths that did not exist, or were symbolic links, before the commands that run now."""
+    """Protected paths that did not exist, or were symbolic links, before the commands that run
+    now.
+    """
 
     def __init__(self, folder: str) -> None:
         """`folder` takes what is moved away; made when needed."""
@@ -162,13 +183,17 @@ class MissingPaths:
         self._before: dict[str, str] = {}
         """Path -> target of the symbolic link there; '' for nothing."""
         self._versions: dict[str, tuple[int, ...] | None] = {}
-        """Folder of such paths -> its version before the first of these commands; None where it tells nothing."""
+        """Folder of such paths -> its version before the first of these commands; None where it
+        tells nothing.
+        """
         self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
         """Folder -> (its version, when that was first seen)."""
         self._running = 0
 
     def begin(self, paths: Iterable[str], *, others_run: bool) -> None:
-        """Note a command's start. While other confined commands run, paths that have come meanwhile stay suspect."""
+        """Note a command's start. While other confined commands run, paths that have come
+        meanwhile stay suspect.
+        """
         if not self._running and not others_run:
             self._before.clear()
             self._versions.clear()
@@ -181,7 +206,9 @@ class MissingPaths:
                 self._before[path] = target
 
     def _settled_version(self, folder: str) -> tuple[int, ...] | None:
-        """Return the version of a folder; None if it is new: the next change may get the same time."""
+        """Return the version of a folder; None if it is new: the next change may get the same
+        time.
+        """
         version, now = _version(folder), time.monotonic()
         known = self._seen.get(folder)
         if known is None or known[0] != version:
@@ -190,15 +217,23 @@ class MissingPaths:
         return version if now - known[1] >= SETTLED_S else None
 
     def accept(self) -> None:
-        """Accept everything that exists now: longrein itself, or a command outside the sandbox, may have made it."""
+        """Accept everything that exists now: longrein itself, or a command outside the sandbox,
+        may have made it.
+        """
         found = {path: _link_target(path) for path in self._before}
         self._before = {path: target for path, target in found.items() if target is not None}
 
     def end(self) -> list[tuple[str, str]]:
-        """Note a command's end; move away what has come, and return (path, its new place; '' if it could not)."""
+        """Note a command's end; move away what has come, and return (path, its new place; '' if
+        it could not).
+        """
         self._running = max(0, self._running - 1)
         moved = []
-        same = {one for one, version in self._versions.items() if version is not None and version == _version(one)}
+        same = {
+            one
+            for one, version in self._versions.items()
+            if version is not None and version == _version(one)
+        }
         for path, target in list(self._before.items()):
             if os.path.dirname(path) in same or _link_target(path) == target:
                 continue
@@ -216,7 +251,9 @@ class MissingPaths:
     def _move(self, path: str) -> str:
         try:
             os.makedirs(self._folder, 0o700, exist_ok=True)
-            place = os.path.join(self._folder, f"{len(os.listdir(self._folder)) + 1}-{os.path.basename(path)}")
+            place = os.path.join(
+                self._folder, f"{len(os.listdir(self._folder)) + 1}-{os.path.basename(path)}"
+            )
             shutil.move(path, place)
         except OSError:
             return ""
@@ -241,7 +278,9 @@ def _version(folder: str) -> tuple[int, ...]:
 
 
 def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
-    """Return the real paths of those that exist and lie in a root. Links themselves are watched by `MissingPaths`."""
+    """Return the real paths of those that exist and lie in a root. Links themselves are watched
+    by `MissingPaths`.
+    """
     found = []
     for path in paths:
         if os.path.exists(path):

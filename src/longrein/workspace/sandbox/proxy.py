@@ -1,8 +1,9 @@
 """HTTP proxy that lets commands reach allowed domains only.
 
-Commands in a network namespace reach it through a Unix socket (`proxy_forwarder`), others on a loopback port with a
-token. The proxy looks each name up itself, refuses addresses that are not public, and connects to the address that it
-has checked, so that a second look-up cannot lead elsewhere.
+Commands in a network namespace reach it through a Unix socket (`proxy_forwarder`), others on a
+loopback port with a token. The proxy looks each name up itself, refuses addresses that are not
+public, and connects to the address that it has checked, so that a second look-up cannot lead
+elsewhere.
 """
 
 import asyncio
@@ -18,7 +19,13 @@ from urllib.parse import SplitResult, urlsplit
 
 import h11
 
-from longrein.permissions.network_hosts import Target, canonical_host, is_address, is_public, matches_entry
+from longrein.permissions.network_hosts import (
+    Target,
+    canonical_host,
+    is_address,
+    is_public,
+    matches_entry,
+)
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -31,7 +38,8 @@ CONNECTIONS_MAX = 256
 BACKLOG = 128
 OWN_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _NOT_FORWARDED = frozenset(
-    b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer upgrade host".split()
+    b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer "
+    b"upgrade host".split()
 )
 
 
@@ -43,7 +51,7 @@ class RefusedError(Exception):
         self.status, self.reason = status, reason
 
 
-# --- Addresses -------------------------------------------------------------------------------------------------------
+# --- Addresses ------------------------------------------------------------------------------------
 
 
 def _acceptable(target: Target, address: str, entries: Sequence[str]) -> bool:
@@ -61,18 +69,24 @@ def _acceptable(target: Target, address: str, entries: Sequence[str]) -> bool:
 def proxy_environment(port: int, token: str = "", entries: Sequence[str] = ()) -> dict[str, str]:
     """Return the variables by which commands find the proxy on a loopback port.
 
-    The loopback of a command's own network is reached without the proxy, unless `entries` name that of this machine.
+    The loopback of a command's own network is reached without the proxy, unless `entries` name that
+    of this machine.
     """
     url = f"http://longrein:{token}@127.0.0.1:{port}" if token else f"http://127.0.0.1:{port}"
     own = [host for host in OWN_LOOPBACK if not any(host in entry for entry in entries)]
     direct = ",".join(own)
     found = {"NODE_USE_ENV_PROXY": "1"}
-    for name, value in (("HTTP_PROXY", url), ("HTTPS_PROXY", url), ("ALL_PROXY", url), ("NO_PROXY", direct)):
+    for name, value in (
+        ("HTTP_PROXY", url),
+        ("HTTPS_PROXY", url),
+        ("ALL_PROXY", url),
+        ("NO_PROXY", direct),
+    ):
         found[name] = found[name.lower()] = value
     return found
 
 
-# --- The proxy -------------------------------------------------------------------------------------------------------
+# --- The proxy ------------------------------------------------------------------------------------
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -94,26 +108,36 @@ class Proxy:
         resolve: Callable[[str, int], Awaitable[list[str]]] = resolve,
         connect: Callable[[str, int], Awaitable[Connection]] = asyncio.open_connection,
     ) -> None:
-        """Make a proxy. `decide` returns why a host is refused, '' where it is allowed; `refused` is told refusals.
+        """Make a proxy. `decide` returns why a host is refused, '' where it is allowed; `refused`
+        is told refusals.
 
-        Addresses that are not public need one of `entries` (those of `sandbox.network`). `token` must then be sent by
-        clients.
+        Addresses that are not public need one of `entries` (those of `sandbox.network`). `token`
+        must then be sent by clients.
         """
         self.entries = tuple(entries)
-        self._decide, self._refused, self._resolve, self._connect = decide, refused, resolve, connect
+        self._decide, self._refused, self._resolve, self._connect = (
+            decide,
+            refused,
+            resolve,
+            connect,
+        )
         self._token = b"Basic " + base64.b64encode(f"longrein:{token}".encode()) if token else b""
         self._servers: list[asyncio.Server] = []
         self._starting: list[asyncio.Task[None]] = []
         self._open: set[asyncio.Task[None]] = set()
 
     def listen_unix(self, path: str) -> None:
-        """Listen on a Unix socket that only this user may use. Clients may connect at once. Raises OSError."""
+        """Listen on a Unix socket that only this user may use. Clients may connect at once.
+        Raises OSError.
+        """
         listening = _bound_socket(path)
         listening.listen(BACKLOG)
         self._starting.append(asyncio.ensure_future(self._accept(listening)))
 
     async def _accept(self, listening: socket.socket) -> None:
-        self._servers.append(await asyncio.start_unix_server(self._serve, sock=listening, backlog=BACKLOG))
+        self._servers.append(
+            await asyncio.start_unix_server(self._serve, sock=listening, backlog=BACKLOG)
+        )
 
     async def listen_loopback(self) -> int:
         """Listen on a free port of 127.0.0.1 and return it."""
@@ -148,7 +172,9 @@ class Proxy:
             self._open.discard(task)
             writer.close()
 
-    async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         client = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
         try:
             async with asyncio.timeout(HEADER_S):
@@ -185,13 +211,20 @@ class Proxy:
             raise RefusedError(403, f"sandbox: {refusal}")
         try:
             async with asyncio.timeout(RESOLVE_S):
-                found = [target.host] if is_address(target.host) else await self._resolve(target.host, target.port)
+                found = (
+                    [target.host]
+                    if is_address(target.host)
+                    else await self._resolve(target.host, target.port)
+                )
         except (OSError, UnicodeError):
             raise RefusedError(502, f"{target.host} has no address") from None
         good = [address for address in found if _acceptable(target, address, self.entries)]
         if not good:
             shown = ", ".join(found[:3])
-            refusal = f"{target.host} leads to {shown}, which is not public; sandbox.network can name such addresses"
+            refusal = (
+                f"{target.host} leads to {shown}, which is not public; sandbox.network can "
+                "name such addresses"
+            )
             self._refused(refusal)
             raise RefusedError(403, f"sandbox: {refusal}")
         for address in good[:4]:
@@ -201,7 +234,9 @@ class Proxy:
 
 
 def _bound_socket(path: str) -> socket.socket:
-    """Return a Unix socket bound to a path of any length, in place of one that a crash left there. Raises OSError."""
+    """Return a Unix socket bound to a path of any length, in place of one that a crash left
+    there. Raises OSError.
+    """
     folder, name = os.path.split(path)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     bound = socket.socket(socket.AF_UNIX)
@@ -279,9 +314,13 @@ async def _forward_request(
     url: SplitResult,
     upstream: asyncio.StreamWriter,
 ) -> h11.Connection:
-    """Send one request with its body, without what was meant for the proxy; return the state for its response."""
+    """Send one request with its body, without what was meant for the proxy; return the state for
+    its response.
+    """
     listed = [value for name, value in request.headers if name == b"connection"]
-    dropped = {one.strip().lower() for value in listed for one in value.split(b",")} | _NOT_FORWARDED
+    dropped = {
+        one.strip().lower() for value in listed for one in value.split(b",")
+    } | _NOT_FORWARDED
     headers = [(name, value) for name, value in request.headers if name not in dropped]
     host = url.netloc.rpartition("@")[2].encode()
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
@@ -304,8 +343,12 @@ async def _forward_request(
         out = server.send(h11.Data(data=bytes(event.data)))
 
 
-async def _return_response(server: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy one response as it is; h11 tells where it ends. What the client sends meanwhile is not for this host."""
+async def _return_response(
+    server: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Copy one response as it is; h11 tells where it ends. What the client sends meanwhile is
+    not for this host.
+    """
     left = TRANSFER_BYTES_MAX
     while left > 0:
         piece = await asyncio.wait_for(reader.read(CHUNK_BYTES), IDLE_S)

@@ -17,9 +17,12 @@ BACKLOG = 64
 ALONE_S = 1.0
 """Seconds between two looks at whether any process is left that may connect."""
 
-_GONE_BODY = b"longrein: the network of the sandbox ended with the session that started this command\n"
+_GONE_BODY = (
+    b"longrein: the network of the sandbox ended with the session that started this command\n"
+)
 GONE = (
-    b"HTTP/1.1 502 the network of the sandbox ended with its session\r\nContent-Type: text/plain\r\n"
+    b"HTTP/1.1 502 the network of the sandbox ended with its session\r\nContent-Type: "
+    b"text/plain\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n%s"
 ) % (len(_GONE_BODY), _GONE_BODY)
 """Answer where the proxy is gone."""
@@ -48,7 +51,9 @@ def main() -> NoReturn:
 
 
 def _serve(listening: socket.socket, path: str) -> NoReturn:
-    """Forward connections until the sandbox has no other process. The output is closed, so that it can end."""
+    """Forward connections until the sandbox has no other process. The output is closed, so that
+    it can end.
+    """
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
@@ -77,14 +82,18 @@ def _tell_end(client: socket.socket) -> None:
     """Answer a client for which there is no proxy any more."""
     with suppress(OSError):
         client.settimeout(ALONE_S)
-        client.recv(CHUNK_BYTES)  # else closing it would reset the connection before the answer is read
+        client.recv(
+            CHUNK_BYTES
+        )  # else closing it would reset the connection before the answer is read
         client.sendall(GONE)
         client.shutdown(socket.SHUT_WR)
     client.close()
 
 
 def _is_alone() -> bool:
-    """Return True if the PID namespace has only its init process and this one: else it would never end."""
+    """Return True if the PID namespace has only its init process and this one: else it would
+    never end.
+    """
     return {int(name) for name in os.listdir("/proc") if name.isdecimal()} <= {1, os.getpid()}
 
 

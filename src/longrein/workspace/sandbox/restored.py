@@ -1,7 +1,7 @@
 """Put protected files back, where the sandbox cannot keep commands from changing them (Landlock).
 
-A command that runs beside longrein may read a changed file before that. Files are opened component by component without
-following symbolic links, so that nothing outside the project is written.
+A command that runs beside longrein may read a changed file before that. Files are opened component
+by component without following symbolic links, so that nothing outside the project is written.
 """
 
 import os
@@ -45,13 +45,19 @@ class RestoredPaths(MissingPaths):
         self._keep([*self._kept, *self._folders])
 
     def end(self) -> list[tuple[str, str]]:
-        """Note a command's end; put back what has changed. Returns (path, place of the changed version) of each."""
+        """Note a command's end; put back what has changed. Returns (path, place of the changed
+        version) of each.
+        """
         changed = super().end()
         for folder in sorted(self._folders):
             with suppress(OSError), _opened_folder(os.path.dirname(folder)) as above:
                 os.mkdir(os.path.basename(folder), dir_fd=above)
             for path in _entries(folder):
-                if path not in self._kept and path not in self._folders and folder == os.path.dirname(path):
+                if (
+                    path not in self._kept
+                    and path not in self._folders
+                    and folder == os.path.dirname(path)
+                ):
                     changed.append((path, self._move(path)))
         for path, kept in self._kept.items():
             with suppress(OSError):
@@ -71,14 +77,22 @@ class RestoredPaths(MissingPaths):
                 found = os.lstat(path)
                 if stat.S_ISDIR(found.st_mode):
                     self._folders.add(path)
-                elif stat.S_ISREG(found.st_mode) and len(self._kept) < FILES_MAX and found.st_size <= left:
+                elif (
+                    stat.S_ISREG(found.st_mode)
+                    and len(self._kept) < FILES_MAX
+                    and found.st_size <= left
+                ):
                     known = before.get(path)
                     same = known is not None and known.stamp == _stamp(found)
-                    self._kept[path] = known if known is not None and same else _Kept(_stamp(found), _read(path))
+                    self._kept[path] = (
+                        known if known is not None and same else _Kept(_stamp(found), _read(path))
+                    )
                     left -= found.st_size
 
     def _put_back(self, path: str, kept: _Kept) -> str | None:
-        """Write the former content; return the place of the changed version, None if only its times have changed."""
+        """Write the former content; return the place of the changed version, None if only its
+        times have changed.
+        """
         with _opened_folder(os.path.dirname(path)) as folder:
             name, place = os.path.basename(path), ""
             with suppress(FileNotFoundError):
@@ -100,7 +114,9 @@ class RestoredPaths(MissingPaths):
     def _store(self, path: str, changed: bytes) -> str:
         try:
             os.makedirs(self._folder, 0o700, exist_ok=True)
-            place = os.path.join(self._folder, f"{len(os.listdir(self._folder)) + 1}-{os.path.basename(path)}")
+            place = os.path.join(
+                self._folder, f"{len(os.listdir(self._folder)) + 1}-{os.path.basename(path)}"
+            )
             with open(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
                 file.write(changed)
         except OSError:

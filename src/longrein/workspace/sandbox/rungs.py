@@ -21,7 +21,9 @@ class Rung(msgspec.Struct, frozen=True):
     name: str
     """`bubblewrap`, `landlock` or `none`."""
     reason: str
-    """Program that confines; for `landlock` why bubblewrap does not, for `none` why there is no sandbox."""
+    """Program that confines; for `landlock` why bubblewrap does not, for `none` why there is no
+    sandbox.
+    """
 
     @property
     def confines(self) -> bool:
@@ -38,9 +40,16 @@ class Probe:
         self._process: subprocess.Popen[bytes] | None = None
         self._rung: Rung | None = None
         if not self.program:
-            self._rung = _without_bubblewrap("bubblewrap (`bwrap`) is not installed; install the package bubblewrap")
-        elif os.geteuid() == 0 and (foreign := [root for root in roots if _owner(root) not in (0, None)]):
-            self._rung = Rung("none", f"{foreign[0]} belongs to another user, and a confined root cannot write there")
+            self._rung = _without_bubblewrap(
+                "bubblewrap (`bwrap`) is not installed; install the package bubblewrap"
+            )
+        elif os.geteuid() == 0 and (
+            foreign := [root for root in roots if _owner(root) not in (0, None)]
+        ):
+            self._rung = Rung(
+                "none",
+                f"{foreign[0]} belongs to another user, and a confined root cannot write there",
+            )
         else:
             self._start()
 
@@ -56,7 +65,9 @@ class Probe:
                 start_new_session=True,
             )
         except OSError as error:
-            self._rung = _without_bubblewrap(f"{self.program} cannot be started: {error.strerror or error}")
+            self._rung = _without_bubblewrap(
+                f"{self.program} cannot be started: {error.strerror or error}"
+            )
 
     @property
     def rung(self) -> Rung:
@@ -75,8 +86,12 @@ class Probe:
             return _without_bubblewrap(f"{self.program} did not answer in {PROBE_S:g} s")
         if self._process.returncode == 0:
             return Rung("bubblewrap", self.program)
-        lines = told.decode("utf-8", "replace").strip().splitlines() or [f"exit code {self._process.returncode}"]
-        return _without_bubblewrap(f"bubblewrap does not work here: {lines[-1].removeprefix('bwrap: ')[:200]}")
+        lines = told.decode("utf-8", "replace").strip().splitlines() or [
+            f"exit code {self._process.returncode}"
+        ]
+        return _without_bubblewrap(
+            f"bubblewrap does not work here: {lines[-1].removeprefix('bwrap: ')[:200]}"
+        )
 
 
 def _without_bubblewrap(reason: str) -> Rung:

@@ -8,7 +8,14 @@ from collections.abc import Iterable, Sequence
 from longrein.workspace.sandbox.policy import SandboxPolicy
 
 PROGRAM = "/usr/bin/sandbox-exec"
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/dtracehelper")
+_DEVICES = (
+    "/dev/null",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/dtracehelper",
+)
 _SERVICES = (
     "com.apple.system.opendirectoryd.libinfo",
     "com.apple.system.opendirectoryd.membership",
@@ -19,7 +26,14 @@ _SERVICES = (
     "com.apple.SystemConfiguration.configd",
 )
 """Services of the system that ordinary programs look up; none of them acts for the command."""
-_CLOSED = ("/Users", "/Volumes", "/private/tmp", "/private/var/tmp", "/private/var/folders", "/private/var/run")
+_CLOSED = (
+    "/Users",
+    "/Volumes",
+    "/private/tmp",
+    "/private/var/tmp",
+    "/private/var/folders",
+    "/private/var/run",
+)
 """Folders that commands cannot read, apart from roots and visible folders in them."""
 _RESOLVER = "/private/var/run/mDNSResponder"
 """Socket that looks names up."""
@@ -51,12 +65,18 @@ def seatbelt_profile(policy: SandboxPolicy, proxy_port: int = 0) -> str:
         '(allow file-read* (subpath "/"))',
         _rule("deny file-read-data", _below((*_CLOSED, *home))),
         _rule("allow file-read*", _below((*policy.home_visible, *writable))),
-        _rule("allow file-read* file-write-data file-ioctl", (f"(literal {_quoted(path)})" for path in _DEVICES)),
+        _rule(
+            "allow file-read* file-write-data file-ioctl",
+            (f"(literal {_quoted(path)})" for path in _DEVICES),
+        ),
         _rule("allow file-write*", _below(writable)),
         _rule("deny file-write*", _below(policy.read_only)),
         _rule("deny file-write-unlink", _parents((*policy.read_only, *policy.hidden), writable)),
         _rule("deny file-read* file-write*", _below(policy.hidden)),
-        _rule("allow file-read* file-write*", _below([one for one in writable if _is_below(one, policy.hidden)])),
+        _rule(
+            "allow file-read* file-write*",
+            _below([one for one in writable if _is_below(one, policy.hidden)]),
+        ),
         *_network(policy, proxy_port),
     ]
     return "\n".join(line for line in lines if line) + "\n"
@@ -93,7 +113,9 @@ def _is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def _parents(paths: Sequence[str], roots: Sequence[str]) -> list[str]:
-    """Return filters for the folders between roots and protected paths: renaming one would lift the protection."""
+    """Return filters for the folders between roots and protected paths: renaming one would lift
+    the protection.
+    """
     found = dict[str, None]()
     for path in paths:
         folder = path.rpartition("/")[0]
@@ -107,5 +129,7 @@ def _quoted(text: str) -> str:
     """Return a string of the profile's language. Raises ValueError for a NUL."""
     if "\0" in text:
         raise ValueError("a path with a NUL")
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    )
     return f'"{escaped}"'

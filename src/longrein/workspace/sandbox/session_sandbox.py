@@ -1,4 +1,6 @@
-"""The sandbox of one session: its rung, its private folders, and the confinement of each command."""
+"""The sandbox of one session: its rung, its private folders, and the confinement of each
+command.
+"""
 
 import copy
 import os
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
     from longrein.workspace.sandbox.rungs import Probe, Rung
 
 ADDRESS_FAMILIES = (1, 2, 10, 16)
-"""Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the host of this machine."""
+"""Families of sockets in the sandbox: Unix, IPv4, IPv6, netlink. Others reach devices or the
+host of this machine.
+"""
 ALL_DOMAINS = "*"
 LANDLOCK_DOMAINS = (
-    "sandbox.network names hosts, but Landlock cannot let commands reach single hosts, so they have no network: "
+    "sandbox.network names hosts, but Landlock cannot let commands reach single hosts, so they "
+    "have no network: "
     "install bubblewrap"
 )
 INTERPRETERS = ("python3", "python", "node", "ruby", "java")
@@ -34,13 +39,31 @@ INTERPRETERS = ("python3", "python", "node", "ruby", "java")
 INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
 """Folders of an installation."""
 HOME_SECRETS = (
-    *(".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml"),
-    *(".gradle/gradle.properties", ".gem/credentials", ".composer/auth.json", ".config/git/credentials"),
-    *(".nuget/NuGet.Config", ".bundle/config", ".hex/hex.config", ".conda/.condarc", ".pub-cache/credentials.json"),
+    *(
+        ".cargo/credentials",
+        ".cargo/credentials.toml",
+        ".m2/settings.xml",
+        ".m2/settings-security.xml",
+    ),
+    *(
+        ".gradle/gradle.properties",
+        ".gem/credentials",
+        ".composer/auth.json",
+        ".config/git/credentials",
+    ),
+    *(
+        ".nuget/NuGet.Config",
+        ".bundle/config",
+        ".hex/hex.config",
+        ".conda/.condarc",
+        ".pub-cache/credentials.json",
+    ),
     *(".local/share/uv/credentials", ".dotnet/corefx", ".android/adbkey", ".yarn/.npmrc"),
     ".config/longrein/credentials.json",
 )
-"""Files with passwords or tokens inside the folders of tool chains; hidden also where `sandbox.home` names a folder."""
+"""Files with passwords or tokens inside the folders of tool chains; hidden also where
+`sandbox.home` names a folder.
+"""
 
 
 def network_problem(options: SandboxOptions, rung: "Rung") -> str:
@@ -70,8 +93,9 @@ class SessionSandbox:
     ) -> None:
         """Start to look for a rung.
 
-        `folder` is the session's own; the private home and /tmp of its commands are made there. `state_dir` holds all
-        sessions, which commands must not reach. No program of the sandbox is taken from `roots`.
+        `folder` is the session's own; the private home and /tmp of its commands are made there.
+        `state_dir` holds all sessions, which commands must not reach. No program of the sandbox is
+        taken from `roots`.
         """
 
         self._options, self._folder = options, os.path.join(folder, "sandbox")
@@ -85,7 +109,9 @@ class SessionSandbox:
 
     @cached_property
     def rung(self) -> "Rung":
-        """Way in which commands are confined. The first use may wait some milliseconds for a trial run."""
+        """Way in which commands are confined. The first use may wait some milliseconds for a
+        trial run.
+        """
         from longrein.workspace.sandbox.rungs import Rung
 
         if self._probe is None:
@@ -94,7 +120,9 @@ class SessionSandbox:
 
     @cached_property
     def missing(self) -> "MissingPaths":
-        """Protected paths that commands must not make; where they can be changed, also those that exist."""
+        """Protected paths that commands must not make; where they can be changed, also those
+        that exist.
+        """
         from longrein.workspace.sandbox.protected import MissingPaths
         from longrein.workspace.sandbox.restored import RestoredPaths
 
@@ -108,11 +136,14 @@ class SessionSandbox:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Hosts that `sandbox.network` names, where confined commands reach the network through the proxy only.
+        """Hosts that `sandbox.network` names, where confined commands reach the network through the
+        proxy only.
 
         Empty where they reach all of it or none. `ask` counts as an entry.
         """
-        through = bool(self._options.network) and not self.network and self.rung.name == "bubblewrap"
+        through = (
+            bool(self._options.network) and not self.network and self.rung.name == "bubblewrap"
+        )
         return self._options.network if through else ()
 
     def with_options(self, **changes: tuple[str, ...]) -> "SessionSandbox":
@@ -128,17 +159,24 @@ class SessionSandbox:
         return self._options
 
     def take_problem(self) -> str:
-        """Return once, in one line, what the settings ask for and this rung does not give; '' for nothing."""
+        """Return once, in one line, what the settings ask for and this rung does not give; ''
+        for nothing.
+        """
         found = "" if self._problem_told else network_problem(self._options, self.rung)
         self._problem_told = True
         return found
 
     def open_proxy(
-        self, session: str, decide: "Callable[[Target], Awaitable[str]]", refused: Callable[[str], None]
+        self,
+        session: str,
+        decide: "Callable[[Target], Awaitable[str]]",
+        refused: Callable[[str], None],
     ) -> str:
-        """Return the socket of the proxy for the commands of a session or subagent, started at the first use.
+        """Return the socket of the proxy for the commands of a session or subagent, started at the
+        first use.
 
-        `decide` returns why a host is refused, '' where it is allowed. `refused` is told each refusal. Raises OSError.
+        `decide` returns why a host is refused, '' where it is allowed. `refused` is told each
+        refusal. Raises OSError.
         """
         path = os.path.join(self._folder, f"proxy-{session}")
         if session not in self._proxies:
@@ -167,10 +205,12 @@ class SessionSandbox:
         proxy_socket: str = "",
         shown: Sequence[str] = (),
     ) -> Confinement | None:
-        """Return how to confine a command in `cwd`; None without a sandbox. Raises OSError on a full disk.
+        """Return how to confine a command in `cwd`; None without a sandbox. Raises OSError on a
+        full disk.
 
-        `hidden` and `locked` are existing real paths that rules forbid to read and to change. `proxy_socket` is what
-        `open_proxy` returned; '' for no proxy. `shown` are further real paths that the command may read.
+        `hidden` and `locked` are existing real paths that rules forbid to read and to change.
+        `proxy_socket` is what `open_proxy` returned; '' for no proxy. `shown` are further real
+        paths that the command may read.
         """
         from longrein.workspace.sandbox.bubblewrap import PROXY_SOCKET, bubblewrap_arguments
 
@@ -200,7 +240,9 @@ class SessionSandbox:
 
     @staticmethod
     def _with_proxy(policy: SandboxPolicy, proxy_socket: str) -> SandboxPolicy:
-        """Add the proxy's socket, and the program that leads to it unless a root shows it already."""
+        """Add the proxy's socket, and the program that leads to it unless a root shows it
+        already.
+        """
         from longrein.workspace.sandbox import proxy_forwarder
 
         path = os.path.realpath(proxy_forwarder.__file__)
@@ -208,9 +250,15 @@ class SessionSandbox:
         visible = policy.home_visible if shown else (*policy.home_visible, path)
         return msgspec.structs.replace(policy, proxy_socket=proxy_socket, home_visible=visible)
 
-    def policy(self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()) -> SandboxPolicy:
+    def policy(
+        self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()
+    ) -> SandboxPolicy:
         """Return the limits of a command as of now."""
-        from longrein.workspace.sandbox.protected import protected_paths, real_below, writable_exceptions
+        from longrein.workspace.sandbox.protected import (
+            protected_paths,
+            real_below,
+            writable_exceptions,
+        )
 
         self._make_folders()
         real = [os.path.realpath(root) for root in roots]
@@ -218,10 +266,16 @@ class SessionSandbox:
         git_paths = [path for git in gits for path in git.protected()]
         writable = [*real, *self._expanded(self._options.write)]
         writable += [folder for git in gits for folder in git.folders()]
-        protected = [path for root in real for path in protected_paths(root) if not self._is_git_folder(path)]
+        protected = [
+            path for root in real for path in protected_paths(root) if not self._is_git_folder(path)
+        ]
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
-        read_only = [path for path in real_below((*protected, *git_paths), writable) if path not in real]
-        locked = real_below(locked, writable)  # a link may lead out: a mount there would show what the sandbox hides
+        read_only = [
+            path for path in real_below((*protected, *git_paths), writable) if path not in real
+        ]
+        locked = real_below(
+            locked, writable
+        )  # a link may lead out: a mount there would show what the sandbox hides
         return SandboxPolicy(
             roots=tuple(dict.fromkeys((*writable, *exceptions))),
             home=self.home,
@@ -259,14 +313,22 @@ class SessionSandbox:
         filter_path = os.path.join(self._folder, "filter")
         if os.path.exists(filter_path):
             return
-        for folder in ("", "tmp", "home"):  # one by one: the mode counts for the last folder of a path only
+        for folder in (
+            "",
+            "tmp",
+            "home",
+        ):  # one by one: the mode counts for the last folder of a path only
             os.makedirs(os.path.join(self._folder, folder), 0o700, exist_ok=True)
-        os.chmod(os.path.join(self._folder, "tmp"), 0o1777)  # as /tmp is; nobody else passes the folders above
+        os.chmod(
+            os.path.join(self._folder, "tmp"), 0o1777
+        )  # as /tmp is; nobody else passes the folders above
         os.close(os.open(os.path.join(self._folder, "unreadable"), os.O_CREAT | os.O_WRONLY, 0o000))
         self._write("filter", filter_bytes(ADDRESS_FAMILIES))
 
     def _write(self, name: str, data: bytes) -> str:
-        """Write a file of the session's folder unless it exists; return its path. Raises OSError."""
+        """Write a file of the session's folder unless it exists; return its path. Raises
+        OSError.
+        """
         path = os.path.join(self._folder, name)
         if not os.path.exists(path):
             making = f"{path}.{os.getpid()}"
@@ -307,7 +369,11 @@ class SessionSandbox:
 
 def _with_shown(policy: SandboxPolicy, shown: Sequence[str]) -> SandboxPolicy:
     """Add paths to read, also below a hidden folder; those in a root are there already."""
-    more = tuple(path for path in shown if not any(f"{path}/".startswith(f"{root}/") for root in policy.roots))
+    more = tuple(
+        path
+        for path in shown
+        if not any(f"{path}/".startswith(f"{root}/") for root in policy.roots)
+    )
     return msgspec.structs.replace(
         policy, home_visible=(*policy.home_visible, *more), read_only=(*policy.read_only, *more)
     )

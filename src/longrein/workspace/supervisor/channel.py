@@ -1,7 +1,8 @@
-"""Message channel between longrein and the supervisor: `marshal` with a length prefix, over a stream socket.
+"""Message channel between longrein and the supervisor: `marshal` with a length prefix, over a
+stream socket.
 
-Both ends use it. File descriptors travel beside the bytes. The channel never blocks: unsent messages wait, up to a
-limit. Importing `json` would take a fifth of the supervisor's start.
+Both ends use it. File descriptors travel beside the bytes. The channel never blocks: unsent
+messages wait, up to a limit. Importing `json` would take a fifth of the supervisor's start.
 """
 
 import marshal
@@ -68,7 +69,11 @@ class Channel:
         while self._waiting and not self.closed:
             data, descriptors = self._waiting[0]
             try:
-                sent = socket.send_fds(self.socket, [data], descriptors) if descriptors else self.socket.send(data)
+                sent = (
+                    socket.send_fds(self.socket, [data], descriptors)
+                    if descriptors
+                    else self.socket.send(data)
+                )
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError:
@@ -122,7 +127,9 @@ class Channel:
         return found
 
     def take(self, count: int) -> list[int]:
-        """Take the next `count` descriptors; none when some were lost, because too many are open here."""
+        """Take the next `count` descriptors; none when some were lost, because too many are open
+        here.
+        """
         if len(self.descriptors) < count:
             close(*self.descriptors)
             self.descriptors.clear()

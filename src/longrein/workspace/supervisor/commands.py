@@ -89,20 +89,29 @@ class Command:
         }
 
 
-# --- Processes that no command owns any more -------------------------------------------------------------------------
+# --- Processes that no command owns any more ------------------------------------------------------
 
 ALL_COMMANDS = float("inf")
 """Stands for the number of the last command: no limit."""
 
 
 class RemainingProcesses(Tree):
-    """All processes that the supervisor ever started, up to command number `last`, except spared trees.
+    """All processes that the supervisor ever started, up to command number `last`, except spared
+    trees.
 
-    Its own descendants are members even without the mark, because it is their sub-reaper. While trees are spared, or
-    later commands exist, such a process could be theirs, so it is left until they are gone.
+    Its own descendants are members even without the mark, because it is their sub-reaper. While
+    trees are spared, or later commands exist, such a process could be theirs, so it is left until
+    they are gone.
     """
 
-    def __init__(self, owner: str, own: int, kill_at: float, spared: Callable[[], Iterable[Tree]], last: float) -> None:
+    def __init__(
+        self,
+        owner: str,
+        own: int,
+        kill_at: float,
+        spared: Callable[[], Iterable[Tree]],
+        last: float,
+    ) -> None:
         super().__init__(f"{owner}.", 0, kill_at)
         self._own, self._spared, self._last = own, spared, last
         self._looked_empty = False
@@ -112,7 +121,9 @@ class RemainingProcesses(Tree):
         trees = list(self._spared())
         spared = {one.pid for tree in trees for one in tree.members(table, environments)}
         first = {pid for pid, environment in environments.items() if self._is_marked(environment)}
-        first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
+        first |= {
+            pid for pid, start in self.known.items() if pid in table and table[pid].start == start
+        }
         if not trees and self._last == ALL_COMMANDS:
             first |= descendants(table, {self._own})
         found = descendants(table, first - spared) - spared - {self._own}
@@ -121,7 +132,9 @@ class RemainingProcesses(Tree):
         return members
 
     def is_gone(self, members: list[Process]) -> bool:
-        """See `Tree.is_gone`. Two looks must find nothing: one misses a process that forks meanwhile."""
+        """See `Tree.is_gone`. Two looks must find nothing: one misses a process that forks
+        meanwhile.
+        """
         before, self._looked_empty = self._looked_empty, not members
         return before and not members
 

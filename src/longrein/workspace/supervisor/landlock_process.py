@@ -1,9 +1,11 @@
-"""Confine a process by Landlock and seccomp before it becomes a command. Standard library only; also a program.
+"""Confine a process by Landlock and seccomp before it becomes a command. Standard library only;
+also a program.
 
 There are two forms:
 
 - `landlock_start` forks, for the supervisor, which has one thread.
-- `helper_words` gives a command line, `python landlock_process.py PLAN -- command`, for a process with threads.
+- `helper_words` gives a command line, `python landlock_process.py PLAN -- command`, for a process
+  with threads.
 """
 
 import os
@@ -13,16 +15,27 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (
+    1 << 0,
+    1 << 1,
+    1 << 2,
+    1 << 3,
+    1 << 14,
+    1 << 15,
+)
 REMOVE, MAKE, MAKE_DEVICES, REFER = 0b11 << 4, 0b1011110 << 6 | 1 << 8, 1 << 6 | 1 << 11, 1 << 13
-"""Rights of Landlock. `MAKE` has folders, files, sockets, FIFOs and links; devices are never allowed."""
+"""Rights of Landlock. `MAKE` has folders, files, sockets, FIFOs and links; devices are never
+allowed.
+"""
 READ = EXECUTE | READ_FILE | READ_DIR
 WRITE = WRITE_FILE | TRUNCATE | REMOVE | MAKE | REFER
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 """Rights that a rule for a file may have."""
 BIND_AND_CONNECT_TCP, ABSTRACT_SOCKETS_AND_SIGNALS = 0b11, 0b11
 ABI_MIN, ABI_DEVICES, ABI_TCP, ABI_SCOPES = 3, 5, 4, 6
-"""Versions of Landlock: the oldest that refuses to truncate files, and those that know devices, TCP and scopes."""
+"""Versions of Landlock: the oldest that refuses to truncate files, and those that know devices,
+TCP and scopes.
+"""
 IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores; a command gets the default."""
 
@@ -41,7 +54,9 @@ def open_ruleset(rules: Mapping[str, int]) -> int:
     version = abi()
     handled = READ | WRITE | MAKE_DEVICES | (IOCTL_DEV if version >= ABI_DEVICES else 0)
     sizes = 1 + (version >= ABI_TCP) + (version >= ABI_SCOPES)
-    attributes = struct.pack("=QQQ", handled, BIND_AND_CONNECT_TCP, ABSTRACT_SOCKETS_AND_SIGNALS)[: 8 * sizes]
+    attributes = struct.pack("=QQQ", handled, BIND_AND_CONNECT_TCP, ABSTRACT_SOCKETS_AND_SIGNALS)[
+        : 8 * sizes
+    ]
     libc = c_library()
     ruleset = _checked(libc.syscall(_CREATE, attributes, len(attributes), 0))
     try:
@@ -69,7 +84,9 @@ def _add_rule(libc: Any, ruleset: int, path: str, rights: int) -> None:
 def read_plan(plan: bytes) -> tuple[dict[str, int], bytes]:
     """Return the rules and the filter of a plan."""
     program, *parts = plan.split(b"\0")
-    rules = {os.fsdecode(path): int(rights) for rights, path in zip(parts[::2], parts[1::2], strict=True)}
+    rules = {
+        os.fsdecode(path): int(rights) for rights, path in zip(parts[::2], parts[1::2], strict=True)
+    }
     return rules, bytes.fromhex(program.decode())
 
 
@@ -94,7 +111,11 @@ def confine(ruleset: int, program: bytes) -> None:
     _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _checked(libc.syscall(_RESTRICT, ruleset, 0))
     steps = ctypes.create_string_buffer(program, len(program))
-    _checked(libc.prctl(_SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)), 0, 0))
+    _checked(
+        libc.prctl(
+            _SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)), 0, 0
+        )
+    )
 
 
 def landlock_start(  # noqa: PLR0913 - what makes a process
@@ -109,7 +130,8 @@ def landlock_start(  # noqa: PLR0913 - what makes a process
     report: int = -1,
     stdout: int = -1,
 ) -> int:
-    """Start a confined program as leader of a new session and return its pid. Only for a process with one thread.
+    """Start a confined program as leader of a new session and return its pid. Only for a process
+    with one thread.
 
     `plan` comes from `plan_of`. `report` is a descriptor that the program inherits;
     with `stdout`, standard output goes there and not to `output`. Raises OSError, also for
@@ -122,7 +144,9 @@ def landlock_start(  # noqa: PLR0913 - what makes a process
         pid = os.fork()
         if not pid:
             printed = output if stdout < 0 else stdout
-            _become(path, words, cwd, env, (stdin, printed, output, report), (ruleset, program), writing)
+            _become(
+                path, words, cwd, env, (stdin, printed, output, report), (ruleset, program), writing
+            )
     finally:
         os.close(ruleset)
         os.close(writing)
@@ -164,11 +188,13 @@ def _become(
         os._exit(127)
 
 
-# --- As a program ----------------------------------------------------------------------------------------------------
+# --- As a program ---------------------------------------------------------------------------------
 
 
 def helper_words(python: str, plan: str) -> list[str]:
-    """Return the command line in front of a command. `plan` is the number of a descriptor that the helper inherits."""
+    """Return the command line in front of a command. `plan` is the number of a descriptor that
+    the helper inherits.
+    """
     return [python, "-I", "-S", __file__, plan, "--"]
 
 

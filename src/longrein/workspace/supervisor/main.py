@@ -14,7 +14,9 @@ from longrein.workspace.supervisor.supervisor import Supervisor
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 IGNORED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
-"""Handled by a function that does nothing: really ignored signals would be ignored by every command too."""
+"""Handled by a function that does nothing: really ignored signals would be ignored by every
+command too.
+"""
 SUB_REAPER = 36
 """`PR_SET_CHILD_SUBREAPER`."""
 BACKLOG = 16
@@ -26,7 +28,9 @@ def main() -> None:
     `argv` holds the spool folder and the descriptor of a socket whose other end is longrein's.
     """
     folder, first = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
-    os.set_inheritable(first.fileno(), False)  # no command may hold it: its end reports longrein's death
+    os.set_inheritable(
+        first.fileno(), False
+    )  # no command may hold it: its end reports longrein's death
     os.chdir(folder)
     become_subreaper()
     hide_memory()
@@ -34,9 +38,15 @@ def main() -> None:
     woken = on_signals(supervisor)
     inode = listen(supervisor)
     with suppress(OSError):  # on a full disk only each task's record tells of its supervisor
-        write_record(".", RECORD, f'{{"pid": {os.getpid()}, "start": {supervisor.start}, "version": {VERSION}}}')
+        write_record(
+            ".",
+            RECORD,
+            f'{{"pid": {os.getpid()}, "start": {supervisor.start}, "version": {VERSION}}}',
+        )
     supervisor.run()
-    if inode == inode_of(SOCKET):  # before the socket closes: a refused client may start a new supervisor at once
+    if inode == inode_of(
+        SOCKET
+    ):  # before the socket closes: a refused client may start a new supervisor at once
         for name in (SOCKET, f"{RECORD}.json"):
             with suppress(OSError):
                 os.unlink(name)
@@ -74,10 +84,11 @@ def on_signals(supervisor: Supervisor) -> socket.socket:
 
 
 def listen(supervisor: Supervisor) -> int:
-    """Open the supervisor's socket in the spool and return its inode; -1 where the folder cannot hold one.
+    """Open the supervisor's socket in the spool and return its inode; -1 where the folder cannot
+    hold one.
 
-    A dead supervisor's socket is replaced. Without a socket, tasks are still read from the spool and stopped by their
-    marks.
+    A dead supervisor's socket is replaced. Without a socket, tasks are still read from the spool
+    and stopped by their marks.
     """
     listening = socket.socket(socket.AF_UNIX)
     listening.setblocking(False)

@@ -11,7 +11,7 @@ from itertools import count
 from longrein.workspace.supervisor.commands import Command
 from longrein.workspace.supervisor.shell import LEFT_OPEN_BYTES_MAX, LEFT_OPEN_MAX, close
 
-# --- Event loop ------------------------------------------------------------------------------------------------------
+# --- Event loop -----------------------------------------------------------------------------------
 #
 # Descriptors and timers, nothing else. All seconds are monotonic.
 
@@ -55,7 +55,7 @@ class Loop:
             heappop(self._timers)[2]()
 
 
-# --- Pipes -----------------------------------------------------------------------------------------------------------
+# --- Pipes ----------------------------------------------------------------------------------------
 
 READ_BYTES = 1 << 18
 LAST_READ_BYTES = 8 << 20

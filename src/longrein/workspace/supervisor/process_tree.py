@@ -1,7 +1,8 @@
-"""Process table and process trees: descendants, marks, and signals. From /proc; elsewhere through psutil.
+"""Process table and process trees: descendants, marks, and signals. From /proc; elsewhere through
+psutil.
 
-A process is identified by (pid, start), because a pid alone may have been reused. Standard library only: the supervisor
-loads this module too.
+A process is identified by (pid, start), because a pid alone may have been reused. Standard library
+only: the supervisor loads this module too.
 """
 
 import os
@@ -17,12 +18,20 @@ CHUNK_BYTES = 1 << 14
 
 
 class Process:
-    """A live process of this user. `start` is its start time in the system's unit: compared, never shown."""
+    """A live process of this user. `start` is its start time in the system's unit: compared,
+    never shown.
+    """
 
     __slots__ = ("group", "parent", "pid", "session", "start")
 
     def __init__(self, pid: int, parent: int, group: int, session: int, start: int) -> None:
-        self.pid, self.parent, self.group, self.session, self.start = pid, parent, group, session, start
+        self.pid, self.parent, self.group, self.session, self.start = (
+            pid,
+            parent,
+            group,
+            session,
+            start,
+        )
 
 
 def processes() -> dict[int, Process]:
@@ -39,7 +48,9 @@ def _numbers() -> list[int]:
 
 
 def process(pid: int, start: int | None = None) -> Process | None:
-    """Return a live process of this user; None when it is gone, a zombie, or has another `start`."""
+    """Return a live process of this user; None when it is gone, a zombie, or has another
+    `start`.
+    """
     found = _stat_of(pid, os.getuid()) if LINUX else _from_psutil().get(pid)
     return found if found is not None and start in (None, found.start) else None
 
@@ -51,7 +62,9 @@ def owner_mark() -> str:
 
 
 def owner_process(mark: str) -> Process | None:
-    """Return the live process that a mark names, `/<pid>.<start>` with perhaps more behind a dot."""
+    """Return the live process that a mark names, `/<pid>.<start>` with perhaps more behind a
+    dot.
+    """
     pid, start, *_ = (*mark.strip("/").split("."), "", "")
     return process(int(pid), int(start)) if pid.isdecimal() and start.isdecimal() else None
 
@@ -59,7 +72,9 @@ def owner_process(mark: str) -> Process | None:
 def _stat_of(pid: int, own: int) -> Process | None:
     data = _slurp(f"/proc/{pid}/stat", own)
     fields = data[data.rfind(b")") + 2 :].split(b" ", 20)
-    if len(fields) < 20 or fields[0] in b"ZXx" or fields[1] == b"2":  # 2 is the parent of kernel threads
+    if (
+        len(fields) < 20 or fields[0] in b"ZXx" or fields[1] == b"2"
+    ):  # 2 is the parent of kernel threads
         return None
     return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
@@ -73,7 +88,8 @@ def _slurp(path: str, own: int) -> bytes:
     try:
         owner = os.fstat(descriptor).st_uid
         if owner != own and (owner or os.stat(os.path.dirname(path)).st_uid != own):
-            return b""  # the files of a process that is not dumpable belong to root, its folder to its user
+            # the files of a process that is not dumpable belong to root, its folder to its user
+            return b""
         data = last = os.read(descriptor, CHUNK_BYTES)
         while len(last) == CHUNK_BYTES and len(data) < ENVIRONMENT_BYTES_MAX:
             last = os.read(descriptor, CHUNK_BYTES)
@@ -86,7 +102,9 @@ def _slurp(path: str, own: int) -> bytes:
 
 
 def environment_of(pid: int) -> bytes:
-    """`\\0NAME=value\\0…` with which a process of this user was started; empty when it cannot be read."""
+    """`\\0NAME=value\\0…` with which a process of this user was started; empty when it cannot be
+    read.
+    """
     if LINUX:
         own = os.getuid()
         return b"\0" + (_slurp(f"/proc/{pid}/environ", own) or _supervisor_mark(pid, own))
@@ -94,7 +112,9 @@ def environment_of(pid: int) -> bytes:
 
 
 def _supervisor_mark(pid: int, own: int) -> bytes:
-    """Return the mark of a supervisor, whose environment only root can read, by its command line; else nothing."""
+    """Return the mark of a supervisor, whose environment only root can read, by its command
+    line; else nothing.
+    """
     try:
         hidden = own != 0 and os.stat(f"/proc/{pid}").st_uid == own
     except OSError:
@@ -109,7 +129,9 @@ def processes_with(*names: str) -> list[tuple[int, bytes]]:
     """Return (pid, environment) of this user's processes that have one of these variables."""
     wanted = [f"\0{name}=".encode() for name in names]
     read = ((pid, environment_of(pid)) for pid in (_numbers() if LINUX else _from_psutil()))
-    return [(pid, environment) for pid, environment in read if any(one in environment for one in wanted)]
+    return [
+        (pid, environment) for pid, environment in read if any(one in environment for one in wanted)
+    ]
 
 
 def variable(environment: bytes, name: str) -> str:
@@ -170,7 +192,11 @@ def _from_psutil() -> dict[int, Process]:
     own, found = os.getuid(), {}
     for one in psutil.process_iter(["pid", "ppid", "uids", "status", "create_time"]):
         info = one.info
-        if info["uids"] is None or info["uids"].real != own or info["status"] == psutil.STATUS_ZOMBIE:
+        if (
+            info["uids"] is None
+            or info["uids"].real != own
+            or info["status"] == psutil.STATUS_ZOMBIE
+        ):
             continue
         pid, start = info["pid"], int((info["create_time"] or 0) * 1000)
         try:
@@ -187,27 +213,36 @@ def _environment_psutil(pid: int) -> bytes:
         values = psutil.Process(pid).environ()
     except psutil.Error:
         return b"\0"
-    return b"\0" + b"\0".join(os.fsencode(f"{name}={value}") for name, value in values.items()) + b"\0"
+    return (
+        b"\0" + b"\0".join(os.fsencode(f"{name}={value}") for name, value in values.items()) + b"\0"
+    )
 
 
-# --- Process trees that are ending -----------------------------------------------------------------------------------
+# --- Process trees that are ending ----------------------------------------------------------------
 #
-# Longrein and the supervisor both end trees. Members of a command's tree are the processes that carry its mark, sit in
-# its session, or descend from either. Each command has a mark of its own in `LONGREIN_COMMAND`: `/<pid and start of its
-# owner>.<number>/`. The owner is the process that started it: the supervisor, or longrein where there is none. A
-# command of a longrein that runs inside another's command carries both marks.
+# Longrein and the supervisor both end trees. Members of a command's tree are the processes that
+# carry its mark, sit in its session, or descend from either. Each command has a mark of its own in
+# `LONGREIN_COMMAND`: `/<pid and start of its owner>.<number>/`. The owner is the process that
+# started it: the supervisor, or longrein where there is none. A command of a longrein that runs
+# inside another's command carries both marks.
 
 SESSION_MARK = "LONGREIN_SESSION"
 COMMAND_MARK = "LONGREIN_COMMAND"
 SPOOL_MARK = "LONGREIN_SPOOL"
 SANDBOX_MARK = "LONGREIN_SANDBOX"
-"""Environment variables: of a supervisor, with its spool; of a confined command, with the PID namespace around it."""
+"""Environment variables: of a supervisor, with its spool; of a confined command, with the PID
+namespace around it.
+"""
 SUPERVISOR_MODULE = b"longrein.workspace.supervisor.main"
-"""Text in the command line of a supervisor, whose next words are its code, its spool and a descriptor."""
+"""Text in the command line of a supervisor, whose next words are its code, its spool and a
+descriptor.
+"""
 GRACE_S = 2.0
 """Seconds between TERM and KILL."""
 GIVE_UP_S = 5.0
-"""Seconds after KILL; a process that still lives is stuck in the kernel and left to the next start's sweep."""
+"""Seconds after KILL; a process that still lives is stuck in the kernel and left to the next
+start's sweep.
+"""
 FIRST_ROUND_S = 0.004
 LAST_ROUND_S = 0.1
 """First and longest pause between two looks."""
@@ -223,17 +258,25 @@ class Tree:
         self.root = root
         self.set_kill_time(kill_at)
         self.known: dict[int, int] = {}
-        """pid -> start of every process ever found: a child stays a member when its parent has died."""
+        """pid -> start of every process ever found: a child stays a member when its parent has
+        died.
+        """
         self._told: set[tuple[int, int]] = set()
         """(pid, start) of the processes that got TERM."""
         self._group_told = root
-        """The group that got TERM as a whole. Only once: many programs take a second TERM as "at once"."""
+        """The group that got TERM as a whole. Only once: many programs take a second TERM as "at
+        once".
+        """
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
         """Return the processes that are left, by pid, and remember them."""
         first = {pid for pid, environment in environments.items() if self.mark in environment}
-        first |= {one.pid for one in table.values() if self.root and self.root in (one.pid, one.session)}
-        first |= {pid for pid, start in self.known.items() if pid in table and table[pid].start == start}
+        first |= {
+            one.pid for one in table.values() if self.root and self.root in (one.pid, one.session)
+        }
+        first |= {
+            pid for pid, start in self.known.items() if pid in table and table[pid].start == start
+        }
         found = descendants(table, first)
         members = [table[pid] for pid in sorted(found) if pid in table and pid != os.getpid()]
         self.known.update((one.pid, one.start) for one in members)
@@ -281,8 +324,8 @@ class Terminations:
     def end(self, tree: Tree, done: Callable[[], None]) -> None:
         """Begin to end `tree`; `done` is called when no process is left.
 
-        The leader's group gets TERM at once. The leader's children are noted first: after its death an unmarked child
-        could not be told from a stranger.
+        The leader's group gets TERM at once. The leader's children are noted first: after its death
+        an unmarked child could not be told from a stranger.
         """
         if tree.root:
             tree.members(self._recent_table(), {})

@@ -13,7 +13,8 @@ FOLDER_CHANGES = ("cd", "pushd", "popd", "eval", "source", ". ")
 FILTER = "%FILTER%"
 """Word in front of a confined command that stands for the descriptor of its seccomp filter."""
 ENDING_SIGNALS = tuple(
-    getattr(signal, f"SIG{name}") for name in ("ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "SEGV", "PIPE", "TERM")
+    getattr(signal, f"SIG{name}")
+    for name in ("ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "SEGV", "PIPE", "TERM")
 )
 """Signals that end a confined command although no script exits with such a code by itself."""
 Confined = tuple[Sequence[str], str] | None
@@ -29,7 +30,9 @@ LEFT_OPEN_BYTES_MAX = 64 << 20
 
 
 def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:
-    """Open the pipe for the shell's last folder: (our end, its end); (-1, -1) when it cannot change."""
+    """Open the pipe for the shell's last folder: (our end, its end); (-1, -1) when it cannot
+    change.
+    """
     if (
         not isinstance(command, str)
         or not shell.endswith("bash")
@@ -44,14 +47,15 @@ def report_pipe(command: str | Sequence[str], shell: str) -> tuple[int, int]:
 def command_words(command: str | Sequence[str], report: int) -> list[str]:
     """Return the arguments to execute.
 
-    `eval` keeps line numbers and errors unchanged; the user's own trap wins. Without a report, bash executes a single
-    command in its own place (`bash -c`).
+    `eval` keeps line numbers and errors unchanged; the user's own trap wins. Without a report, bash
+    executes a single command in its own place (`bash -c`).
     """
     if not isinstance(command, str):
         return list(command)
     if report < 0:
         return ["bash", "-c", command]
-    # the report may have no reader (the command was kept, or longrein died): SIGPIPE must not end the shell
+    # the report may have no reader (the command was kept, or longrein died): SIGPIPE must not end
+    # the shell
     said = f"trap '' PIPE; builtin pwd -P 2>/dev/null >&{report}"
     return ["bash", "-c", f'trap "{said}" EXIT; eval "$1"', "bash", command]
 
@@ -66,12 +70,17 @@ def open_filter(path: str) -> int:
 
 
 def confined_words(
-    prefix: Sequence[str], filter_descriptor: int, path: str, words: Sequence[str], env: Mapping[str, str]
+    prefix: Sequence[str],
+    filter_descriptor: int,
+    path: str,
+    words: Sequence[str],
+    env: Mapping[str, str],
 ) -> tuple[str, list[str]]:
-    """Return (path, words) of a confined command: the sandbox's program, then the command's own program at `path`.
+    """Return (path, words) of a confined command: the sandbox's program, then the command's own
+    program at `path`.
 
-    The sandbox's program searches the PATH of `env`, so the name alone is given if it leads to `path`: messages of bash
-    begin with it.
+    The sandbox's program searches the PATH of `env`, so the name alone is given if it leads to
+    `path`: messages of bash begin with it.
     """
     name = words[0] if find_on_path(words[0], env) == path else path
     front = [str(filter_descriptor) if word == FILTER else word for word in prefix]
@@ -90,7 +99,9 @@ def find_on_path(name: str, env: Mapping[str, str]) -> str:
 
 
 def sandbox_mark() -> str:
-    """Return the value of `LONGREIN_SANDBOX` for confined commands: the PID namespace of the one who starts them."""
+    """Return the value of `LONGREIN_SANDBOX` for confined commands: the PID namespace of the one
+    who starts them.
+    """
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -139,6 +150,9 @@ def start_error_text(error: OSError | ValueError, command: str | Sequence[str], 
         return f"the folder {cwd} does not exist (any more)"
     if error.errno == errno.E2BIG:
         size = len(command) if isinstance(command, str) else sum(map(len, command))
-        return f"the command is too long for the system ({size:,} characters): write it to a file and run that"
+        return (
+            f"the command is too long for the system ({size:,} characters): write it to a file "
+            "and run that"
+        )
     name = "the shell" if isinstance(command, str) else next(iter(command), "an empty command")
     return f"{name}: {(error.strerror or str(error)).lower()}"

@@ -1,8 +1,8 @@
 """Start a process with `posix_spawn`, from the single-threaded supervisor.
 
-All its descriptors are closed on exec. `posix_spawn` sets no folder and searches no path, so the supervisor changes its
-folder for a moment and comes back. Importing `subprocess` would take half of the supervisor's start; it is the fallback
-where spawned processes cannot call `setsid`.
+All its descriptors are closed on exec. `posix_spawn` sets no folder and searches no path, so the
+supervisor changes its folder for a moment and comes back. Importing `subprocess` would take half of
+the supervisor's start; it is the fallback where spawned processes cannot call `setsid`.
 """
 
 import os
@@ -39,8 +39,8 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    `stdout` and `error` are other places for what it prints. Raises OSError or ValueError (empty command, NUL,
-    unencodable text). Closes no descriptor.
+    `stdout` and `error` are other places for what it prints. Raises OSError or ValueError (empty
+    command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
@@ -62,11 +62,19 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
         if confinement:
             filter_descriptor = open_filter(confinement[1])
             path, words = confined_words(confinement[0], filter_descriptor, path, words, env)
-        return os.posix_spawn(path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE)
+        return os.posix_spawn(
+            path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE
+        )
     except NotImplementedError:
         from longrein.workspace.supervisor.start_process import launch
 
-        ends = {"output": output, "report": report, "stdin": stdin, "stdout": stdout, "error": error}
+        ends = {
+            "output": output,
+            "report": report,
+            "stdin": stdin,
+            "stdout": stdout,
+            "error": error,
+        }
         popen = launch(command, shell, cwd, env, confinement=confinement, **ends)
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)

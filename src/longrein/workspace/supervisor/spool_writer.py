@@ -1,9 +1,9 @@
 """Write the spool: record, output and end of each background task, as files the user can read.
 
-`<task>.json` is the record, written when the task is kept. `<task>.out` is the first half of the output's quota. The
-newest half lies in `<task>.more/<offset>`, named by the offset of its first byte in the whole output, so a gap between
-two files tells what was not kept. `<task>.end` is written under another name, flushed and renamed, so it is complete or
-absent.
+`<task>.json` is the record, written when the task is kept. `<task>.out` is the first half of the
+output's quota. The newest half lies in `<task>.more/<offset>`, named by the offset of its first
+byte in the whole output, so a gap between two files tells what was not kept. `<task>.end` is
+written under another name, flushed and renamed, so it is complete or absent.
 """
 
 import errno
@@ -34,7 +34,9 @@ REASONS = {
 
 
 WriterState = namedtuple("WriterState", "size head lost_bytes lost pieces held")
-"""State with which another process goes on writing: numbers in bytes, (offset, size) of each piece, held text."""
+"""State with which another process goes on writing: numbers in bytes, (offset, size) of each
+piece, held text.
+"""
 
 
 class SpoolWriter:
@@ -43,7 +45,9 @@ class SpoolWriter:
     Writing never fails: bytes that cannot be written are counted.
     """
 
-    def __init__(self, folder: str, task: str, quota_bytes: int, redactor: "StreamRedactor") -> None:
+    def __init__(
+        self, folder: str, task: str, quota_bytes: int, redactor: "StreamRedactor"
+    ) -> None:
         self.folder, self.task, self._redactor = folder, task, redactor
         self.set_quota(quota_bytes)
         self.size_bytes = 0
@@ -123,10 +127,14 @@ class SpoolWriter:
         return held + self._piece_bytes > self._half_bytes or len(self._pieces) >= PIECES_MAX
 
     def _open(self, piece: int) -> int:
-        return _open_private(self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
+        return _open_private(
+            self._path(piece), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        )
 
     def _path(self, piece: int) -> str:
-        return os.path.join(self.folder, f"{self.task}.out" if piece < 0 else f"{self.task}.more/{piece}")
+        return os.path.join(
+            self.folder, f"{self.task}.out" if piece < 0 else f"{self.task}.more/{piece}"
+        )
 
     def count_lost(self, error: OSError, size_bytes: int) -> None:
         """Count bytes that could not be written; the next write begins a new file."""
@@ -138,10 +146,14 @@ class SpoolWriter:
         self.size_bytes += size_bytes
 
     def export_state(self) -> dict[str, object]:
-        """Return the state for another process to go on writing. This one must not write any more."""
+        """Return the state for another process to go on writing. This one must not write any
+        more.
+        """
         self.release()
         held = self._redactor.held.decode("latin-1")
-        state = WriterState(self.size_bytes, self._head_bytes, self.lost_bytes, self.lost, self._pieces, held)
+        state = WriterState(
+            self.size_bytes, self._head_bytes, self.lost_bytes, self.lost, self._pieces, held
+        )
         return state._asdict()
 
     def resume_from(self, handed: dict[str, object]) -> None:
@@ -166,9 +178,14 @@ class SpoolWriter:
 
 
 def reserve_end(folder: str, task: str) -> None:
-    """Reserve space for the task's end, so that it can be written on a full disk. Failure is no error."""
+    """Reserve space for the task's end, so that it can be written on a full disk. Failure is no
+    error.
+    """
     # not supported by every system and file system
-    with suppress(AttributeError, OSError), open(_end_path(folder, task) + ".new", "ab", opener=_open_private) as file:
+    with (
+        suppress(AttributeError, OSError),
+        open(_end_path(folder, task) + ".new", "ab", opener=_open_private) as file,
+    ):
         os.posix_fallocate(file.fileno(), 0, END_BYTES)
 
 
@@ -177,7 +194,9 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
     import json
 
     path = _end_path(folder, task)
-    data = json.dumps(end).encode()  # not by `replace_file`, which would give up the space reserved for it
+    data = json.dumps(
+        end
+    ).encode()  # not by `replace_file`, which would give up the space reserved for it
     file = _open_private(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
     try:
         os.write(file, data.ljust(END_BYTES))
@@ -190,7 +209,9 @@ def write_end(folder: str, task: str, end: dict[str, object]) -> None:
 
 def write_record(folder: str, name: str, record: str) -> None:
     """Write a JSON record, complete or not at all. Raises OSError."""
-    replace_file(os.path.join(folder, f"{name}.json"), (record.encode(),), durable=False, mode=FILE_MODE)
+    replace_file(
+        os.path.join(folder, f"{name}.json"), (record.encode(),), durable=False, mode=FILE_MODE
+    )
 
 
 def _open_private(path: str, flags: int) -> int:

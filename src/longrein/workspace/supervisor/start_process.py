@@ -29,11 +29,12 @@ def launch(  # noqa: PLR0913 - what makes a process
     confinement: Confined = None,
     stdout: int = -1,
 ) -> Popen[bytes]:
-    """Start a command without a terminal; stdout and stderr go to `output`, or to `stdout` and `error`.
+    """Start a command without a terminal; stdout and stderr go to `output`, or to `stdout` and
+    `error`.
 
-    `report` is open in the process under the same number. `confinement` holds the words and the filter of a
-    `Confinement`. Raises OSError or ValueError (empty command, NUL, unencodable
-    text). Closes no descriptor.
+    `report` is open in the process under the same number. `confinement` holds the words and the
+    filter of a `Confinement`. Raises OSError or ValueError (empty command, NUL, unencodable text).
+    Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")

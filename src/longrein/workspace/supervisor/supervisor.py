@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ETIMEDOUT
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
-from longrein.workspace.supervisor.commands import ALL_COMMANDS, Command, KeptTask, RemainingProcesses
+from longrein.workspace.supervisor.commands import (
+    ALL_COMMANDS,
+    Command,
+    KeptTask,
+    RemainingProcesses,
+)
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
@@ -61,7 +66,9 @@ class Supervisor:
         """Longreins that left and whose commands are about to be told to end."""
         self._stopping = self._unkillable = False
         self._unsent: list[Client] = []
-        """Clients with queued messages: all messages of a round are sent together, so that they wake up once."""
+        """Clients with queued messages: all messages of a round are sent together, so that they
+        wake up once.
+        """
         self._keep_s = 24 * 3600.0
         self._alone_s, self._grace_s = ALONE_S, GRACE_S
 
@@ -81,15 +88,15 @@ class Supervisor:
     def _ends_stragglers(self) -> bool:
         """End processes that a look at the process table missed because they forked meanwhile.
 
-        False when there are none: orphaned descendants are children of this process, so without children nothing is
-        left.
+        False when there are none: orphaned descendants are children of this process, so without
+        children nothing is left.
         """
         if self._unkillable or not self.reap():
             return False
         self._end_remaining(lambda: None)
         return True
 
-    # --- Clients -----------------------------------------------------------------------------------------------------
+    # --- Clients ----------------------------------------------------------------------------------
 
     def accept(self, listening: socket.socket) -> None:
         """Accept a client."""
@@ -126,11 +133,15 @@ class Supervisor:
         elif stuck != client.stuck:
             client.stuck = stuck
             self.loop.watch(
-                client.channel.socket.fileno(), lambda: self._receive(client), READ | WRITE if stuck else READ
+                client.channel.socket.fileno(),
+                lambda: self._receive(client),
+                READ | WRITE if stuck else READ,
             )
 
     def _remove_client(self, client: Client) -> None:
-        """Remove a client that is gone. Its foreground commands are read for nobody and end soon."""
+        """Remove a client that is gone. Its foreground commands are read for nobody and end
+        soon.
+        """
         self.clients.remove(client)
         self.loop.unwatch(client.channel.socket.fileno())
         client.channel.close()
@@ -144,7 +155,9 @@ class Supervisor:
             self.pipes.discard_output(command)
         self._departures += 1
         last = self._number
-        self.loop.after(0.0 if client.leaving else self._alone_s, lambda: self._after_departure(client, last))
+        self.loop.after(
+            0.0 if client.leaving else self._alone_s, lambda: self._after_departure(client, last)
+        )
         self.loop.after(self._keep_s, lambda: self._end_forgotten(attachments))
 
     def _after_departure(self, client: Client, last: int) -> None:
@@ -189,7 +202,7 @@ class Supervisor:
         awaited = attached.commands.values() if attached and not attached.leaving else ()
         return [command.tree for command in (*self.tasks.running.values(), *awaited)]
 
-    # --- Messages ----------------------------------------------------------------------------------------------------
+    # --- Messages ---------------------------------------------------------------------------------
 
     def do_ping(self, client: Client, _: Sequence[int], *, ref: int) -> None:
         """Answer, so that longrein knows the supervisor listens."""
@@ -210,7 +223,12 @@ class Supervisor:
         if self.attached is not None and self.attached is not client:
             self._receive(self.attached)  # it may be dead without the loop having noticed
         if self.attached is not None and self.attached is not client:
-            return self.tell(client, do="answer", ref=ref, error="another longrein is attached to this supervisor")
+            return self.tell(
+                client,
+                do="answer",
+                ref=ref,
+                error="another longrein is attached to this supervisor",
+            )
         self.attached = client
         self._attachments += 1
         self._keep_s, self._alone_s, self._grace_s = keep_s, alone_s, grace_s
@@ -234,9 +252,10 @@ class Supervisor:
     ) -> None:
         """Start a command.
 
-        The descriptors are both ends of the output pipe and the shell's end of the report pipe. Those of the standard
-        `streams` (`stdin`, `stdout`, `stderr`) of the command follow. After `until_s` (monotonic) nothing is started,
-        because longrein no longer waits. `confinement` holds the words and the filter of a `Confinement`.
+        The descriptors are both ends of the output pipe and the shell's end of the report pipe.
+        Those of the standard `streams` (`stdin`, `stdout`, `stderr`) of the command follow. After
+        `until_s` (monotonic) nothing is started, because longrein no longer waits. `confinement`
+        holds the words and the filter of a `Confinement`.
         """
         count = max(0, len(descriptors) - len(streams))
         own = dict(zip(streams, descriptors[count:], strict=False))
@@ -257,13 +276,26 @@ class Supervisor:
             if confinement:
                 marked[SANDBOX_MARK] = sandbox_mark()
             ends = {"stdout": own.get("stdout", -1), "error": own.get("stderr", -1)}
-            pid = spawn(command, shell, cwd, marked, theirs, report, their_input, self._home, confinement, **ends)
+            pid = spawn(
+                command,
+                shell,
+                cwd,
+                marked,
+                theirs,
+                report,
+                their_input,
+                self._home,
+                confinement,
+                **ends,
+            )
         except (OSError, ValueError) as error:
             close(output, own_input)
             errno = error.errno if isinstance(error, OSError) else None
             return self.tell(client, do="not_started", number=number, errno=errno, text=str(error))
         finally:
-            close(theirs, report, their_input, *(one for name, one in own.items() if name != "stdin"))
+            close(
+                theirs, report, their_input, *(one for name, one in own.items() if name != "stdin")
+            )
         started = Command(pid, mark, output, own_input, self.loop.clock())
         started.is_confined = confinement is not None and confinement[0][0] != LANDLOCK
         started.report_end = lambda: self._report_end(client, number, started)
@@ -271,7 +303,11 @@ class Supervisor:
         return self.tell(client, do="started", number=number, pid=pid, mark=mark)
 
     def _report_end(self, client: Client, number: int, command: Command) -> None:
-        what = {"returncode": command.returncode, "cause": command.cause, "elapsed_s": command.elapsed_s}
+        what = {
+            "returncode": command.returncode,
+            "cause": command.cause,
+            "elapsed_s": command.elapsed_s,
+        }
         self.tell(client, do="ended", number=number, **what)
 
     def do_end(self, client: Client, _: Sequence[int], *, number: int, cause: str) -> None:
@@ -300,7 +336,12 @@ class Supervisor:
         command = client.commands.pop(number, None)
         if command is None:
             return self.tell(client, do="answer", ref=ref, error="it is over and forgotten")
-        who = {"pid": command.pid, "start": command.start(), "mark": command.mark, "owner": self.owner}
+        who = {
+            "pid": command.pid,
+            "start": command.start(),
+            "mark": command.mark,
+            "owner": self.owner,
+        }
         record = {**record, **who, "stdin_inode": command.stdin_inode, "version": VERSION}
         error = self.tasks.keep(command, KeptTask(**keeping), record, written)
         self.tell(client, do="answer", ref=ref, error=error)
@@ -315,11 +356,15 @@ class Supervisor:
             self.end(command, cause)
         self.tell(client, do="answer", ref=ref, error="", known=command is not None)
 
-    def do_give(self, client: Client, _: Sequence[int], *, ref: int, task: str, data: bytes, eof: bool) -> None:
+    def do_give(
+        self, client: Client, _: Sequence[int], *, ref: int, task: str, data: bytes, eof: bool
+    ) -> None:
         """Write to a task's input."""
         command = self.tasks.running.get(task)
         error = self.pipes.give(command, data, eof) if command else "it is over"
-        self.tell(client, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0)
+        self.tell(
+            client, do="answer", ref=ref, error=error, broken=command is None or command.stdin < 0
+        )
 
     def do_drain(self, client: Client, _: Sequence[int], *, ref: int) -> None:
         """End everything but the background tasks, at longrein's normal exit."""
@@ -329,7 +374,7 @@ class Supervisor:
                 self.end(command, "interrupt")
         self._end_remaining(lambda: self.tell(client, do="answer", ref=ref, error=""))
 
-    # --- Ending commands ---------------------------------------------------------------------------------------------
+    # --- Ending commands --------------------------------------------------------------------------
 
     def end(self, command: Command, cause: str, state: str = "killed") -> None:
         """End a command's process tree."""
@@ -365,7 +410,9 @@ class Supervisor:
                     self._over(command)
 
     def _over(self, command: Command) -> None:
-        """Finish a command that has ended, with its tree if it was told to, or that cannot be ended."""
+        """Finish a command that has ended, with its tree if it was told to, or that cannot be
+        ended.
+        """
         if command.over:
             return
         command.over = True

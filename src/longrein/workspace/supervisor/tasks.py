@@ -8,9 +8,14 @@ from longrein.workspace.supervisor.commands import Command, KeptTask
 from longrein.workspace.supervisor.pipes import LAST_READ_BYTES, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, processes
 from longrein.workspace.supervisor.shell import HELD_PIPE_S
-from longrein.workspace.supervisor.spool_writer import SpoolWriter, reserve_end, write_end, write_record
+from longrein.workspace.supervisor.spool_writer import (
+    SpoolWriter,
+    reserve_end,
+    write_end,
+    write_record,
+)
 
-# --- Memory and CPU limits -------------------------------------------------------------------------------------------
+# --- Memory and CPU limits ------------------------------------------------------------------------
 #
 # Checked only while a task has such a limit, and only where there is /proc.
 
@@ -22,7 +27,11 @@ MIB = 1 << 20
 def over_limit(commands: Iterable[Command]) -> list[tuple[Command, str]]:
     """Return the commands whose tree exceeds a limit, with the reason."""
     table = processes()
-    return [(command, why) for command in commands if (why := _excess(command, command.tree.members(table, {})))]
+    return [
+        (command, why)
+        for command in commands
+        if (why := _excess(command, command.tree.members(table, {})))
+    ]
 
 
 def _excess(command: Command, members: list[Process]) -> str:
@@ -57,7 +66,7 @@ def _fields(path: str) -> list[bytes]:
     return data[data.rfind(b")") + 1 :].split()
 
 
-# --- Tasks -----------------------------------------------------------------------------------------------------------
+# --- Tasks ----------------------------------------------------------------------------------------
 
 RECORDS_CHECK_S = 60.0
 """Seconds between two checks that the tasks' records still exist."""
@@ -66,7 +75,9 @@ HERE = "."
 
 
 Context = namedtuple("Context", "secrets nonce patterns wall_us")
-"""Data from the attached longrein: secrets, its nonce, patterns of secrets, and the time in microseconds UTC."""
+"""Data from the attached longrein: secrets, its nonce, patterns of secrets, and the time in
+microseconds UTC.
+"""
 
 
 class Tasks:
@@ -79,7 +90,9 @@ class Tasks:
         end: Callable[[Command, str, str], None],
         over: Callable[[str, dict[str, object]], None],
     ) -> None:
-        """`end(command, cause, state)` ends a tree; `over(task, end)` is called once an end is in the spool."""
+        """`end(command, cause, state)` ends a tree; `over(task, end)` is called once an end is
+        in the spool.
+        """
         self._loop, self._pipes, self._end, self._over = loop, pipes, end, over
         self._context = Context((), "", (), 0)
         self._checking_limits = self._checking_records = False
@@ -93,14 +106,22 @@ class Tasks:
         """Microseconds UTC: longrein's clock plus the monotonic time since. Never jumps."""
         return int(self._context.wall_us) + int(self._loop.clock() * 1e6)
 
-    def keep(self, command: Command, kept: KeptTask, record: dict[str, object], written: dict[str, object]) -> str:
+    def keep(
+        self,
+        command: Command,
+        kept: KeptTask,
+        record: dict[str, object],
+        written: dict[str, object],
+    ) -> str:
         """Make the command a background task; returns why not, or ''.
 
         `written` describes the output that is in the spool already.
         """
         import json
 
-        from longrein.events.redact import redactor  # slow to import, and most sessions keep no task
+        from longrein.events.redact import (
+            redactor,
+        )  # slow to import, and most sessions keep no task
         from longrein.events.redact_stream import StreamRedactor
 
         secrets, nonce, patterns, _ = self._context
@@ -113,7 +134,9 @@ class Tasks:
         except OSError as error:
             return f"its record could not be written: {error.strerror}"
         reserve_end(HERE, kept.task)
-        command.spool = SpoolWriter(HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns)))
+        command.spool = SpoolWriter(
+            HERE, kept.task, kept.quota_bytes, StreamRedactor(redact, secrets, bool(patterns))
+        )
         command.spool.resume_from(written)
         command.kept, self.running[kept.task] = kept, command
         self._limit(command, kept)
@@ -126,14 +149,20 @@ class Tasks:
     def _limit(self, command: Command, kept: KeptTask) -> None:
         if kept.timeout_s > 0:
             left_s = command.began_s + kept.timeout_s - self._loop.clock()
-            self._loop.after(left_s, lambda: self._end(command, f"after {kept.timeout_s:g} s", "timed_out"))
+            self._loop.after(
+                left_s, lambda: self._end(command, f"after {kept.timeout_s:g} s", "timed_out")
+            )
         if (kept.memory_bytes or kept.cpu_s) and not self._checking_limits:
             self._checking_limits = True
             self._loop.after(0.0, self._check_limits)
 
     def _check_limits(self) -> None:
         """End the tasks that exceed their limits."""
-        limited = [one for one in self.running.values() if one.kept and (one.kept.memory_bytes or one.kept.cpu_s)]
+        limited = [
+            one
+            for one in self.running.values()
+            if one.kept and (one.kept.memory_bytes or one.kept.cpu_s)
+        ]
         for command, why in over_limit(limited):
             self._end(command, why, "killed")
         self._checking_limits = bool(limited)
