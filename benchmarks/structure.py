@@ -18,6 +18,7 @@ from tests.test_architecture import (
     imports,
     lines_of,
     package_graph,
+    statements_of,
     trees,
 )
 
@@ -40,6 +41,18 @@ def count(pattern: str) -> int:
     )
 
 
+def lines_with_code(tree: ast.Module) -> set[int]:
+    """Return the lines on which a syntax node begins or ends."""
+    placed = (node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr))
+    return {line for node in placed for line in (node.lineno, node.end_lineno or 0)}
+
+
+def statements_below(folder: str) -> int:
+    """Count the statements of the modules below a folder of the source."""
+    below = SRC / folder
+    return sum(statements_of(tree) for path, tree in trees().items() if below in path.parents)
+
+
 def main() -> None:
     """Print a table of the measures."""
     found = [f for tree in trees().values() for f in functions(tree)]
@@ -49,6 +62,9 @@ def main() -> None:
     ]
     docstrings = [text for node in documented if (text := ast.get_docstring(node))]
     riddles = [text for text in docstrings if text.split()[0].strip(",.:") in QUESTION_WORDS]
+    parsed = trees()
+    nodes = sum(1 for tree in parsed.values() for _ in ast.walk(tree))
+    code_lines = sum(len(lines_with_code(tree)) for tree in parsed.values())
     private = [
         path
         for path, tree in trees().items()
@@ -62,6 +78,10 @@ def main() -> None:
     ]
     rows = {
         "modules in src": len(FILES),
+        "statements in src": statements_below("."),
+        "statements in permissions": statements_below("permissions"),
+        "statements in workspace/sandbox": statements_below("workspace/sandbox"),
+        "syntax nodes for a line of code": f"{nodes / code_lines:.1f}",
         "lines in src": lines(SRC),
         "lines in tests": lines(SRC.parent.parent / "tests"),
         "docstrings that begin with a question word": f"{len(riddles)} of {len(docstrings)}",
