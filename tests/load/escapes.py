@@ -187,7 +187,7 @@ def ask(made, line):
 for target in {targets!r}:
     for line in ("CONNECT " + target + " HTTP/1.1", "GET http://" + target + "/ HTTP/1.1"):
         ask(socket.create_connection(("127.0.0.1", 3128)), line)
-        made = socket.socket(socket.AF_UNIX); made.connect("/dev/longrein-proxy"); ask(made, line)
+        made = socket.socket(socket.AF_UNIX); made.connect("/run/longrein-proxy"); ask(made, line)
 '"""
 
 
@@ -211,7 +211,7 @@ PROXY_ATTEMPTS: Mapping[str, str] = {
     "proxy: two names": _connect(
         "good.example@127.0.0.1:{tcp}", "127.0.0.1:{tcp}#good.example", "127.0.0.1:{tcp}?x"
     ),
-    "proxy: its socket": "rm -f /dev/longrein-proxy; mv /dev/longrein-proxy /tmp; ls "
+    "proxy: its socket": "rm -f /run/longrein-proxy; mv /run/longrein-proxy /tmp; ls "
     "{session}/sandbox",
 }
 """Attempts where `sandbox.network` names hosts; a rule allows all public ones."""
@@ -367,6 +367,7 @@ def open_sandbox(
     )
     if rung and sandbox.rung.name != rung:
         sandbox.rung = Rung(rung, "chosen by the test")
+    assert sandbox.cache  # made before the first picture of home
     return sandbox
 
 
@@ -375,7 +376,7 @@ async def attempt(around: Surroundings, sandbox: SessionSandbox, line: str) -> l
     before, output, root = around.picture(), CollectingSink(), str(around.root)
     for name, word in around.words().items():
         line = line.replace(f"{{{name}}}", word)
-    sandbox.missing.begin(sandbox.guarded_paths([root]), others_run=False)
+    sandbox.begin([root], others_run=False)
     hidden = [f"{root}/.env", f"{root}/secrets", f"{root}/private"]
 
     async def decide(target: Target) -> str:

@@ -146,7 +146,7 @@ async def test_S099_an_empty_list_of_domains_is_no_network(
 @needs_bubblewrap
 async def test_new_settings_are_moved_away_and_leave_nothing(confined: Confined) -> None:
     root, missing = str(confined.root), confined.sandbox.missing
-    missing.begin(confined.sandbox.guarded_paths([root]), others_run=False)
+    confined.sandbox.begin([root], others_run=False)
     await confined.run(
         "echo x > .mcp.json; mkdir -p .vscode; echo ../e > .git/commondir; echo fine > notes"
     )
@@ -159,7 +159,7 @@ async def test_new_settings_are_moved_away_and_leave_nothing(confined: Confined)
 @needs_bubblewrap
 async def test_installed_programs_may_be_made_and_changed(confined: Confined) -> None:
     missing = confined.sandbox.missing
-    missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+    confined.sandbox.begin([str(confined.root)], others_run=False)
     await confined.run(
         "mkdir -p .venv/bin node_modules/.bin && echo x | tee .venv/bin/tool > "
         "node_modules/.bin/tool"
@@ -171,7 +171,7 @@ async def test_installed_programs_may_be_made_and_changed(confined: Confined) ->
 async def test_what_longrein_itself_made_is_not_moved(tmp_path: Path) -> None:
     confined = Confined(tmp_path)
     missing = confined.sandbox.missing
-    missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+    confined.sandbox.begin([str(confined.root)], others_run=False)
     (confined.root / ".envrc").write_text("x")
     missing.accept()
     assert missing.end() == []
@@ -265,7 +265,7 @@ async def test_a_new_repository_may_be_made(confined: Confined) -> None:
     root = confined.base / "new"
     root.mkdir()
     missing = confined.sandbox.missing
-    missing.begin(confined.sandbox.guarded_paths([str(root)]), others_run=False)
+    confined.sandbox.begin([str(root)], others_run=False)
     ended, _ = await confined.run("git init -q", root=root)
     assert ended.code == 0
     assert missing.end() == []
@@ -405,15 +405,15 @@ async def test_new_settings_are_found_whatever_time_their_folder_has(tmp_path: P
     missing = confined.sandbox.missing
     for name in (".envrc", ".git/commondir"):
         for _ in range(2):  # until the folders are known
-            missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+            confined.sandbox.begin([str(confined.root)], others_run=False)
             assert missing.end() == []
             await asyncio.sleep(0.06)
-        missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+        confined.sandbox.begin([str(confined.root)], others_run=False)
         before = (confined.root / name).parent.stat()
         (confined.root / name).write_text("x")
         os.utime((confined.root / name).parent, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert [path for path, _ in missing.end()] == [str(confined.root / name)]
-    missing.begin(confined.sandbox.guarded_paths([str(confined.root)]), others_run=False)
+    confined.sandbox.begin([str(confined.root)], others_run=False)
     assert missing.end() == []
 
 

@@ -2,6 +2,7 @@
 must not.
 """
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -130,8 +131,8 @@ class SessionConfinement:
         questions = self._session.network_questions
         self._refused_before = questions.refused_count if questions is not None else 0
         if deps.sandbox is not None:
-            paths = deps.sandbox.guarded_paths(deps.workspace.roots)
-            deps.sandbox.missing.begin(paths, others_run=any(now.ended is None for now in tasks))
+            others_run = any(now.ended is None for now in tasks)
+            deps.sandbox.begin(deps.workspace.roots, others_run=others_run)
 
     def end(self) -> Sequence[tuple[str, str]]:
         """See `tools.SandboxPort.end`."""
@@ -162,6 +163,8 @@ def confine(
     sandbox = sandbox or session.deps.sandbox
     if sandbox is None or not sandbox.rung.confines:
         return None
+    if refusal := sandbox.missing.refusal():
+        raise PermissionError(errno.EPERM, refusal)
     masks = find_masks(session)
     proxy = ""
     if sandbox.entries:

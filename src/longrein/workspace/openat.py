@@ -200,9 +200,52 @@ class Folder:
             return False
         return True
 
+    def is_folder(self, name: str) -> bool:
+        """Tell whether there is a folder of that name, not a link to one."""
+        try:
+            return stat.S_ISDIR(self.stat(name).st_mode)
+        except OSError:
+            return False
+
     def rename(self, name: str, other: str) -> None:
         """Rename an entry over another."""
-        os.rename(name, other, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+        self.move(name, self, other)
+
+    def move(self, name: str, folder: "Folder", other: str) -> None:
+        """Move an entry into an open folder of the same file system; a link is moved, not
+        followed. Raises OSError, `EXDEV` for another file system.
+        """
+        os.rename(name, other, src_dir_fd=self.descriptor, dst_dir_fd=folder.descriptor)
+
+    def link_target(self, name: str) -> str | None:
+        """Return the target of a symbolic link; '' where nothing is, None where something else
+        is.
+        """
+        try:
+            return os.readlink(name, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return ""
+        except OSError:
+            return None
+
+    def make_link(self, target: str, name: str) -> None:
+        """Make a symbolic link. Raises OSError."""
+        os.symlink(target, name, dir_fd=self.descriptor)
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder. Raises OSError."""
+        os.mkdir(name, dir_fd=self.descriptor)
+
+    def allow_changes(self, name: str = "") -> None:
+        """Let the owner change a folder in this one, or this one itself. Not for links.
+
+        The mode is set by descriptor: `fchmod` refuses descriptors without the right to read.
+        """
+        opened = os.dup(self.descriptor) if not name else self.open(name, IS_FOLDER)
+        try:
+            os.chmod(f"/proc/self/fd/{opened}", stat.S_IMODE(os.fstat(opened).st_mode) | 0o700)
+        finally:
+            os.close(opened)
 
     def unlink(self, name: str) -> None:
         """Remove an entry that is no folder."""

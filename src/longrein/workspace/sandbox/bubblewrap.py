@@ -1,4 +1,7 @@
-"""Arguments of bubblewrap: own user, mount, PID, IPC, UTS, cgroup and network namespaces.
+"""Confinement by bubblewrap: mounts of a policy, and the arguments that add the other namespaces.
+
+The mounts are made before bubblewrap starts, by descriptors (`mount_process`): bubblewrap takes
+paths, and a command can put a link at any name in the project.
 
 There is no `--die-with-parent`: processes that a command leaves in the background (`server &`) go
 on, as without a sandbox. The init process of the PID namespace ends with the last of them.
@@ -8,6 +11,7 @@ import os
 from collections.abc import Container, Iterator
 
 from longrein.workspace.sandbox.policy import SandboxPolicy
+from longrein.workspace.supervisor.mount_process import CLOSED, COVER, EMPTY, READ, WRITE, Mount
 
 EMPTIED = ("/tmp", "/var/tmp", "/run", "/root", "/home", "/media", "/mnt")
 """Folders that commands see empty: other users' files, sockets of daemons, other people's
@@ -17,7 +21,7 @@ RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 """Folders in /run that hold the file behind /etc/resolv.conf; visible where commands have the
 network.
 """
-PROXY_SOCKET = "/dev/longrein-proxy"
+PROXY_SOCKET = "/run/longrein-proxy"
 """Socket of the proxy, as commands see it."""
 NAMESPACES = (
     "--unshare-user",
@@ -27,50 +31,56 @@ NAMESPACES = (
     "--unshare-cgroup-try",
 )
 
-Mounts = dict[str, tuple[str, ...]]
-"""Path -> arguments that mount something there."""
-
 
 def bubblewrap_arguments(
-    policy: SandboxPolicy, program: str, cwd: str, seccomp: str = ""
+    program: str, cwd: str, *, network: bool = False, seccomp: str = ""
 ) -> list[str]:
-    """Return the command line in front of a command.
+    """Return the command line in front of a command whose mounts are made.
 
     `seccomp` is the number of the descriptor that holds the filter, or a word that stands for it;
     '' for none.
     """
     words = [program, *NAMESPACES]
-    if not policy.network:
+    if not network:
         words.append("--unshare-net")
-    words += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    if (
-        not os.getuid()
-    ):  # the kernel lets root change its settings by the user id alone, without any capability
+    words += ["--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    if not os.getuid():
+        # the kernel lets root change its settings by the user id alone, without any capability
         words += ["--ro-bind", "/proc/sys", "/proc/sys"]
-    mounts = _mounts(policy)
-    for mount in _needed(mounts):
-        words += mount
     words += ["--chdir", cwd]
     if seccomp:
         words += ["--seccomp", seccomp]
     return [*words, "--"]
 
 
-def _needed(mounts: Mounts) -> Iterator[tuple[str, ...]]:
-    """Yield the mounts, those of outer folders first, without read-only ones inside read-only ones.
+def mounts_of(policy: SandboxPolicy) -> list[Mount]:
+    """Return the mounts of a policy, those of outer folders first.
 
-    Each mount costs a command about 0.1 ms. A writable mount in a writable one stays: a mount
-    cannot be renamed.
+    Folders between a root and something protected in it are mounted on themselves: a mount cannot
+    be renamed, so nothing protected gets another path.
     """
-    around: list[tuple[str, str]] = []
-    """(path, kind) of the mounts that contain the next path, outermost first."""
+    mounts = _strictest(policy)
+    fixed = [path for path, mount in mounts.items() if mount.kind not in (WRITE, EMPTY)]
+    for path in fixed:
+        for folder in _folders_above(path):
+            if folder in mounts or not _is_below(folder, policy.roots):
+                break
+            mounts[folder] = Mount(WRITE, folder, folder)
+    return list(_needed(mounts))
+
+
+def _needed(mounts: dict[str, Mount]) -> Iterator[Mount]:
+    """Yield the mounts, those of outer folders first, without read-only ones inside read-only
+    ones.
+    """
+    around: list[Mount] = []
+    """Mounts that contain the next path, outermost first."""
     for path in sorted(mounts, key=lambda path: path.split("/")):
-        while around and not _is_below(path, (around[-1][0],)):
+        while around and not _is_below(path, (around[-1].path,)):
             around.pop()
         mount = mounts[path]
-        kind = mount[0] if mount[1:] == (path, path) else ""
-        if kind != "--ro-bind" or not around or around[-1][1] != kind:
-            around.append((path, kind))
+        if mount.kind != READ or not around or around[-1].kind != READ:
+            around.append(mount)
             yield mount
 
 
@@ -82,59 +92,50 @@ def _is_empty(folder: str) -> bool:
         return False
 
 
-def _mounts(policy: SandboxPolicy) -> Mounts:
-    """Return all mounts; of several for one path the strictest."""
-    mounts: Mounts = {}
+def _strictest(policy: SandboxPolicy) -> dict[str, Mount]:
+    """Return one mount for each path; of several the strictest."""
+    mounts = {path: Mount(EMPTY, path, "") for path in _emptied(policy)}
     if policy.private_tmp:
-        mounts["/tmp"] = ("--bind", policy.private_tmp, "/tmp")
-    if policy.home and policy.private_home:
-        mounts[policy.home] = ("--bind", policy.private_home, policy.home)
-    elif policy.home and not _is_below(policy.home, EMPTIED):
-        mounts[policy.home] = ("--tmpfs", policy.home)
-    for folder in EMPTIED:
-        if (
-            folder not in mounts
-            and os.path.isdir(folder)
-            and not os.path.islink(folder)
-            and not _is_empty(folder)
-        ):
-            mounts[folder] = ("--tmpfs", folder)
+        mounts["/tmp"] = Mount(WRITE, "/tmp", policy.private_tmp)
     visible = (*policy.home_visible, *(RESOLVERS if policy.network else ()))
-    for how, paths in (
-        ("--ro-bind", visible),
-        ("--bind", policy.home_writable),
-        ("--bind", policy.roots),
-        ("--ro-bind", policy.read_only),
+    for kind, paths in (
+        (READ, visible),
+        (WRITE, policy.home_writable),
+        (WRITE, policy.roots),
+        (READ, policy.read_only),
     ):
-        mounts.update((path, (how, path, path)) for path in paths if path and os.path.lexists(path))
+        existing = (path for path in paths if path and os.path.lexists(path))
+        mounts.update((path, Mount(kind, path, path)) for path in existing)
     if policy.proxy_socket:
-        mounts[PROXY_SOCKET] = ("--bind", policy.proxy_socket, PROXY_SOCKET)
+        mounts["/run"] = Mount(EMPTY, "/run", "")
+        mounts[PROXY_SOCKET] = Mount(READ, PROXY_SOCKET, policy.proxy_socket)
     kept, hidden = {*policy.roots, *policy.read_only}, set(policy.hidden)
     for path in [one for one in mounts if one not in kept and _is_below(one, hidden)]:
         del mounts[path]
-    shown = {*visible, *policy.home_writable, *policy.roots}
-    absent = {*EMPTIED, policy.home}
-    with_more = {folder for path in (*mounts, *hidden) for folder in _folders_above(path)}
-    for path in policy.hidden:
-        if _is_below(path, absent) and not _is_below(path, shown):
-            continue  # the folder above is empty already
-        mounts[path] = _hiding(path, policy.unreadable, closed=path not in with_more)
+    _hide(policy, mounts, {*visible, *policy.home_writable, *policy.roots})
     return mounts
 
 
-def _hiding(path: str, unreadable: str, *, closed: bool) -> tuple[str, ...]:
-    """Return the arguments that hide a file or folder; a folder that is not `closed` can be
-    passed through.
-    """
-    if os.path.isdir(path):
-        return (
-            "--perms",
-            "0000" if closed else "0711",
-            "--tmpfs",
-            path,
-            *(("--remount-ro", path) if closed else ()),
-        )
-    return "--ro-bind", unreadable or "/dev/null", path
+def _emptied(policy: SandboxPolicy) -> Iterator[str]:
+    """Yield the folders that commands see empty."""
+    if policy.home:
+        yield policy.home
+    for folder in EMPTIED:
+        if os.path.isdir(folder) and not os.path.islink(folder) and not _is_empty(folder):
+            yield folder
+
+
+def _hide(policy: SandboxPolicy, mounts: dict[str, Mount], shown: set[str]) -> None:
+    """Add the mounts over hidden paths; one that lies in an empty folder needs none."""
+    absent = {*EMPTIED, policy.home}
+    with_more = {folder for path in (*mounts, *policy.hidden) for folder in _folders_above(path)}
+    for path in policy.hidden:
+        if _is_below(path, absent) and not _is_below(path, shown):
+            continue
+        if not os.path.isdir(path):
+            mounts[path] = Mount(COVER, path, policy.unreadable or "/dev/null")
+        else:
+            mounts[path] = Mount(EMPTY if path in with_more else CLOSED, path, "")
 
 
 def _is_below(path: str, folders: Container[str]) -> bool:

@@ -9,19 +9,20 @@ are looked for when a confined command has ended, and what it has made is moved 
 import errno
 import os
 import re
-import shutil
-import time
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
+
+from longrein.workspace.files import read
+from longrein.workspace.openat import Folder, open_folder, open_parent
 
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 """Names in a git folder that decide what git executes."""
-SUBMODULES_MAX = 200
-"""Submodules whose settings are protected."""
+SUBMODULE_FOLDERS_MAX = 1_000
+"""Folders in which git folders of submodules are looked for; a look takes 30 µs."""
 GIT_FILE_BYTES_MAX = 4096
 CONFIG_BYTES_MAX = 1 << 20
-SETTLED_S = 0.05
-"""Time after which a folder's last change has another time than all later changes."""
 _NAMED_FILE = re.compile(r"(?im)^\s*(?:hooksPath|path|attributesFile)\s*=\s*(.+)$")
 """A setting of git that names hooks or further settings."""
 _HARMLESS_SETTING = re.compile(
@@ -42,13 +43,27 @@ class GitFolder:
         """Return the folders that git commands change."""
         return tuple(dict.fromkeys((self.common, self.folder)))
 
+    @property
+    def problem(self) -> str:
+        """Reason why git cannot change submodules; '' where it can."""
+        if self._submodules() is not None:
+            return ""
+        return (
+            f"{self.common}/modules has more folders than are looked at, so commands cannot "
+            "change submodules' git folders"
+        )
+
     def protected(self) -> Iterator[str]:
         """Yield the paths that decide what git executes, existing or not."""
         yield from (f"{folder}/{name}" for folder in self.folders() for name in GIT_FILES)
         if self.folder != self.common:
             yield f"{self.folder}/gitdir"
         yield from _named_files(f"{self.common}/config", os.path.dirname(self.common))
-        yield from _submodule_files(f"{self.common}/modules")
+        submodules = self._submodules()
+        yield from [f"{self.common}/modules"] if submodules is None else submodules
+
+    def _submodules(self) -> list[str] | None:
+        return _submodule_files(f"{self.common}/modules")
 
 
 def git_folder(root: str, home: str) -> GitFolder | None:
@@ -91,8 +106,7 @@ def _linked(path: str) -> GitFolder | None:
 
 def _first_line(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.read(GIT_FILE_BYTES_MAX).partition(b"\n")[0]).strip()
+        return os.fsdecode(read(path, GIT_FILE_BYTES_MAX).partition(b"\n")[0]).strip()
     except OSError:
         return ""
 
@@ -100,8 +114,7 @@ def _first_line(path: str) -> str:
 def _named_files(config: str, root: str) -> Iterator[str]:
     """Yield files and folders that git's settings name: hooks in the project, further settings."""
     try:
-        with open(config, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(CONFIG_BYTES_MAX)
+        text = os.fsdecode(read(os.path.realpath(config), CONFIG_BYTES_MAX))
     except OSError:
         return
     for named in _NAMED_FILE.findall(text):
@@ -111,20 +124,27 @@ def _named_files(config: str, root: str) -> Iterator[str]:
         )
 
 
-def _submodule_files(folder: str) -> Iterator[str]:
-    """Yield settings and hooks of submodules; their git folders may lie some levels deep."""
-    count, waiting = 0, [folder]
-    while waiting and count < SUBMODULES_MAX:
-        folder = waiting.pop()
-        with suppress(OSError):
-            for item in os.scandir(folder):
-                if item.is_dir(follow_symlinks=False):
-                    count += 1
-                    if os.path.exists(f"{item.path}/HEAD"):
-                        yield from (f"{item.path}/{name}" for name in GIT_FILES)
-                        waiting.append(f"{item.path}/modules")
-                    else:
-                        waiting.append(item.path)
+def _submodule_files(folder: str) -> list[str] | None:
+    """Return settings and hooks of submodules; None for too many folders to look at.
+
+    The git folders of submodules may lie some levels deep, and a command can make any folder there.
+    """
+    found, waiting, count = [], [folder], 0
+    while waiting:
+        count += 1
+        if count > SUBMODULE_FOLDERS_MAX:
+            return None
+        try:
+            with open_folder(waiting.pop()) as opened:
+                names = opened.names()
+                is_git = "HEAD" in names
+                if is_git:
+                    found += [opened.path_of(name) for name in GIT_FILES]
+                deeper = ["modules"] if is_git else names
+                waiting += [opened.path_of(name) for name in deeper if opened.is_folder(name)]
+        except OSError:
+            continue
+    return found
 
 
 def protected_paths(root: str) -> list[str]:
@@ -160,131 +180,175 @@ def is_plain_repository(path: str) -> bool:
     anything.
     """
     try:
-        with open(f"{path}/config", encoding="utf-8", errors="replace") as file:
-            lines = file.read(GIT_FILE_BYTES_MAX + 1)
-        hooks = os.listdir(f"{path}/hooks") if os.path.lexists(f"{path}/hooks") else []
+        lines = read(f"{path}/config", GIT_FILE_BYTES_MAX + 1).decode("utf-8", "replace")
+        with open_folder(path) as git:
+            others = [name for name in GIT_FILES[2:] if git.has(name)]
+            has_hooks = git.has("hooks")
+        hooks = []
+        if has_hooks:
+            with open_folder(f"{path}/hooks") as folder:
+                hooks = folder.names()
     except OSError:
         return False
     plain = len(lines) <= GIT_FILE_BYTES_MAX and all(
         map(_HARMLESS_SETTING.fullmatch, lines.splitlines())
     )
-    others = [name for name in GIT_FILES[2:] if os.path.lexists(f"{path}/{name}")]
     return plain and not others and all(name.endswith(".sample") for name in hooks)
 
 
 class MissingPaths:
-    """Protected paths that did not exist, or were symbolic links, before the commands that run
-    now.
+    """Watch of protected paths that commands must not make, while confined commands run.
+
+    All names are looked at, moved and made by descriptors beneath folders that were opened without
+    following a link, because a command may put a link at any name.
     """
 
     def __init__(self, folder: str) -> None:
         """`folder` takes what is moved away; made when needed."""
-        self._folder = folder
-        self._before: dict[str, str] = {}
-        """Path -> target of the symbolic link there; '' for nothing."""
-        self._versions: dict[str, tuple[int, ...] | None] = {}
-        """Folder of such paths -> its version before the first of these commands; None where it
-        tells nothing.
-        """
-        self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
-        """Folder -> (its version, when that was first seen)."""
+        self._folder = os.path.realpath(folder)
+        self._before: dict[str, str | None] = {}
+        """Path -> target of the link there, '' for nothing, None for a file or folder."""
+        self._way: set[str] = set()
+        """Folders on the way to protected paths: they may come, links in their place may not."""
+        self._stuck: dict[str, str] = {}
+        """Path that a command made and that could not be moved away -> reason."""
         self._running = 0
 
-    def begin(self, paths: Iterable[str], *, others_run: bool) -> None:
-        """Note a command's start. While other confined commands run, paths that have come
-        meanwhile stay suspect.
+    def begin(self, paths: Iterable[str], roots: Sequence[str], *, others_run: bool) -> None:
+        """Note a command's start.
+
+        `paths` are protected, `roots` real. While other confined commands run, paths that have
+        come meanwhile stay suspect.
         """
         if not self._running and not others_run:
             self._before.clear()
-            self._versions.clear()
+            self._way.clear()
         self._running += 1
-        for path in paths:
-            folder = os.path.dirname(path)
-            if folder not in self._versions:  # before the look at the path
-                self._versions[folder] = self._settled_version(folder)
-            if path not in self._before and (target := _link_target(path)) is not None:
-                self._before[path] = target
-
-    def _settled_version(self, folder: str) -> tuple[int, ...] | None:
-        """Return the version of a folder; None if it is new: the next change may get the same
-        time.
-        """
-        version, now = _version(folder), time.monotonic()
-        known = self._seen.get(folder)
-        if known is None or known[0] != version:
-            self._seen[folder] = (version, now)
-            return None
-        return version if now - known[1] >= SETTLED_S else None
+        paths = list(paths)
+        way = {above for path in paths for above in _folders_between(path, roots)}
+        found = _look({*paths, *way})
+        if any(found.values()):  # a link: what it leads to is protected, too
+            led_to = {os.path.realpath(path) for path in paths} - found.keys()
+            found |= _look({path for path in led_to if _is_below(path, roots)})
+        self._way |= way
+        self._before = {**found, **self._before}
 
     def accept(self) -> None:
-        """Accept everything that exists now: longrein itself, or a command outside the sandbox,
-        may have made it.
+        """Accept all that exists now: longrein itself or an approved command may have made it."""
+        self._before = _look(self._before)
+
+    def refusal(self) -> str:
+        """Return why no further command may run; '' for nothing.
+
+        A path that could not be moved away would be obeyed by the next program that looks there.
         """
-        found = {path: _link_target(path) for path in self._before}
-        self._before = {path: target for path, target in found.items() if target is not None}
+        found = _look(self._stuck)
+        self._stuck = {path: why for path, why in self._stuck.items() if found[path] != ""}
+        for path, why in self._stuck.items():
+            return f"a command made {path}, which could not be moved away ({why}): remove it"
+        return ""
 
     def end(self) -> list[tuple[str, str]]:
-        """Note a command's end; move away what has come, and return (path, its new place; '' if
-        it could not).
+        """Note a command's end; move away what has come.
+
+        Returns (path, its new place; '' if it could not be moved) of each.
         """
         self._running = max(0, self._running - 1)
         moved = []
-        same = {
-            one
-            for one, version in self._versions.items()
-            if version is not None and version == _version(one)
-        }
-        for path, target in list(self._before.items()):
-            if os.path.dirname(path) in same or _link_target(path) == target:
+        found = _look(self._before)
+        for path in sorted(found):  # folders before what lies in them
+            before, now = self._before[path], found[path]
+            is_expected = not now if path in self._way else before is None or now == ""
+            if is_expected or now == before:
                 continue
-            if os.path.basename(path) == ".git" and not target and is_plain_repository(path):
-                del self._before[path]
+            if path.endswith("/.git") and not before and is_plain_repository(path):
+                self._before[path] = None
                 continue
-            if not os.path.lexists(path):
-                continue  # the command has removed a link
             moved.append((path, self._move(path)))
-            if target:
-                with suppress(OSError):
-                    os.symlink(target, path)
+            if before:
+                self._make_link(path, before)
         return moved
 
     def _move(self, path: str) -> str:
+        """Move an entry into the session's folder, on another file system to a name beside it."""
         try:
-            os.makedirs(self._folder, 0o700, exist_ok=True)
-            place = os.path.join(
-                self._folder, f"{len(os.listdir(self._folder)) + 1}-{os.path.basename(path)}"
-            )
-            shutil.move(path, place)
-        except OSError:
+            above, name = open_parent(path)
+            with above, open_folder(self._folder, make=True) as kept:
+                new = f"{len(kept.names()) + 1}-{name}"
+                _allow_move(above, name)
+                try:
+                    above.move(name, kept, new)
+                except OSError as error:
+                    if error.errno != errno.EXDEV:
+                        raise
+                    new = _free_name(above, name)
+                    above.rename(name, new)
+                    return above.path_of(new)
+                return kept.path_of(new)
+        except OSError as error:
+            self._stuck[path] = error.strerror or str(error)
             return ""
-        return place
+
+    @staticmethod
+    def _make_link(path: str, target: str) -> None:
+        with suppress(OSError):
+            above, name = open_parent(path)
+            with above:
+                above.make_link(target, name)
 
 
-def _link_target(path: str) -> str | None:
-    """Return the target of a symbolic link; '' where nothing is, None where something else is."""
-    try:
-        return os.readlink(path)
-    except OSError as error:
-        return None if error.errno == errno.EINVAL else ""
+def _look(paths: Iterable[str]) -> dict[str, str | None]:
+    """Return the target of the link at each path; '' for nothing, None for something else.
+
+    Nothing counts as there when a folder on the way is a link: that link is looked at itself.
+    """
+    found: dict[str, str | None] = {}
+    for folder, group in groupby(sorted(paths, key=_split), key=lambda path: _split(path)[0]):
+        try:
+            above = open_folder(folder)
+        except OSError:
+            found |= dict.fromkeys(group, "")
+            continue
+        with above:
+            found |= {path: above.link_target(_split(path)[1]) for path in group}
+    return found
 
 
-def _version(folder: str) -> tuple[int, ...]:
-    """Return what changes when an entry of a folder is made or removed; () for no folder."""
-    try:
-        found = os.stat(folder)
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+def _split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder or "/", name
+
+
+def _allow_move(above: Folder, name: str) -> None:
+    """Give the owner the rights that a move needs: a command can take them from folders."""
+    above.allow_changes()
+    if stat.S_ISDIR(above.stat(name).st_mode):
+        above.allow_changes(name)
+
+
+def _free_name(folder: Folder, name: str) -> str:
+    numbers = range(1, len(folder.names()) + 2)
+    return next(new for n in numbers if not folder.has(new := f"{name}.moved-{n}"))
+
+
+def _folders_between(path: str, roots: Sequence[str]) -> list[str]:
+    """Return the folders between a root and a path in it, both left out."""
+    found = []
+    above = os.path.dirname(path)
+    while above not in roots and _is_below(above, roots):
+        found.append(above)
+        above = os.path.dirname(above)
+    return found
+
+
+def _is_below(path: str, roots: Sequence[str]) -> bool:
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
-    """Return the real paths of those that exist and lie in a root. Links themselves are watched
-    by `MissingPaths`.
+    """Return the real paths of those that exist and lie in a root.
+
+    Links themselves are watched by `MissingPaths`.
     """
-    found = []
-    for path in paths:
-        if os.path.exists(path):
-            real = os.path.realpath(path)
-            if any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots):
-                found.append(real)
-    return found
+    existing = (os.path.realpath(path) for path in paths if os.path.exists(path))
+    return [real for real in existing if _is_below(real, roots)]

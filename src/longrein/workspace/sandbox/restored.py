@@ -1,15 +1,16 @@
 """Put protected files back, where the sandbox cannot keep commands from changing them (Landlock).
 
-A command that runs beside longrein may read a changed file before that. Files are opened component
-by component without following symbolic links, so that nothing outside the project is written.
+A program that runs beside longrein may read a changed file before that. All files are opened
+without following symbolic links, so that nothing outside the project is read or written.
 """
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from longrein.workspace.openat import open_folder, open_parent, open_real
 from longrein.workspace.sandbox.protected import MissingPaths, writable_exceptions
 
 FILES_MAX = 2_000
@@ -32,12 +33,12 @@ class RestoredPaths(MissingPaths):
         self._folders: set[str] = set()
         """Protected folders, and those in them."""
 
-    def begin(self, paths: Iterable[str], *, others_run: bool) -> None:
+    def begin(self, paths: Iterable[str], roots: Sequence[str], *, others_run: bool) -> None:
         """Note a command's start and the contents of what exists."""
         paths = list(paths)
         if not self._running and not others_run:
             self._keep(paths)
-        super().begin(paths, others_run=others_run)
+        super().begin(paths, roots, others_run=others_run)
 
     def accept(self) -> None:
         """Accept everything that exists now."""
@@ -50,8 +51,10 @@ class RestoredPaths(MissingPaths):
         """
         changed = super().end()
         for folder in sorted(self._folders):
-            with suppress(OSError), _opened_folder(os.path.dirname(folder)) as above:
-                os.mkdir(os.path.basename(folder), dir_fd=above)
+            with suppress(OSError):
+                above, name = open_parent(folder)
+                with above:
+                    above.make_folder(name)
             for path in _entries(folder):
                 if (
                     path not in self._kept
@@ -61,7 +64,7 @@ class RestoredPaths(MissingPaths):
                     changed.append((path, self._move(path)))
         for path, kept in self._kept.items():
             with suppress(OSError):
-                if _stamp(os.lstat(path)) == kept.stamp:
+                if _stamp(_stat(path)) == kept.stamp:
                     continue
             with suppress(OSError):  # its folder is gone: then nothing obeys it
                 place = self._put_back(path, kept)
@@ -74,7 +77,7 @@ class RestoredPaths(MissingPaths):
         left = BYTES_MAX
         for path in (entry for one in dict.fromkeys(paths) for entry in (one, *_entries(one))):
             with suppress(OSError):
-                found = os.lstat(path)
+                found = _stat(path)
                 if stat.S_ISDIR(found.st_mode):
                     self._folders.add(path)
                 elif (
@@ -93,67 +96,61 @@ class RestoredPaths(MissingPaths):
         """Write the former content; return the place of the changed version, None if only its
         times have changed.
         """
-        with _opened_folder(os.path.dirname(path)) as folder:
-            name, place = os.path.basename(path), ""
+        above, name = open_parent(path)
+        with above:
+            place = ""
             with suppress(FileNotFoundError):
-                if not stat.S_ISREG(os.lstat(path).st_mode):
+                if not stat.S_ISREG(above.stat(name).st_mode):
                     place = self._move(path)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-            with open(os.open(name, flags, 0o644, dir_fd=folder), "r+b") as file:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
+            with open(above.open(name, flags, 0o644), "r+b") as file:
                 changed = file.read(BYTES_MAX)
                 os.fchmod(file.fileno(), stat.S_IMODE(kept.stamp[1]))
                 if changed == kept.data and not place:
                     return None
                 if changed:
-                    place = self._store(path, changed)
+                    place = self._store(name, changed)
                 file.seek(0)
                 file.write(kept.data)
                 file.truncate()
         return place
 
-    def _store(self, path: str, changed: bytes) -> str:
+    def _store(self, name: str, changed: bytes) -> str:
         try:
-            os.makedirs(self._folder, 0o700, exist_ok=True)
-            place = os.path.join(
-                self._folder, f"{len(os.listdir(self._folder)) + 1}-{os.path.basename(path)}"
-            )
-            with open(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                file.write(changed)
+            with open_folder(self._folder, make=True) as folder:
+                new = f"{len(folder.names()) + 1}-{name}"
+                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+                with open(folder.open(new, flags, 0o600), "wb") as file:
+                    file.write(changed)
+                return folder.path_of(new)
         except OSError:
             return ""
-        return place
 
 
 def _entries(folder: str) -> Iterator[str]:
     """Yield what lies in a protected folder, without the parts that commands may change."""
-    exceptions, count = set(writable_exceptions(folder)), 0
-    for above, folders, names in os.walk(folder) if not os.path.islink(folder) else ():
-        folders[:] = [name for name in folders if f"{above}/{name}" not in exceptions]
-        yield from (f"{above}/{name}" for name in (*folders, *names))
-        count += len(names)
-        if count > FILES_MAX:
-            return
+    exceptions, waiting, count = set(writable_exceptions(folder)), [folder], 0
+    while waiting and count <= FILES_MAX:
+        with suppress(OSError), open_folder(waiting.pop()) as opened:
+            for name in opened.names():
+                path = opened.path_of(name)
+                if path not in exceptions:
+                    yield path
+                    count += 1
+                    if opened.is_folder(name):
+                        waiting.append(path)
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
     return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
+def _stat(path: str) -> os.stat_result:
+    above, name = open_parent(path)
+    with above:
+        return above.stat(name)
+
+
 def _read(path: str) -> bytes:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+    with open(open_real(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         return file.read(BYTES_MAX)
-
-
-@contextmanager
-def _opened_folder(path: str) -> Iterator[int]:
-    """Open a folder without following any symbolic link. Raises OSError."""
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = os.open("/", flags)
-    try:
-        for name in filter(None, path.split("/")):
-            below = os.open(name, flags, dir_fd=opened)
-            os.close(opened)
-            opened = below
-        yield opened
-    finally:
-        os.close(opened)

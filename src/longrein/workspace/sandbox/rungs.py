@@ -1,6 +1,7 @@
 """Choice of the sandbox: bubblewrap where it works, else Landlock, else none with the reasons."""
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +10,7 @@ import msgspec
 from longrein.workspace.environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.sandbox.bubblewrap import bubblewrap_arguments
-from longrein.workspace.sandbox.policy import SandboxPolicy
+from longrein.workspace.supervisor.mount_process import KERNEL_MIN
 
 PROBE_S = 5.0
 """Longest wait for the trial run of a sandbox's program."""
@@ -43,6 +44,8 @@ class Probe:
             self._rung = _without_bubblewrap(
                 "bubblewrap (`bwrap`) is not installed; install the package bubblewrap"
             )
+        elif not _has_mount_calls():
+            self._rung = _without_bubblewrap("the sandbox needs Linux 5.12 or newer")
         elif os.geteuid() == 0 and (
             foreign := [root for root in roots if _owner(root) not in (0, None)]
         ):
@@ -54,7 +57,7 @@ class Probe:
             self._start()
 
     def _start(self) -> None:
-        trial = bubblewrap_arguments(SandboxPolicy(()), self.program, "/")
+        trial = bubblewrap_arguments(self.program, "/")
         try:
             self._process = subprocess.Popen(
                 [*trial, self.program, "--version"],
@@ -106,6 +109,12 @@ def _find_bubblewrap(environ: Mapping[str, str], roots: Sequence[str]) -> str:
     outside = spellings(roots)
     paths = (environ.get("PATH", DEFAULT_PATH), DEFAULT_PATH)
     return next(filter(None, (find_program("bwrap", path, outside) for path in paths)), "")
+
+
+def _has_mount_calls() -> bool:
+    """Return True if this kernel mounts by descriptors."""
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return found is not None and (int(found[1]), int(found[2])) >= KERNEL_MIN
 
 
 def _owner(path: str) -> int | None:

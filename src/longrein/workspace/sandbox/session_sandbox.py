@@ -14,13 +14,14 @@ from zlib import crc32
 import msgspec
 
 from longrein.settings_schema import SandboxOptions
+from longrein.workspace.files import is_inside, spellings
 from longrein.workspace.port import Confinement
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.supervisor.shell import FILTER, LANDLOCK
+from longrein.workspace.supervisor.shell import FILTER, LANDLOCK, MOUNTS
 
 if TYPE_CHECKING:
     from longrein.permissions.network_hosts import Target
-    from longrein.workspace.sandbox.protected import GitFolder, MissingPaths
+    from longrein.workspace.sandbox.protected import MissingPaths
     from longrein.workspace.sandbox.proxy import Proxy
     from longrein.workspace.sandbox.rungs import Probe, Rung
 
@@ -103,7 +104,8 @@ class SessionSandbox:
         self._roots = tuple(roots)
         self.home = os.path.realpath(home)
         """Home folder of the user."""
-        self._problem_told = False
+        self._problems_told: set[str] = set()
+        self._submodule_problem = ""
         self._proxies: dict[str, Proxy] = {}
         self._probe = None if options.mode == "off" else _start_probe(environ, roots)
 
@@ -128,6 +130,31 @@ class SessionSandbox:
 
         kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
         return kind(os.path.join(self._folder, "moved"))
+
+    @property
+    def tmp(self) -> str:
+        """Folder that commands see as `/tmp`; '' where they see none there."""
+        return os.path.join(self._folder, "tmp") if self.rung.name == "bubblewrap" else ""
+
+    @cached_property
+    def cache(self) -> str:
+        """Folder for the caches of tool chains, the same for all sessions of the project."""
+        from longrein.workspace.sandbox.tool_caches import cache_folder, make_cache_folder
+
+        folder = cache_folder(self.home, self._environ, os.path.realpath(self._roots[0]))
+        try:
+            make_cache_folder(folder, self.home)
+        except OSError:  # a home that is not writable: the session has one of its own
+            folder = os.path.join(self._folder, "cache")
+            os.makedirs(folder, 0o700, exist_ok=True)
+        return folder
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that lead tool chains to the cache folder."""
+        from longrein.workspace.sandbox.tool_caches import cache_environment
+
+        written = [name.removeprefix("~/") for name in self._options.home_writable]
+        return cache_environment(self.cache, self.home, self._environ, written)
 
     @property
     def network(self) -> bool:
@@ -162,9 +189,10 @@ class SessionSandbox:
         """Return once, in one line, what the settings ask for and this rung does not give; ''
         for nothing.
         """
-        found = "" if self._problem_told else network_problem(self._options, self.rung)
-        self._problem_told = True
-        return found
+        problems = (network_problem(self._options, self.rung), self._submodule_problem)
+        found = [one for one in problems if one and one not in self._problems_told]
+        self._problems_told.update(found)
+        return found[0] if found else ""
 
     def open_proxy(
         self,
@@ -212,31 +240,45 @@ class SessionSandbox:
         `proxy_socket` is what `open_proxy` returned; '' for no proxy. `shown` are further real
         paths that the command may read.
         """
-        from longrein.workspace.sandbox.bubblewrap import PROXY_SOCKET, bubblewrap_arguments
-
         if not self.rung.confines:
             return None
         policy = self.policy(roots, hidden, locked)
         if shown:
             policy = _with_shown(policy, shown)
         if self.rung.name == "landlock":
-            from longrein.workspace.sandbox import landlock
-
-            landlock.link_visible(policy)
-            plan = landlock.plan_of(policy)
-            path = self._write(f"plan-{crc32(plan):08x}", plan)
-            return Confinement((LANDLOCK,), path, landlock.environment(policy))
+            return self._landlocked(policy)
         if proxy_socket:
             policy = self._with_proxy(policy, proxy_socket)
-        words = bubblewrap_arguments(policy, self.rung.reason, os.path.realpath(cwd), FILTER)
+        return self._mounted(policy, os.path.realpath(cwd))
+
+    def _landlocked(self, policy: SandboxPolicy) -> Confinement:
+        from longrein.workspace.sandbox import landlock
+
+        landlock.link_visible(policy)
+        path = self._write_plan(landlock.plan_of(policy))
+        env = {**self.environment(), **landlock.environment(policy)}
+        return Confinement((LANDLOCK,), path, env)
+
+    def _mounted(self, policy: SandboxPolicy, cwd: str) -> Confinement:
+        from longrein.workspace.sandbox import bubblewrap
+        from longrein.workspace.supervisor.mount_process import encode_plan
+
+        plan = self._write_plan(encode_plan(bubblewrap.mounts_of(policy)))
+        words = bubblewrap.bubblewrap_arguments(
+            self.rung.reason, cwd, network=policy.network, seccomp=FILTER
+        )
         filter_path = os.path.join(self._folder, "filter")
-        if not proxy_socket:
-            return Confinement(tuple(words), filter_path)
+        if not policy.proxy_socket:
+            return Confinement((MOUNTS, plan, *words), filter_path, self.environment())
         from longrein.workspace.sandbox.proxy import proxy_environment
         from longrein.workspace.sandbox.proxy_forwarder import PORT, forwarder_words
 
-        words += forwarder_words(os.path.realpath(sys.executable), PROXY_SOCKET)
-        return Confinement(tuple(words), filter_path, proxy_environment(PORT, entries=self.entries))
+        words += forwarder_words(os.path.realpath(sys.executable), bubblewrap.PROXY_SOCKET)
+        env = {**self.environment(), **proxy_environment(PORT, entries=self.entries)}
+        return Confinement((MOUNTS, plan, *words), filter_path, env)
+
+    def _write_plan(self, plan: bytes) -> str:
+        return self._write(f"plan-{crc32(plan):08x}", plan)
 
     @staticmethod
     def _with_proxy(policy: SandboxPolicy, proxy_socket: str) -> SandboxPolicy:
@@ -254,33 +296,21 @@ class SessionSandbox:
         self, roots: Sequence[str], hidden: Sequence[str], locked: Sequence[str] = ()
     ) -> SandboxPolicy:
         """Return the limits of a command as of now."""
-        from longrein.workspace.sandbox.protected import (
-            protected_paths,
-            real_below,
-            writable_exceptions,
-        )
+        from longrein.workspace.sandbox.protected import real_below, writable_exceptions
 
         self._make_folders()
-        real = [os.path.realpath(root) for root in roots]
-        gits = self._git_folders(real)
-        git_paths = [path for git in gits for path in git.protected()]
-        writable = [*real, *self._expanded(self._options.write)]
-        writable += [folder for git in gits for folder in git.folders()]
-        protected = [
-            path for root in real for path in protected_paths(root) if not self._is_git_folder(path)
-        ]
+        protected, writable = self.protected(roots)
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
-        read_only = [
-            path for path in real_below((*protected, *git_paths), writable) if path not in real
-        ]
-        locked = real_below(
-            locked, writable
-        )  # a link may lead out: a mount there would show what the sandbox hides
+        existing = real_below((path for path in protected if not _is_git_folder(path)), writable)
+        real_roots = list(map(os.path.realpath, roots))
+        read_only = [path for path in existing if path not in real_roots]
+        # a link may lead out: a mount there would show what the sandbox hides
+        locked = real_below(locked, writable)
         return SandboxPolicy(
             roots=tuple(dict.fromkeys((*writable, *exceptions))),
             home=self.home,
             home_visible=self.visible_home,
-            home_writable=self._expanded(self._options.home_writable),
+            home_writable=(*self._expanded(self._options.home_writable), self.cache),
             read_only=tuple(dict.fromkeys((*locked, *read_only))),
             hidden=tuple(dict.fromkeys((self._state_dir, *self._secrets, *hidden))),
             network=self.network,
@@ -289,23 +319,22 @@ class SessionSandbox:
             unreadable=os.path.join(self._folder, "unreadable"),
         )
 
-    def guarded_paths(self, roots: Sequence[str]) -> list[str]:
-        """Return the protected paths of the roots, existing or not."""
-        from longrein.workspace.sandbox.protected import protected_paths
+    def protected(self, roots: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return (protected paths, existing or not; folders that commands may change)."""
+        from longrein.workspace.sandbox.protected import git_folder, protected_paths
 
         real = [os.path.realpath(root) for root in roots]
-        git_paths = [path for git in self._git_folders(real) for path in git.protected()]
-        return [*(path for root in real for path in protected_paths(root)), *git_paths]
+        gits = [found for root in real if (found := git_folder(root, self.home)) is not None]
+        paths = [path for root in real for path in protected_paths(root)]
+        for git in gits:
+            paths += git.protected()
+            self._submodule_problem = self._submodule_problem or git.problem
+        writable = [*real, *self._expanded(self._options.write)]
+        return paths, writable + [folder for git in gits for folder in git.folders()]
 
-    def _git_folders(self, roots: Sequence[str]) -> "list[GitFolder]":
-        from longrein.workspace.sandbox.protected import git_folder
-
-        found = (git_folder(root, self.home) for root in roots)
-        return [one for one in found if one is not None]
-
-    @staticmethod
-    def _is_git_folder(path: str) -> bool:
-        return path.endswith("/.git") and os.path.isdir(path)
+    def begin(self, roots: Sequence[str], *, others_run: bool) -> None:
+        """Note a command's start, to find what it makes at protected paths."""
+        self.missing.begin(*self.protected(roots), others_run=others_run)
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.seccomp import filter_bytes
@@ -345,8 +374,9 @@ class SessionSandbox:
         """
         from longrein.workspace.sandbox.bubblewrap import EMPTIED
 
-        folders = [one for one in self._environ.get("PATH", "").split(":") if one.startswith("/")]
-        folders += [f"{root}/{name}/bin" for root in self._roots for name in (".venv", "venv")]
+        named = (one for one in self._environ.get("PATH", "").split(":") if one.startswith("/"))
+        # a command can make links in the project, so nothing in it decides what is shown
+        folders = [one for one in named if not is_inside(one, spellings(self._roots))]
         programs = [os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS]
         programs.append(os.path.realpath(sys.executable))
         prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(program)) for program in programs)
@@ -365,6 +395,10 @@ class SessionSandbox:
         """Return the existing real paths of names below home, `~/…` or absolute paths."""
         joined = (os.path.join(self.home, name.removeprefix("~/")) for name in names)
         return tuple(os.path.realpath(path) for path in joined if os.path.exists(path))
+
+
+def _is_git_folder(path: str) -> bool:
+    return path.endswith("/.git") and os.path.isdir(path)
 
 
 def _with_shown(policy: SandboxPolicy, shown: Sequence[str]) -> SandboxPolicy:

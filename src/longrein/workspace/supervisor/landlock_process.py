@@ -12,7 +12,7 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (
@@ -46,7 +46,7 @@ _NO_NEW_PRIVILEGES, _SECCOMP, _DROP_CAPABILITY, _AMBIENT = 38, 22, 24, 47
 
 def abi() -> int:
     """Return the version of Landlock. Raises OSError where there is none."""
-    return _checked(c_library().syscall(_CREATE, None, 0, 1))
+    return checked(c_library().syscall(_CREATE, None, 0, 1))
 
 
 def open_ruleset(rules: Mapping[str, int]) -> int:
@@ -58,7 +58,7 @@ def open_ruleset(rules: Mapping[str, int]) -> int:
         : 8 * sizes
     ]
     libc = c_library()
-    ruleset = _checked(libc.syscall(_CREATE, attributes, len(attributes), 0))
+    ruleset = checked(libc.syscall(_CREATE, attributes, len(attributes), 0))
     try:
         for path, rights in rules.items():
             _add_rule(libc, ruleset, path, rights & handled)
@@ -76,7 +76,7 @@ def _add_rule(libc: Any, ruleset: int, path: str, rights: int) -> None:
     try:
         is_folder = os.path.isdir(f"/proc/self/fd/{opened}")
         rule = struct.pack("=Qi", rights if is_folder else rights & OF_FILES, opened)
-        _checked(libc.syscall(_ADD, ruleset, 1, rule, 0))
+        checked(libc.syscall(_ADD, ruleset, 1, rule, 0))
     finally:
         os.close(opened)
 
@@ -108,19 +108,19 @@ def confine(ruleset: int, program: bytes) -> None:
     libc.prctl(_AMBIENT, 4, 0, 0, 0)
     for number in range(64):
         libc.prctl(_DROP_CAPABILITY, number, 0, 0, 0)  # refused to others than root, who have none
-    _checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _checked(libc.syscall(_RESTRICT, ruleset, 0))
+    checked(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    checked(libc.syscall(_RESTRICT, ruleset, 0))
     steps = ctypes.create_string_buffer(program, len(program))
-    _checked(
+    checked(
         libc.prctl(
             _SECCOMP, 2, struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)), 0, 0
         )
     )
 
 
-def landlock_start(  # noqa: PLR0913 - what makes a process
-    plan: bytes,
-    path: str,
+def start_prepared(  # noqa: PLR0913 - what makes a process
+    prepare: Callable[[], None],
+    path: str | int,
     words: Sequence[str],
     cwd: str,
     env: Mapping[str, str],
@@ -129,63 +129,69 @@ def landlock_start(  # noqa: PLR0913 - what makes a process
     output: int,
     report: int = -1,
     stdout: int = -1,
+    error: int = -1,
 ) -> int:
-    """Start a confined program as leader of a new session and return its pid. Only for a process
-    with one thread.
+    """Start a program as leader of a new session and return its pid, after `prepare` has confined
+    the new process. Only for a process with one thread.
 
-    `plan` comes from `plan_of`. `report` is a descriptor that the program inherits;
-    with `stdout`, standard output goes there and not to `output`. Raises OSError, also for
-    what fails in the child; then nothing was run.
+    `path` may be a descriptor of the program. `report` is a descriptor that the program inherits;
+    `stdout` and `error` stand for `output`. Raises OSError, also for what fails in the child; then
+    nothing was run.
     """
-    rules, program = read_plan(plan)
-    ruleset = open_ruleset(rules)
     reading, writing = os.pipe()
     try:
         pid = os.fork()
         if not pid:
-            printed = output if stdout < 0 else stdout
-            _become(
-                path, words, cwd, env, (stdin, printed, output, report), (ruleset, program), writing
-            )
+            ends = (stdin, output if stdout < 0 else stdout, output if error < 0 else error)
+            _become(prepare, (path, words, env), cwd, ends, report, writing)
     finally:
-        os.close(ruleset)
         os.close(writing)
     with open(reading, "rb") as failure:
-        number = failure.read()
+        number, _, name = failure.read().partition(b" ")
     if not number:
         return pid
     os.waitpid(pid, 0)
-    code = int(number)
-    raise OSError(code, os.strerror(code), path)
+    raise OSError(int(number), os.strerror(int(number)), os.fsdecode(name) or path)
 
 
 def _become(
-    path: str,
-    words: Sequence[str],
+    prepare: Callable[[], None],
+    program: tuple[str | int, Sequence[str], Mapping[str, str]],
     cwd: str,
-    env: Mapping[str, str],
-    descriptors: tuple[int, int, int, int],
-    limits: tuple[int, bytes],
+    ends: tuple[int, int, int],
+    report: int,
     failure: int,
 ) -> NoReturn:
-    """Turn the forked child into the command; tell the parent the error number if that fails."""
+    """Turn the forked child into the command; tell the parent what fails."""
+    path, words, env = program
     try:
-        stdin, stdout, output, report = descriptors
         os.setsid()
         for number in IGNORED_HERE:
             signal.signal(number, signal.SIG_DFL)
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
-        os.dup2(output, 2)
+        for target, end in enumerate(ends):
+            os.dup2(end, target)
         if report >= 0:
             os.set_inheritable(report, True)
         os.chdir(cwd)
-        confine(*limits)
+        prepare()
         os.execve(path, list(words), env)
     except OSError as error:
-        os.write(failure, b"%d" % (error.errno or 1))
+        told = f"{error.errno or 1} {error.filename if isinstance(error.filename, str) else ''}"
+        os.write(failure, os.fsencode(told))
     finally:
         os._exit(127)
+
+
+def landlock_start(
+    plan: bytes, path: str, words: Sequence[str], cwd: str, env: Mapping[str, str], **ends: int
+) -> int:
+    """Start a program confined by a plan of `plan_of`; see `start_prepared`."""
+    rules, program = read_plan(plan)
+    ruleset = open_ruleset(rules)
+    try:
+        return start_prepared(lambda: confine(ruleset, program), path, words, cwd, env, **ends)
+    finally:
+        os.close(ruleset)
 
 
 # --- As a program ---------------------------------------------------------------------------------
@@ -222,7 +228,7 @@ def c_library() -> Any:
     return libc
 
 
-def _checked(result: int) -> int:
+def checked(result: int) -> int:
     """Return the result of a call of the C library. Raises OSError if it is negative."""
     import ctypes
 

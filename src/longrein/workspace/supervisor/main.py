@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 
 from longrein.workspace.supervisor.channel import RECORD, SOCKET, VERSION
+from longrein.workspace.supervisor.mount_process import open_user_namespace
 from longrein.workspace.supervisor.process_privacy import hide_memory
 from longrein.workspace.supervisor.spool_writer import write_record
 from longrein.workspace.supervisor.supervisor import Supervisor
@@ -33,8 +34,9 @@ def main() -> None:
     )  # no command may hold it: its end reports longrein's death
     os.chdir(folder)
     become_subreaper()
+    user_namespace = open_user_namespace()
     hide_memory()
-    supervisor = Supervisor(first, time.monotonic)
+    supervisor = Supervisor(first, time.monotonic, user_namespace)
     woken = on_signals(supervisor)
     inode = listen(supervisor)
     with suppress(OSError):  # on a full disk only each task's record tells of its supervisor

@@ -21,6 +21,8 @@ Confined = tuple[Sequence[str], str] | None
 """Words and filter file of a `Confinement`; None outside the sandbox."""
 LANDLOCK = "%LANDLOCK%"
 """Word in front of a command that is confined by Landlock; the file then holds its plan."""
+MOUNTS = "%MOUNTS%"
+"""Word in front of a command with mounts of its own; the next word is the path of their plan."""
 HELD_PIPE_S = 0.1
 """Wait for output after the exit while another process holds the pipe."""
 LEFT_OPEN_MAX = 64

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from longrein.workspace.supervisor.shell import (
     LANDLOCK,
+    MOUNTS,
     Confined,
     close,
     command_words,
@@ -34,12 +35,14 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     home: int,
     confinement: Confined = None,
     *,
+    user_namespace: int = -1,
     stdout: int = -1,
     error: int = -1,
 ) -> int:
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
-    `stdout` and `error` are other places for what it prints. Raises OSError or ValueError (empty
+    `user_namespace`: see `apply_mounts`. `stdout` and `error` are other places for what it prints.
+    Raises OSError or ValueError (empty
     command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
@@ -61,7 +64,18 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
                 return landlock_start(plan.read(), path, words, cwd, env, **ends)
         if confinement:
             filter_descriptor = open_filter(confinement[1])
-            path, words = confined_words(confinement[0], filter_descriptor, path, words, env)
+            front = confinement[0]
+            mounts = front[1] if front[0] == MOUNTS else ""
+            path, words = confined_words(
+                front[2:] if mounts else front, filter_descriptor, path, words, env
+            )
+            if mounts:
+                from longrein.workspace.supervisor.mount_process import mounted_start
+
+                ends = {"output": output, "report": report, "stdin": stdin}
+                return mounted_start(
+                    mounts, user_namespace, path, words, env, **ends, stdout=stdout, error=error
+                )
         return os.posix_spawn(
             path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE
         )

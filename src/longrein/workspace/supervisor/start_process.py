@@ -7,6 +7,7 @@ from subprocess import DEVNULL, Popen
 from longrein.workspace.supervisor.shell import (
     FILTER,
     LANDLOCK,
+    MOUNTS,
     Confined,
     close,
     command_words,
@@ -47,6 +48,10 @@ def launch(  # noqa: PLR0913 - what makes a process
             from longrein.workspace.supervisor.landlock_process import helper_words
 
             front = helper_words(sys.executable, FILTER)
+        elif front[0] == MOUNTS:
+            from longrein.workspace.supervisor import mount_process
+
+            front = [*mount_process.helper_words(sys.executable, front[1]), *front[2:]]
         path, words = confined_words(front, filter_descriptor, own, words, env)
     try:
         return Popen(

@@ -46,7 +46,11 @@ class Client:
 class Supervisor:
     """The supervisor's state. Each method `do_…` handles the message of that name."""
 
-    def __init__(self, first: socket.socket, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, first: socket.socket, clock: Callable[[], float], user_namespace: int = -1
+    ) -> None:
+        """`first`: socket to longrein. `user_namespace`: see `apply_mounts`."""
+        self._user_namespace = user_namespace
         self.owner = owner_mark()
         self.start = int(self.owner.partition(".")[2])
         self.loop = Loop(clock)
@@ -286,6 +290,7 @@ class Supervisor:
                 their_input,
                 self._home,
                 confinement,
+                user_namespace=self._user_namespace,
                 **ends,
             )
         except (OSError, ValueError) as error:

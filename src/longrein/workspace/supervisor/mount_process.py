@@ -1,0 +1,276 @@
+"""Mounts of a confined command: made by descriptors, in a mount namespace of its own.
+
+A command shares its project with other commands, so any name in it may become a symbolic link at
+any moment. Each folder and file that is mounted is therefore opened without following a link, and
+the mount is made from one descriptor onto another (`open_tree`, `move_mount`, Linux 5.12). Then the
+process becomes `bwrap`, which adds the other namespaces, /dev, /proc and the seccomp filter.
+
+Standard library only; also a program: `helper_words` gives its command line.
+"""
+
+import os
+import signal
+import stat
+import struct
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, NoReturn
+
+from longrein.workspace.openat import IS_FOLDER, open_beneath
+from longrein.workspace.supervisor.landlock_process import (
+    c_library,
+    checked,
+    start_prepared,
+)
+
+WRITE, READ, COVER, EMPTY, CLOSED = "write", "read", "cover", "empty", "closed"
+"""Kinds of mounts: a folder or file that may be changed; one that may be read; a source that hides
+a file; an empty folder that can be passed through; one that cannot.
+"""
+KERNEL_MIN = (5, 12)
+"""First Linux with `mount_setattr`; the other calls are older."""
+
+_NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
+_RECURSIVE, _PRIVATE = 1 << 14, 1 << 18
+_EMPTY_PATH, _WITH_SUBMOUNTS, _CLONE = 0x1000, 0x8000, 1
+_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _SETATTR = 428, 429, 430, 431, 432, 442
+_READ_ONLY, _NO_SETUID, _NO_DEVICES = 1, 2, 4
+_FROM_AND_TO_DESCRIPTORS = 0x4 | 0x40
+_SET_STRING, _CREATE = 1, 6
+_MODES = {EMPTY: b"0755", CLOSED: b"0000"}
+
+
+class Mount(NamedTuple):
+    """One mount. Paths are absolute and were real when the plan was made."""
+
+    kind: str
+    path: str
+    source: str
+    """What is mounted there; '' for an empty folder."""
+
+
+def encode_plan(mounts: Sequence[Mount]) -> bytes:
+    """Return the mounts as bytes; those of outer folders must come first."""
+    return b"\0".join(os.fsencode(field) for mount in mounts for field in mount)
+
+
+def decode_plan(plan: bytes) -> list[Mount]:
+    """Return the mounts of a plan."""
+    fields = list(map(os.fsdecode, plan.split(b"\0")))
+    return [Mount(*fields[at : at + 3]) for at in range(0, len(fields) - 2, 3)]
+
+
+def enter_user_namespace(namespace: int = -1) -> None:
+    """Enter the open user namespace, or a new one in which the user keeps its ids. Raises OSError.
+
+    A process that hides its memory cannot set the ids of a namespace; it needs an open one.
+    """
+    libc = c_library()
+    if namespace >= 0:
+        checked(libc.setns(namespace, _NEW_USER))
+        return
+    user, group = os.getuid(), os.getgid()
+    checked(libc.unshare(_NEW_USER))
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def open_user_namespace() -> int:
+    """Return a descriptor of a new user namespace in which the user keeps its ids; -1 for none.
+
+    Only for a process with one thread, before it hides its memory.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        with suppress(OSError):
+            enter_user_namespace()
+            os.write(writing, b"1")
+            signal.pause()
+        os._exit(0)
+    os.close(writing)
+    try:
+        is_made = os.read(reading, 1) == b"1"
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC) if is_made else -1
+    except OSError:
+        return -1
+    finally:
+        os.close(reading)
+        with suppress(OSError):
+            os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+def apply_mounts(plan: bytes, namespace: int = -1) -> None:
+    """Give this process a mount namespace with the mounts of a plan. Raises OSError.
+
+    `namespace`: see `enter_user_namespace`. All else becomes read-only. The current folder is `/`
+    afterwards.
+    """
+    mounts = decode_plan(plan)
+    enter_user_namespace(namespace)
+    libc = c_library()
+    checked(libc.unshare(_NEW_MOUNTS))
+    checked(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None))
+    os.chdir("/")
+    with _opened("/") as top:
+        trees = {mount: tree for mount in mounts if (tree := _source(libc, top, mount)) is not None}
+        is_writable = any(mount.kind == WRITE and mount.path == "/" for mount in mounts)
+        _set_attributes(libc, top, _NO_SETUID if is_writable else _NO_SETUID | _READ_ONLY)
+        with _opened("proc", top) as processes:  # bwrap may not mount another that is not read-only
+            _set_attributes(libc, processes, 0, cleared=_READ_ONLY, alone=True)
+        for mount, tree in trees.items():
+            _attach(libc, top, mount, tree)
+        for mount, tree in trees.items():
+            if mount.kind in _MODES:  # now that the places in it are made
+                _set_attributes(libc, tree, _READ_ONLY, alone=True)
+
+
+def _source(libc: Any, top: int, mount: Mount) -> int | None:
+    """Return a descriptor of what is to be mounted; None for a missing file that is not hidden."""
+    if mount.kind in _MODES:
+        return _empty_folder(libc, _MODES[mount.kind])
+    try:
+        opened = open_beneath(top, mount.source.lstrip("/"), getattr(os, "O_PATH", 0))
+    except FileNotFoundError:
+        if mount.kind == COVER:
+            raise
+        return None
+    try:
+        flags = _CLONE | os.O_CLOEXEC | _EMPTY_PATH | _WITH_SUBMOUNTS
+        tree = int(checked(libc.syscall(_OPEN_TREE, opened, b"", flags)))
+    finally:
+        os.close(opened)
+    is_fixed = _READ_ONLY if mount.kind != WRITE else 0
+    _set_attributes(libc, tree, _NO_SETUID | _NO_DEVICES | is_fixed)
+    return tree
+
+
+def _empty_folder(libc: Any, mode: bytes) -> int:
+    system = int(checked(libc.syscall(_FSOPEN, b"tmpfs", 1)))
+    try:
+        for key, value in ((b"mode", mode), (b"size", b"4096k")):
+            checked(libc.syscall(_FSCONFIG, system, _SET_STRING, key, value, 0))
+        checked(libc.syscall(_FSCONFIG, system, _CREATE, None, None, 0))
+        return int(checked(libc.syscall(_FSMOUNT, system, 1, _NO_SETUID | _NO_DEVICES)))
+    finally:
+        os.close(system)
+
+
+def _attach(libc: Any, top: int, mount: Mount, tree: int) -> None:
+    """Mount at the path; the place for it is made where it lies in an empty folder."""
+    is_folder = stat.S_ISDIR(os.fstat(tree).st_mode)
+    try:
+        place = _open_place(top, mount.path, is_folder)
+    except FileNotFoundError:
+        _make_place(top, mount.path, is_folder)
+        place = _open_place(top, mount.path, is_folder)
+    except OSError as error:
+        error.filename = mount.path
+        raise
+    try:
+        flags = _FROM_AND_TO_DESCRIPTORS
+        checked(libc.syscall(_MOVE_MOUNT, tree, b"", place, b"", flags))
+    finally:
+        os.close(place)
+
+
+def _open_place(top: int, path: str, is_folder: bool) -> int:
+    flags = IS_FOLDER if is_folder else getattr(os, "O_PATH", 0)
+    return open_beneath(top, path.lstrip("/"), flags)
+
+
+def _make_place(top: int, path: str, is_folder: bool) -> None:
+    """Make a folder or an empty file, and the folders above it."""
+    above, _, name = path.rpartition("/")
+    try:
+        folder = open_beneath(top, above.lstrip("/") or ".", IS_FOLDER)
+    except FileNotFoundError:
+        _make_place(top, above, True)
+        folder = open_beneath(top, above.lstrip("/"), IS_FOLDER)
+    try:
+        if is_folder:
+            os.mkdir(name, 0o755, dir_fd=folder)
+        else:
+            flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o444, dir_fd=folder))
+    finally:
+        os.close(folder)
+
+
+def _set_attributes(
+    libc: Any, mount: int, attributes: int, *, cleared: int = 0, alone: bool = False
+) -> None:
+    """Set and clear attributes of a mount and, unless it is meant alone, of all mounts in it."""
+    wanted = struct.pack("=QQQQ", attributes, cleared, 0, 0)
+    flags = _EMPTY_PATH if alone else _EMPTY_PATH | _WITH_SUBMOUNTS
+    checked(libc.syscall(_SETATTR, mount, b"", flags, wanted, len(wanted)))
+
+
+@contextmanager
+def _opened(name: str, folder: int | None = None) -> Iterator[int]:
+    descriptor = os.open(name, IS_FOLDER, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def mounted_start(
+    plan_path: str,
+    namespace: int,
+    program: str,
+    words: Sequence[str],
+    env: Mapping[str, str],
+    **ends: int,
+) -> int:
+    """Start a sandbox's program after the mounts of a plan; see `start_prepared`."""
+    with open(plan_path, "rb") as file:
+        plan = file.read()
+    opened = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return start_prepared(
+            lambda: apply_mounts(plan, namespace), opened, words, "/", env, **ends
+        )
+    finally:
+        os.close(opened)
+
+
+# --- As a program ---------------------------------------------------------------------------------
+
+_BOOTSTRAP = (
+    "import sys, types\n"
+    "root = sys.argv.pop(1)\n"
+    "for name in ('longrein', 'longrein.workspace'):\n"
+    "    sys.modules[name] = types.ModuleType(name)\n"
+    "    sys.modules[name].__path__ = [root + name[8:].replace('.', '/')]\n"
+    "from longrein.workspace.supervisor.mount_process import main\n"
+    "main()\n"
+)
+
+
+def helper_words(python: str, plan: str) -> list[str]:
+    """Return the command line in front of a sandbox's program. `plan` is the path of a plan."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return [python, "-I", "-S", "-c", _BOOTSTRAP, root, plan]
+
+
+def main() -> NoReturn:
+    """Make the mounts of a plan and become the program in the other arguments."""
+    words = sys.argv[2:]
+    try:
+        program = os.open(words[0], os.O_RDONLY | os.O_CLOEXEC)
+        with open(sys.argv[1], "rb") as file:
+            plan = file.read()
+        apply_mounts(plan)
+        os.execve(program, words, dict(os.environ))
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        os.write(2, f"bwrap: {place}{error.strerror}\n".encode())
+        os._exit(126)
