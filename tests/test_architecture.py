@@ -132,6 +132,8 @@ LAZY_OWN = {
     "longrein.permissions.network_hosts",
     "longrein.agent.network_questions",
     "longrein.workspace.supervisor.landlock_process",
+    "longrein.workspace.supervisor.mount_process",
+    "longrein.workspace.sandbox.tool_caches",
     "longrein.frontends.acp.server",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from longrein.workspace import walk as walk_module
-from longrein.workspace.openat import open_folder
+from longrein.workspace.supervisor.openat import open_folder
 
 pytestmark = pytest.mark.anyio
 

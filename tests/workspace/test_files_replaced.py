@@ -13,7 +13,7 @@ import pytest
 from longrein.workspace import ReplaceResult, atomic_write, recover_temp_files, temp_files
 from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import read
-from longrein.workspace.openat import Folder, open_folder
+from longrein.workspace.supervisor.openat import Folder, open_folder
 
 OLD, OURS, THEIRS = b"base\n", b"base ours\n", b"base theirs\n"
 

@@ -17,7 +17,7 @@ import pytest
 from longrein.workspace import PlainSpawner, atomic_write, open_workspace, openat, temp_files
 from longrein.workspace.atomic_write import replace, write
 from longrein.workspace.files import content_hash, read, remove, resolve_path, stamp
-from longrein.workspace.openat import open_beneath, open_folder, open_parent, open_real
+from longrein.workspace.supervisor.openat import open_beneath, open_folder, open_parent, open_real
 from longrein.workspace.walk import entries
 from tests.seeds import seeds
 

@@ -340,8 +340,10 @@ def test_masks_follow_new_files(tmp_path: Path) -> None:
     (tmp_path / "a.env").symlink_to("deep/er/file")
     (tmp_path / "deep/er/file").write_text("x")
     assert find() == ["deep/er/.env", "deep/er/file"]
-    os.link(tmp_path / "deep/er/.env", tmp_path / "other")
     os.utime(tmp_path / "deep/er", (1, 1))
+    os.link(tmp_path / "deep/er/.env", tmp_path / "other")
+    assert find() == ["deep/er/.env", "deep/er/file", "other"]
+    os.link(tmp_path / "deep/er/.env", tmp_path.parent / f"{tmp_path.name}-link")
     masks = index.find(
         [str(tmp_path)], lambda path, _: path.endswith(".env"), lambda *_: False, "rule", HANG_S
     )

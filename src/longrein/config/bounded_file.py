@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from longrein.workspace.files import READING, read_up_to
-from longrein.workspace.openat import open_real
+from longrein.workspace.supervisor.openat import open_real
 
 
 def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:

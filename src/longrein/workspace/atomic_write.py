@@ -25,8 +25,8 @@ from longrein.workspace.files import (
     read,
     write_and_close,
 )
-from longrein.workspace.openat import Folder, open_parent
 from longrein.workspace.port import Merge, ReplaceResult
+from longrein.workspace.supervisor.openat import Folder, open_parent
 from longrein.workspace.temp_files import (
     LateWrite,
     TempFile,

@@ -9,7 +9,8 @@ from contextlib import suppress
 from hashlib import sha256
 
 from longrein.atomic_file import write_all
-from longrein.workspace.openat import (
+from longrein.workspace.port import FileStamp, ResolvedPath
+from longrein.workspace.supervisor.openat import (
     CHANGED,
     IS_FOLDER,
     PATH_BYTES_MAX,
@@ -17,7 +18,6 @@ from longrein.workspace.openat import (
     open_parent,
     open_real,
 )
-from longrein.workspace.port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
 """Largest file that is read: it is held in memory."""

@@ -18,8 +18,8 @@ import msgspec
 
 from longrein.workspace.command import CollectingSink
 from longrein.workspace.files import find_program, open_regular, spellings
-from longrein.workspace.openat import Folder, open_folder
 from longrein.workspace.port import CommandExit, Workspace
+from longrein.workspace.supervisor.openat import Folder, open_folder
 from longrein.workspace.walk import compile_glob, name_glob
 
 Mode = Literal["files", "content", "count", "names"]

@@ -22,7 +22,7 @@ from itertools import count
 import msgspec
 
 from longrein.workspace.files import READ_BYTES_MAX, content_hash, open_regular, read, read_up_to
-from longrein.workspace.openat import Folder, open_folder, open_parent
+from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent
 from longrein.workspace.supervisor.process_tree import LINUX, owner_mark, process
 
 # --- Exchange of two files ------------------------------------------------------------------------

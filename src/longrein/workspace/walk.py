@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from longrein.workspace.files import read
-from longrein.workspace.openat import open_real
+from longrein.workspace.supervisor.openat import open_real
 
 GITIGNORE = ".gitignore"
 GITIGNORE_BYTES_MAX = 1 << 20

@@ -11,7 +11,15 @@ import os
 from collections.abc import Container, Iterator
 
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.supervisor.mount_process import CLOSED, COVER, EMPTY, READ, WRITE, Mount
+from longrein.workspace.supervisor.mount_process import (
+    CLOSED,
+    COVER,
+    EMPTY,
+    READ,
+    WRITE,
+    Mount,
+    encode_plan,
+)
 
 EMPTIED = ("/tmp", "/var/tmp", "/run", "/root", "/home", "/media", "/mnt")
 """Folders that commands see empty: other users' files, sockets of daemons, other people's
@@ -51,6 +59,11 @@ def bubblewrap_arguments(
     if seccomp:
         words += ["--seccomp", seccomp]
     return [*words, "--"]
+
+
+def plan_of(policy: SandboxPolicy) -> bytes:
+    """Return the mounts of a policy for `apply_mounts`."""
+    return encode_plan(mounts_of(policy))
 
 
 def mounts_of(policy: SandboxPolicy) -> list[Mount]:

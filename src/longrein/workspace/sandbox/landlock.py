@@ -4,13 +4,12 @@ Landlock can only allow: a folder that is readable is readable as a whole. Where
 in a readable folder, its siblings are allowed one by one. `unenforced` lists what stays open.
 """
 
-import ctypes
 import os
-import struct
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from longrein.workspace.sandbox.masks import identity_of
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.seccomp import AF_INET, AF_INET6, filter_bytes
 from longrein.workspace.supervisor.landlock_process import (
@@ -25,7 +24,6 @@ from longrein.workspace.supervisor.landlock_process import (
     WRITE,
     WRITE_FILE,
     abi,
-    c_library,
 )
 
 RULES_MAX = 20_000
@@ -35,7 +33,6 @@ RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
 CLOSED = ("/tmp", "/var/tmp", "/run", "/dev", "/root", "/home", "/media", "/mnt")
 """Folders that commands cannot read, apart from roots and visible folders in them."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_HANDLE_BYTES = 128
 HIDDEN_FILES_MAX = 5_000
 """Files of hidden folders that are remembered."""
 _hidden_files: dict[bytes, str] = {}
@@ -148,23 +145,6 @@ def _within(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _identity(path: str) -> bytes:
-    """Return the handle of a file: its inode with the generation, so that a later file does not
-    count as the same.
-
-    The inode alone where the file system has no handles.
-    """
-    found, mounted = os.lstat(path), ctypes.c_int()
-    handle = ctypes.create_string_buffer(
-        struct.pack("=Ii", _HANDLE_BYTES, 0) + bytes(_HANDLE_BYTES)
-    )
-    inode = struct.pack("=QQ", found.st_dev, found.st_ino)
-    called = c_library().name_to_handle_at(
-        -100, os.fsencode(path), handle, ctypes.byref(mounted), 0
-    )
-    return inode if called < 0 else inode + handle.raw
-
-
 def _remember(policy: SandboxPolicy) -> Iterator[str]:
     """Remember the files that are hidden in the roots, and yield where those hidden before are now.
 
@@ -175,15 +155,15 @@ def _remember(policy: SandboxPolicy) -> Iterator[str]:
         with suppress(OSError):
             if (
                 _within(path, policy.roots)
-                and _hidden_files.setdefault(_identity(path), path) == path
+                and _hidden_files.setdefault(identity_of(path), path) == path
             ):
                 for folder, _, names in (
                     os.walk(path) if len(_hidden_files) < HIDDEN_FILES_MAX else ()
                 ):
-                    _hidden_files.update((_identity(f"{folder}/{name}"), path) for name in names)
+                    _hidden_files.update((identity_of(f"{folder}/{name}"), path) for name in names)
     for folder in {os.path.dirname(path) for path in _hidden_files.values()}:
         with suppress(OSError), os.scandir(folder) as entries:
-            yield from (entry.path for entry in entries if _identity(entry.path) in _hidden_files)
+            yield from (entry.path for entry in entries if identity_of(entry.path) in _hidden_files)
 
 
 def filter_of(policy: SandboxPolicy) -> bytes:

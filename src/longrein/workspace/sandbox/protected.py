@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import groupby
 
 from longrein.workspace.files import read
-from longrein.workspace.openat import Folder, open_folder, open_parent
+from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent
 
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 """Names in a git folder that decide what git executes."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from longrein.workspace.openat import open_folder, open_parent, open_real
 from longrein.workspace.sandbox.protected import MissingPaths, writable_exceptions
+from longrein.workspace.supervisor.openat import open_folder, open_parent, open_real
 
 FILES_MAX = 2_000
 BYTES_MAX = 16 << 20

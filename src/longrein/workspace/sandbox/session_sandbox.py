@@ -261,9 +261,8 @@ class SessionSandbox:
 
     def _mounted(self, policy: SandboxPolicy, cwd: str) -> Confinement:
         from longrein.workspace.sandbox import bubblewrap
-        from longrein.workspace.supervisor.mount_process import encode_plan
 
-        plan = self._write_plan(encode_plan(bubblewrap.mounts_of(policy)))
+        plan = self._write_plan(bubblewrap.plan_of(policy))
         words = bubblewrap.bubblewrap_arguments(
             self.rung.reason, cwd, network=policy.network, seccomp=FILTER
         )

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple
 from zlib import crc32
 
-from longrein.workspace.openat import open_folder
+from longrein.workspace.supervisor.openat import open_folder
 
 
 class ToolCache(NamedTuple):

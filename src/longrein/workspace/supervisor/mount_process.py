@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, NoReturn
 
-from longrein.workspace.openat import IS_FOLDER, open_beneath
 from longrein.workspace.supervisor.landlock_process import (
     c_library,
     checked,
     start_prepared,
 )
+from longrein.workspace.supervisor.openat import IS_FOLDER, open_beneath
 
 WRITE, READ, COVER, EMPTY, CLOSED = "write", "read", "cover", "empty", "closed"
 """Kinds of mounts: a folder or file that may be changed; one that may be read; a source that hides
@@ -269,7 +269,7 @@ def main() -> NoReturn:
         with open(sys.argv[1], "rb") as file:
             plan = file.read()
         apply_mounts(plan)
-        os.execve(program, words, dict(os.environ))
+        os.execv(f"/proc/self/fd/{program}", words)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         os.write(2, f"bwrap: {place}{error.strerror}\n".encode())

@@ -49,9 +49,9 @@ def launch(  # noqa: PLR0913 - what makes a process
 
             front = helper_words(sys.executable, FILTER)
         elif front[0] == MOUNTS:
-            from longrein.workspace.supervisor import mount_process
+            from longrein.workspace.supervisor.mount_process import helper_words
 
-            front = [*mount_process.helper_words(sys.executable, front[1]), *front[2:]]
+            front = [*helper_words(sys.executable, front[1]), *front[2:]]
         path, words = confined_words(front, filter_descriptor, own, words, env)
     try:
         return Popen(
