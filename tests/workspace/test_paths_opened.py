@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from longrein.workspace import PlainSpawner, atomic_write, open_workspace, openat, temp_files
+from longrein.workspace import PlainSpawner, atomic_write, open_workspace, temp_files
 from longrein.workspace.atomic_write import replace, write
 from longrein.workspace.files import content_hash, read, remove, resolve_path, stamp
+from longrein.workspace.supervisor import openat
 from longrein.workspace.supervisor.openat import open_beneath, open_folder, open_parent, open_real
 from longrein.workspace.walk import entries
 from tests.seeds import seeds

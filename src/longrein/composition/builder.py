@@ -197,10 +197,12 @@ def _around(
     )
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = make_spawner(run_context, log, roots, nonce, secrets)
-    workspace, in_roots = open_workspaces(run_context, roots, spawner, additions.editor)
+    sandbox = make_sandbox(run_context, log, roots)
+    workspace, in_roots = open_workspaces(run_context, roots, spawner, sandbox, additions.editor)
     opened = opened and _with_branch(opened, workspace)
     mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
-    offer = make_offer(run_context, additions, state, mcp, opened.branch if opened else "", nonce)
+    branch = opened.branch if opened else ""
+    offer = make_offer(run_context, additions, state, mcp, sandbox, branch, nonce)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
@@ -233,7 +235,7 @@ def _around(
         ),
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
-        sandbox=make_sandbox(run_context, log, roots),
+        sandbox=sandbox,
         pool=TaskPool(spawner, settings.tasks.running_max),
         task_options=settings.tasks,
         background_tasks=_open_background_tasks,

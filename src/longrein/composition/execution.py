@@ -45,6 +45,7 @@ def open_workspaces(
     run_context: RunContext,
     roots: tuple[str, ...],
     spawner: SupervisedSpawner,
+    sandbox: SessionSandbox,
     editor: "Editor | None",
 ) -> tuple[Workspace, Callable[[tuple[str, ...]], Workspace]]:
     """Return the workspace of the session, over the editor's buffers if there are any; and how
@@ -52,11 +53,14 @@ def open_workspaces(
     """
     environ, settings = _environ(run_context), run_context.settings
     keep_env = (*settings.env.keep, *(name for name, _ in settings.variables))
-    in_roots = partial(open_workspace, spawner=spawner, environment=environ, keep_env=keep_env)
+    shared = sandbox.shared_folders
+    in_roots = partial(
+        open_workspace, spawner=spawner, environment=environ, keep_env=keep_env, shared=shared
+    )
     if editor is None:
         return in_roots(roots), in_roots
     return editor.open_workspace(
-        roots, spawner=spawner, environment=environ, keep_env=keep_env
+        roots, spawner=spawner, environment=environ, keep_env=keep_env, shared=shared
     ), in_roots
 
 

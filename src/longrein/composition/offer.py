@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,6 +35,7 @@ from longrein.tools import (
     tools_by_name,
 )
 from longrein.tools.mcp.servers import McpToolset
+from longrein.workspace.sandbox import SessionSandbox
 
 
 def with_plugins(run_context: RunContext, additions: Additions) -> Additions:
@@ -63,6 +65,7 @@ def make_offer(
     additions: Additions,
     state: State,
     mcp: McpToolset,
+    sandbox: SessionSandbox,
     branch: str,
     nonce: str,
 ) -> Offer:
@@ -81,7 +84,8 @@ def make_offer(
     registry = tools_by_name(tools)
     mcp.attach(registry, nonce, state.prefix, state.seq)
     search = _may_search_web(run_context, additions)
-    prefix, told = _prefix(run_context, branch, state, tools, mcp, listed, search=search)
+    describe = partial(_describe_surroundings, run_context, additions, sandbox, branch)
+    prefix, told = _prefix(run_context, describe, state, tools, mcp, listed, search=search)
     return Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
 
 
@@ -209,7 +213,7 @@ def _kinds(
 
 def _prefix(
     run_context: RunContext,
-    branch: str,
+    describe: Callable[[], str],
     state: State,
     tools: Sequence[Tool],
     mcp: McpToolset,
@@ -218,7 +222,7 @@ def _prefix(
     search: bool,
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
     """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
-    context, sources, notes = _static_context(run_context, branch, state, skills)
+    context, sources, notes = _static_context(run_context, describe, state, skills)
     system = compose_system(
         replaced=run_context.options.system_prompt,
         appended=run_context.options.append_system_prompt,
@@ -238,8 +242,24 @@ def _prefix(
     return prefix, notes
 
 
+def _describe_surroundings(
+    run_context: RunContext, additions: Additions, sandbox: SessionSandbox, branch: str
+) -> str:
+    """Return the environment as the model is told at the start of a session."""
+    commands = sandbox.describe()
+    if not (additions.asks_user or run_context.options.permission_prompt_tool):
+        commands += "\nNobody answers questions in this run: what would be asked is refused."
+    return describe_environment(
+        cwd=run_context.cwd,
+        day=time.strftime("%Y-%m-%d"),
+        roots=run_context.roots,
+        branch=branch,
+        commands=commands,
+    )
+
+
 def _static_context(
-    run_context: RunContext, branch: str, state: State, skills: str
+    run_context: RunContext, describe: Callable[[], str], state: State, skills: str
 ) -> tuple[tuple[str, ...], Any, Iterable[str]]:
     """Return environment, instruction files and skills: read once, at the start of a session,
     then frozen.
@@ -254,10 +274,4 @@ def _static_context(
         run_context.trusted.cover,
         own=run_context.uses("user"),
     )
-    around = describe_environment(
-        cwd=run_context.cwd,
-        day=time.strftime("%Y-%m-%d"),
-        roots=run_context.roots,
-        branch=branch,
-    )
-    return (around, *texts, *((skills,) if skills else ())), sources, notes
+    return (describe(), *texts, *((skills,) if skills else ())), sources, notes

@@ -76,12 +76,14 @@ def describe_environment(
     day: str,
     roots: Sequence[str] = (),
     branch: str = "",
+    commands: str = "",
     platform: str = PLATFORM,
     shell: str = "bash",
 ) -> str:
     """Describe the environment for the static context. Pure.
 
-    `day`: as `2026-11-21`. `branch`: '' where unknown.
+    `day`: as `2026-11-21`. `branch`: '' where unknown. `commands`: what commands can change and
+    reach.
     """
     lines = [f"Current folder: {cwd}"]
     others = [root for root in roots if root != cwd]
@@ -92,5 +94,7 @@ def describe_environment(
     lines.append(f"Platform: {platform}")
     if shell:
         lines.append(f"Shell of Bash: {shell}")
+    if commands:
+        lines.append(commands)
     lines.append(f"Day the session started: {day}")
     return "Environment:\n" + "\n".join(lines)

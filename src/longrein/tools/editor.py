@@ -2,7 +2,8 @@
 terminals.
 """
 
-from collections.abc import Coroutine, Mapping, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -18,9 +19,16 @@ from longrein.tools.port import (
     Tool,
     ToolContext,
 )
-from longrein.workspace import CommandExit, Confinement, Spawner, Workspace, open_workspace
+from longrein.workspace import (
+    CommandExit,
+    Confinement,
+    SharedFolders,
+    Spawner,
+    Workspace,
+    open_workspace,
+)
 from longrein.workspace.editor_workspace import EditorFiles, EditorWorkspace
-from longrein.workspace.supervisor.shell import FILTER, FOLDER_CHANGES, LANDLOCK
+from longrein.workspace.supervisor.shell import FILTER, FOLDER_CHANGES, LANDLOCK, MOUNTS
 
 
 class EditorCommand(msgspec.Struct, frozen=True):
@@ -59,13 +67,14 @@ class Editor(msgspec.Struct, frozen=True):
         spawner: Spawner,
         environment: Mapping[str, str],
         keep_env: Sequence[str],
+        shared: Callable[[], SharedFolders],
     ) -> Workspace:
         """Open the workspace of a session, over the editor's buffers where it gives them."""
-        if self.files is None:
-            return open_workspace(
-                roots, spawner=spawner, environment=environment, keep_env=keep_env
-            )
-        return EditorWorkspace(roots, spawner, environment, keep_env, self.files)
+        if self.files is not None:
+            return EditorWorkspace(roots, spawner, environment, keep_env, self.files, shared)
+        return open_workspace(
+            roots, spawner=spawner, environment=environment, keep_env=keep_env, shared=shared
+        )
 
     def wrap(self, tool: Tool) -> Tool:
         """Return `tool` as it works in this editor."""
@@ -140,7 +149,12 @@ def terminal_words(
         return ("bash", "-c", LAUNCH, "longrein", names, *inner)
     if LANDLOCK in confinement.words:
         return None
-    front = [FILTER_DESCRIPTOR if word == FILTER else word for word in confinement.words]
+    words = list(confinement.words)
+    if words[0] == MOUNTS:
+        from longrein.workspace.supervisor.mount_process import helper_words
+
+        words = [*helper_words(sys.executable, words[1]), *words[2:]]
+    front = [FILTER_DESCRIPTOR if word == FILTER else word for word in words]
     launch = (
         f'filter=$1; shift; {LAUNCH} {FILTER_DESCRIPTOR}<"$filter"'
         if confinement.filter

@@ -9,7 +9,7 @@ afterwards is compared.
 import asyncio
 import errno
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from hashlib import sha256
 from typing import Protocol
@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from longrein.workspace.local_workspace import PlainWorkspace
-from longrein.workspace.port import FileStamp, Merge, ReplaceResult, Spawner
+from longrein.workspace.port import FileStamp, Merge, ReplaceResult, SharedFolders, Spawner
 
 BUFFER_BYTES_MAX = 5 * 1024 * 1024
 """Largest file that is read or written through the editor."""
@@ -61,8 +61,9 @@ class EditorWorkspace(PlainWorkspace):
         environment: Mapping[str, str],
         keep_env: Sequence[str],
         editor: EditorFiles,
+        shared: Callable[[], SharedFolders] = SharedFolders,
     ) -> None:
-        super().__init__(roots, spawner, environment, keep_env)
+        super().__init__(roots, spawner, environment, keep_env, shared)
         self._editor = editor
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()

@@ -9,11 +9,20 @@ from functools import partial
 from threading import Thread
 from typing import TypeVar
 
+import msgspec
+
 from longrein.workspace import files
 from longrein.workspace.atomic_write import merge_late_writes, replace, write
 from longrein.workspace.environment import children_environment
-from longrein.workspace.files import refresh_stamp, resolve_path, spellings, stamp
-from longrein.workspace.port import FileStamp, Merge, ReplaceResult, ResolvedPath, Spawner
+from longrein.workspace.files import is_inside, refresh_stamp, resolve_path, spellings, stamp
+from longrein.workspace.port import (
+    FileStamp,
+    Merge,
+    ReplaceResult,
+    ResolvedPath,
+    SharedFolders,
+    Spawner,
+)
 from longrein.workspace.supervisor.process_tree import SESSION_MARK
 from longrein.workspace.walk import walk
 
@@ -40,7 +49,9 @@ class PlainWorkspace:
         spawner: Spawner,
         environment: Mapping[str, str],
         keep_env: Sequence[str],
+        shared: Callable[[], SharedFolders] = SharedFolders,
     ) -> None:
+        self._shared = shared
         self._spellings = spellings(roots)
         self.roots = tuple(
             dict.fromkeys(resolve_path(root, "/", (), "").real for root in spellings(roots))
@@ -52,7 +63,23 @@ class PlainWorkspace:
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
         """See `Workspace.resolve`."""
-        return resolve_path(path, cwd, self._spellings, self._home)
+        found = resolve_path(path, cwd, self._spellings, self._home)
+        return found if found.inside else self._in_shared(found)
+
+    def _in_shared(self, found: ResolvedPath) -> ResolvedPath:
+        """Return the place of a path in a shared folder; other paths as they are.
+
+        A file of the user in the machine's own `/tmp` is found where no command has made one.
+        """
+        shared = self._shared()
+        if shared.tmp and is_inside(found.path, ("/tmp",)):
+            written = shared.tmp + found.path.removeprefix("/tmp")
+            moved = resolve_path(written, "/", (shared.tmp,), "")
+            if moved.kind or not found.kind:
+                return msgspec.structs.replace(moved, given=found.given, path=found.path)
+        if shared.cache and is_inside(found.path, (shared.cache,)):
+            return msgspec.structs.replace(found, inside=is_inside(found.real, (shared.cache,)))
+        return found
 
     def find_program(self, name: str) -> str:
         """See `Workspace.find_program`."""
@@ -134,10 +161,12 @@ def open_workspace(
     spawner: Spawner,
     environment: Mapping[str, str],
     keep_env: Sequence[str] = (),
+    shared: Callable[[], SharedFolders] = SharedFolders,
 ) -> PlainWorkspace:
     """Open the workspace over `roots` (absolute folders).
 
     `environment` is the parent's environment, of which commands get an allow-list. `keep_env`
-    widens the list: exact names, or prefixes written `MY_*`.
+    widens the list: exact names, or prefixes written `MY_*`. `shared` returns the folders that
+    confined commands share with file tools.
     """
-    return PlainWorkspace(roots, spawner, environment, keep_env)
+    return PlainWorkspace(roots, spawner, environment, keep_env, shared)

@@ -30,6 +30,15 @@ class ResolvedPath(msgspec.Struct, frozen=True):
     """Size of a file, else 0."""
 
 
+class SharedFolders(msgspec.Struct, frozen=True):
+    """Folders outside the roots that confined commands and file tools share."""
+
+    tmp: str = ""
+    """Folder that stands for `/tmp`; '' where `/tmp` is the machine's own."""
+    cache: str = ""
+    """Folder for the caches of tool chains; '' for none."""
+
+
 class CommandExit(msgspec.Struct, frozen=True):
     """Outcome of a command."""
 

@@ -94,7 +94,9 @@ def rules_of(policy: SandboxPolicy) -> dict[str, int]:
     _allow(rules, "/", READ, 0, {*CLOSED, *home, *hidden})
     for path in (*policy.home_visible, *(RESOLVERS if policy.network else ())):
         _allow(rules, path, READ, 0, hidden)
-    own = [path for path in (policy.private_tmp, policy.private_home) if path]
+    if policy.private_home:  # a write there would not last
+        _allow(rules, policy.private_home, READ, 0, hidden)
+    own = [policy.private_tmp] if policy.private_tmp else []
     for path in (*policy.home_writable, *policy.roots, *own):
         _allow(rules, path, READ | WRITE, WRITE | EXECUTE | READ_DIR, hidden)
     for name in DEVICES:

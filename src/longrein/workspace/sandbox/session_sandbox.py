@@ -15,7 +15,7 @@ import msgspec
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.files import is_inside, spellings
-from longrein.workspace.port import Confinement
+from longrein.workspace.port import Confinement, SharedFolders
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.supervisor.shell import FILTER, LANDLOCK, MOUNTS
 
@@ -131,10 +131,30 @@ class SessionSandbox:
         kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
         return kind(os.path.join(self._folder, "moved"))
 
-    @property
-    def tmp(self) -> str:
-        """Folder that commands see as `/tmp`; '' where they see none there."""
-        return os.path.join(self._folder, "tmp") if self.rung.name == "bubblewrap" else ""
+    def shared_folders(self) -> SharedFolders:
+        """Return the folders outside the roots that commands and file tools share."""
+        if not self.rung.confines:
+            return SharedFolders()
+        is_tmp = self.rung.name == "bubblewrap"
+        return SharedFolders(os.path.join(self._folder, "tmp") if is_tmp else "", self.cache)
+
+    def describe(self) -> str:
+        """Return what commands can change and which network they have, for the model."""
+        if not self.rung.confines:
+            return "Commands run without a sandbox."
+        shared = self.shared_folders()
+        tmp = "/tmp (kept with the session; file tools see the same files)"
+        places = tmp if shared.tmp else f"$TMPDIR ({os.path.join(self._folder, 'tmp')})"
+        network = "none but loopback of their own"
+        if self.network:
+            network = "all of it"
+        elif self.entries:
+            network = f"by HTTPS_PROXY, {', '.join(self.entries)}"
+        return (
+            f"Commands run in a sandbox: they can change the session's folders, {places} and "
+            f"{shared.cache} (caches of tool chains); all else is read-only, most of home hidden.\n"
+            f"Network of commands: {network}."
+        )
 
     @cached_property
     def cache(self) -> str:

@@ -1,0 +1,344 @@
+"""Links, folders, modes and renames that confined commands plant for longrein itself.
+
+Each story runs on both levels of the sandbox, as root and as an ordinary user. Nothing of the home
+may change or be read, and nothing that programs obey may come into being in the project.
+"""
+
+import ctypes
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longrein.settings_schema import SandboxOptions
+from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
+from longrein.workspace.sandbox.protected import SUBMODULE_FOLDERS_MAX
+from longrein.workspace.sandbox.rungs import Rung, find_rung
+from longrein.workspace.supervisor import landlock_process, mount_process
+from longrein.workspace.supervisor.spawn import spawn
+
+assert ctypes
+assert landlock_process
+assert mount_process
+BASH = shutil.which("bash") or "bash"
+NOBODY = 65534
+FOUND = find_rung(os.environ, ()).name
+LEVELS = [
+    pytest.param("bubblewrap", marks=pytest.mark.skipif(FOUND != "bubblewrap", reason="bwrap")),
+    pytest.param(
+        "landlock",
+        marks=pytest.mark.skipif(bool(landlock.available()), reason="Landlock"),
+    ),
+]
+USERS = [0, NOBODY] if os.getuid() == 0 else [os.getuid()]
+CANARY = "a secret of the user"
+
+
+class Project:
+    """A project and a home of one user, and commands in its sandbox. Runs in a child process."""
+
+    def __init__(self, base: Path, rung: str) -> None:
+        self.root, self.home = base / "project", base / "home"
+        for folder in (self.root, self.home / ".config/longrein", self.home / ".ssh"):
+            folder.mkdir(parents=True)
+        (self.home / ".config/longrein/config.toml").write_text("# mine")
+        (self.home / ".ssh/id").write_text(CANARY)
+        (base / "state/s1").mkdir(parents=True)
+        self.base, self.rung, self.printed = base, rung, ""
+        self.moved: list[tuple[str, str]] = []
+        self.masks = MaskIndex()
+        self.namespace = mount_process.open_user_namespace()
+        self.sandbox = self.open()
+
+    def open(self) -> SessionSandbox:
+        """Start a session: what was planted before counts for it."""
+        sandbox = SessionSandbox(
+            SandboxOptions(),
+            folder=str(self.base / "state/s1"),
+            home=str(self.home),
+            state_dir=str(self.base / "state"),
+            environ={"PATH": f"/usr/bin:/bin:{self.root}/.venv/bin"},
+            roots=[str(self.root)],
+        )
+        sandbox.rung = Rung(self.rung, shutil.which("bwrap") or "")
+        self.sandbox = sandbox
+        assert sandbox.cache
+        return sandbox
+
+    def run(self, line: str, hidden: str = "") -> None:
+        """Run a command; keep what it prints and what was moved away after it."""
+        root = str(self.root)
+        self.sandbox.begin([root], others_run=False)
+        if self.sandbox.missing.refusal():
+            self.printed += "refused"
+            return
+        masks = self.masks.find([root], lambda p, _: hidden in p and hidden != "", no, hidden, 9.0)
+        confinement = self.sandbox.confine([root], root, masks.hidden)
+        assert confinement is not None
+        reading, writing = os.pipe()
+        here, nothing = os.open("/", os.O_RDONLY), os.open(os.devnull, os.O_RDONLY)
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), **confinement.env}
+        limits = confinement.words, confinement.filter
+        pid = spawn(
+            line,
+            BASH,
+            root,
+            env,
+            writing,
+            -1,
+            nothing,
+            here,
+            limits,
+            user_namespace=self.namespace,
+        )
+        os.close(writing)
+        with open(reading, encoding="utf-8", errors="replace") as output:
+            self.printed += output.read()
+        os.waitpid(pid, 0)
+        self.moved += self.sandbox.missing.end()
+
+
+def no(_path: str, _real: str) -> bool:
+    return False
+
+
+def as_user(uid: int, rung: str, play: Callable[[Project], Any]) -> Any:
+    """Run `play` in a child process of a user and return its result."""
+    base = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    reading, writing = os.pipe()
+    try:
+        if uid != os.getuid():
+            os.chown(base, uid, uid)
+        pid = os.fork()
+        if not pid:
+            os.close(reading)
+            try:
+                if uid != os.getuid():
+                    os.setgroups([])
+                    os.setgid(uid)
+                    os.setuid(uid)
+                    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as in a process of this user
+                found = play(Project(base, rung))
+            except BaseException as error:
+                found = {"error": f"{type(error).__name__}: {error}"}
+            os.write(writing, json.dumps(found).encode())
+            os._exit(0)
+        os.close(writing)
+        with open(reading, "rb") as file:
+            told = file.read()
+        os.waitpid(pid, 0)
+        return json.loads(told)
+    finally:
+        shutil.rmtree(base, onerror=make_removable)
+
+
+def make_removable(remove: Callable[[str], object], path: str, _error: object) -> None:
+    for one in (os.path.dirname(path), path):
+        if not os.path.islink(one):
+            os.chmod(one, 0o700)
+    if os.path.isdir(path) and remove is not os.unlink:
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        remove(path)
+
+
+def picture(folder: Path) -> dict[str, str]:
+    """Return the files and links below a folder with their content."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if ".cache" not in path.parts and (path.is_symlink() or path.is_file()):
+            found[str(path)] = os.readlink(path) if path.is_symlink() else path.read_text()
+    return found
+
+
+# --- What is planted at protected names -----------------------------------------------------------
+
+OBEYED = (
+    *(".config/longrein", ".config/git", ".agents/skills", ".github/workflows", ".claude"),
+    *(".vscode", ".mcp.json", ".envrc", ".git/hooks/post-checkout", ".git/commondir"),
+)
+STORIES: dict[str, Sequence[str]] = {
+    "a folder that is closed, then a link to the user's settings": (
+        "mkdir .config; echo evil > evil; ln -s $PWD/evil .config/longrein; chmod 555 .config",
+        "chmod 755 .config; mv .config c2; ln -s ~/.config .config",
+        "ls",
+    ),
+    "the same for git's settings": (
+        "mkdir .config evil; ln -s $PWD/evil .config/git; chmod 555 .config",
+        "chmod 755 .config; mv .config c2; ln -s ~/.config .config; true",
+        "ls",
+    ),
+    "links above protected names": (
+        "mkdir -p e/skills e/workflows; ln -s e .agents; ln -s e .github; ln -s e .config",
+        "ls",
+    ),
+    "a folder above them that becomes a link": (
+        "mkdir .config; echo x > .config/other",
+        "mv .config c2; mkdir -p e/longrein; ln -s e .config",
+    ),
+    "closed folders": (
+        "mkdir .claude; echo x > .claude/settings.json; chmod 000 .claude; chmod 555 .",
+        "ls",
+    ),
+    "a pipe, a socket and a link that leads nowhere": (
+        "mkfifo .mcp.json; ln -s nowhere .envrc; mkdir .vscode; mkfifo .vscode/tasks.json",
+        "mkdir nowhere; ls",
+    ),
+    "a folder of pipes in place of a repository": (
+        "mkdir -p .git/hooks; mkfifo .git/config; echo x > .git/hooks/post-checkout",
+        "ls",
+    ),
+    "a deep chain of links": (
+        "ln -s a .agents; ln -s b a; mkdir -p b/skills",
+        "rm .agents; ln -s $HOME .agents",
+    ),
+}
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize("story", STORIES)
+def test_what_is_planted_is_moved_beneath_the_project(story: str, rung: str, uid: int) -> None:
+    def play(project: Project) -> Any:
+        before = picture(project.home)
+        for line in STORIES[story]:
+            project.run(line)
+        there = [name for name in OBEYED if os.path.lexists(project.root / name)]
+        return {
+            "home": picture(project.home) == before,
+            "there": there,
+            "moved": len(project.moved),
+            "stuck": [path for path, place in project.moved if not place],
+        }
+
+    found = as_user(uid, rung, play)
+    assert found == {"home": True, "there": [], "moved": found.get("moved"), "stuck": []}
+    assert found["moved"]
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+def test_links_of_the_user_stay_and_what_they_lead_to_is_protected(rung: str, uid: int) -> None:
+    def play(project: Project) -> Any:
+        (project.root / "shared").mkdir()
+        (project.root / ".github").symlink_to("shared")
+        (project.root / ".claude").symlink_to("notes")
+        project.run("mkdir shared/workflows; mkdir notes; echo x > notes/settings.json; ls")
+        return {
+            "links": [os.readlink(project.root / name) for name in (".github", ".claude")],
+            "there": os.path.exists(project.root / "shared/workflows"),
+            "notes": os.path.exists(project.root / "notes"),
+        }
+
+    assert as_user(uid, rung, play) == {
+        "links": ["shared", "notes"],
+        "there": False,
+        "notes": False,
+    }
+
+
+def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(project: Project) -> Any:
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(13, "Permission denied")
+
+        project.sandbox.begin([str(project.root)], others_run=False)
+        (project.root / ".envrc").write_text("x")
+        monkeypatch.setattr("os.rename", refuse)
+        moved = project.sandbox.missing.end()
+        told = [moved, project.sandbox.missing.refusal()]
+        (project.root / ".envrc").unlink()
+        return [*told, project.sandbox.missing.refusal(), str(project.root)]
+
+    moved, refusal, later, root = as_user(os.getuid(), FOUND, play)
+    assert moved == [[f"{root}/.envrc", ""]]
+    assert refusal == (
+        f"a command made {root}/.envrc, which could not be moved away (Permission denied): remove "
+        "it"
+    )
+    assert later == ""
+
+
+# --- What is shown --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "mkdir -p .venv; ln -s ~/.ssh .venv/bin",
+        "ln -s ~/.ssh .venv; ln -s ~ venv",
+        "mkdir -p .venv/bin; ln -s ~/.ssh/python3 .venv/bin/python3",
+        "mkdir -p .venv/bin; ln -s ~/x/bin/python3 .venv/bin/python3",
+    ],
+)
+def test_nothing_in_the_project_decides_what_is_shown(planted: str, rung: str, uid: int) -> None:
+    def play(project: Project) -> Any:
+        (project.home / "x/bin").mkdir(parents=True)
+        (project.home / "x/bin/python3").write_text("")
+        (project.home / "x/lib").mkdir()
+        (project.home / "x/lib/key").write_text(CANARY)
+        os.environ["HOME"] = str(project.home)
+        project.run(planted.replace("~", str(project.home)))
+        project.open()
+        project.run(
+            f"cat {project.home}/.ssh/id {project.home}/x/lib/key .venv/bin/id venv/.ssh/id"
+        )
+        return CANARY in project.printed
+
+    assert as_user(uid, rung, play) is False
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("mv config c2; cat c2/secrets/a", "cat c2/secrets/a", "cat config/secrets/a"),
+        ("mv config/secrets s; cat s/a", "cat s/a"),
+        ("mkdir x; mv config x/; cat x/config/secrets/a", "cat x/*/*/a"),
+        ("ln config/secrets/a b; cat b", "cat b"),
+        ("mv config/secrets/a b", "cat b"),
+        ("ln -s config/secrets/a b; cat b", "cat b"),
+        ("cat hard",),
+    ],
+)
+def test_denied_files_stay_hidden_under_other_names(
+    lines: Sequence[str], rung: str, uid: int
+) -> None:
+    def play(project: Project) -> Any:
+        (project.root / "config/secrets").mkdir(parents=True)
+        (project.root / "config/secrets/a").write_text(CANARY)
+        os.link(project.root / "config/secrets/a", project.root / "hard")
+        for line in lines:
+            project.run(line, hidden="config/secrets/a")
+        return project.printed
+
+    assert CANARY not in as_user(uid, rung, play)
+
+
+# --- Submodules -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+def test_too_many_folders_of_submodules_lock_them_all(rung: str, uid: int) -> None:
+    def play(project: Project) -> Any:
+        os.system(f"cd {project.root} && git init -q")
+        modules = project.root / ".git/modules"
+        for number in range(SUBMODULE_FOLDERS_MAX):
+            (modules / f"many/{number}").mkdir(parents=True)
+        (modules / "deep/sub").mkdir(parents=True)
+        for name in ("HEAD", "config"):
+            (modules / "deep/sub" / name).write_text("old")
+        project.run("echo evil >> .git/modules/deep/sub/config")
+        return (modules / "deep/sub/config").read_text(), project.sandbox.take_problem()
+
+    text, problem = as_user(uid, rung, play)
+    assert (text, "commands cannot change submodules" in problem) == ("old", True)
