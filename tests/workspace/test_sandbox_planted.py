@@ -4,6 +4,7 @@ Each story runs on both levels of the sandbox, as root and as an ordinary user. 
 may change or be read, and nothing that programs obey may come into being in the project.
 """
 
+import asyncio
 import ctypes
 import json
 import os
@@ -16,11 +17,14 @@ from typing import Any
 import pytest
 
 from longrein.settings_schema import SandboxOptions
+from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import SUBMODULE_FOLDERS_MAX
 from longrein.workspace.sandbox.rungs import Rung, find_rung
 from longrein.workspace.supervisor import landlock_process, mount_process
 from longrein.workspace.supervisor.spawn import spawn
+from tests.timeouts import HANG_S
+from tests.workspace.conftest import supervised
 
 assert ctypes
 assert landlock_process
@@ -342,3 +346,67 @@ def test_too_many_folders_of_submodules_lock_them_all(rung: str, uid: int) -> No
 
     text, problem = as_user(uid, rung, play)
     assert (text, "commands cannot change submodules" in problem) == ("old", True)
+
+
+# --- Files that the user replaces while a command runs --------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(FOUND != "bubblewrap", reason="bubblewrap")
+async def test_masks_and_locks_are_made_anew_when_the_user_replaces_a_file(tmp_path: Path) -> None:
+    """An editor saves by rename, which takes a mount away from the old file."""
+    root, home = tmp_path / "project", tmp_path / "home"
+    for folder in (root / "config", root / ".claude", home, tmp_path / "state"):
+        folder.mkdir(parents=True)
+    for name in (".env", "lock", "config/key"):
+        (root / name).write_text("old")
+    sandbox = SessionSandbox(
+        SandboxOptions(),
+        folder=str(tmp_path / "state"),
+        home=str(home),
+        state_dir=str(tmp_path / "state"),
+        environ=os.environ,
+        roots=[str(root)],
+    )
+    told: list[str] = []
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    spawner = supervised(tmp_path / "spool", environment, [str(root)])
+    spawner.notice = told.append
+    hidden, locked = [f"{root}/.env", f"{root}/config/key"], [f"{root}/lock"]
+    sink = CollectingSink()
+    running = asyncio.ensure_future(
+        spawner.run(
+            "touch up; until [ -e go ]; do sleep 0.02; done; cat .env config/key config2/key; "
+            "echo new > lock; echo x > .claude/settings.json; id -u",
+            cwd=str(root),
+            env=environment,
+            sink=sink,
+            timeout_s=HANG_S,
+            output_bytes_max=1 << 20,
+            confinement=sandbox.confine([str(root)], str(root), hidden, locked),
+        )
+    )
+    await until((root / "up").exists)
+    for name, content in ((".env", CANARY), ("lock", "by the user")):
+        (root / "new").write_text(content)
+        (root / "new").rename(root / name)
+    (root / "config").rename(root / "config1")
+    (root / "config1").rename(root / "config")
+    (root / ".claude").rename(root / "c")
+    (root / "c").rename(root / ".claude")
+    await until(lambda: any(".claude" in line for line in told))
+    (root / "go").write_text("")
+    await running
+    printed = sink.data.decode()
+    assert "old" not in printed
+    assert CANARY not in printed
+    assert (root / ".env").read_text() == CANARY
+    assert (root / "lock").read_text() == "by the user"
+    assert os.listdir(root / ".claude") == []
+    assert str(os.getuid()) in printed
+    await spawner.drain()
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    while not happened():
+        await asyncio.sleep(0.01)  # noqa: ASYNC110

@@ -399,6 +399,8 @@ class SupervisedSpawner(BackgroundTasks):
         match message.pop("do"):
             case "news":
                 self.tell(message["task"], message["end"])
+            case "notice":
+                self.notice(message["line"])
             case "started":
                 if command := self.commands.get(message["number"]):
                     command.on_started(message["pid"], message["mark"])

@@ -132,6 +132,49 @@ def apply_mounts(plan: bytes, namespace: int = -1) -> None:
                 _set_attributes(libc, tree, _READ_ONLY, alone=True)
 
 
+def enter_namespaces(pid: int) -> None:
+    """Enter the user and mount namespaces of a process. Raises OSError."""
+    libc = c_library()
+    kinds = ("user", _NEW_USER), ("mnt", _NEW_MOUNTS)
+    opened = [
+        (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind)
+        for name, kind in kinds
+    ]
+    for namespace, kind in opened:
+        checked(libc.setns(namespace, kind))
+
+
+def renew_mounts(mounts: Sequence[Mount]) -> None:
+    """Make mounts of a plan again in this namespace, over files that were replaced.
+
+    What is missing now needs no mount. Raises OSError.
+    """
+    libc = c_library()
+    with _opened("/") as top:
+        for mount in mounts:
+            try:
+                place = open_beneath(top, mount.path.lstrip("/"), getattr(os, "O_PATH", 0))
+            except FileNotFoundError:
+                continue
+            is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
+            os.close(place)
+            if mount.kind in (COVER, CLOSED):
+                tree = _empty_folder(libc, b"0000") if is_folder else _empty_file(libc)
+            else:
+                tree = _source(libc, top, mount._replace(source=mount.path)) or -1
+            _attach(libc, top, mount, tree)
+
+
+def _empty_file(libc: Any) -> int:
+    """Return a mount of a file that cannot be read."""
+    folder = _empty_folder(libc, b"0700")
+    os.close(os.open("none", os.O_CREAT | os.O_WRONLY, 0o000, dir_fd=folder))
+    flags = _CLONE | os.O_CLOEXEC
+    tree = int(checked(libc.syscall(_OPEN_TREE, folder, b"none", flags)))
+    _set_attributes(libc, tree, _READ_ONLY)
+    return tree
+
+
 def _source(libc: Any, top: int, mount: Mount) -> int | None:
     """Return a descriptor of what is to be mounted; None for a missing file that is not hidden."""
     if mount.kind in _MODES:

@@ -12,6 +12,7 @@ from longrein.workspace.supervisor.commands import (
     KeptTask,
     RemainingProcesses,
 )
+from longrein.workspace.supervisor.mount_watch import MountWatch
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
@@ -21,7 +22,7 @@ from longrein.workspace.supervisor.process_tree import (
     Tree,
     owner_mark,
 )
-from longrein.workspace.supervisor.shell import LANDLOCK, close, sandbox_mark
+from longrein.workspace.supervisor.shell import LANDLOCK, MOUNTS, close, sandbox_mark
 from longrein.workspace.supervisor.spawn import spawn
 from longrein.workspace.supervisor.tasks import Context, Tasks
 
@@ -55,6 +56,7 @@ class Supervisor:
         self.start = int(self.owner.partition(".")[2])
         self.loop = Loop(clock)
         self.terminations = Terminations(clock)
+        self.mounts = MountWatch(self.loop.watch, self._notice)
         self.pipes = Pipes(self.loop)
         self.tasks = Tasks(self.loop, self.pipes, self.end, self._task_over)
         self.commands: dict[int, Command] = {}
@@ -303,9 +305,16 @@ class Supervisor:
             )
         started = Command(pid, mark, output, own_input, self.loop.clock())
         started.is_confined = confinement is not None and confinement[0][0] != LANDLOCK
+        if confinement and confinement[0][0] == MOUNTS:
+            self.mounts.add(pid, confinement[0][1])
         started.report_end = lambda: self._report_end(client, number, started)
         client.commands[number] = self.commands[pid] = started
         return self.tell(client, do="started", number=number, pid=pid, mark=mark)
+
+    def _notice(self, line: str) -> None:
+        """Tell the user a line."""
+        if self.attached is not None:
+            self.tell(self.attached, do="notice", line=line)
 
     def _report_end(self, client: Client, number: int, command: Command) -> None:
         what = {
@@ -410,6 +419,7 @@ class Supervisor:
                 return True
             self.terminations.gone(pid)
             if command := self.commands.pop(pid, None):
+                self.mounts.remove(pid)
                 command.reaped(os.waitstatus_to_exitcode(status), self.loop.clock())
                 if command.tree not in self.terminations:
                     self._over(command)

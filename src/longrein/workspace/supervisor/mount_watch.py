@@ -1,0 +1,130 @@
+"""Masks and locks of running commands, made anew when somebody replaces a file under one.
+
+A mount belongs to a file, not to its name. When an editor renames a new `.env` over the old one,
+the kernel removes the mask from all running commands (rename(2), since Linux 3.19). The new file is
+the user's and stays; the mounts over it are made again in the mount namespace of each command.
+"""
+
+import os
+import signal
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from longrein.workspace.supervisor.landlock_process import c_library, checked
+from longrein.workspace.supervisor.mount_process import (
+    EMPTY,
+    READ,
+    Mount,
+    decode_plan,
+    enter_namespaces,
+    renew_mounts,
+)
+from longrein.workspace.supervisor.openat import IS_FOLDER, open_real
+from longrein.workspace.supervisor.process_tree import children_of
+
+_CAME = 0x80 | 0x100
+"""`IN_MOVED_TO` and `IN_CREATE`."""
+_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
+_EVENT = struct.Struct("iIII")
+EVENT_BYTES = 1 << 16
+
+
+class _Watched(NamedTuple):
+    pid: int
+    """The sandbox's program, outside the namespaces of the command."""
+    mounts: tuple[Mount, ...]
+    """Mounts in folders that the command may change."""
+
+
+class MountWatch:
+    """Watch of the files under the mounts of running commands. Belongs to the supervisor's loop."""
+
+    def __init__(
+        self, watch: Callable[[int, Callable[[], None]], None], tell: Callable[[str], None]
+    ) -> None:
+        """`watch` calls back when a descriptor can be read. `tell` gets a line for the user."""
+        self._watch, self._tell = watch, tell
+        self._descriptor = -1
+        self._folders: dict[int, str] = {}
+        """Number of the kernel's watch -> folder."""
+        self._running: dict[int, _Watched] = {}
+
+    def add(self, pid: int, plan_path: str) -> None:
+        """Watch the mounts of a command that has just started."""
+        with suppress(OSError):
+            with open(plan_path, "rb") as file:
+                plan = decode_plan(file.read())
+            mounts = tuple(one for one in plan if one.kind != EMPTY and _is_inner(one, plan))
+            if mounts:
+                self._running[pid] = _Watched(pid, mounts)
+                self._watch_folders({os.path.dirname(mount.path) for mount in mounts})
+
+    def remove(self, pid: int) -> None:
+        """Forget a command that has ended."""
+        self._running.pop(pid, None)
+
+    def _watch_folders(self, folders: Iterable[str]) -> None:
+        libc = c_library()
+        if self._descriptor < 0:
+            self._descriptor = int(checked(libc.inotify_init1(_NONBLOCK_CLOEXEC)))
+            self._watch(self._descriptor, self._look)
+        for folder in folders:
+            with suppress(OSError):
+                opened = open_real(folder, IS_FOLDER)
+                try:
+                    name = f"/proc/self/fd/{opened}".encode()
+                    number = checked(libc.inotify_add_watch(self._descriptor, name, _CAME))
+                    self._folders[int(number)] = folder
+                finally:
+                    os.close(opened)
+
+    def _look(self) -> None:
+        """Read the events; renew the mounts at and below each path that has come."""
+        came = set()
+        with suppress(BlockingIOError):
+            data = os.read(self._descriptor, EVENT_BYTES)
+            while data:
+                number, _, _, length = _EVENT.unpack_from(data)
+                name = data[_EVENT.size : _EVENT.size + length].rstrip(b"\0")
+                came.add(f"{self._folders.get(number, '')}/{os.fsdecode(name)}")
+                data = data[_EVENT.size + length :]
+        for watched in list(self._running.values()):
+            lost = [one for one in watched.mounts if _is_at_or_below(one.path, came)]
+            if lost:
+                self._renew(watched, lost)
+
+    def _renew(self, watched: _Watched, lost: Sequence[Mount]) -> None:
+        names = ", ".join(mount.path for mount in lost[:3])
+        inner = children_of(watched.pid)
+        if not inner:
+            return
+        pid = os.fork()
+        if not pid:
+            status = 1
+            with suppress(OSError):
+                enter_namespaces(inner[0])
+                renew_mounts(lost)
+                status = 0
+            os._exit(status)
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+            for process in inner:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            self._tell(
+                f"a running command was ended: {names} was replaced while it ran and could not be "
+                "protected from it again; start it again"
+            )
+            return
+        self._tell(f"{names} was replaced while a command ran; it is protected from it again")
+
+
+def _is_inner(mount: Mount, plan: Sequence[Mount]) -> bool:
+    """Return True if the mount lies in a folder that the command may change."""
+    around = [one for one in plan if mount.path.startswith(one.path.rstrip("/") + "/")]
+    return bool(around) and around[-1].kind not in (READ, EMPTY)
+
+
+def _is_at_or_below(path: str, places: set[str]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)
