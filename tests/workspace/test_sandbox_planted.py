@@ -71,7 +71,7 @@ class Project:
         )
         sandbox.rung = Rung(self.rung, shutil.which("bwrap") or "")
         self.sandbox = sandbox
-        assert sandbox.cache
+        sandbox.confine([str(self.root)], str(self.root), ())  # makes folders in home
         return sandbox
 
     def run(self, line: str, hidden: str = "") -> None:
@@ -408,5 +408,5 @@ async def test_masks_and_locks_are_made_anew_when_the_user_replaces_a_file(tmp_p
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    while not happened():
-        await asyncio.sleep(0.01)  # noqa: ASYNC110
+    while not happened():  # noqa: ASYNC110 - files of another process
+        await asyncio.sleep(0.01)

@@ -159,15 +159,10 @@ class SessionSandbox:
     @cached_property
     def cache(self) -> str:
         """Folder for the caches of tool chains, the same for all sessions of the project."""
-        from longrein.workspace.sandbox.tool_caches import cache_folder, make_cache_folder
+        from longrein.workspace.sandbox.tool_caches import cache_folder
 
-        folder = cache_folder(self.home, self._environ, os.path.realpath(self._roots[0]))
-        try:
-            make_cache_folder(folder, self.home)
-        except OSError:  # a home that is not writable: the session has one of its own
-            folder = os.path.join(self._folder, "cache")
-            os.makedirs(folder, 0o700, exist_ok=True)
-        return folder
+        root = os.path.realpath(self._roots[0])
+        return cache_folder(self.home, self._environ, root) or os.path.join(self._folder, "cache")
 
     def environment(self) -> dict[str, str]:
         """Return the variables that lead tool chains to the cache folder."""
@@ -357,19 +352,17 @@ class SessionSandbox:
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.seccomp import filter_bytes
+        from longrein.workspace.sandbox.tool_caches import make_cache_folder
 
-        filter_path = os.path.join(self._folder, "filter")
-        if os.path.exists(filter_path):
+        if not os.path.isdir(self.cache):
+            make_cache_folder(self.cache, self.home)
+        if os.path.exists(os.path.join(self._folder, "filter")):
             return
-        for folder in (
-            "",
-            "tmp",
-            "home",
-        ):  # one by one: the mode counts for the last folder of a path only
+        # one by one: the mode counts for the last folder of a path only
+        for folder in ("", "tmp", "home"):
             os.makedirs(os.path.join(self._folder, folder), 0o700, exist_ok=True)
-        os.chmod(
-            os.path.join(self._folder, "tmp"), 0o1777
-        )  # as /tmp is; nobody else passes the folders above
+        # as /tmp is; nobody else passes the folders above
+        os.chmod(os.path.join(self._folder, "tmp"), 0o1777)
         os.close(os.open(os.path.join(self._folder, "unreadable"), os.O_CREAT | os.O_WRONLY, 0o000))
         self._write("filter", filter_bytes(ADDRESS_FAMILIES))
 

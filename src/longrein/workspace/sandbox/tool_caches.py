@@ -53,11 +53,16 @@ READ_ONLY_VARIABLES = (
 
 
 def cache_folder(home: str, environ: Mapping[str, str], root: str) -> str:
-    """Return the real path of the cache folder of a project, existing or not."""
+    """Return the real path of the cache folder of a project, existing or not; '' where the user
+    cannot write there.
+    """
     above = environ.get("XDG_CACHE_HOME", "")
     base = above if above.startswith("/") else os.path.join(home, ".cache")
     key = f"{os.path.basename(root) or 'root'}-{crc32(os.fsencode(root)):08x}"
-    return os.path.realpath(os.path.join(base, "longrein", key))
+    folder = existing = os.path.realpath(os.path.join(base, "longrein", key))
+    while not os.path.exists(existing):
+        existing = os.path.dirname(existing)
+    return folder if os.access(existing, os.W_OK) else ""
 
 
 def make_cache_folder(folder: str, home: str) -> None:
