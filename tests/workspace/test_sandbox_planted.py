@@ -410,3 +410,35 @@ async def test_masks_and_locks_are_made_anew_when_the_user_replaces_a_file(tmp_p
 async def until(happened: Callable[[], bool]) -> None:
     while not happened():  # noqa: ASYNC110 - files of another process
         await asyncio.sleep(0.01)
+
+
+# --- Files that are obeyed later ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rung", LEVELS)
+def test_new_files_that_are_obeyed_later_are_moved_or_reported(rung: str) -> None:
+    lines = (
+        "touch opencode.json .devcontainer.json a.code-workspace Jenkinsfile .travis.yml; "
+        "mkdir -p .kiro .qwen .cargo; touch .cargo/config.toml .cargo/notes lefthook.yaml",
+        "mkdir sub; touch AGENTS.md sub/CLAUDE.md; git init -q sub; touch notes",
+        "touch again; rm sub/CLAUDE.md",
+    )
+
+    def play(project: Project) -> Any:
+        root, told = str(project.root), []
+        for line in lines:
+            project.sandbox.new_files.begin([root])
+            project.run(line)
+            told.append(project.sandbox.new_files.end([root]))
+        names = [
+            [os.path.relpath(path, root) for path, _ in found] for found in (project.moved, *told)
+        ]
+        return [*names, sorted(os.listdir(root))]
+
+    moved, *told, left = as_user(os.getuid(), rung, play)
+    assert sorted(moved) == sorted(
+        ["opencode.json", ".devcontainer.json", "a.code-workspace", "Jenkinsfile", ".travis.yml"]
+        + [".kiro", ".qwen", ".cargo/config.toml", "lefthook.yaml"]
+    )
+    assert told == [[], ["AGENTS.md", "sub/.git", "sub/CLAUDE.md"], []]
+    assert left == [".cargo", "AGENTS.md", "again", "notes", "sub"]

@@ -134,10 +134,10 @@ class SessionConfinement:
             others_run = any(now.ended is None for now in tasks)
             deps.sandbox.begin(deps.workspace.roots, others_run=others_run)
 
-    def end(self) -> Sequence[tuple[str, str]]:
+    def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
         """See `tools.SandboxPort.end`."""
-        sandbox = self._session.deps.sandbox
-        return sandbox.missing.end() if sandbox is not None else ()
+        deps = self._session.deps
+        return deps.sandbox.end(deps.workspace.roots) if deps.sandbox is not None else ((), ())
 
 
 def confines(session: "Session") -> bool:

@@ -497,7 +497,7 @@ class SessionHooks:
                     problem=f"the sandbox could not be set up: {error.strerror or error}"
                 )
             finally:
-                moved = sandbox.end()
+                moved, _ = sandbox.end()
         finally:
             if files is not None:
                 files.remove(env_file)

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from longrein.permissions.command_rules import Command, glob_base, read_command, read_folders
     from longrein.permissions.program_table import Effect
     from longrein.permissions.verdict import (
-        INSTALLED_PROGRAMS,
-        PROTECTED_NAMES,
-        PROTECTED_PAIRS,
-        UNPROTECTED_SUBFOLDERS,
         is_read_denied,
         judge,
         protected_name,
@@ -32,19 +28,11 @@ __getattr__ = names_at_first_use(
         "bash_parser": "Part Word join_path word_set",
         "command_rules": "Command glob_base read_command read_folders",
         "program_table": "Effect",
-        "verdict": (
-            "INSTALLED_PROGRAMS PROTECTED_NAMES PROTECTED_PAIRS UNPROTECTED_SUBFOLDERS "
-            "is_read_denied "
-            "judge protected_name read_deny_rule"
-        ),
+        "verdict": ("is_read_denied judge protected_name read_deny_rule"),
     },
 )
 
 __all__ = [
-    "INSTALLED_PROGRAMS",
-    "PROTECTED_NAMES",
-    "PROTECTED_PAIRS",
-    "UNPROTECTED_SUBFOLDERS",
     "Call",
     "Command",
     "Effect",

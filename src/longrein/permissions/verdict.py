@@ -22,6 +22,12 @@ from longrein.permissions.command_rules import (
     suggest_rules,
 )
 from longrein.permissions.display import shown_call, visible
+from longrein.permissions.obeyed_files import (
+    PROTECTED_ENDINGS,
+    PROTECTED_NAMES,
+    PROTECTED_PAIRS,
+    UNPROTECTED_SUBFOLDERS,
+)
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import (
     FILE_RULES,
@@ -294,109 +300,6 @@ def absolute(word: str, cwd: str, home: str) -> str:
 # invisible characters, since some file systems do not distinguish them.
 
 
-PROTECTED_NAMES = frozenset(
-    (
-        *(".git", ".githooks", ".husky", ".ssh", ".gnupg", ".circleci", ".devcontainer"),
-        *(
-            ".vscode",
-            ".idea",
-            ".zed",
-            ".fleet",
-            ".exrc",
-            ".nvimrc",
-            ".nvim.lua",
-            ".vimrc",
-            ".dir-locals.el",
-        ),
-        *(
-            ".claude",
-            ".longrein",
-            ".codex",
-            ".cursor",
-            ".gemini",
-            ".opencode",
-            ".kimi",
-            ".vibe",
-            ".crush",
-            ".windsurf",
-        ),
-        *(
-            ".mcp.json",
-            ".envrc",
-            ".gitconfig",
-            ".gitmodules",
-            ".gitattributes",
-            ".ripgreprc",
-            ".lldbinit",
-            ".gdbinit",
-        ),
-        *(
-            ".pre-commit-config.yaml",
-            ".pre-commit-config.yml",
-            ".lefthook",
-            "lefthook.yml",
-            ".lefthook.yml",
-        ),
-        *(
-            ".npmrc",
-            ".yarnrc",
-            ".yarnrc.yml",
-            ".pnpmfile.cjs",
-            ".gitlab-ci.yml",
-            "sitecustomize.py",
-        ),
-        *(
-            ".bashrc",
-            ".bash_profile",
-            ".bash_login",
-            ".bash_logout",
-            ".bash_aliases",
-            ".profile",
-            ".inputrc",
-        ),
-        *(
-            ".zshrc",
-            ".zprofile",
-            ".zshenv",
-            ".zlogin",
-            ".zlogout",
-            ".kshrc",
-            ".cshrc",
-            ".tcshrc",
-            ".login",
-            ".logout",
-        ),
-    )
-)
-"""Protected files and folders; a folder protects everything below it."""
-
-UNPROTECTED_SUBFOLDERS = {".claude": frozenset(("worktrees",))}
-"""Unprotected folders inside protected ones."""
-
-INSTALLED_PROGRAMS = frozenset(
-    (
-        ("node_modules", ".bin"),
-        (".venv", "bin"),
-        ("venv", "bin"),
-        (".venv", "scripts"),
-        ("venv", "scripts"),
-    )
-)
-"""Folders, as pairs of consecutive names, into which package managers install programs."""
-
-PROTECTED_PAIRS = INSTALLED_PROGRAMS | {
-    *((".config", "longrein"), (".config", "git"), (".config", "fish"), (".agents", "agents")),
-    *(
-        (".agents", "skills"),
-        (".agents", "commands"),
-        (".agents", "plugins"),
-        (".github", "skills"),
-    ),
-    *((".pi", "skills"), (".goose", "skills"), (".github", "workflows"), (".github", "actions")),
-}
-"""Protected pairs of consecutive names."""
-
-
 def protected_name(touched: Touched, base: str) -> str:
     """Return the protected name in a path, as given or with symlinks followed; '' for none.
 
@@ -412,6 +315,8 @@ def _protected_in(path: str, base: str) -> str:
     for i, name in enumerate(names):
         after = names[i + 1] if i + 1 < len(names) else ""
         if name in PROTECTED_NAMES and after not in UNPROTECTED_SUBFOLDERS.get(name, ()):
+            return name
+        if name.endswith(PROTECTED_ENDINGS):
             return name
         if (name, after) in PROTECTED_PAIRS:
             return f"{name}/{after}"

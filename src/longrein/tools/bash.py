@@ -184,7 +184,7 @@ async def Bash(
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
     finally:
-        moved = sandbox.end() if sandbox is not None else ()
+        moved, new = sandbox.end() if sandbox is not None else ((), ())
     if isinstance(came, BackgroundedCommand):
         return Outcome.of(background_message(came, output.so_far(), limit_s))
     cwd_note, facts = folder_change(hands, came)
@@ -199,6 +199,7 @@ async def Bash(
         cwd_note,
         refused or stopped,
         moved_note(moved),
+        new_files_note(new),
     )
     note = "\n".join(filter(None, notes))
     parts = output.parts(one_line(description or command)[:80], note)
@@ -251,7 +252,7 @@ _STOPPED_NETWORK = re.compile(
     rb"unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
     rb"|no such host|nodename nor servname|failed to lookup address|unable to connect|dns error"
 )
-REFUSALS_SHOWN = 5
+REFUSALS_SHOWN = NEW_FILES_SHOWN = 5
 _LEAVE = "outside_sandbox asks the user to run it without"
 
 
@@ -301,6 +302,13 @@ def moved_note(moved: Sequence[tuple[str, str]]) -> str:
         "[a confined command may not make files that are run or obeyed later, so they were "
         f"moved away: {shown}]"
     )
+
+
+def new_files_note(new: Sequence[tuple[str, str]]) -> str:
+    """Return a line about new files that programs obey later; '' for none."""
+    shown = ", ".join(f"{one_line(path)} ({by})" for path, by in new[:NEW_FILES_SHOWN])
+    more = f" and {len(new) - NEW_FILES_SHOWN} more" if len(new) > NEW_FILES_SHOWN else ""
+    return f"[new, and obeyed later by the program named: {shown}{more}]" if new else ""
 
 
 def background_message(kept: BackgroundedCommand, printed: str, limit_s: float) -> str:

@@ -291,8 +291,12 @@ class SandboxPort(Protocol):
         """Note the start of a confined command."""
         ...
 
-    def end(self) -> Sequence[tuple[str, str]]:
-        """Note its end; return (path, place where it was moved) of protected files that it made."""
+    def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+        """Note its end.
+
+        Returns (path, place where it was moved) of protected files that it made, and (path, what
+        obeys it) of other new files that are obeyed later.
+        """
         ...
 
 

@@ -12,8 +12,14 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import chain, groupby
 
+from longrein.permissions.obeyed_files import (
+    PROTECTED,
+    PROTECTED_ENDINGS,
+    UNPROTECTED_SUBFOLDERS,
+    obeyed_by,
+)
 from longrein.workspace.files import read
 from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent
 
@@ -153,19 +159,21 @@ def protected_paths(root: str) -> list[str]:
     Installed programs are left writable, so that `python3 -m venv .venv` and `npm install` work:
     nothing runs them but by name, as it would run any script of the project.
     """
-    from longrein.permissions.verdict import INSTALLED_PROGRAMS, PROTECTED_NAMES, PROTECTED_PAIRS
+    named = [f"{root}/{one.name}" for one in PROTECTED if not one.name.startswith("*")]
+    return named + files_with_endings(root, PROTECTED_ENDINGS)
 
-    pairs = sorted(PROTECTED_PAIRS - INSTALLED_PROGRAMS)
-    return [
-        *(f"{root}/{name}" for name in sorted(PROTECTED_NAMES)),
-        *(f"{root}/{a}/{b}" for a, b in pairs),
-    ]
+
+def files_with_endings(folder: str, endings: tuple[str, ...]) -> list[str]:
+    """Return the entries of a folder whose names end so; [] for no folder."""
+    try:
+        with open_folder(folder) as opened:
+            return [opened.path_of(name) for name in opened.names() if name.endswith(endings)]
+    except OSError:
+        return []
 
 
 def writable_exceptions(path: str) -> list[str]:
     """Return the existing folders in a protected folder that commands may change."""
-    from longrein.permissions.verdict import UNPROTECTED_SUBFOLDERS
-
     names = UNPROTECTED_SUBFOLDERS.get(path.rpartition("/")[2])
     if names is None:
         return []
@@ -213,6 +221,7 @@ class MissingPaths:
         self._stuck: dict[str, str] = {}
         """Path that a command made and that could not be moved away -> reason."""
         self._running = 0
+        self._roots: tuple[str, ...] = ()
 
     def begin(self, paths: Iterable[str], roots: Sequence[str], *, others_run: bool) -> None:
         """Note a command's start.
@@ -231,6 +240,7 @@ class MissingPaths:
             led_to = {os.path.realpath(path) for path in paths} - found.keys()
             found |= _look({path for path in led_to if _is_below(path, roots)})
         self._way |= way
+        self._roots = tuple(roots)
         self._before = {**found, **self._before}
 
     def accept(self) -> None:
@@ -255,6 +265,7 @@ class MissingPaths:
         """
         self._running = max(0, self._running - 1)
         moved = []
+        self._before |= dict.fromkeys(self._new_with_endings(), "")
         found = _look(self._before)
         for path in sorted(found):  # folders before what lies in them
             before, now = self._before[path], found[path]
@@ -268,6 +279,10 @@ class MissingPaths:
             if before:
                 self._make_link(path, before)
         return moved
+
+    def _new_with_endings(self) -> set[str]:
+        found = (files_with_endings(root, PROTECTED_ENDINGS) for root in self._roots)
+        return set(chain.from_iterable(found)) - self._before.keys()
 
     def _move(self, path: str) -> str:
         """Move an entry into the session's folder, on another file system to a name beside it."""
@@ -352,3 +367,51 @@ def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
     """
     existing = (os.path.realpath(path) for path in paths if os.path.exists(path))
     return [real for real in existing if _is_below(real, roots)]
+
+
+class NewFiles:
+    """Watch of files that a command may make and that programs obey later.
+
+    Looked at are a root and the folders directly in it; a folder is read again when it changed.
+    """
+
+    def __init__(self) -> None:
+        self._folders: dict[str, tuple[int, frozenset[str]]] = {}
+        """Folder -> (time of its last change, names in it that are obeyed)."""
+
+    def begin(self, roots: Iterable[str]) -> None:
+        """Note what there is at a command's start."""
+        self._folders = self._look(roots)
+
+    def end(self, roots: Iterable[str]) -> list[tuple[str, str]]:
+        """Return (path, what obeys it) of each that has come."""
+        before, self._folders = self._folders, self._look(roots)
+        nothing = (0, frozenset[str]())
+        came = [
+            f"{folder}/{name}"
+            for folder, (_, names) in self._folders.items()
+            for name in names - before.get(folder, nothing)[1]
+        ]
+        return [(path, obeyed_by(path)) for path in sorted(came)]
+
+    def _look(self, roots: Iterable[str]) -> dict[str, tuple[int, frozenset[str]]]:
+        found = {}
+        for root in roots:
+            with suppress(OSError), open_folder(root) as opened:
+                inner = [opened.path_of(name) for name in opened.names() if opened.is_folder(name)]
+                for folder in (root, *inner):
+                    found[folder] = self._look_in(folder, folder == root)
+        return found
+
+    def _look_in(self, folder: str, is_root: bool) -> tuple[int, frozenset[str]]:
+        try:
+            with open_folder(folder) as opened:
+                changed_ns = os.fstat(opened.descriptor).st_ctime_ns
+                known = self._folders.get(folder)
+                if known is not None and known[0] == changed_ns:
+                    return known
+                names = opened.names()
+        except OSError:
+            return 0, frozenset()
+        obeyed = (name for name in names if obeyed_by(f"{folder}/{name}"))
+        return changed_ns, frozenset(one for one in obeyed if not (is_root and one == ".git"))

@@ -21,7 +21,7 @@ from longrein.workspace.supervisor.shell import FILTER, LANDLOCK, MOUNTS
 
 if TYPE_CHECKING:
     from longrein.permissions.network_hosts import Target
-    from longrein.workspace.sandbox.protected import MissingPaths
+    from longrein.workspace.sandbox.protected import MissingPaths, NewFiles
     from longrein.workspace.sandbox.proxy import Proxy
     from longrein.workspace.sandbox.rungs import Probe, Rung
 
@@ -130,6 +130,13 @@ class SessionSandbox:
 
         kind = RestoredPaths if self.rung.name == "landlock" else MissingPaths
         return kind(os.path.join(self._folder, "moved"))
+
+    @cached_property
+    def new_files(self) -> "NewFiles":
+        """Files that commands may make and that programs obey later."""
+        from longrein.workspace.sandbox.protected import NewFiles
+
+        return NewFiles()
 
     def shared_folders(self) -> SharedFolders:
         """Return the folders outside the roots that commands and file tools share."""
@@ -349,6 +356,15 @@ class SessionSandbox:
     def begin(self, roots: Sequence[str], *, others_run: bool) -> None:
         """Note a command's start, to find what it makes at protected paths."""
         self.missing.begin(*self.protected(roots), others_run=others_run)
+        self.new_files.begin(map(os.path.realpath, roots))
+
+    def end(self, roots: Sequence[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Note a command's end.
+
+        Returns (path, its new place; '' if it is still there) of each protected path that had to
+        be moved away, and (path, what obeys it) of each new file that is obeyed later.
+        """
+        return self.missing.end(), self.new_files.end(map(os.path.realpath, roots))
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.seccomp import filter_bytes
