@@ -188,11 +188,10 @@ async def Bash(
     if isinstance(came, BackgroundedCommand):
         return Outcome.of(background_message(came, output.so_far(), limit_s))
     cwd_note, facts = folder_change(hands, came)
-    stopped = (
-        sandbox_note(output.ends(), network=sandbox.network)
-        if sandbox is not None and came.code
-        else ""
-    )
+    stopped = ""
+    if sandbox is not None and (came.code or "|" in command):
+        printed, failed = output.ends(), bool(came.code)
+        stopped = sandbox_note(printed, network=sandbox.network, failed=failed)
     refused = hosts_note(sandbox.refused_hosts) if sandbox is not None else ""
     notes = (
         exit_note(came, hands.options, limit_s),
@@ -267,9 +266,11 @@ def hosts_note(refused: Sequence[str]) -> str:
     )
 
 
-def sandbox_note(printed: bytes, *, network: str) -> str:
-    """Return a line about the sandbox for the output of a failed command that it probably
-    stopped; '' for others.
+def sandbox_note(printed: bytes, *, network: str, failed: bool = True) -> str:
+    """Return a line about the sandbox for the output of a command that it probably stopped; '' for
+    others.
+
+    A pipeline hides that a program in it `failed`; then only clear messages count.
     """
     if printed.startswith(b"bwrap: "):
         return f"[the sandbox could not be set up, so nothing was run; {_LEAVE}]"
@@ -280,13 +281,13 @@ def sandbox_note(printed: bytes, *, network: str) -> str:
         )
     if network == "none" and _STOPPED_NETWORK.search(printed):
         return f"[the sandbox has no network: that is probably why it failed; {_LEAVE}]"
-    if any(word in printed for word in _STOPPED_WRITE):
+    if any(word in printed for word in _STOPPED_WRITE[: None if failed else 1]):
         where = (
             "only the session's folders and /tmp can be written, and settings and hooks in "
             "them cannot"
         )
         return f"[the sandbox probably stopped a write: {where}; {_LEAVE}]"
-    if any(word in printed for word in _STOPPED_CALL):
+    if failed and any(word in printed for word in _STOPPED_CALL):
         return f"[the sandbox may have caused this; {_LEAVE}]"
     return ""
 
