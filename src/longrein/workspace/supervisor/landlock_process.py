@@ -4,7 +4,7 @@ also a program.
 There are two forms:
 
 - `landlock_start` forks, for the supervisor, which has one thread.
-- `helper_words` gives a command line, `python landlock_process.py PLAN -- command`, for a process
+- `helper_words` gives the command line of a helper, `… PLAN -- command`, for a process
   with threads.
 """
 
@@ -14,6 +14,8 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
+
+from longrein.workspace.supervisor.openat import open_real
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (
     1 << 0,
@@ -70,7 +72,7 @@ def open_ruleset(rules: Mapping[str, int]) -> int:
 
 def _add_rule(libc: Any, ruleset: int, path: str, rights: int) -> None:
     try:
-        opened = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+        opened = open_real(path, os.O_PATH)  # a link may have come into it since the plan
     except OSError:
         return  # gone, or closed to this user as well
     try:
@@ -197,11 +199,29 @@ def landlock_start(
 # --- As a program ---------------------------------------------------------------------------------
 
 
+_PROGRAM = (
+    "import sys, types\n"
+    "root = sys.argv.pop(1)\n"
+    "for name in ('longrein', 'longrein.workspace'):\n"
+    "    sys.modules[name] = types.ModuleType(name)\n"
+    "    sys.modules[name].__path__ = [root + name[8:].replace('.', '/')]\n"
+    "from longrein.workspace.supervisor.{module} import main\n"
+    "main()\n"
+)
+"""Program that runs a module of the supervisor without installed packages."""
+
+
+def program_words(python: str, module: str, *arguments: str) -> list[str]:
+    """Return the command line of a module of the supervisor with a function `main`."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return [python, "-I", "-S", "-c", _PROGRAM.format(module=module), root, *arguments]
+
+
 def helper_words(python: str, plan: str) -> list[str]:
     """Return the command line in front of a command. `plan` is the number of a descriptor that
     the helper inherits.
     """
-    return [python, "-I", "-S", __file__, plan, "--"]
+    return program_words(python, "landlock_process", plan, "--")
 
 
 def main() -> NoReturn:
@@ -236,7 +256,3 @@ def checked(result: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
-
-
-if __name__ == "__main__":
-    main()

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 from longrein.workspace.supervisor.landlock_process import (
     c_library,
     checked,
+    program_words,
     start_prepared,
 )
 from longrein.workspace.supervisor.openat import IS_FOLDER, open_beneath
@@ -287,21 +288,10 @@ def mounted_start(
 
 # --- As a program ---------------------------------------------------------------------------------
 
-_BOOTSTRAP = (
-    "import sys, types\n"
-    "root = sys.argv.pop(1)\n"
-    "for name in ('longrein', 'longrein.workspace'):\n"
-    "    sys.modules[name] = types.ModuleType(name)\n"
-    "    sys.modules[name].__path__ = [root + name[8:].replace('.', '/')]\n"
-    "from longrein.workspace.supervisor.mount_process import main\n"
-    "main()\n"
-)
-
 
 def helper_words(python: str, plan: str) -> list[str]:
     """Return the command line in front of a sandbox's program. `plan` is the path of a plan."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    return [python, "-I", "-S", "-c", _BOOTSTRAP, root, plan]
+    return program_words(python, "mount_process", plan)
 
 
 def main() -> NoReturn:
