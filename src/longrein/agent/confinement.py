@@ -9,7 +9,7 @@ import msgspec
 
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
-from longrein.workspace import Confinement
+from longrein.workspace import Confinement, ResolvedPath
 from longrein.workspace.sandbox import Masks, SessionSandbox
 
 if TYPE_CHECKING:
@@ -46,6 +46,16 @@ def find_masks(session: "Session") -> Masks:
     places = (*session.deps.workspace.roots, *_visible_places(session, elsewhere))
     tests = (_forbidden(session, "Read", unreadable), _forbidden(session, "Edit", unchangeable))
     return session.masks.find(places, *tests, (unreadable, unchangeable, session.state.cwd), LOOK_S)
+
+
+def forbidden_name(session: "Session", place: ResolvedPath) -> str:
+    """Return the path of the same file by a name that a rule forbids; '' for none.
+
+    Only a file with further names (hard links) is looked up: forbidden files are searched then.
+    """
+    if place.identity is None:
+        return ""
+    return find_masks(session).linked.get(place.identity, "")
 
 
 def _deny_rules(session: "Session", tool: str) -> tuple[str, ...]:
@@ -171,6 +181,16 @@ def confine(
         session.notice(problem)
     roots = (*session.deps.workspace.roots, *writable)
     return sandbox.confine(roots, cwd, masks.hidden, masks.locked, proxy, shown)
+
+
+def masks_reads(session: "Session") -> bool:
+    """Return True if the sandbox hides each forbidden file from a command, by its mount.
+
+    Landlock grants the siblings of a forbidden file one by one, and a command may rename or
+    replace that file: there the reading of a command stays the first line of defence.
+    """
+    sandbox = session.deps.sandbox
+    return sandbox is not None and sandbox.rung.name == "bubblewrap"
 
 
 def unconfined_reason(session: "Session") -> str:

@@ -10,7 +10,15 @@ from hashlib import sha256
 import msgspec
 
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
-from longrein.agent.confinement import LOOK_S, confines, policy_views, unconfined_reason
+from longrein.agent.confinement import (
+    LOOK_S,
+    confines,
+    find_masks,
+    forbidden_name,
+    masks_reads,
+    policy_views,
+    unconfined_reason,
+)
 from longrein.agent.git_repository import find_armed_setting
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
@@ -196,6 +204,7 @@ def _permitted(
         "\n".join(verdict.suggestions),
         places,
         verdict.exact,
+        verdict.edits,
     )
     approved = session.approvals.digests.get(call.id)
     if approved and approved == approval_digest(redacted(question, session.deps.redact)):
@@ -365,9 +374,9 @@ def is_call_allowed(session: Session, tool: Tool, arguments: dict[str, object]) 
 
 def is_read_allowed(session: Session, path: str) -> bool:
     """Return True if a file may be read without a question."""
-    place, cwd = session.deps.workspace.resolve(path, session.state.cwd), session.state.cwd
-    touched = (Touched(path, place.path, place.real, place.inside, False),)
-    made = Call("Read", {"file_path": path}, "read", touched, "Read")
+    cwd = session.state.cwd
+    touched = _looked_up(session, path, cwd, writes=False)
+    made = Call("Read", {"file_path": path}, "read", (touched,), "Read")
     return _verdict(session, made, session.mode, cwd).kind == "allow"
 
 
@@ -455,9 +464,17 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     """Return a test (path, real path) for forbidden files; None where no rule forbids any."""
     if not session.rules.deny and session.deps.parent_policy is None:
         return None
-    return lambda path, real: any(
-        is_read_denied(*place) for place in policy_views(session, path, real)
-    )
+    look = session.deps.workspace.resolve
+    linked = lru_cache(lambda: find_masks(session).linked)
+
+    def is_hidden(path: str, real: str) -> bool:
+        if any(is_read_denied(*place) for place in policy_views(session, path, real)):
+            return True
+        identity = look(real, "/").identity if linked() else None
+        name = linked().get(identity, "") if identity else ""
+        return any(is_read_denied(*place) for place in policy_views(session, name, name))
+
+    return is_hidden
 
 
 def _call(
@@ -486,8 +503,18 @@ def _call(
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
     confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
-    touched = _touched(session, tool, arguments)
-    return Call(name, arguments, tool.access, touched, tool.rule_name, command, facts, confined)
+    return Call(
+        name,
+        arguments,
+        tool.access,
+        _touched(session, tool, arguments),
+        tool.rule_name,
+        command,
+        facts,
+        confined,
+        masked=confined and masks_reads(session),
+        gated=session.deps.gated,
+    )
 
 
 def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:
@@ -504,7 +531,7 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
                 found.append(Touched(word.text, word.text or "?", word.text or "?", False, writes))
             for folder in folders if word.kind != "open" else ():
                 place = workspace.resolve(path, folder)
-                found.append(Touched(path, place.path, place.real, place.inside, writes))
+                found.append(_touch(session, place, writes=writes))
                 if place.inside and (word.kind == "glob" or effect.follows):
                     pattern = word.text[len(path) :] if word.text.startswith(path) else word.text
                     found += _links_outside(
@@ -512,8 +539,7 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
                     )
     if effect.folder is not None and not effect.problem:
         for folder in part.folders or (session.state.cwd,):
-            place = workspace.resolve(effect.folder.text, folder)
-            found.append(Touched(effect.folder.text, place.path, place.real, place.inside, False))
+            found.append(_looked_up(session, effect.folder.text, folder, writes=False))
     return tuple(found)
 
 
@@ -581,8 +607,15 @@ def _foreign(session: Session, part: Part) -> str:
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:
-    looked = []
-    for path, writes in tool.paths(arguments):
-        place = session.deps.workspace.resolve(path, session.state.cwd)
-        looked.append(Touched(path, place.path, place.real, place.inside, writes))
-    return tuple(looked)
+    cwd, paths = session.state.cwd, tool.paths(arguments)
+    return tuple(_looked_up(session, path, cwd, writes=writes) for path, writes in paths)
+
+
+def _looked_up(session: Session, path: str, folder: str, *, writes: bool) -> Touched:
+    return _touch(session, session.deps.workspace.resolve(path, folder), writes=writes)
+
+
+def _touch(session: Session, place: ResolvedPath, *, writes: bool) -> Touched:
+    """Return a place as a call touches it, with the forbidden name of the same file, if any."""
+    name = forbidden_name(session, place)
+    return Touched(place.given, place.path, place.real, place.inside, writes, name)

@@ -142,11 +142,12 @@ def _blocked(denial: DeniedCall) -> str:
     shown = denial.asked.shown.removeprefix(note).strip().splitlines()
     first = (shown[0] if shown else "")[:100]
     rules, why = denial.asked.suggestion.splitlines(), denial.asked.reason
-    way = (
-        f"allow it with --allowedTools '{','.join(rules)}'"
-        if rules
-        else f"{why}; to approve it, go on with `longrein -c`"
-    )
+    ways = ["--permission-mode acceptEdits"] if denial.asked.edits else []
+    if rules:
+        ways.append(f"--allowedTools '{','.join(rules)}'")
+    way = f"allow it with {' or '.join(ways)}"
+    if not ways:
+        way = f"{why}; to approve it, go on with `longrein -c`"
     return f"blocked: {who}{denial.call.name} needs permission ({first}): {way}"
 
 

@@ -9,7 +9,8 @@ can set back the time of the content (`touch -d`), not this one.
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 Forbidden = Callable[[str, str], bool]
@@ -51,6 +52,8 @@ class Masks(NamedTuple):
     """Must not be changed."""
     problem: str = ""
     """Reason why some of the paths may be missing; '' if all are there."""
+    linked: Mapping[tuple[int, int], str] = MappingProxyType({})
+    """Device and inode of a forbidden file that has further names (hard links) -> its path."""
 
 
 class MaskIndex:
@@ -135,6 +138,7 @@ def _read(
 def _masks(forbidden: Sequence[_Item], problem: str) -> Masks:
     """Return the real paths of those items that exist."""
     hidden, locked = dict[str, None](), dict[str, None]()
+    linked = dict[tuple[int, int], str]()
     for item in forbidden:
         real = os.path.realpath(item.path) if item.is_link else item.path
         try:
@@ -147,4 +151,5 @@ def _masks(forbidden: Sequence[_Item], problem: str) -> Masks:
             locked[real] = None
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             problem = problem or f"{real} has another name (a hard link) that no mask hides"
-    return Masks(tuple(hidden), tuple(locked), problem)
+            linked[status.st_dev, status.st_ino] = real
+    return Masks(tuple(hidden), tuple(locked), problem, linked)
