@@ -35,7 +35,7 @@ def policy_views(session: "Session", path: str, real: str) -> Iterator[tuple[str
 
 def find_masks(session: "Session") -> Masks:
     """Return the existing files and folders that rules forbid to read or to change."""
-    unreadable, unchangeable = _deny_rules(session, "Read"), _deny_rules(session, "Edit")
+    unreadable, unchangeable = deny_rules(session, "Read"), deny_rules(session, "Edit")
     if not unreadable and not unchangeable:
         return Masks()
     elsewhere = [base for rule in unreadable if (base := _base_outside(session, rule))]
@@ -58,7 +58,8 @@ def forbidden_name(session: "Session", place: ResolvedPath) -> str:
     return find_masks(session).linked.get(place.identity, "")
 
 
-def _deny_rules(session: "Session", tool: str) -> tuple[str, ...]:
+def deny_rules(session: "Session", tool: str) -> tuple[str, ...]:
+    """Return the rules with a path that forbid a tool, here and where a worktree stands for."""
     cwd = session.state.cwd
     views = policy_views(session, cwd, cwd)
     return tuple(

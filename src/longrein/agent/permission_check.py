@@ -19,6 +19,7 @@ from longrein.agent.confinement import (
     policy_views,
     unconfined_reason,
 )
+from longrein.agent.git_contents import GitContents
 from longrein.agent.git_repository import find_armed_setting
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
@@ -136,6 +137,17 @@ CUT = (
     "not run: the answer was cut by the output limit inside this call; send it again in smaller "
     "pieces"
 )
+
+
+async def look_at_history(session: Session) -> None:
+    """Look what git keeps, for open commands that may print it: `judge_calls` waits for nothing."""
+    waiting = [one.call for one in session.state.calls.values() if not one.started]
+    calls = [session.original_call(call) for call in waiting]
+    given = [session.approvals.arguments.get(call.id, call.arguments) or {} for call in calls]
+    texts = [one["command"] for one in given if isinstance(one.get("command"), str)]
+    cwd, home = session.state.cwd, session.rules.home
+    session.git_contents = session.git_contents or GitContents()
+    await session.git_contents.look(session, [_read(text, cwd, home) for text in texts])
 
 
 def judge_calls(session: Session) -> dict[str, Judgement]:
@@ -366,10 +378,10 @@ def command_verdict(
     return _verdict(session, made, session.mode, cwd, allowed)
 
 
-def is_call_allowed(session: Session, tool: Tool, arguments: dict[str, object]) -> bool:
-    """Return True if a call that is none of the model's conversation may run without a question."""
+def call_verdict(session: Session, tool: Tool, arguments: dict[str, object]) -> Verdict:
+    """Return the verdict on a call that is none of the model's conversation."""
     made = _call(session, tool.spec.name, tool, arguments)
-    return _verdict(session, made, session.mode, session.state.cwd).kind == "allow"
+    return _verdict(session, made, session.mode, session.state.cwd)
 
 
 def is_read_allowed(session: Session, path: str) -> bool:
@@ -499,6 +511,7 @@ def _call(
             _touched_by_part(session, part, effect),
             _foreign(session, part),
             _armed(session, part, effect),
+            effect.history and _is_history_clean(session, command, part, effect),
         )
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
@@ -515,6 +528,11 @@ def _call(
         masked=confined and masks_reads(session),
         gated=session.deps.gated,
     )
+
+
+def _is_history_clean(session: Session, command: Command, part: Part, effect: Effect) -> bool:
+    contents = session.git_contents
+    return contents is not None and contents.is_clean(session, command, part, effect)
 
 
 def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:
