@@ -12,6 +12,7 @@ from longrein.testing.scripted_model import call, says
 from longrein.workspace.files import find_program
 from tests.agent.disk_harness import DiskHarness, Script, turn
 from tests.agent.test_what_is_asked import new_harness, opened, outcome
+from tests.load.harmless_commands import TEMPLATES, harmless_commands
 
 pytestmark = pytest.mark.anyio
 
@@ -138,10 +139,10 @@ async def judged(session: OpenSession, *lines: str) -> list[str]:
 PRINTING = (
     "git diff", "git log -p -3", "git show", "git show HEAD", "git diff HEAD~1", "git blame a.txt",
     "git stash show -p", "git -C sub diff", "cd sub && git diff", "git --no-pager diff main",
-    "git grep KEY",
+    "git grep KEY", "git cat-file -p HEAD:a.txt",
 )  # fmt: skip
 ALWAYS = (
-    "git cat-file -p HEAD:a.txt", "git show 1a2b3c4d", "git show FETCH_HEAD", "git show $X",
+    "git cat-file -p 1a2b3c4d", "git show 1a2b3c4d", "git show FETCH_HEAD", "git show $X",
     "git cat-file --batch < ids", "GIT_DIR=x git log -p", "git --git-dir=x log -p", "X git show",
     "export GIT_DIR=/x; git log -p", "ls | xargs git show", "$X git show", "git unknown",
     "git show v1-2-gabcd123", "git log -p 1A2B3C4D", "git grep --recurse-submodules --cached x",
@@ -207,3 +208,33 @@ async def test_a_version_anywhere_in_git_asks(tmp_path: Path, kept: str) -> None
             git(tree, *line.split()[1:])
         assert await judged(session, "git diff", "git log -p", "git show") == ["asks"] * 3
         assert await judged(session, "git log --oneline", "git diff --stat") == ["runs"] * 2
+
+
+# --- Everyday commands ----------------------------------------------------------------------------
+
+
+BUILDS = (
+    "make -j4", "npm test", "npm run build", "pytest -x -q", "cargo test", "go test ./...",
+    "tsc --noEmit", "ruff check .", "mypy src", "tox -e py311", "python -m build",
+    "cmake --build build", "gcc -o /tmp/a a.c", "mvn -o -q test", "javac -d /tmp A.java",
+    "pre-commit run -a", "npx eslint src", "make test 2>&1 | tee /tmp/log", "node script.js",
+    "python3 -m pytest tests/test_a.py -k x 2>&1 | tail -20", "uv run pytest", "pip list",
+    "python3 - <<'E'\nprint(1)\nE",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(not find_program("git", os.environ["PATH"], ()), reason="git is not installed")
+async def test_everyday_commands_are_neither_denied_nor_asked_in_the_sandbox(
+    tmp_path: Path,
+) -> None:
+    harness = new_project(tmp_path)
+    git(harness.tree, "init", "-q", "-b", "main")
+    for name in ("src", "lib", "tests", "docs", "cmd"):
+        (harness.tree / name).mkdir()
+        (harness.tree / name / "file").write_text("x\n")
+        git(harness.tree, "add", name)
+    git(harness.tree, "commit", "-qm", "one")
+    lines = [*BUILDS, *harmless_commands(len(TEMPLATES), seed=7)]
+    async with opened(harness, "default", "sandbox", deny=("Read(.env)",)) as session:
+        found = zip(lines, await judged(session, *lines), strict=True)
+        assert [line for line in found if line[1] != "runs"] == []

@@ -22,7 +22,7 @@ LIST_S = 5.0
 """Limit of one listing by git, in seconds; a repository of 200,000 objects takes about 2."""
 _VERBS = word_set(
     "diff show log blame annotate grep stash whatchanged diff-tree diff-index diff-files reflog "
-    "format-patch shortlog archive status commit add describe"
+    "format-patch shortlog archive status commit add describe cat-file"
 )
 """Subcommands that print only what refs, reflogs and the index reach."""
 _UNLISTED = re.compile(r"--(?:stdin|batch|git-dir|work-tree|recurse-sub|submodule).*|.*_HEAD\b.*")
