@@ -80,15 +80,16 @@ class PermissionRules(msgspec.Struct, frozen=True):
     deny: Annotated[
         tuple[str, ...], Setting("is refused", "add", check="rules", flag="--disallowed-tools")
     ] = ()
-    run_confined: Annotated[
-        bool,
+    confined: Annotated[
+        str,
         Setting(
-            "`true`: a program or an editor that answers permission questions is asked no more "
-            "often than you in a terminal: commands that the sandbox confines run, unless they "
-            "say that they change files",
+            "commands that the sandbox confines, where a program or an editor answers permission "
+            "questions: `ask` it about them too; `run` them as in a terminal, unless they say "
+            "that they change files",
             "nothing",
+            choices=("ask", "run"),
         ),
-    ] = False
+    ] = "ask"
 
 
 class Provider(msgspec.Struct, frozen=True):

@@ -117,7 +117,9 @@ def answer(question: Question, word: str) -> Answer:
     asked, session = question.asked, question.session
     digest = approval_digest(asked)
     match word:
-        case "once" | "all_edits":
+        case "once":
+            return Answer(asked.call, "allow", session=session, digest=digest)
+        case "all_edits" if asked.edits:
             return Answer(asked.call, "allow", session=session, digest=digest)
         case "edits" if question.arguments:
             changed = {**question.arguments, "mode": "acceptEdits"}

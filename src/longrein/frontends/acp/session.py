@@ -425,7 +425,7 @@ class EditorSession:
                     await self._request("session/request_permission", params)
                 )
                 answer, stop = permissions.answer(question, option), option == "stop"
-                if option == permissions.ALL_EDITS:
+                if option == permissions.ALL_EDITS and question.asked.edits:
                     modes = (SetMode("acceptEdits"),)
         except (ConnectionError, RequestError):
             answer = permissions.answer(question, "")
