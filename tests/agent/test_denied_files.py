@@ -68,6 +68,7 @@ async def test_a_hard_link_of_a_denied_file_is_denied_as_the_file(tmp_path: Path
             for name in names:
                 assert outcome(s, {"file_path": name}) == "refused"
                 assert outcome(s, {"command": f"cat {name}"}) == "refused"
+                assert outcome(s, {"command": f"./x.py -v {name}"}) == "refused"
             assert outcome(s, {"file_path": "fine"}) == "runs"
             assert outcome(s, {"command": "cat fine"}) == "runs"
             is_hidden = hidden_files(s)  # type: ignore[arg-type]

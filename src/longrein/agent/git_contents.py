@@ -25,8 +25,13 @@ _VERBS = word_set(
     "format-patch shortlog archive status commit add describe cat-file"
 )
 """Subcommands that print only what refs, reflogs and the index reach."""
-_UNLISTED = re.compile(r"--(?:stdin|batch|git-dir|work-tree|recurse-sub|submodule).*|.*_HEAD\b.*")
-"""Options and names by which git prints what is not listed, such as `FETCH_HEAD`."""
+_UNLISTED = re.compile(
+    r"--(?:std|ba|rec|sub|unt|no-i|no-ex|add|cont|fil).*"
+    r"|-[a-zA-Z]*f.*|.*_HEAD\b.*"
+)
+"""Options, also shortened ones, and names by which git prints what is not listed: other objects,
+and files of the work tree.
+"""
 _OBJECT_ID = re.compile(r"(?:.*-g)?([0-9a-fA-F]{4,64})")
 """Beginning of an object's id, or the name that `git describe` gives a commit."""
 TIPS_MAX = 2_000

@@ -538,7 +538,7 @@ def _is_history_clean(session: Session, command: Command, part: Part, effect: Ef
 def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:
     """Look up the files of one part, for each folder in which it may run."""
     if effect.problem and part.words:
-        return ()
+        return _other_names(session, part)
     workspace = session.deps.workspace
     found = []
     for words, writes in ((effect.reads, False), (effect.writes, True)):
@@ -546,7 +546,8 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
             path = glob_base(word.text) if word.kind == "glob" else word.text
             folders = ("/",) if path.startswith("/") else part.folders
             if word.kind == "open" or not folders:
-                found.append(Touched(word.text, word.text or "?", word.text or "?", False, writes))
+                name = word.text or "a file whose name is not known"
+                found.append(Touched(word.text, name, name, False, writes))
             for folder in folders if word.kind != "open" else ():
                 place = workspace.resolve(path, folder)
                 found.append(_touch(session, place, writes=writes))
@@ -559,6 +560,17 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
         for folder in part.folders or (session.state.cwd,):
             found.append(_looked_up(session, effect.folder.text, folder, writes=False))
     return tuple(found)
+
+
+def _other_names(session: Session, part: Part) -> tuple[Touched, ...]:
+    """Look up the words of an unknown program that are links, for rules that forbid the file."""
+    if not session.rules.deny and session.deps.parent_policy is None:
+        return ()
+    words = [word.text for word in part.words[1:] if word.kind == "literal" and word.text]
+    look = session.deps.workspace.resolve
+    places = [look(word, folder) for folder in part.folders for word in words]
+    links = [place for place in places if place.identity or place.real != place.path]
+    return tuple(_touch(session, place, writes=False) for place in links if place.kind)
 
 
 LINKS_S = 0.1

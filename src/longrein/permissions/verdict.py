@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from longrein.events.escape import plain_name
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, word_set
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, join_path, word_set
 from longrein.permissions.command_rules import (
     RAW_WORDS_MAX,
     SUGGESTION_LENGTH_MAX,
@@ -46,18 +46,12 @@ def find_allow_rule(call: Call, rules: Rules) -> str:
     """Return the allow rule that covers `call` completely (for paths, the rule of the last one);
     '' for none.
     """
-    found = ""
     if call.touched:
-        for touched in call.touched:
-            found = allow_rule_for_path(call, touched, rules)
-            if not found:
-                return ""
-        return found
-    for text in rules.allow:
-        rule = parse_rule(text)
-        if not rule.problem and names(rule, call.tool) and _covers(call, rule):
-            return text
-    return ""
+        found = [allow_rule_for_path(call, touched, rules) for touched in call.touched]
+        return found[-1] if all(found) else ""
+    read = [(text, parse_rule(text)) for text in rules.allow]
+    named = [(text, rule) for text, rule in read if not rule.problem and names(rule, call.tool)]
+    return next((text for text, rule in named if _covers(call, rule)), "")
 
 
 def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
@@ -125,8 +119,6 @@ def _host_covered(url: str, domain: str) -> bool:
 
 def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
     """Return the first rule of `texts` that matches `call`; '' for none."""
-    if not texts:
-        return ""
     for text in texts:
         rule = parse_rule(text)
         if _matches_rule(call, rule, rules, cwd) or (
@@ -277,13 +269,7 @@ def absolute(word: str, cwd: str, home: str) -> str:
     for sign in ("${HOME}", "$HOME", "~"):
         if word == sign or word.startswith(sign + "/"):
             word = home + word[len(sign) :]
-    parts: list[str] = []
-    for part in (word if word.startswith("/") else f"{cwd}/{word}").split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
+    return join_path(cwd, word)
 
 
 # --- Protected paths: a write asks in every mode --------------------------------------------------
@@ -509,20 +495,12 @@ def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     verdict = _judge(call, rules, mode, cwd)
     if verdict.kind != "ask" or mode in EDITING_MODES:
         return verdict
-    edits = _judge(call, rules, "acceptEdits", cwd).kind == "allow"
     if mode != "dontAsk":
+        edits = _judge(call, rules, "acceptEdits", cwd).kind == "allow"
         return msgspec.structs.replace(verdict, edits=edits)
-    how = f"; {needed}" if (needed := what_allows(verdict.suggestions, edits=edits)) else ""
-    reason = f"{verdict.reason}; nobody is asked in this mode{how}"
+    rule = f"; a rule that allows it: {', '.join(verdict.suggestions)}"
+    reason = f"{verdict.reason}; nobody is asked in this mode{rule * bool(verdict.suggestions)}"
     return Verdict("deny", reason, verdict.rule, verdict.suggestions)
-
-
-def what_allows(suggestions: Sequence[str], *, edits: bool) -> str:
-    """Return what allows a call without a question, as a part of a line; '' where nothing does."""
-    found = [f"a rule that allows it: {', '.join(suggestions)}"] if suggestions else []
-    if edits:
-        found.append("a mode that allows it: acceptEdits")
-    return "; ".join(found)
 
 
 def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
@@ -573,7 +551,10 @@ def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: s
     problem = problem and f"the command cannot be read: {visible(problem)}"
     if call.confined and (mode == "auto" or not call.gated):
         problem = _unread_history(command, rules, [one[0] for one in pending])
-        pending = [one for one in pending if _passes_sandbox(*one, mode)]
+        edits = mode in EDITING_MODES
+        pending = [
+            one for one in pending if _HISTORY in one[3] or (not edits and _says_change(*one))
+        ]
         if not pending and not problem:
             return Verdict("allow", "the sandbox confines it")
     if problem:
@@ -584,13 +565,6 @@ def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: s
     exact = _exact_rule(call, command, rules, mode)
     exact = "" if (exact,) == suggestions else exact
     return Verdict("ask", reason, "", suggestions, shown_call(call.arguments), exact)
-
-
-def _passes_sandbox(part: Part, effect: Effect, facts: PartFacts, reason: str, mode: str) -> bool:
-    """Return True if a part that no rule covers asks although the sandbox confines it: it may
-    print what no mask hides, or says that it changes files of the session's folders.
-    """
-    return _HISTORY in reason or (mode not in EDITING_MODES and _says_change(part, effect, facts))
 
 
 _CHANGING = word_set(
@@ -609,38 +583,31 @@ _CHANGING_WORDS = {
 """Arguments with which a program says that it changes files."""
 
 
-def _says_change(part: Part, effect: Effect, facts: PartFacts) -> bool:
+def _says_change(part: Part, effect: Effect, facts: PartFacts, _: str) -> bool:
     """Return True if a part says that it changes files of the session's folders, or files that
-    are not known.
+    are not known. A sandbox does not settle that.
     """
-    if effect.problem and part.words:
-        name = part.program.rpartition("/")[2]
-        said = _CHANGING_WORDS.get(name, frozenset())
-        return name in _CHANGING or any(word.text in said for word in part.words)
-    return any(t.writes and (t.inside or not t.path.startswith("/")) for t in facts.touched)
+    if not (effect.problem and part.words):
+        return any(t.writes and (t.inside or not t.path.startswith("/")) for t in facts.touched)
+    name = part.program.rpartition("/")[2]
+    said = _CHANGING_WORDS.get(name, frozenset())
+    return name in _CHANGING or any(word.text in said for word in part.words)
 
 
 def _suggestions(pending: Sequence[tuple[Part, PartFacts]]) -> tuple[str, ...]:
     """Return the narrow rules that together cover parts of a command; () when there are too many,
     or one part has none.
     """
-    found: list[str] = []
-    for part, fact in pending:
-        rules = suggest_rules((part,)) if part.words else _file_rules(fact)
-        if not rules:
-            return ()
-        found += rules
-    found = list(dict.fromkeys(found))
-    return tuple(found) if len(found) <= SUGGESTIONS_MAX else ()
+    rules = [suggest_rules((part,)) if part.words else _file_rules(fact) for part, fact in pending]
+    found = tuple(dict.fromkeys(rule for some in rules for rule in some))
+    return found if all(rules) and len(found) <= SUGGESTIONS_MAX else ()
 
 
 def _file_rules(fact: PartFacts) -> tuple[str, ...]:
     """Return the rules that cover the files of a redirect; () when one of them has none."""
-    rules = []
-    for touched in fact.touched:
-        name = "Edit" if touched.writes else "Read"
-        rules.append(suggest_rule(Call(name, {}, "write", (touched,), name)))
-    return tuple(rules) if all(rules) else ()
+    named = [("Edit" if touched.writes else "Read", touched) for touched in fact.touched]
+    rules = tuple(suggest_rule(Call(name, {}, "write", (t,), name)) for name, t in named)
+    return rules if all(rules) else ()
 
 
 def _exact_rule(call: Call, command: Command, rules: Rules, mode: str) -> str:
@@ -730,16 +697,11 @@ def read_deny_rule(path: str, real: str, rules: Rules, cwd: str, tool: str = "Re
     folder; '' for none.
     """
     touched = Touched(path, path, real, inside=True, writes=False)
-    for text in rules.deny:
-        rule = parse_rule(text)
-        if (
-            rule.tool == tool
-            and rule.spec
-            and not rule.problem
-            and path_matches_rule(touched, rule, rules, cwd)
-        ):
-            return text
-    return ""
+    read = [(text, parse_rule(text)) for text in rules.deny]
+    about = [(text, rule) for text, rule in read if rule.tool == tool and not rule.problem]
+    return next(
+        (t for t, rule in about if rule.spec and path_matches_rule(touched, rule, rules, cwd)), ""
+    )
 
 
 def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
