@@ -147,6 +147,9 @@ ALWAYS = (
     "git cat-file --batch < ids", "GIT_DIR=x git log -p", "git --git-dir=x log -p", "X git show",
     "export GIT_DIR=/x; git log -p", "ls | xargs git show", "$X git show", "git unknown",
     "git show v1-2-gabcd123", "git log -p 1A2B3C4D", "git grep --recurse-submodules --cached x",
+    "git grep --untracked KEY", "git grep --untr KEY", "git grep --no-index KEY",
+    "git diff-tree --stdin", "git show v1-3-gdeadbee", "git blame --contents x a.txt",
+    "git grep -f l a", "git archive --add-file=a.txt HEAD", "git log -p dead^{commit}",
 )  # fmt: skip
 """Commands whose objects git does not list."""
 

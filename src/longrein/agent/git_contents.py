@@ -44,12 +44,16 @@ class _Repository:
     def __init__(self) -> None:
         self.tips: tuple[str, ...] = ()
         """Commits of refs and HEAD below which all paths were looked at."""
-        self.ids = b"\n"
-        """Ids of all objects that were looked at, one a line."""
+        self.ids = set[bytes]()
+        """Ids of all objects that were looked at."""
         self.is_clean = False
         """True if no rule forbids to read any of it."""
         self.is_closed = False
         """True if a forbidden path was found, or git took too long: it is not listed again."""
+
+    def holds(self, beginnings: list[bytes]) -> bool:
+        """Return True if each of these begins the id of an object that was looked at."""
+        return all(any(one.startswith(start) for one in self.ids) for start in beginnings)
 
 
 class GitContents:
@@ -83,17 +87,14 @@ class GitContents:
         folders = _work_trees(session, part, effect)
         found = [self._repositories.get(folder) for folder in folders]
         ids = _object_ids(part)
-        return all(
-            one is not None and one.is_clean and all(one_id in one.ids for one_id in ids)
-            for one in found
-        )
+        return all(one is not None and one.is_clean and one.holds(ids) for one in found)
 
 
 def _object_ids(part: Part) -> list[bytes]:
-    """Return what may be ids of objects in a git command, each as the beginning of a line."""
+    """Return what may be the beginnings of objects' ids in a git command."""
     pieces = [piece for word in part.words for piece in re.split(r"\.{2,}|[\^~:@]", word.text)]
-    found = [match[1].lower() for piece in pieces if (match := _OBJECT_ID.fullmatch(piece))]
-    return [f"\n{text}".encode() for text in found]
+    found = [_OBJECT_ID.fullmatch(piece) for piece in pieces]
+    return [match[1].lower().encode() for match in found if match is not None]
 
 
 def _prints_listed_objects(part: Part, effect: Effect) -> bool:
@@ -146,7 +147,7 @@ async def _look(session: "Session", folder: str, repository: _Repository) -> Non
         return
     tips = (refs + (head or b"")).decode().split()
     repository.tips = tuple(dict.fromkeys(tips)) if len(tips) <= TIPS_MAX else ()
-    repository.ids += b"".join(line.partition(b" ")[0] + b"\n" for line in lines)
+    repository.ids |= {line.partition(b" ")[0] for line in lines}
     repository.is_clean, repository.is_closed = True, False
 
 
