@@ -48,14 +48,14 @@ def find_masks(session: "Session") -> Masks:
     return session.masks.find(places, *tests, (unreadable, unchangeable, session.state.cwd), LOOK_S)
 
 
-def forbidden_name(session: "Session", place: ResolvedPath) -> str:
-    """Return the path of the same file by a name that a rule forbids; '' for none.
+def forbidden_names(session: "Session", place: ResolvedPath) -> tuple[str, ...]:
+    """Return the paths of the same file by names of which a rule forbids one; () for none.
 
     Only a file with further names (hard links) is looked up: forbidden files are searched then.
     """
     if place.identity is None:
-        return ""
-    return find_masks(session).linked.get(place.identity, "")
+        return ()
+    return find_masks(session).linked.get(place.identity, ())
 
 
 def deny_rules(session: "Session", tool: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from longrein.agent.confinement import (
     LOOK_S,
     confines,
     find_masks,
-    forbidden_name,
+    forbidden_names,
     masks_reads,
     policy_views,
     unconfined_reason,
@@ -483,8 +483,9 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
         if any(is_read_denied(*place) for place in policy_views(session, path, real)):
             return True
         identity = look(real, "/").identity if linked() else None
-        name = linked().get(identity, "") if identity else ""
-        return any(is_read_denied(*place) for place in policy_views(session, name, name))
+        names = linked().get(identity, ()) if identity else ()
+        views = (view for name in names for view in policy_views(session, name, name))
+        return any(is_read_denied(*view) for view in views)
 
     return is_hidden
 
@@ -646,6 +647,8 @@ def _looked_up(session: Session, path: str, folder: str, *, writes: bool) -> Tou
 
 
 def _touch(session: Session, place: ResolvedPath, *, writes: bool) -> Touched:
-    """Return a place as a call touches it, with the forbidden name of the same file, if any."""
-    name = forbidden_name(session, place)
-    return Touched(place.given, place.path, place.real, place.inside, writes, name)
+    """Return a place as a call touches it, with other names of the same file, if one is
+    forbidden.
+    """
+    names = forbidden_names(session, place)
+    return Touched(place.given, place.path, place.real, place.inside, writes, names)

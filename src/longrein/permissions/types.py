@@ -24,8 +24,8 @@ class Touched(msgspec.Struct, frozen=True):
     """True if `path` and `real` are both inside a root (compared by component)."""
     writes: bool
     """True if the call would change the path."""
-    forbidden: str = ""
-    """Path of the same file by another name (a hard link) that some rule forbids; '' for none."""
+    other_names: tuple[str, ...] = ()
+    """Paths of the same file by other names (hard links), where a rule forbids one of them."""
 
 
 class PartFacts(msgspec.Struct, frozen=True):

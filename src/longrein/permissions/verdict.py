@@ -176,8 +176,8 @@ def path_matches_rule(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> b
     """
     if not rule.spec:
         return True
-    known = dict.fromkeys((touched.path, touched.real, touched.forbidden))
-    return any(path and _path_matches(path, rule.spec, rules, cwd) for path in known)
+    known = dict.fromkeys((touched.path, touched.real, *touched.other_names))
+    return any(_path_matches(path, rule.spec, rules, cwd) for path in known)
 
 
 def _path_matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:

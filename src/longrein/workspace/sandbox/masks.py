@@ -52,8 +52,8 @@ class Masks(NamedTuple):
     """Must not be changed."""
     problem: str = ""
     """Reason why some of the paths may be missing; '' if all are there."""
-    linked: Mapping[tuple[int, int], str] = MappingProxyType({})
-    """Device and inode of a forbidden file that has further names (hard links) -> its path."""
+    linked: Mapping[tuple[int, int], tuple[str, ...]] = MappingProxyType({})
+    """Device and inode of a forbidden file that has further names (hard links) -> its paths."""
 
 
 class MaskIndex:
@@ -138,7 +138,7 @@ def _read(
 def _masks(forbidden: Sequence[_Item], problem: str) -> Masks:
     """Return the real paths of those items that exist."""
     hidden, locked = dict[str, None](), dict[str, None]()
-    linked = dict[tuple[int, int], str]()
+    linked = dict[tuple[int, int], tuple[str, ...]]()
     for item in forbidden:
         real = os.path.realpath(item.path) if item.is_link else item.path
         try:
@@ -151,5 +151,6 @@ def _masks(forbidden: Sequence[_Item], problem: str) -> Masks:
             locked[real] = None
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             problem = problem or f"{real} has another name (a hard link) that no mask hides"
-            linked[status.st_dev, status.st_ino] = real
+            inode = status.st_dev, status.st_ino
+            linked[inode] = (*linked.get(inode, ()), real)
     return Masks(tuple(hidden), tuple(locked), problem, linked)
