@@ -140,7 +140,7 @@ async def judged(session: OpenSession, *lines: str) -> list[str]:
 PRINTING = (
     "git diff", "git log -p -3", "git show", "git show HEAD", "git diff HEAD~1", "git blame a.txt",
     "git stash show -p", "git -C sub diff", "cd sub && git diff", "git --no-pager diff main",
-    "git grep KEY", "git cat-file -p HEAD:a.txt",
+    "git grep KEY", "git cat-file -p HEAD:a.txt", "$X; git branch -a", "$X $(git rev-parse HEAD)",
 )  # fmt: skip
 ALWAYS = (
     "git cat-file -p 1a2b3c4d", "git show 1a2b3c4d", "git show FETCH_HEAD", "git show $X",
@@ -149,6 +149,7 @@ ALWAYS = (
     "git show v1-2-gabcd123", "git log -p 1A2B3C4D", "git grep --recurse-submodules --cached x",
     "git grep --untracked KEY", "git grep --untr KEY", "git grep --no-index KEY",
     "git diff-tree --stdin", "git show v1-3-gdeadbee", "git blame --contents x a.txt",
+    "$X; git branch; git show", "$X; g=git; $g show", "$X; git -c a=b branch", "$X; git-show x git",
     "git grep -f l a", "git archive --add-file=a.txt HEAD", "git log -p dead^{commit}",
 )  # fmt: skip
 """Commands whose objects git does not list."""

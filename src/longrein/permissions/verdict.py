@@ -23,6 +23,7 @@ from longrein.permissions.command_rules import (
     suggest_rules,
 )
 from longrein.permissions.display import shown_call, visible
+from longrein.permissions.git_history import text_prints_history
 from longrein.permissions.program_table import Effect
 from longrein.permissions.rules import (
     FILE_RULES,
@@ -672,8 +673,8 @@ def _unread_history(command: Command, rules: Rules, pending: list[Part]) -> str:
     unknown = command.script.problem or any(part.words and not part.program for part in pending)
     if not (rule and unknown):
         return ""
-    runs_git = any(word.rpartition("/")[2] == "git" for word in raw_words(command.text))
-    return f"it cannot be read, and {_HISTORY}{visible(rule)} forbids" if runs_git else ""
+    prints = text_prints_history(command.text)
+    return f"it cannot be read, and {_HISTORY}{visible(rule)} forbids" if prints else ""
 
 
 def _spec_covers(rule: Rule, part: Part) -> bool:
