@@ -61,13 +61,18 @@ def touched(path: str, root: str, *, writes: bool) -> Touched:
     return Touched(path, path, path, inside, writes)
 
 
-def call_of(tool: str, arguments: Arguments, root: str, *, sandbox: bool) -> Call:
+def call_of(
+    tool: str, arguments: Arguments, root: str, *, sandbox: bool, gated: bool = False
+) -> Call:
     """Return the call as the agent would judge it."""
     if tool == "Bash":
         command = read_command(str(arguments.get("command", "")), root, HOME)
         facts = tuple(PartFacts(tuple(_files(part, effect, root))) for part, effect in
                       zip(command.script.parts, command.effects, strict=True))  # fmt: skip
-        return Call("Bash", arguments, "command", (), "", command, facts, sandbox)
+        return Call(
+            "Bash", arguments, "command", command=command, parts=facts, confined=sandbox,
+            masked=sandbox, gated=gated,
+        )  # fmt: skip
     key = (READING | WRITING).get(tool)
     if key is None:
         return Call(tool, arguments, "read" if tool.startswith(("Web", "mcp__")) else "none")
@@ -93,16 +98,18 @@ def _files(part: Any, effect: Any, root: str) -> Iterator[Touched]:
                 yield touched(join_path(folder, text), root, writes=writes)
 
 
-def questions(calls: Sequence[tuple[str, Arguments]], mode: str, *, sandbox: bool) -> int:
+def questions(
+    calls: Sequence[tuple[str, Arguments]], mode: str, *, sandbox: bool, gated: bool = False
+) -> int:
     """Count the questions of one session."""
     root, rules, asked = root_of(calls), list[str](), 0
     for tool, arguments in calls:
-        call = call_of(tool, arguments, root, sandbox=sandbox)
+        call = call_of(tool, arguments, root, sandbox=sandbox, gated=gated)
         verdict = judge(call, Rules(tuple(rules), base=root, home=HOME), mode, root)
         if verdict.kind == "ask":
             asked += 1
             rules += verdict.suggestions
-            mode = "acceptEdits" if tool in WRITING and mode == "default" else mode
+            mode = "acceptEdits" if verdict.edits and mode == "default" else mode
     return asked
 
 
@@ -113,12 +120,17 @@ def main() -> int:
     sessions = [calls_of(path) for path in sorted(parser.parse_args().folder.rglob("*.jsonl.gz"))]
     print(f"{len(sessions)} sessions, {sum(map(len, sessions))} calls")
     missed = False
-    for mode, sandbox in (("default", False), ("default", True), ("auto", True)):
-        counts = sorted(questions(calls, mode, sandbox=sandbox) for calls in sessions)
-        where = "sandbox" if sandbox else "no sandbox"
+    for mode, where in (
+        ("default", "no sandbox"),
+        ("default", "sandbox"),
+        ("auto", "sandbox"),
+        ("default", "sandbox, client asked"),
+    ):
+        sandbox, gated = where != "no sandbox", where.endswith("asked")
+        counts = sorted(questions(one, mode, sandbox=sandbox, gated=gated) for one in sessions)
         middle, high = median(counts), counts[len(counts) * 9 // 10]
-        print(f"{mode:8} {where:10}  median {middle:4g}   90 % {high:4}   most {counts[-1]:4}")
-        missed = missed or (sandbox and middle > (1 if mode == "auto" else 5))
+        print(f"{mode:8} {where:21}  median {middle:4g}   90 % {high:4}   most {counts[-1]:4}")
+        missed = missed or (where == "sandbox" and middle > (1 if mode == "auto" else 5))
     return 1 if missed else 0
 
 

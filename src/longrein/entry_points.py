@@ -111,6 +111,7 @@ async def _opened(
         more,
         tools=(structured_output_tool(options.json_schema),) if options.json_schema else (),
         asks_user=options.permission_prompt_tool == "stdio",
+        answers_permissions=options.permission_prompt_tool == "stdio",
     )
     known = place.trusted if place is not None else None
     built = await build(read_run_context(options, trusted=known), additions=more)

@@ -10,7 +10,17 @@ from typing import Annotated, Literal
 
 import msgspec
 
-MODES = ("plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions")
+MODE_TEXTS = {
+    "plan": "changes nothing; ends with a plan",
+    "dontAsk": "refuses what `default` asks",
+    "default": "asks before it changes files, and before commands that no sandbox confines",
+    "acceptEdits": "as `default`, and changes files inside the folders without asking",
+    "auto": "as `acceptEdits`, and asks no program or editor about what the sandbox confines",
+    "bypassPermissions": "asks only before edits of protected files, outside the sandbox, and at "
+    "hosts that no rule names",
+}
+"""Permission mode -> what it does, as the settings, `--help` and editors show it."""
+MODES = tuple(MODE_TEXTS)
 """Permission modes, narrowest first."""
 PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
 POLICIES = ("ask", "keep", "stop")
@@ -70,6 +80,16 @@ class PermissionRules(msgspec.Struct, frozen=True):
     deny: Annotated[
         tuple[str, ...], Setting("is refused", "add", check="rules", flag="--disallowed-tools")
     ] = ()
+    confined: Annotated[
+        str,
+        Setting(
+            "commands that the sandbox confines, where a program or an editor answers permission "
+            "questions: `ask` it about them too; `run` them as in a terminal, unless they say "
+            "that they change files",
+            "nothing",
+            choices=("ask", "run"),
+        ),
+    ] = "ask"
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -777,15 +797,9 @@ class Settings(msgspec.Struct, frozen=True):
     permission_mode: Annotated[
         str,
         Setting(
-            "`plan` changes nothing; `default` asks before writes and before commands that do "
-            "more than read; "
-            "`acceptEdits` makes edits and simple file commands inside the folders without "
-            "asking; `auto` also runs "
-            "all that the sandbox confines; `dontAsk` denies what `default` would ask; "
-            "`bypassPermissions` asks only "
-            "before it writes files that run or configure later, such as `.git/config`. `-c`, "
-            "`-r` and `/rewind` never "
-            "restore `auto` and `bypassPermissions`",
+            "; ".join(f"`{mode}` {text}" for mode, text in MODE_TEXTS.items())
+            + ". `-c`, `-r` and `/rewind` never restore `auto` and `bypassPermissions`. "
+            "[What each asks](permissions.md#what-is-asked)",
             "narrow",
             choices=MODES,
             flag="--permission-mode",

@@ -141,3 +141,23 @@ def test_a_command_that_the_editor_cannot_serve_runs_as_in_any_session(
     editor = turn(cli, TERMINALS)
     assert editor.terminal_log == []
     assert cli.results()[0][0] == "ok"
+
+
+def all_edits(question: Any) -> str:
+    offered = [one.option_id for one in question.options]
+    return "all_edits" if "all_edits" in offered else ONCE
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("confined", ["ask", "run"])
+def test_an_editor_is_asked_about_confined_commands(cli: CliHarness, confined: str) -> None:
+    cli.env["LONGREIN_CONFINED"] = confined
+    cli.plays(
+        *(calls(bash(text)) for text in ("ls", "python3 -c 1", "touch a", "true > b")),
+        says("Done."),
+    )
+    editor = turn(cli, {}, lambda editor: setattr(editor, "choose", all_edits))
+    titles = [question.tool_call.raw_input["command"] for question in editor.questions]
+    assert titles == (["touch a"] if confined == "run" else ["python3 -c 1", "touch a"])
+    assert (cli.project / "a").exists()
+    assert (cli.project / "b").exists()

@@ -72,6 +72,7 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
             "allow_once",
             "allow_always",
             "allow_always",
+            "allow_always",
             "reject_once",
         ]
         assert question.tool_call.tool_call_id == edit["toolCallId"]
@@ -93,6 +94,7 @@ def test_a19_a_turn_with_thinking_plan_question_and_usage(cli: CliHarness) -> No
         ("once", "one\n2\n", ("allow", "once")),
         ("session", "one\n2\n", ("allow", "session")),
         ("always", "one\n2\n", ("allow", "always")),
+        ("all_edits", "one\n2\n", ("allow", "once")),
         ("no", "one\ntwo\n", ("deny", "once")),
         ("made up", "one\ntwo\n", ("deny", "once")),
         (None, "one\ntwo\n", ("deny", "once")),

@@ -64,6 +64,14 @@ class Host:
             ):
                 return dict(line)
 
+    async def until_any(self, *kinds: str) -> dict[str, Any]:
+        """Read up to a line of one of these types."""
+        assert self.process.stdout
+        while True:
+            self.lines.append(json.loads(await self.process.stdout.readline()))
+            if self.lines[-1]["type"] in kinds:
+                return self.lines[-1]
+
     async def end(self) -> tuple[int, list[dict[str, Any]], list[str]]:
         """Close stdin and read to the end: exit code, all lines, stderr."""
         assert self.process.stdin

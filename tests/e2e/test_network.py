@@ -160,7 +160,7 @@ def test_a_task_that_outlives_the_session_is_told_that_its_network_ended(
     )
     cli.plays(calls(bash(line, run_in_background=True)), says("so"))
     cli.settings(f'[sandbox]\nnetwork = ["{server}"]\n[tasks]\npolicy = "keep"\n')
-    cli.run("-p", "x", "--background", "exit")
+    cli.run("-p", "x", "--background", "exit", "--permission-mode", "acceptEdits")
     until = time.monotonic() + HANG_S
     while not (cli.project / "over").exists() and time.monotonic() < until:
         time.sleep(0.1)

@@ -230,8 +230,8 @@ def test_a_denial_is_exit_3_and_listed(cli: CliHarness) -> None:
         "I may not.",
     )
     assert ran.err == (
-        f"longrein: blocked: Write needs permission (file_path: new): allow it with --allowedTools "
-        f"'Edit(/{cli.project}/new)'\n"
+        "longrein: blocked: Write needs permission (file_path: new): allow it with "
+        f"--permission-mode acceptEdits or --allowedTools 'Edit(/{cli.project}/new)'\n"
     )
     assert not (cli.project / "new").exists()
 

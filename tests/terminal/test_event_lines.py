@@ -389,13 +389,14 @@ ASKED = Question(
     PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", "Bash(make test)")
 )
 BARE = Question(PermissionAsked("c4.0", "Bash", "make test", "no rule allows this command", ""))
+EDITS = Question(PermissionAsked("c4.0", "Bash", "git commit", "it changes a file", edits=True))
 CHILDS = Question(BARE.asked, None, "child-1", "a398 explore")
 
 
 def test_the_answers_say_what_they_store() -> None:
     labels = [
         "; ".join(f"{choice.value} {choice.label}" for choice in choices(question))
-        for question in (ASKED, BARE)
+        for question in (ASKED, BARE, EDITS)
     ]
     assert labels == [
         (
@@ -404,6 +405,7 @@ def test_the_answers_say_what_they_store() -> None:
             "f no, and say why"
         ),
         "y yes, once; n no; f no, and say why",
+        "y yes, once; m yes, and all edits of this session; n no; f no, and say why",
     ]
 
 
@@ -416,6 +418,8 @@ def test_the_answers_say_what_they_store() -> None:
         (ASKED, "n", Answer("c4.0", "deny")),
         (ASKED, "f", Answer("c4.0", "deny", message="because")),
         (ASKED, "x", None),
+        (ASKED, "m", None),
+        (EDITS, "m", Answer("c4.0", "allow")),
         (BARE, "s", None),
         (BARE, "a", None),
         (CHILDS, "y", Answer("c4.0", "allow", session="child-1")),

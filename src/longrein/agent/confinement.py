@@ -10,7 +10,7 @@ import msgspec
 
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
-from longrein.workspace import Confinement
+from longrein.workspace import Confinement, ResolvedPath
 from longrein.workspace.sandbox import Masks, SessionSandbox
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def policy_views(session: "Session", path: str, real: str) -> Iterator[tuple[str
 
 def find_masks(session: "Session") -> Masks:
     """Return the existing files and folders that rules forbid to read or to change."""
-    unreadable, unchangeable = _deny_rules(session, "Read"), _deny_rules(session, "Edit")
+    unreadable, unchangeable = deny_rules(session, "Read"), deny_rules(session, "Edit")
     if not unreadable and not unchangeable:
         return Masks()
     elsewhere = [base for rule in unreadable if (base := _base_outside(session, rule))]
@@ -49,7 +49,18 @@ def find_masks(session: "Session") -> Masks:
     return session.masks.find(places, *tests, (unreadable, unchangeable, session.state.cwd), LOOK_S)
 
 
-def _deny_rules(session: "Session", tool: str) -> tuple[str, ...]:
+def forbidden_names(session: "Session", place: ResolvedPath) -> tuple[str, ...]:
+    """Return the paths of the same file by names of which a rule forbids one; () for none.
+
+    Only a file with further names (hard links) is looked up: forbidden files are searched then.
+    """
+    if place.identity is None:
+        return ()
+    return find_masks(session).linked.get(place.identity, ())
+
+
+def deny_rules(session: "Session", tool: str) -> tuple[str, ...]:
+    """Return the rules with a path that forbid a tool, here and where a worktree stands for."""
     cwd = session.state.cwd
     views = policy_views(session, cwd, cwd)
     return tuple(
@@ -174,6 +185,16 @@ def confine(
         session.notice(problem)
     roots = (*session.deps.workspace.roots, *writable)
     return sandbox.confine(roots, cwd, masks.hidden, masks.locked, proxy, shown)
+
+
+def masks_reads(session: "Session") -> bool:
+    """Return True if the sandbox hides each forbidden file from a command, by its mount.
+
+    Landlock grants the siblings of a forbidden file one by one, and a command may rename or
+    replace that file: there the reading of a command stays the first line of defence.
+    """
+    sandbox = session.deps.sandbox
+    return sandbox is not None and sandbox.rung.name == "bubblewrap"
 
 
 def unconfined_reason(session: "Session") -> str:

@@ -17,6 +17,14 @@ def find_git_folder(workspace: Workspace, folder: str) -> str:
     return found[0] if found is not None and not found[1] else ""
 
 
+def find_work_tree(workspace: Workspace, folder: str) -> str:
+    """Return the nearest folder at or above `folder` that holds `.git`; '' for none."""
+    at = workspace.resolve(folder or "/", "/").real
+    while at and not workspace.resolve(f"{at}/.git", "/").kind:
+        at = at.rpartition("/")[0]
+    return at
+
+
 def current_branch(workspace: Workspace, git_folder: str) -> str:
     """Return the branch, or `detached at COMMIT`; '' where it is unknown, or no usual name.
 

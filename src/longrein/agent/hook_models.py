@@ -13,7 +13,7 @@ import msgspec
 
 from longrein.agent.hooks import CommandHandler, HookHandler, HookOutput, HookPlace, HttpHandler
 from longrein.agent.model_request import with_call_ids
-from longrein.agent.permission_check import is_call_allowed
+from longrein.agent.permission_check import call_verdict
 from longrein.agent.session import Session
 from longrein.agent.tool_runner import command_context
 from longrein.context import Item, Request
@@ -143,7 +143,7 @@ class _Conversation:
         )
         if tool is None or problem:
             return ToolResult(call.id, call.name, "failed", (Text(problem or ""),))
-        if not is_call_allowed(session, tool, arguments):
+        if call_verdict(session, tool, arguments).kind != "allow":
             return ToolResult(
                 call.id,
                 call.name,

@@ -81,7 +81,8 @@ async def _judged_calls(session: Session) -> Mapping[str, Judgement]:
     """
     if not (session.state.calls or session.judged_paths):
         return {}
-    from longrein.agent.permission_check import judge_calls
+    from longrein.agent.permission_check import judge_calls, look_at_history
     from longrein.agent.tool_runner import refuse_failing
 
+    await look_at_history(session)
     return await refuse_failing(session, judge_calls(session))

@@ -10,7 +10,16 @@ from hashlib import sha256
 import msgspec
 
 from longrein.agent.call_conflicts import Footprint, command_footprint, paths_footprint
-from longrein.agent.confinement import LOOK_S, confines, policy_views, unconfined_reason
+from longrein.agent.confinement import (
+    LOOK_S,
+    confines,
+    find_masks,
+    forbidden_names,
+    masks_reads,
+    policy_views,
+    unconfined_reason,
+)
+from longrein.agent.git_contents import GitContents
 from longrein.agent.git_repository import find_armed_setting
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
@@ -130,6 +139,17 @@ CUT = (
 )
 
 
+async def look_at_history(session: Session) -> None:
+    """Look what git keeps, for open commands that may print it: `judge_calls` waits for nothing."""
+    waiting = [one.call for one in session.state.calls.values() if not one.started]
+    calls = [session.original_call(call) for call in waiting]
+    given = [session.approvals.arguments.get(call.id, call.arguments) or {} for call in calls]
+    texts = [one["command"] for one in given if isinstance(one.get("command"), str)]
+    cwd, home = session.state.cwd, session.rules.home
+    session.git_contents = session.git_contents or GitContents()
+    await session.git_contents.look(session, [_read(text, cwd, home) for text in texts])
+
+
 def judge_calls(session: Session) -> dict[str, Judgement]:
     """Return a judgement for each open call."""
     for call in [call for call in session.judged_paths if call not in session.state.calls]:
@@ -196,6 +216,7 @@ def _permitted(
         "\n".join(verdict.suggestions),
         places,
         verdict.exact,
+        verdict.edits,
     )
     approved = session.approvals.digests.get(call.id)
     if approved and approved == approval_digest(redacted(question, session.deps.redact)):
@@ -357,17 +378,17 @@ def command_verdict(
     return _verdict(session, made, session.mode, cwd, allowed)
 
 
-def is_call_allowed(session: Session, tool: Tool, arguments: dict[str, object]) -> bool:
-    """Return True if a call that is none of the model's conversation may run without a question."""
+def call_verdict(session: Session, tool: Tool, arguments: dict[str, object]) -> Verdict:
+    """Return the verdict on a call that is none of the model's conversation."""
     made = _call(session, tool.spec.name, tool, arguments)
-    return _verdict(session, made, session.mode, session.state.cwd).kind == "allow"
+    return _verdict(session, made, session.mode, session.state.cwd)
 
 
 def is_read_allowed(session: Session, path: str) -> bool:
     """Return True if a file may be read without a question."""
-    place, cwd = session.deps.workspace.resolve(path, session.state.cwd), session.state.cwd
-    touched = (Touched(path, place.path, place.real, place.inside, False),)
-    made = Call("Read", {"file_path": path}, "read", touched, "Read")
+    cwd = session.state.cwd
+    touched = _looked_up(session, path, cwd, writes=False)
+    made = Call("Read", {"file_path": path}, "read", (touched,), "Read")
     return _verdict(session, made, session.mode, cwd).kind == "allow"
 
 
@@ -455,9 +476,18 @@ def hidden_files(session: Session) -> Callable[[str, str], bool] | None:
     """Return a test (path, real path) for forbidden files; None where no rule forbids any."""
     if not session.rules.deny and session.deps.parent_policy is None:
         return None
-    return lambda path, real: any(
-        is_read_denied(*place) for place in policy_views(session, path, real)
-    )
+    look = session.deps.workspace.resolve
+    linked = lru_cache(lambda: find_masks(session).linked)
+
+    def is_hidden(path: str, real: str) -> bool:
+        if any(is_read_denied(*place) for place in policy_views(session, path, real)):
+            return True
+        identity = look(real, "/").identity if linked() else None
+        names = linked().get(identity, ()) if identity else ()
+        views = (view for name in names for view in policy_views(session, name, name))
+        return any(is_read_denied(*view) for view in views)
+
+    return is_hidden
 
 
 def _call(
@@ -482,18 +512,34 @@ def _call(
             _touched_by_part(session, part, effect),
             _foreign(session, part),
             _armed(session, part, effect),
+            effect.history and _is_history_clean(session, command, part, effect),
         )
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
     confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
-    touched = _touched(session, tool, arguments)
-    return Call(name, arguments, tool.access, touched, tool.rule_name, command, facts, confined)
+    return Call(
+        name,
+        arguments,
+        tool.access,
+        _touched(session, tool, arguments),
+        tool.rule_name,
+        command,
+        facts,
+        confined,
+        masked=confined and masks_reads(session),
+        gated=session.deps.gated,
+    )
+
+
+def _is_history_clean(session: Session, command: Command, part: Part, effect: Effect) -> bool:
+    contents = session.git_contents
+    return contents is not None and contents.is_clean(session, command, part, effect)
 
 
 def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:
     """Look up the files of one part, for each folder in which it may run."""
     if effect.problem and part.words:
-        return ()
+        return _other_names(session, part)
     workspace = session.deps.workspace
     found = []
     for words, writes in ((effect.reads, False), (effect.writes, True)):
@@ -501,10 +547,11 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
             path = glob_base(word.text) if word.kind == "glob" else word.text
             folders = ("/",) if path.startswith("/") else part.folders
             if word.kind == "open" or not folders:
-                found.append(Touched(word.text, word.text or "?", word.text or "?", False, writes))
+                name = word.text or "a file whose name is not known"
+                found.append(Touched(word.text, name, name, False, writes))
             for folder in folders if word.kind != "open" else ():
                 place = workspace.resolve(path, folder)
-                found.append(Touched(path, place.path, place.real, place.inside, writes))
+                found.append(_touch(session, place, writes=writes))
                 if place.inside and (word.kind == "glob" or effect.follows):
                     pattern = word.text[len(path) :] if word.text.startswith(path) else word.text
                     found += _links_outside(
@@ -512,9 +559,19 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
                     )
     if effect.folder is not None and not effect.problem:
         for folder in part.folders or (session.state.cwd,):
-            place = workspace.resolve(effect.folder.text, folder)
-            found.append(Touched(effect.folder.text, place.path, place.real, place.inside, False))
+            found.append(_looked_up(session, effect.folder.text, folder, writes=False))
     return tuple(found)
+
+
+def _other_names(session: Session, part: Part) -> tuple[Touched, ...]:
+    """Look up the words of an unknown program that are links, for rules that forbid the file."""
+    if not session.rules.deny and session.deps.parent_policy is None:
+        return ()
+    words = [word.text for word in part.words[1:] if word.kind == "literal" and word.text]
+    look = session.deps.workspace.resolve
+    places = [look(word, folder) for folder in part.folders for word in words]
+    links = [place for place in places if place.identity or place.real != place.path]
+    return tuple(_touch(session, place, writes=False) for place in links if place.kind)
 
 
 LINKS_S = 0.1
@@ -581,8 +638,17 @@ def _foreign(session: Session, part: Part) -> str:
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:
-    looked = []
-    for path, writes in tool.paths(arguments):
-        place = session.deps.workspace.resolve(path, session.state.cwd)
-        looked.append(Touched(path, place.path, place.real, place.inside, writes))
-    return tuple(looked)
+    cwd, paths = session.state.cwd, tool.paths(arguments)
+    return tuple(_looked_up(session, path, cwd, writes=writes) for path, writes in paths)
+
+
+def _looked_up(session: Session, path: str, folder: str, *, writes: bool) -> Touched:
+    return _touch(session, session.deps.workspace.resolve(path, folder), writes=writes)
+
+
+def _touch(session: Session, place: ResolvedPath, *, writes: bool) -> Touched:
+    """Return a place as a call touches it, with other names of the same file, if one is
+    forbidden.
+    """
+    names = forbidden_names(session, place)
+    return Touched(place.given, place.path, place.real, place.inside, writes, names)

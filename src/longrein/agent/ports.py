@@ -112,6 +112,8 @@ class Dependencies(msgspec.Struct):
     """Slots and news of background tasks, shared by a tree; None without a supervisor."""
     sandbox: SessionSandbox | None = None
     """The sandbox of commands, shared by a tree; None where commands run as the user."""
+    gated: bool = False
+    """True if a program or editor wants to be asked also about what the sandbox confines."""
     task_options: TaskOptions = TaskOptions()
     background_tasks: "Callable[[Session, TaskPool], BackgroundControl] | None" = None
     """Opens the background tasks of a session; None when commands run like any tool."""

@@ -56,6 +56,7 @@ from longrein.workspace.sandbox import MaskIndex
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
     from longrein.agent.checkpoints import SessionCheckpoints
+    from longrein.agent.git_contents import GitContents
     from longrein.agent.network_questions import NetworkQuestions
     from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
@@ -165,6 +166,8 @@ class Session:
 
     network_questions: "NetworkQuestions | None" = None
     """None until a confined command is started where `sandbox.network` names hosts."""
+    git_contents: "GitContents | None" = None
+    """None until a call is judged."""
     checkpoints: "SessionCheckpoints | None" = None
     """None until a call may change files."""
 

@@ -78,7 +78,9 @@ class SessionHost:
             read_server(name, raw, place.environ, "program", "editor")
             for name, raw in request.mcp_servers.items()
         )
-        additions = Additions(editor=editor, mcp_servers=servers, asks_user=True)
+        additions = Additions(
+            editor=editor, mcp_servers=servers, asks_user=True, answers_permissions=True
+        )
         built = await build(place, session, fresh=not session, additions=additions)
         return _facts(place, built)
 

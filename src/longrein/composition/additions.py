@@ -36,6 +36,10 @@ class Additions(msgspec.Struct, frozen=True):
     """True if a person or program can answer questions of the model; decided once, when the
     session begins.
     """
+    answers_permissions: bool = False
+    """True if a program or an editor answers permission questions, and so is asked about confined
+    commands too.
+    """
     mcp_servers: tuple[McpServer, ...] = ()
     """MCP servers in addition to the configured ones."""
     mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None

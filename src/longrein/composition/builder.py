@@ -236,6 +236,7 @@ def _around(
         workspace_in=in_roots,
         worktrees=f"{run_context.state_dir}/worktrees",
         sandbox=sandbox,
+        gated=additions.answers_permissions and settings.permissions.confined == "ask",
         pool=TaskPool(spawner, settings.tasks.running_max),
         task_options=settings.tasks,
         background_tasks=_open_background_tasks,

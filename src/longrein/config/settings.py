@@ -157,7 +157,7 @@ class _MergedLayers:
     def _put(self, given: SettingValue) -> None:
         name, key = dotted(given.path), KEYS[pattern_of(given.path)]
         value = tuple(given.value) if isinstance(given.value, list) else given.value
-        if key.table == "permissions":
+        if key.table == "permissions" and isinstance(value, tuple):
             told = [(rule, unknown_tool(rule)) for rule in value]
             self.notes += [
                 f"{given.place}: {name} {rule}: {problem}" for rule, problem in told if problem

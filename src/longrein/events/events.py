@@ -374,6 +374,7 @@ class PermissionAsked(Event, frozen=True):
         str, ...
     ] = ()  # Real paths that were judged; of a command the current folder and links
     exact: str = ""  # Rule that covers this command alone
+    edits: bool = False  # True if `acceptEdits` would allow it, as every edit of the session
 
 
 class PermissionAnswered(Event, frozen=True):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from longrein.settings_schema import BACKGROUND_MODES, PROFILES
+from longrein.settings_schema import BACKGROUND_MODES, MODE_TEXTS, PROFILES
 
 Kind = Literal["switch", "word", "text", "maybe", "rules", "words", "count", "money"]
 """`text`: may be empty; `maybe`: the value is optional; `rules`: split at commas and blanks;
@@ -156,10 +156,7 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
     "What it may do": (
         flag(
             "--permission-mode",
-            "default: asks before writes and most commands; acceptEdits: edits without asking; "
-            "plan: changes "
-            "nothing; auto: also runs what the sandbox confines; dontAsk: denies what would ask; "
-            "bypassPermissions: never asks",
+            "; ".join(f"{mode}: {MODE_TEXTS[mode]}" for mode in MODES).replace("`", ""),
             "word",
             "MODE",
             MODES,

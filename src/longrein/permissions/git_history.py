@@ -37,6 +37,19 @@ _LOG_OPTIONS = re.compile(
 )
 
 
+def text_prints_history(text: str) -> bool:
+    """Return True if a command that cannot be read may print contents by git.
+
+    It does not where each `git` in it is followed by a subcommand that prints none.
+    """
+    verbs = [match[1] for match in _GIT_WORD.finditer(text)]
+    return not _SAFE_VERBOSE.issuperset(verbs)
+
+
+_GIT_WORD = re.compile(r"(?<![\w.@-])git(?![\w.:/@])(?:[ \t]+([a-z-]+)(?![\w-]))?")
+"""The word `git`, not as a part of a name such as `.git`, and the subcommand behind it."""
+
+
 def prints_history(verb: str, arguments: Sequence[Word]) -> bool:
     """Return True if `git VERB ARGUMENTS` may print the contents of files that git keeps."""
     if any(word.may_be_option and word.kind != "literal" for word in arguments):

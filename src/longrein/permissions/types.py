@@ -24,6 +24,8 @@ class Touched(msgspec.Struct, frozen=True):
     """True if `path` and `real` are both inside a root (compared by component)."""
     writes: bool
     """True if the call would change the path."""
+    other_names: tuple[str, ...] = ()
+    """Paths of the same file by other names (hard links), where a rule forbids one of them."""
 
 
 class PartFacts(msgspec.Struct, frozen=True):
@@ -39,6 +41,8 @@ class PartFacts(msgspec.Struct, frozen=True):
     """Repository setting that makes git run a program, such as `core.fsmonitor`; '' for none. No
     rule covers it.
     """
+    clean_history: bool = False
+    """True if git keeps no version of a file that a rule forbids to read."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -62,6 +66,10 @@ class Call(msgspec.Struct, frozen=True):
     """Facts about the parts of `command`, in their order."""
     confined: bool = False
     """True if the sandbox confines the command."""
+    masked: bool = False
+    """True if the sandbox also hides from it every file that a rule forbids to read."""
+    gated: bool = False
+    """True if a program or editor wants to be asked also about what the sandbox confines."""
     asks: str = ""
     """Reason why the user is asked in every mode; '' where rules and mode decide."""
 
@@ -96,3 +104,5 @@ class Verdict(msgspec.Struct, frozen=True):
     """For `ask`: the rule that covers this command and no other; '' when there is none, or
     `suggestions` holds it.
     """
+    edits: bool = False
+    """For `ask`: True if the mode `acceptEdits` would allow it, as every edit of the session."""

@@ -5,15 +5,16 @@ Allow rules match exactly or not at all. Deny and ask rules match whenever in do
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from longrein.events.escape import plain_name
-from longrein.permissions.bash_parser import LENGTH_MAX, Part
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, join_path, word_set
 from longrein.permissions.command_rules import (
     RAW_WORDS_MAX,
     SUGGESTION_LENGTH_MAX,
+    SUGGESTIONS_MAX,
     Command,
     covers,
     exact_rule,
@@ -22,6 +23,7 @@ from longrein.permissions.command_rules import (
     suggest_rules,
 )
 from longrein.permissions.display import shown_call, visible
+from longrein.permissions.git_history import text_prints_history
 from longrein.permissions.obeyed_files import (
     PROTECTED_ENDINGS,
     PROTECTED_NAMES,
@@ -51,18 +53,12 @@ def find_allow_rule(call: Call, rules: Rules) -> str:
     """Return the allow rule that covers `call` completely (for paths, the rule of the last one);
     '' for none.
     """
-    found = ""
     if call.touched:
-        for touched in call.touched:
-            found = allow_rule_for_path(call, touched, rules)
-            if not found:
-                return ""
-        return found
-    for text in rules.allow:
-        rule = parse_rule(text)
-        if not rule.problem and names(rule, call.tool) and _covers(call, rule):
-            return text
-    return ""
+        found = [allow_rule_for_path(call, touched, rules) for touched in call.touched]
+        return found[-1] if all(found) else ""
+    read = [(text, parse_rule(text)) for text in rules.allow]
+    named = [(text, rule) for text, rule in read if not rule.problem and names(rule, call.tool)]
+    return next((text for text, rule in named if _covers(call, rule)), "")
 
 
 def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
@@ -84,8 +80,9 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
 
 
 def _applies_to(rule: Rule, call: Call, writes: bool) -> bool:
-    if rule.tool == call.rule_name:
-        return writes == (rule.tool == "Edit")
+    """Return True if a rule is about this access: a command reads and writes as the tools do."""
+    if call.command is not None or rule.tool == call.rule_name:
+        return rule.tool == ("Edit" if writes else "Read")
     return names(rule, call.tool)
 
 
@@ -129,8 +126,6 @@ def _host_covered(url: str, domain: str) -> bool:
 
 def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: str) -> str:
     """Return the first rule of `texts` that matches `call`; '' for none."""
-    if not texts:
-        return ""
     for text in texts:
         rule = parse_rule(text)
         if _matches_rule(call, rule, rules, cwd) or (
@@ -183,15 +178,13 @@ def _is_about(rule: Rule, tool: str, writes: bool) -> bool:
 
 
 def path_matches_rule(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> bool:
-    """Return True if either form of a path matches, relative to the session's first folder or to
-    the current one.
+    """Return True if a form or another name of a path matches, relative to the session's first
+    folder or to the current one.
     """
     if not rule.spec:
         return True
-    return any(
-        _path_matches(path, rule.spec, rules, cwd)
-        for path in dict.fromkeys((touched.path, touched.real))
-    )
+    known = dict.fromkeys((touched.path, touched.real, *touched.other_names))
+    return any(_path_matches(path, rule.spec, rules, cwd) for path in known)
 
 
 def _path_matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
@@ -226,27 +219,25 @@ def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd
     if rule.tool not in FILE_RULES or not rule.spec:
         # without a path, such a rule forbids the tools, not commands with the same effect
         return False
+    reads = rule.tool == "Read"
+    is_masked = reads and call.masked
     if command.script.problem and not command.script.parts:
-        return True
+        return not is_masked
+    words = [(word, cwd) for word in raw_words(command.text) if command.script.problem]
     for part, effect, fact in _judged_parts(call, command):
-        named = _named_files(part, effect, reads=rule.tool == "Read")
-        if len(named) > RAW_WORDS_MAX:
+        named = _named_files(part, effect, reads=reads)
+        words += [(word, folder) for word in named for folder in part.folders or (cwd,)]
+        if any(t.writes != reads and path_matches_rule(t, rule, rules, cwd) for t in fact.touched):
             return True
-        if any(
-            _word_matches(word, rule.spec, rules, folder)
-            for word in named
-            for folder in part.folders or (cwd,)
-        ):
-            return True
-        if any(
-            t.writes != (rule.tool == "Read") and path_matches_rule(t, rule, rules, cwd)
-            for t in fact.touched
-        ):
-            return True
-    words = raw_words(command.text) if command.script.problem else ()
-    return len(words) > RAW_WORDS_MAX or any(
-        _word_matches(word, rule.spec, rules, cwd) for word in words
-    )
+    if is_masked:
+        words = [(word, folder) for word, folder in words if not _WILD.search(word)]
+    elif len(words) > RAW_WORDS_MAX:
+        return True
+    return any(_word_matches(word, rule.spec, rules, folder) for word, folder in words)
+
+
+_WILD = re.compile(r"[*?\[]")
+"""Marks a word that names files only by a pattern: of these, a mask hides the forbidden ones."""
 
 
 def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, PartFacts]]:
@@ -273,10 +264,10 @@ def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
     for piece in dict.fromkeys((word, *(word.rpartition(sign)[2] for sign in "=@:"), glued)):
         if piece and _path_matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
             return True
-    if any(c in word for c in "*?["):
+    if _WILD.search(word):
         name = spec.rstrip("/").rpartition("/")[2]
         regex = path_pattern(word.rpartition("/")[2] or "*", "/", "", True)
-        return bool(regex and not any(c in name for c in "*?[") and regex.match("/" + folded(name)))
+        return bool(regex and not _WILD.search(name) and regex.match("/" + folded(name)))
     return False
 
 
@@ -285,13 +276,7 @@ def absolute(word: str, cwd: str, home: str) -> str:
     for sign in ("${HOME}", "$HOME", "~"):
         if word == sign or word.startswith(sign + "/"):
             word = home + word[len(sign) :]
-    parts: list[str] = []
-    for part in (word if word.startswith("/") else f"{cwd}/{word}").split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
+    return join_path(cwd, word)
 
 
 # --- Protected paths: a write asks in every mode --------------------------------------------------
@@ -400,6 +385,8 @@ _PLAN_REASON = (
     "plan mode changes nothing: read, plan, and present the plan with ExitPlanMode; "
     "the user decides"
 )
+EDITING_MODES = ("acceptEdits", "auto")
+"""Modes in which files of the session's folders are changed without a question."""
 _NETWORK_TOOLS = ("WebFetch", "WebSearch", "mcp__", "ReadMcpResourceTool")
 """Reading tools that reach beyond this machine; they need a rule."""
 
@@ -412,17 +399,14 @@ def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
     deterministic; never raises.
     """
     verdict = _judge(call, rules, mode, cwd)
-    if mode != "dontAsk" or verdict.kind != "ask":
+    if verdict.kind != "ask" or mode in EDITING_MODES:
         return verdict
-    needed = (
-        f"; a rule that allows it: {', '.join(verdict.suggestions)}" if verdict.suggestions else ""
-    )
-    return Verdict(
-        "deny",
-        f"{verdict.reason}; nobody is asked in this mode{needed}",
-        verdict.rule,
-        verdict.suggestions,
-    )
+    if mode != "dontAsk":
+        edits = _judge(call, rules, "acceptEdits", cwd).kind == "allow"
+        return msgspec.structs.replace(verdict, edits=edits)
+    rule = f"; a rule that allows it: {', '.join(verdict.suggestions)}"
+    reason = f"{verdict.reason}; nobody is asked in this mode{rule * bool(verdict.suggestions)}"
+    return Verdict("deny", reason, verdict.rule, verdict.suggestions)
 
 
 def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
@@ -453,45 +437,83 @@ def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
 
 def _judge_command(call: Call, command: Command, rules: Rules, mode: str, cwd: str) -> Verdict:
     """Judge a command that no deny rule matches: every part must be read-only, covered by a
-    rule, or confined.
+    rule, or confined without saying that it changes files.
     """
     rule = find_matching_rule(call, rules.ask, rules, cwd)
     if rule and mode != "plan":
         return _ask(call, f"the rule {visible(rule)} asks", rule)
     judged = [
-        _part_problem(call, part, effect, fact, rules, mode)
+        (part, effect, fact, _part_problem(call, part, effect, fact, rules, mode))
         for part, effect, fact in _judged_parts(call, command)
     ]
-    pending = [
-        (part, reason) for part, reason in zip(command.script.parts, judged, strict=True) if reason
-    ]
-    if not pending and not command.script.problem:
+    pending = [one for one in judged if one[3]]
+    problem = command.script.problem
+    if not pending and not problem:
         return Verdict("allow", "it only reads, or rules cover all its parts")
     if mode == "plan":
         return Verdict("deny", _PLAN_REASON)
     if rule := find_allow_rule(call, rules):
         return Verdict("allow", f"rule {visible(rule)}", rule)
-    history = _history_problem(command, rules, [part for part, _ in pending])
-    if call.confined and not history:
-        return Verdict("allow", "the sandbox confines it")
-    if command.script.problem:
-        return _ask(call, f"the command cannot be read: {visible(command.script.problem)}")
-    done = [
-        part.text
-        for part, reason in zip(command.script.parts, judged, strict=True)
-        if not reason and part.words
-    ]
-    reason = history if call.confined else f"{pending[0][1]}{_others(done, len(pending) - 1)}"
-    suggestions = suggest_rules([part for part, _ in pending])
+    problem = problem and f"the command cannot be read: {visible(problem)}"
+    if call.confined and (mode == "auto" or not call.gated):
+        problem = _unread_history(command, rules, [one[0] for one in pending])
+        edits = mode in EDITING_MODES
+        pending = [
+            one for one in pending if _HISTORY in one[3] or (not edits and _says_change(*one))
+        ]
+        if not pending and not problem:
+            return Verdict("allow", "the sandbox confines it")
+    if problem:
+        return _ask(call, problem)
+    done = [part.text for part, _, _, reason in judged if not reason and part.words]
+    reason = f"{pending[0][3]}{_others(done, len(pending) - 1)}"
+    suggestions = _suggestions([(part, fact) for part, _, fact, _ in pending])
     exact = _exact_rule(call, command, rules, mode)
-    return Verdict(
-        "ask",
-        reason,
-        "",
-        suggestions,
-        shown_call(call.arguments),
-        "" if (exact,) == suggestions else exact,
-    )
+    exact = "" if (exact,) == suggestions else exact
+    return Verdict("ask", reason, "", suggestions, shown_call(call.arguments), exact)
+
+
+_CHANGING = word_set(
+    "rm rmdir mv cp ln install touch mkdir tee truncate dd chmod chown chgrp patch shred unlink"
+)
+"""Programs that change files, whatever their arguments are."""
+_CHANGING_WORDS = {
+    "git": word_set(
+        "add am apply checkout cherry-pick clean commit merge mv pull rebase reset restore revert "
+        "rm stash switch"
+    ),
+    "find": word_set("-delete"),
+    "sed": word_set("-i --in-place"),
+    "perl": word_set("-i -pi -i.bak -pi.bak"),
+}
+"""Arguments with which a program says that it changes files."""
+
+
+def _says_change(part: Part, effect: Effect, facts: PartFacts, _: str) -> bool:
+    """Return True if a part says that it changes files of the session's folders, or files that
+    are not known. A sandbox does not settle that.
+    """
+    if not (effect.problem and part.words):
+        return any(t.writes and (t.inside or not t.path.startswith("/")) for t in facts.touched)
+    name = part.program.rpartition("/")[2]
+    said = _CHANGING_WORDS.get(name, frozenset())
+    return name in _CHANGING or any(word.text in said for word in part.words)
+
+
+def _suggestions(pending: Sequence[tuple[Part, PartFacts]]) -> tuple[str, ...]:
+    """Return the narrow rules that together cover parts of a command; () when there are too many,
+    or one part has none.
+    """
+    rules = [suggest_rules((part,)) if part.words else _file_rules(fact) for part, fact in pending]
+    found = tuple(dict.fromkeys(rule for some in rules for rule in some))
+    return found if all(rules) and len(found) <= SUGGESTIONS_MAX else ()
+
+
+def _file_rules(fact: PartFacts) -> tuple[str, ...]:
+    """Return the rules that cover the files of a redirect; () when one of them has none."""
+    named = [("Edit" if touched.writes else "Read", touched) for touched in fact.touched]
+    rules = tuple(suggest_rule(Call(name, {}, "write", (t,), name)) for name, t in named)
+    return rules if all(rules) else ()
 
 
 def _exact_rule(call: Call, command: Command, rules: Rules, mode: str) -> str:
@@ -524,7 +546,7 @@ def _part_problem(
         if rule.tool == call.tool and mode != "plan"
     ):
         return ""
-    if effect.history and (rule := _read_rule(rules)):
+    if effect.history and not facts.clean_history and (rule := _read_rule(rules)):
         return f"`{visible(part.text)[:80]}` {_HISTORY}{visible(rule)} forbids"
     if facts.foreign or effect.problem:
         return (
@@ -532,7 +554,7 @@ def _part_problem(
             f"{visible(facts.foreign or effect.problem)}"
         )
     for touched in facts.touched:
-        free = touched.inside and (not touched.writes or mode in ("acceptEdits", "auto"))
+        free = touched.inside and (not touched.writes or mode in EDITING_MODES)
         if not free and not (mode != "plan" and allow_rule_for_path(call, touched, rules)):
             return f"`{visible(part.text)[:80]}`: {_why_path(touched)}"
     return ""
@@ -548,24 +570,16 @@ def _read_rule(rules: Rules) -> str:
     )
 
 
-def _history_problem(command: Command, rules: Rules, pending: list[Part]) -> str:
-    """Return the reason why even a sandbox does not keep a command from denied files; '' for none.
-
-    The history of git holds them too, and is not masked.
+def _unread_history(command: Command, rules: Rules, pending: list[Part]) -> str:
+    """Return the reason why a command that cannot be read may print denied files by git; '' for
+    none.
     """
     rule = _read_rule(rules)
-    if not rule:
-        return ""
     unknown = command.script.problem or any(part.words and not part.program for part in pending)
-    if unknown and any(word.rpartition("/")[2] == "git" for word in raw_words(command.text)):
-        return f"it cannot be read, and {_HISTORY}{visible(rule)} forbids"
-    printing = (
-        part
-        for part, effect in zip(command.script.parts, command.effects, strict=True)
-        if effect.history
-    )
-    part = next((part for part in printing if part in pending), None)
-    return f"`{visible(part.text)[:80]}` {_HISTORY}{visible(rule)} forbids" if part else ""
+    if not (rule and unknown):
+        return ""
+    prints = text_prints_history(command.text)
+    return f"it cannot be read, and {_HISTORY}{visible(rule)} forbids" if prints else ""
 
 
 def _spec_covers(rule: Rule, part: Part) -> bool:
@@ -589,16 +603,11 @@ def read_deny_rule(path: str, real: str, rules: Rules, cwd: str, tool: str = "Re
     folder; '' for none.
     """
     touched = Touched(path, path, real, inside=True, writes=False)
-    for text in rules.deny:
-        rule = parse_rule(text)
-        if (
-            rule.tool == tool
-            and rule.spec
-            and not rule.problem
-            and path_matches_rule(touched, rule, rules, cwd)
-        ):
-            return text
-    return ""
+    read = [(text, parse_rule(text)) for text in rules.deny]
+    about = [(text, rule) for text, rule in read if rule.tool == tool and not rule.problem]
+    return next(
+        (t for t, rule in about if rule.spec and path_matches_rule(touched, rule, rules, cwd)), ""
+    )
 
 
 def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
@@ -613,7 +622,7 @@ def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
         return _ask(call, f"no rule allows {visible(call.tool)}", suggest=True)
     deciding = ""
     for touched in call.touched:
-        free = touched.inside and (not touched.writes or mode in ("acceptEdits", "auto"))
+        free = touched.inside and (not touched.writes or mode in EDITING_MODES)
         rule = "" if free else allow_rule_for_path(call, touched, rules)
         if not free and not rule:
             return _ask(call, _why_path(touched), suggest=True)

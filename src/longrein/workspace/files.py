@@ -254,7 +254,8 @@ def resolve_path(path: str, cwd: str, roots: Iterable[str], home: str) -> Resolv
     if stat.S_ISLNK(status.st_mode):  # a loop of links, or one that was put there just now
         return ResolvedPath(path, written, real, inside, "")
     if stat.S_ISREG(status.st_mode):
-        return ResolvedPath(path, written, real, inside, "file", status.st_size)
+        identity = (status.st_dev, status.st_ino) if status.st_nlink > 1 else None
+        return ResolvedPath(path, written, real, inside, "file", status.st_size, identity)
     return ResolvedPath(
         path, written, real, inside, "folder" if stat.S_ISDIR(status.st_mode) else "other"
     )

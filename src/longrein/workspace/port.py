@@ -28,6 +28,8 @@ class ResolvedPath(msgspec.Struct, frozen=True):
     """`file`, `folder`, `other` or `` (does not exist)."""
     size_bytes: int = 0
     """Size of a file, else 0."""
+    identity: tuple[int, int] | None = None
+    """Device and inode of a file that has further names (hard links); None for others."""
 
 
 class SharedFolders(msgspec.Struct, frozen=True):

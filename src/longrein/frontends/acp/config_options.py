@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from longrein.settings_schema import MODES
+from longrein.settings_schema import MODE_TEXTS, MODES
 
+_NAMES = ("Plan", "Don't ask", "Default", "Accept edits", "Auto", "Bypass permissions")
 MODE_NAMES = {
-    "plan": ("Plan", "changes nothing; ends with a plan"),
-    "dontAsk": ("Don't ask", "denies what would ask"),
-    "default": ("Default", "asks before writes and most commands"),
-    "acceptEdits": ("Accept edits", "edits files without asking"),
-    "auto": ("Auto", "also runs what the sandbox confines"),
-    "bypassPermissions": ("Bypass permissions", "never asks"),
+    mode: (name, MODE_TEXTS[mode].replace("`", ""))
+    for mode, name in zip(MODES, _NAMES, strict=True)
 }
 """Permission mode -> name and description."""
 

@@ -16,6 +16,8 @@ NAME_CHARS_MAX = 120
 """Longest label of an answer."""
 GONE = "the editor has not answered: nobody allowed it"
 """Message to the model when the editor has gone or cancelled the question."""
+ALL_EDITS = "all_edits"
+"""Option that allows the call; its caller also changes the mode to `acceptEdits`."""
 _DRAWN = ("file_path", "old_string", "new_string", "content")
 """Arguments that a diff shows."""
 
@@ -57,13 +59,13 @@ def options(question: Question) -> list[Update]:
             option("no", "No, keep planning", "reject_once"),
             STOP,
         ]
-    if not rules:
-        return [*once, *no, STOP]
-    lasting = [
-        option("session", f"Yes, for this session: {what}", "allow_always"),
-        option("always", f"Always: {what}", "allow_always"),
-    ]
-    return [*once, *lasting, *no]
+    lasting = []
+    if rules:
+        lasting.append(option("session", f"Yes, for this session: {what}", "allow_always"))
+        lasting.append(option("always", f"Always: {what}", "allow_always"))
+    if question.asked.edits:
+        lasting.append(option(ALL_EDITS, "Yes, and all edits of this session", "allow_always"))
+    return [*once, *lasting, *no, *([] if lasting else [STOP])]
 
 
 def tool_call(question: Question) -> Update:
@@ -116,6 +118,8 @@ def answer(question: Question, word: str) -> Answer:
     digest = approval_digest(asked)
     match word:
         case "once":
+            return Answer(asked.call, "allow", session=session, digest=digest)
+        case "all_edits" if asked.edits:
             return Answer(asked.call, "allow", session=session, digest=digest)
         case "edits" if question.arguments:
             changed = {**question.arguments, "mode": "acceptEdits"}

@@ -5,7 +5,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from acp import RequestError
-from longrein.agent import FromSubagent, Output, SessionUpdate, SetMode, SetModel, UserMessage
+from longrein.agent import (
+    FromSubagent,
+    InboxMessage,
+    Output,
+    SessionUpdate,
+    SetMode,
+    SetModel,
+    UserMessage,
+)
 from longrein.events import (
     AnyPart,
     Asked,
@@ -404,6 +412,7 @@ class EditorSession:
         denied.
         """
         stop = False
+        modes: tuple[SetMode, ...] = ()
         try:
             if user_questions.questions_of(question):
                 answer, stop = await user_questions.ask(question, self._request, forms=self._forms)
@@ -416,15 +425,19 @@ class EditorSession:
                     await self._request("session/request_permission", params)
                 )
                 answer, stop = permissions.answer(question, option), option == "stop"
+                if option == permissions.ALL_EDITS and question.asked.edits:
+                    modes = (SetMode("acceptEdits"),)
         except (ConnectionError, RequestError):
             answer = permissions.answer(question, "")
         finally:
             self._questions.pop((question.session, question.asked.call), None)
         try:
-            told = self.port.tell(answer)
+            words: tuple[InboxMessage, ...] = (*modes, answer)
+            told = [self.port.tell(word) for word in words]
             if stop:
                 self.port.interrupt()
-            await told
+            for written in told:
+                await written
         except LongreinError:
             return  # the inbox is full, or the session has just failed
 

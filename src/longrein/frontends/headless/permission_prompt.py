@@ -35,7 +35,7 @@ def question_fields(asked: PermissionAsked, call: ToolCall, call_id: str, agent:
     return {
         "tool_name": asked.name,
         "input": tool_input(call),
-        "permission_suggestions": _suggestions(asked.suggestion),
+        "permission_suggestions": _suggestions(asked),
         "decision_reason": asked.reason,
         "tool_use_id": call_id,
         "display_name": asked.name,
@@ -45,11 +45,15 @@ def question_fields(asked: PermissionAsked, call: ToolCall, call_id: str, agent:
     }
 
 
-def _suggestions(rules: str) -> list[Line]:
-    found = [_rule_fields(rule) for rule in rules.splitlines()]
-    if not found:
-        return []
-    return [{"type": "addRules", "rules": found, "behavior": "allow", "destination": "session"}]
+def _suggestions(asked: PermissionAsked) -> list[Line]:
+    """Return the lasting answers: the narrow rules, and the mode that allows all edits."""
+    rules = [_rule_fields(rule) for rule in asked.suggestion.splitlines()]
+    found: list[Line] = []
+    if rules:
+        found.append({"type": "addRules", "rules": rules, "behavior": "allow"})
+    if asked.edits:
+        found.append({"type": "setMode", "mode": "acceptEdits"})
+    return [{**update, "destination": "session"} for update in found]
 
 
 def _rule_fields(rule: str) -> Line:

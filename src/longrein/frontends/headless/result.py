@@ -1,8 +1,12 @@
 """The end of a run: the `result` line, an error line for stderr, and the exit code. Pure."""
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
-from longrein.events import RETRYABLE, LongreinError
+from longrein.events import RETRYABLE, LongreinError, PermissionAsked
 from longrein.frontends.headless.run_state import DeniedCall, RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import STOPS, Line, tail, tool_input, usage_line
 from longrein.permissions import unseen_note
@@ -127,6 +131,22 @@ def _reason_text(run_state: RunState, stop: Stop) -> str:
     return f"stopped: {run_state.ended.reason}"
 
 
+_ASKS_EACH_TIME = re.compile("the rule .* asks|a hook asks")
+"""Reasons of questions that no rule answers."""
+
+
+def _ways(asked: PermissionAsked, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the flags of which each would allow a call; none where only a person can."""
+    rules = asked.suggestion.splitlines()
+    ways = ["--permission-mode acceptEdits"] if asked.edits else []
+    if rules:
+        ways.append(f"--allowedTools '{','.join(rules)}'")
+    is_asked_each_time = arguments.get("outside_sandbox") or _ASKS_EACH_TIME.search(asked.reason)
+    if not ways and asked.name == "Bash" and not is_asked_each_time:
+        ways.append(f"--allowedTools Bash, as every command is ({asked.reason})")
+    return ways
+
+
 def _blocked(denial: DeniedCall) -> str:
     who = f"{denial.agent}: " if denial.agent else ""
     if denial.hook_reason:
@@ -141,12 +161,10 @@ def _blocked(denial: DeniedCall) -> str:
     note = unseen_note(denial.call.arguments or {})
     shown = denial.asked.shown.removeprefix(note).strip().splitlines()
     first = (shown[0] if shown else "")[:100]
-    rules, why = denial.asked.suggestion.splitlines(), denial.asked.reason
-    way = (
-        f"allow it with --allowedTools '{','.join(rules)}'"
-        if rules
-        else f"{why}; to approve it, go on with `longrein -c`"
-    )
+    ways = _ways(denial.asked, denial.call.arguments or {})
+    way = f"allow it with {' or '.join(ways)}"
+    if not ways:
+        way = f"{denial.asked.reason}; to approve it, go on with `longrein -c`"
     return f"blocked: {who}{denial.call.name} needs permission ({first}): {way}"
 
 

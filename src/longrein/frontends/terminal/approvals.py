@@ -85,7 +85,7 @@ def choices(question: Question) -> list[Choice]:
                 "x", f"always exactly this: {escape_line(asked.exact)}", "exactly this", grants=True
             )
         )
-    if rules and asked.name in _PARTS_OF_A_CHANGE:
+    if asked.edits:
         found.append(
             Choice(ALL_EDITS, "yes, and all edits of this session", "all edits", grants=True)
         )

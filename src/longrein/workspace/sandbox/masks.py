@@ -11,9 +11,9 @@ import os
 import stat
 import struct
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
 Forbidden = Callable[[str, str], bool]
@@ -57,6 +57,8 @@ class Masks(NamedTuple):
     """Must not be changed."""
     problem: str = ""
     """Reason why some of the paths may be missing; '' if all are there."""
+    linked: Mapping[tuple[int, int], tuple[str, ...]] = MappingProxyType({})
+    """Device and inode of a forbidden file that has further names (hard links) -> its paths."""
 
 
 class MaskIndex:
@@ -189,8 +191,8 @@ def identity_of(path: str) -> bytes:
 def _masks(forbidden: Sequence[_Item], problem: str) -> Masks:
     """Return the real paths of those items that exist."""
     hidden, locked = dict[str, None](), dict[str, None]()
-    names = Counter[tuple[int, int]]()
     shared: dict[tuple[int, int], tuple[str, int]] = {}
+    linked = dict[tuple[int, int], tuple[str, ...]]()
     for item in forbidden:
         real = os.path.realpath(item.path) if item.is_link else item.path
         try:
@@ -203,9 +205,9 @@ def _masks(forbidden: Sequence[_Item], problem: str) -> Masks:
             locked[real] = None
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             inode = status.st_dev, status.st_ino
-            names[inode] += not item.is_link
             shared[inode] = real, status.st_nlink
+            linked[inode] = tuple(dict.fromkeys((*linked.get(inode, ()), real)))
     for inode, (real, links) in shared.items():
-        if names[inode] < links:
+        if len(linked[inode]) < links:
             problem = problem or f"{real} has another name (a hard link) that no mask hides"
-    return Masks(tuple(hidden), tuple(locked), problem)
+    return Masks(tuple(hidden), tuple(locked), problem, linked)
