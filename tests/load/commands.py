@@ -33,7 +33,6 @@ import msgspec
 
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
 from longrein.permissions.bash_parser import (
-    PIPE,
     WRAPPERS,
     Part,
     Word,
@@ -206,7 +205,6 @@ def make_call(line: str, cwd: str, home: str) -> Call:
 
 def explains(part: Part, argv: Sequence[str]) -> bool:
     """True if the words of a part can become these arguments."""
-    argv = [re.sub(r"^/dev/fd/\d+", PIPE.text, word) for word in argv]
     return (
         bool(part.words)
         and part.program.rpartition("/")[2] == argv[0]

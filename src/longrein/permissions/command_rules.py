@@ -14,6 +14,7 @@ from longrein.permissions.bash_parser import (
     Script,
     Word,
     decode_ansi,
+    is_inert_assignment,
     join_path,
     may_run_subscript,
     parse_command,
@@ -22,8 +23,7 @@ from longrein.permissions.bash_parser import (
 from longrein.permissions.program_table import (
     Effect,
     effect_of,
-    has_known_options,
-    is_harmless_variable,
+    has_known_arguments,
     is_in_table,
 )
 from longrein.permissions.rules import glob
@@ -75,27 +75,20 @@ def covers(spec: str, part: Part) -> bool:
     only, or with options that the rule names, where the table knows the program: `Bash(find *)`
     does not cover `find -exec`.
     """
-    if (
-        part.problem
-        or not part.program
-        or not all(is_harmless_variable(name) for name in part.assigned)
-    ):
+    if part.problem or not part.program or not all(map(is_inert_assignment, part.assigned)):
         return False
-    if (
-        set(part.wrappers) & {"sudo", "doas", "ssh", "su"}
-        and spec.split(maxsplit=1)[0] not in part.wrappers
-    ):
+    another_user = not {"sudo", "doas"}.isdisjoint(part.wrappers)
+    if another_user and spec.split(maxsplit=1)[0] not in part.wrappers:
         return False
     text = _rule_text(part)
     if "*" not in spec:
         return _UNKNOWN not in text and text == spelled(_spec_words(spec))
     if not glob(spec, False).match(text):
         return False
-    named = set(spec.split())
-    rest = msgspec.structs.replace(
-        part, words=tuple(word for word in part.words if word.text not in named - {part.program})
-    )
-    return not is_in_table(part) or has_known_options(rest) or has_known_options(part)
+    named = set(spec.split()) - {part.program}
+    words = tuple(word for word in part.words if word.text not in named)
+    rest = msgspec.structs.replace(part, words=words)
+    return has_known_arguments(rest) or has_known_arguments(part)
 
 
 def _rule_text(part: Part) -> str:
@@ -301,7 +294,7 @@ def _suggest(part: Part) -> str:
     """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
     if not part.program or part.problem or set(part.wrappers) & {"sudo", "doas", "ssh", "su"}:
         return ""
-    if is_in_table(part) and part.program.endswith("git") and not has_known_options(part):
+    if is_in_table(part) and part.program.endswith("git") and not has_known_arguments(part):
         return ""
     verb = part.words[1] if len(part.words) > 1 else None
     is_verb = (
