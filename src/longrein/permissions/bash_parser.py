@@ -195,7 +195,7 @@ _INERT_NAMES = (
     "RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
 )
 _INERT = re.compile(rf"(?:{_INERT_NAMES})=[\w.,:+@-]*|TZ=\w[\w+-]*(?:/\w[\w+-]*)*")
-_LOCAL = re.compile(rf"[a-z][a-z0-9]{{0,15}}|[A-Z]|{_INERT_NAMES}|TZ")
+_LOCAL = re.compile(rf"(?!npm_|\w*_proxy$|\w*config)[a-z]\w*|[A-Z]|{_INERT_NAMES}|TZ")
 
 
 def is_inert_assignment(text: str) -> bool:
@@ -207,9 +207,10 @@ def is_inert_assignment(text: str) -> bool:
 
 
 def is_local_variable(name: str) -> bool:
-    """True if a script may set a variable: no program has it in its environment already.
+    """True if a script may set a variable without exporting it.
 
-    A variable that is exported changes the programs that run later: `CC`, `http_proxy`, `PATH`.
+    A variable that was exported before changes the programs that run later: `CC`, `http_proxy`,
+    `PATH`. Those of a script itself are usually in small letters.
     """
     return bool(_LOCAL.fullmatch(name))
 
@@ -269,7 +270,8 @@ UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "
 """Wrappers that change nothing about what the command can do."""
 _BASH_ONLY = re.compile(r"\$['\"]|&>|>&\s*[^\d\s]|<<<|\|&")
 """Simple syntax that other shells read differently."""
-SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
+_RUN_TEXTS = word_set("bash sh dash zsh ksh eval su trap watch parallel ssh script flock")
+"""Programs that run the text of an argument."""
 _SCRIPT_OPTIONS = frozenset(("-c", "-lc", "-ec", "-euc", "-exc", "-xc"))
 RESERVED = word_set(
     "! if then elif else fi for while until do done case esac function select in coproc { } [[ ]]"
@@ -346,6 +348,10 @@ def _replaced(word: Word, mark: str) -> Word:
 # --- Reader ---------------------------------------------------------------------------------------
 
 
+_HEREDOC = re.compile(
+    r"\$\(cat <<(['\"])(?P<end>\w+)\1\n(?P<body>(?:(?!(?P=end)\n).*\n)*)(?P=end)\n[ \t]*\)"
+)
+"""`$(cat <<'END' … )`: a long text without expansions, for a message of a commit."""
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 _SEPARATORS = frozenset((";", "\n", "&", "(", ")", "$(", "`", ";;"))
 _WORDS = word_set(
@@ -615,6 +621,8 @@ class _Reader:
                 return self.concatenation(node)
             case "simple_expansion" | "expansion":
                 return self.variable(node, quoted)
+            case "command_substitution" if quoted and (said := _HEREDOC.fullmatch(text)):
+                return Word(said["body"].rstrip("\n"))
             case "command_substitution" if not ("\\" in text and text.startswith("`")):
                 here = self.folders
                 self.sequence(node)
@@ -749,7 +757,7 @@ class _Reader:
             self.fail(f"{name} changes what later words mean")
         if name == "find":
             self.found_commands(part)
-        if not (name in SHELLS and self.script_argument(part)):
+        if not (name in _RUN_TEXTS and self.script_argument(part)):
             self.parts.append(part)
         if name in ("eval", "source", "."):
             return (), ()
@@ -787,22 +795,23 @@ class _Reader:
         """Read the script in the arguments of a shell; return True if the parts are all that it
         runs.
         """
-        _, option, script, *_ = (*part.words, OPEN, OPEN)
-        if option.text not in _SCRIPT_OPTIONS or script.kind != "literal":
+        texts = [word.text for word in part.words if word.kind == "literal"]
+        known = [self.read_script(text) for text in texts[1:] if re.search(r"[\s;&|]", text)]
+        is_script = len(texts) == len(part.words) == 3 and texts[1] in _SCRIPT_OPTIONS
+        if part.program not in ("bash", "sh") or not is_script or not any(known):
             return False
-        is_known = self.read_script(script.text)
-        other_shell = part.program != "bash" and _BASH_ONLY.search(script.text)
-        literal = all(word.kind == "literal" for word in part.words)
         changed = part.assigned or not UNPRIVILEGED.issuperset(part.wrappers)
-        return is_known and literal and not other_shell and not changed
+        return not changed and (part.program == "bash" or not _BASH_ONLY.search(texts[2]))
 
     def read_script(self, source: str) -> bool:
         """Read a script in an argument with the same parser; return False if it has a problem."""
         if self.level >= SCRIPTS_MAX:
+            self.fail("it has too many scripts inside each other")
             return False
         inner = _Reader(source, self.folders, self.home, self.level + 1)
         inner.run()
         self.parts += inner.parts
+        self.problem = self.problem or inner.problem
         return not inner.problem
 
     def found_commands(self, part: Part) -> None:

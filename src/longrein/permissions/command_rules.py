@@ -139,7 +139,7 @@ def _may_begin_with(first: str, part: Part) -> bool:
 
 _RUNS_TEXT = word_set(
     "bash sh dash zsh ksh fish eval source . exec xargs busybox toybox su ssh watch parallel "
-    "script trap env"
+    "script trap env flock fd fdfind alias"
 )
 """Programs that run what stands in their arguments or input: for deny rules every word may begin
 a command.
@@ -198,8 +198,12 @@ def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
     value = r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}"
     values, glued = (re.sub(value, one, text) for one in (r" \1 ", r"\1"))
     gone = re.sub(r"\$\([^()]*\)|`(?:\\.|[^`\\])*`", "", text)
+    given = dict(re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&|()'\"]*)", text))
+    filled = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", lambda m: given.get(m[1], m[0]).strip("'\""), text)
+    assigned = text.replace("=", " ")
     found = {}
-    for variant in dict.fromkeys((text, bare, gone, braces, plain, values, glued)):
+    variants = (text, bare, gone, braces, plain, values, glued, filled, assigned)
+    for variant in dict.fromkeys(variants):
         for quotes in ("", " "):
             spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace(
                 "\\", ""
@@ -222,9 +226,19 @@ def raw_words(text: str) -> tuple[str, ...]:
     patterns as `*`.
     """
     text = re.sub(r"[@!+?*]\([^()]*\)|\$\{[^{}]*\}|\$\w+", "*", re.sub(r"['\"\\]", "", text))
-    return tuple(
-        dict.fromkeys(word for word in re.split(r"[\s;&|()<>{}`$,]+", text) if word.strip("*"))
-    )
+    expanded = " ".join(_brace_words(word) for word in text.split())
+    words = re.split(r"[\s;&|()<>{}`$,]+", f"{text} {expanded}")
+    return tuple(dict.fromkeys(word for word in words if word.strip("*")))
+
+
+def _brace_words(word: str) -> str:
+    """Return the words of a text with braces: `a{b,c}` is `ab ac`."""
+    found = [word]
+    while len(found) < RAW_WORDS_MAX and (match := re.search(r"\{([^{}]*,[^{}]*)\}", found[0])):
+        first = found.pop(0)
+        ways = match[1].split(",")
+        found += [first[: match.start()] + way + first[match.end() :] for way in ways]
+    return " ".join(found)
 
 
 # --- Folders that a command reads -----------------------------------------------------------------

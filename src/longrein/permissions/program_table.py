@@ -3,8 +3,8 @@ options.
 
 Each program lists the options that it may be called with. Any other option makes the call unknown:
 the list of options that write or run something is never complete. An option is known only when it
-is spelled out (`--color`, not `--col`). A program text of its own (`sed`, `awk`, `jq`) is known only
-as a literal in a small subset that opens no file and runs nothing (`program_texts`).
+is spelled out (`--color`, not `--col`). A program text of its own (`sed`, `awk`, `jq`) is known
+only as a literal in a small subset that opens no file and runs nothing (`program_texts`).
 """
 
 import re
@@ -237,17 +237,19 @@ def _git_listing(arguments: Sequence[Word]) -> Effect | None:
     return Effect(problem="git may change the repository", lock="git") if creates else None
 
 
+_CHANGES_CONFIGURATION = Effect(problem="git config may change the configuration", lock="git")
 _GIT_CONFIG_READS = word_set("--get --get-all --get-regexp --list -l get list")
 
 
 def _git_config(arguments: Sequence[Word]) -> Effect | None:
-    """Options behind the first name are values: `git config alias.x --list` writes."""
-    for word in arguments:
+    """One name is read. Options behind it are values: `git config alias.x --list` writes."""
+    for at, word in enumerate(arguments):
         if word.text in _GIT_CONFIG_READS:
             return None
-        if not word.text.startswith("--") or word.text == "--":
-            break
-    return Effect(problem="git config may change the configuration", lock="git")
+        if not word.text.startswith("--") or word == Word("--"):
+            is_name = word.text != "--" and len(arguments) == at + 1
+            return None if is_name else _CHANGES_CONFIGURATION
+    return _CHANGES_CONFIGURATION
 
 
 def _tar(arguments: Sequence[Word]) -> Effect | None:
@@ -907,7 +909,7 @@ def _operand_effect(
         case "copies" | "moves":
             changed = operands if program.operands == "moves" else operands[-1:]
             read = operands[:-1] if program.operands == "copies" else []
-            return Effect((*reads, *read), (*changed, *_arrivals(operands, recursive)))
+            return Effect((*reads, *read), (*changed, *_arrivals(operands)))
         case _:
             return Effect((*reads, *operands))
 
@@ -920,7 +922,7 @@ def _may_be_outside(word: Word) -> bool:
 _FOLDER_OF_PROGRAMS = re.compile(r"\..*|venv|node_modules|bin|scripts", re.IGNORECASE)
 
 
-def _arrivals(operands: Sequence[Word], recursive: bool) -> list[Word]:
+def _arrivals(operands: Sequence[Word]) -> list[Word]:
     """Return the names that copied or moved files get inside the last operand; an open word where
     the contents of a folder get names that nobody reads here.
     """

@@ -95,7 +95,7 @@ def _is_known_in_awk(name: str, is_call: bool) -> bool:
 
 _JQ_TOKEN = re.compile(
     r"""\s+ | "(?:[^"\\]|\\[^(])*" | \d+(?:\.\d+)? | \.\w* | \$(?!ENV\b|__)\w+ | @\w+
-    | [][(){}|,:?;+*/%<>=!-] | (?P<name>\w+)(?P<key>\s*:(?!:))?
+    | (?P<sign>[][(){}|,:?;+*/%<>=!-]) | (?P<name>\w+)
     """,
     re.VERBOSE,
 )
@@ -107,21 +107,23 @@ _JQ_WORDS = word_set(
     "ascii_downcase ascii_upcase ltrimstr rtrimstr reverse index rindex indices recurse paths "
     "leaf_paths getpath tojson fromjson del map_values path limit until while floor round sqrt "
     "gsub sub trim ltrim rtrim arrays objects strings numbers booleans nulls iterables scalars "
-    "input inputs error halt implode explode splits transpose"
+    "input inputs input_line_number error halt implode explode splits transpose"
 )
-_JQ_SHORT_OBJECT = re.compile(r"\{\s*\w+(?:\s*,\s*\w+)*\s*\}")
 
 
 def is_plain_jq(script: str) -> bool:
     """True for a script of paths, operators and known functions; `import`, `include` and
     `modulemeta` open files, `env` and `$ENV` print the environment.
     """
-    script, at = _JQ_SHORT_OBJECT.sub("{}", script), 0
+    at, around, is_key = 0, [""], False
     while at < len(script):
         token = _JQ_TOKEN.match(script, at)
-        if token is None:
+        if token is None or (token["name"] and not is_key and token["name"] not in _JQ_WORDS):
             return False
-        if token["name"] and not token["key"] and token["name"] not in _JQ_WORDS:
-            return False
+        sign = token["sign"] or ""
+        around += [sign] if sign and sign in "{([" else []
+        around = around[:-1] or [""] if sign and sign in "})]" else around
+        if token[0].strip():  # what stands in an object behind `{` or `,` is a key
+            is_key = around[-1] == "{" and sign in ("{", ",")
         at = token.end()
     return True
