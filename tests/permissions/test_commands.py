@@ -115,7 +115,7 @@ ALLOW = [
     ("Bash(npm run test:*)", "CI=1 FORCE_COLOR=0 npm run test -- --watch=false", "allow"),
     *[
         ("Bash(make test:*)", f"make test {word}", "ask")
-        for word in ("SHELL=./x", "CC=./x", "-f x", "-fx", "--makef=x", "-C ..", "--eval=x")
+        for word in ("SHELL=./x", "CC=./x", "-f x", "-sf x", "--ev=x", "-C ..", "--makef=x")
     ],
     ("Bash(make test:*)", "make test -j4", "allow"),
     ("Bash(go test:*)", "go test -exec ./x ./...", "ask"),
@@ -125,6 +125,7 @@ ALLOW = [
     ("Bash(git:*)", "git submodule foreach 'touch x'", "ask"),
     ("Bash(git:*)", "git config alias.x '!touch y'", "ask"),
     ("Bash(git push:*)", "git push ./evil", "ask"),
+    ("Bash(git push:*)", "git push evil HEAD:x", "ask"),
     ("Bash(git fetch:*)", "git fetch ext::x", "ask"),
     ("Bash(git push:*)", "git push origin HEAD", "allow"),
     ("Bash(gh pr:*)", "gh pr create --body \"$(cat <<'E'\na -b\nE\n)\"", "allow"),
@@ -277,6 +278,9 @@ READ_ONLY = [
     ("git config alias.x '!touch y' --get", "ask"),
     ("git config --get core.pager", "allow"),
     ("git config core.pager", "allow"),
+    ("git config a*", "ask"),
+    ("uniq src/*", "ask"),
+    ("xxd src/*", "ask"),
     ("git branch --sort=x -- new --list", "ask"),
     ("git reflog --all expire", "ask"),
     ("PWD=/etc; cat $PWD/passwd", "ask"),

@@ -353,7 +353,7 @@ _HEREDOC = re.compile(
 )
 """`$(cat <<'END' … )`: a long text without expansions, for a message of a commit."""
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
-_SEPARATORS = frozenset((";", "\n", "&", "(", ")", "$(", "`", ";;"))
+_SEPARATORS = frozenset((";", "\n", "&", "(", ")", "$(", "`", "comment"))
 _WORDS = word_set(
     "word number string raw_string ansi_c_string concatenation simple_expansion expansion "
     "command_substitution process_substitution arithmetic_expansion brace_expression "
@@ -490,8 +490,6 @@ class _Reader:
                 return self.command(node)
             case "variable_assignment" | "variable_assignments":
                 self.assignments(node)
-            case "comment":
-                pass
             case kind if kind in _REDIRECTS:
                 self.redirect(node)
             case kind if kind in _WORDS:
@@ -603,7 +601,7 @@ class _Reader:
 
     # -- words
 
-    def word(self, node: Any, quoted: bool = False) -> Word:
+    def word(self, node: Any, quoted: bool = False) -> Word:  # noqa: PLR0911 - a line for each kind
         """Return the word that a node stands for."""
         text = self.text(node)
         match node.type:

@@ -247,7 +247,7 @@ def _git_config(arguments: Sequence[Word]) -> Effect | None:
         if word.text in _GIT_CONFIG_READS:
             return None
         if not word.text.startswith("--") or word == Word("--"):
-            is_name = word.text != "--" and len(arguments) == at + 1
+            is_name = len(arguments) == at + 1 and word != Word("--") and word.kind == "literal"
             return None if is_name else _CHANGES_CONFIGURATION
     return _CHANGES_CONFIGURATION
 
@@ -485,6 +485,10 @@ notes reflog gc fsck prune repack | text | -q --auto --quiet --all --full --unre
 """  # noqa: E501
 
 
+_MANY = 1_000_000
+"""Number of operands that is no limit."""
+
+
 @cache
 def _tables() -> tuple[Mapping[str, Program], Mapping[str, Program], Mapping[str, Program]]:
     """Return the known programs, the subcommands of git that read, and those that write."""
@@ -500,7 +504,7 @@ def _parse_table(text: str) -> dict[str, Program]:
         short = [word for word in words if not word.startswith("--") and not word.endswith("<")]
         program = Program(
             operands,
-            int(most or 1_000_000),
+            int(most or _MANY),
             "".join(word[1:] for word in short if not word.endswith("=")),
             "".join(word[1:-1] for word in short if word.endswith("=")),
             frozenset(word for word in words if word.startswith("--") and not word.endswith("<")),
@@ -683,19 +687,20 @@ _OTHER_PROGRAM = word_set(
     "config-file rcfile init-script settings global-settings settings-file eval exec toolexec "
     "vettool overlay modfile ldflags gccgoflags prefix cwd directory chdir makefile file "
     "include-dir manifest-path rootdir confcutdir override-ini plugin plugins rulesdir "
-    "resolve-plugins-relative-to project-dir build-file gradle-user-home toolchains"
+    "resolve-plugins-relative-to project-dir build-file gradle-user-home toolchains cache logs-dir"
 )
 """Options by which build tools take another configuration, folder or program than the project's."""
 _OTHER_PROGRAM_SHORT = {
-    **dict.fromkeys(("make", "gmake"), "fCIE"),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "go"), "C"),
-    "ninja": "fC",
-    "cargo": "CZ",
-    "gradle": "bcIpg",
-    "mvn": "fst",
-    "pytest": "cpo",
+    **dict.fromkeys(("make", "gmake"), r".*[fCIE]"),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), r".*C"),
+    "ninja": r".*[fC]",
+    "cargo": r".*[CZ]",
+    "pytest": r".*[cpo]",
+    "go": r"C",
+    "gradle": r"[bcIpgD]",
+    "mvn": r"[fstD]",
 }
-"""The same as letters, by program."""
+"""The same as letters behind one dash, by program."""
 
 
 def has_known_arguments(part: Part) -> bool:
@@ -725,13 +730,14 @@ def _may_run_another(program: str, word: Word) -> bool:
     dashes, name = re.match(r"(-*)([^=.]*)", word.text).groups()  # type: ignore[union-attr]
     if not dashes:
         return program in ("make", "gmake") and "=" in word.text
-    if dashes == "-" and name[:1] in tuple(_OTHER_PROGRAM_SHORT.get(program, "")):
+    letters = _OTHER_PROGRAM_SHORT.get(program)
+    if dashes == "-" and letters and re.match(letters, name):
         return True
-    abbreviated = len(name) > 2 and any(full.startswith(name) for full in _OTHER_PROGRAM)
-    return name in _OTHER_PROGRAM or (dashes == "--" and abbreviated)
+    abbreviates = any(full.startswith(name) for full in _OTHER_PROGRAM)
+    return name in _OTHER_PROGRAM or (dashes == "--" and bool(name) and abbreviates)
 
 
-_OWN_REMOTES = re.compile(r"origin|upstream|(?:https|ssh)://.*|git@[\w.-]+:.*|\w+/?")
+_REMOTE = re.compile(r"origin|upstream|(?:https|ssh)://.+|git@[\w.-]+:.+")
 _GIT_NETWORK = word_set("push pull fetch")
 
 
@@ -752,6 +758,8 @@ def _runs_text(verb: str, arguments: Sequence[Word]) -> bool:
     names = [word.text for word in arguments if not word.text.startswith("-")]
     if verb == "config":
         return _git_config(arguments) is not None
+    if verb == "push" and names and not _REMOTE.fullmatch(names[0]):
+        return True
     if verb in _GIT_NETWORK:
         return any(re.match(r"[./~]|\w+::|file:", name) for name in names)
     if verb == "submodule":
@@ -851,7 +859,8 @@ def _scan(
         pattern_given = pattern_given or option in ("-e", "-f", "--regexp", "--file")
         if option in program.files and value is not None:
             reads.append(value)
-    if len(operands) > program.most:
+    several = any(word.kind == "glob" for word in operands)
+    if len(operands) > program.most or (several and program.most < _MANY):
         return f"{name} with so many arguments"
     return operands, reads, pattern_given
 
