@@ -261,7 +261,7 @@ WRAPPERS = {
     word_set("--user --group")),
     "doas": _Options("n", "u"),
     "xargs": _Options(
-        "0rtx", "nPLIdEs", word_set("--null --no-run-if-empty --verbose --exit"),
+        "0rtx", "nPLdEs", word_set("--null --no-run-if-empty --verbose --exit"),
         word_set("--max-args --max-procs --max-lines --delimiter --max-chars"),
     ),
 }  # fmt: skip
@@ -278,6 +278,14 @@ RESERVED = word_set(
 )
 _CHANGES_NAMES = word_set("alias enable declare typeset local export readonly")
 """Builtins that change what later words mean."""
+
+
+_SYSTEM_FOLDERS = ("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")
+
+
+def is_system_program(name: str) -> bool:
+    """True for a name that is looked up on the PATH, or a path in a folder of the system."""
+    return "/" not in name or name.startswith(_SYSTEM_FOLDERS)
 
 
 def _after_options(words: Sequence[Word], options: _Options) -> int | None:
@@ -340,9 +348,10 @@ def exec_commands(words: Sequence[Word]) -> tuple[list[Word], list[tuple[str, li
     return own, commands
 
 
-def _replaced(word: Word, mark: str) -> Word:
-    """Return a word of `xargs -I MARK` or `find -exec` with the unknown name in place of `mark`."""
-    return Word(word.text.partition(mark)[0], "open") if mark and mark in word.text else word
+def _with_found(word: Word) -> Word:
+    """Return a word of `find -exec` with the unknown name in the place of `{}`."""
+    known, mark, _ = word.text.partition("{}")
+    return Word(known, "open") if mark else word
 
 
 # --- Reader ---------------------------------------------------------------------------------------
@@ -692,7 +701,7 @@ class _Reader:
         value = known.get(name[1] or name[2], "")
         if value and (quoted or not re.search(r"[\s*?\[\\]", value)):
             return Word(value)
-        return ONE_OPEN if (name[1] or name[2]) in ("?", "#", "$", "!") else OPEN
+        return ONE_OPEN if (name[1] or name[2]) in ("?", "#", "$") else OPEN
 
     # -- simple commands
 
@@ -749,7 +758,7 @@ class _Reader:
             problem = "an expansion stands in the place of the program" if words else ""
             self.parts.append(msgspec.structs.replace(part, problem=problem))
             return (), ()
-        if name in WRAPPERS:
+        if name in WRAPPERS and is_system_program(part.program):
             return self.wrapped(WRAPPERS[name], part)
         if name in _CHANGES_NAMES and len(words) > 1:
             self.fail(f"{name} changes what later words mean")
@@ -781,8 +790,8 @@ class _Reader:
             assigned = (*assigned, words[at].text + "$" * (words[at].kind != "literal"))
             at += 1
         inner = list(words[at:])
-        if name == "xargs":
-            inner = _xargs_command(words[:at], inner)
+        if name == "xargs":  # the words of its input come last
+            inner = [*(inner or [Word("echo")]), OPEN]
         if not inner:
             bare = msgspec.structs.replace(part, words=(Word(name),), assigned=assigned)
             self.parts.append(bare)
@@ -823,7 +832,7 @@ class _Reader:
         for option, command in exec_commands(words)[1]:
             is_beside = option in ("-execdir", "-okdir")  # it runs beside the found file
             self.folders = () if is_beside else here
-            named = [found if one.text == "{}" else _replaced(one, "{}") for one in command]
+            named = [found if one.text == "{}" else _with_found(one) for one in command]
             self.simple(named, part.text, (), (*part.wrappers, "find"))
             self.folders = here
 
@@ -838,12 +847,3 @@ class _Reader:
             return (), self.folders
         starts = ("/",) if target.text.startswith("/") else self.folders
         return tuple(join_path(folder, target.text) for folder in starts), self.folders
-
-
-def _xargs_command(own: Sequence[Word], inner: list[Word]) -> list[Word]:
-    """Return the command of `xargs` with what it reads from its input in it."""
-    marks = [value.text for flag, value in pairwise(own) if flag.text == "-I"]
-    marks += [word.text[2:] for word in own if word.text.startswith("-I")]
-    mark = next(filter(None, marks), "")
-    command = [_replaced(word, mark) for word in inner or [Word("echo")]]
-    return command if mark else [*command, OPEN]

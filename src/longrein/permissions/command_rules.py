@@ -85,8 +85,9 @@ def covers(spec: str, part: Part) -> bool:
         return _UNKNOWN not in text and text == spelled(_spec_words(spec))
     if not glob(spec, False).match(text):
         return False
-    named = set(spec.split()) - {part.program}
-    words = tuple(word for word in part.words if word.text not in named)
+    named = spec.partition("*")[0].rstrip(": ").split()  # `sort -o` of `sort -o *`
+    begins = [word.text for word in part.words[: len(named)]] == named
+    words = (*part.words[:1], *part.words[len(named) :]) if begins else part.words
     rest = msgspec.structs.replace(part, words=words)
     return has_known_arguments(rest) or has_known_arguments(part)
 

@@ -21,6 +21,7 @@ from longrein.permissions.bash_parser import (
     exec_commands,
     is_inert_assignment,
     is_local_variable,
+    is_system_program,
     join_path,
     word_set,
 )
@@ -190,12 +191,14 @@ def _read(arguments: Sequence[Word]) -> Effect | None:
 
 
 def _printf(arguments: Sequence[Word]) -> Effect | None:
-    """`printf -v NAME` sets a variable, and runs a command in the subscript of the name."""
-    first, name, *_ = (*arguments, OPEN, OPEN)
-    if not first.may_be_option or first == Word("--"):
+    """`printf -v NAME` and `printf %n NAME` set a variable."""
+    first, name, *rest = (*arguments, OPEN, OPEN)
+    if first == Word("-v") and name.kind == "literal" and is_local_variable(name.text):
+        first = rest[0]
+    if len(arguments) == 1 and first.single:
         return None
-    known = first == Word("-v") and name.kind == "literal" and is_local_variable(name.text)
-    return None if known else Effect(problem="printf may set a variable")
+    sets = first.kind != "literal" or re.search(r"%[^a-zA-Z%]*n", first.text)
+    return Effect(problem="printf may set a variable") if sets or first.may_be_option else None
 
 
 def _strings(arguments: Sequence[Word]) -> Effect | None:
@@ -576,7 +579,10 @@ _OUTPUT_OPTIONS = {"perl": r"-[a-zA-Z0]*i", "curl": r"-[a-zA-Z]*[oO]|--output|--
 """Option that makes another program write a file, as a regular expression."""
 
 
-_SAFE_WITH_ANY_OPTION = word_set("cat tac head tail ls stat nl od cut basename dirname")
+_SAFE_WITH_ANY_OPTION = word_set(
+    "cat tac head tail ls stat nl od cut basename dirname echo true false : sleep which whoami "
+    "arch id seq tr nproc printenv yes type exit return break continue shift times printf"
+)
 """Programs with no option that writes, runs or opens something, so that a file named like an
 option does no harm.
 """
@@ -607,15 +613,12 @@ _CHECKS: Mapping[str, _Check] = {
 # --- Effect of a part -----------------------------------------------------------------------------
 
 
-_SYSTEM_FOLDERS = ("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")
-
-
 def effect_of(part: Part) -> Effect:
     """Return the effect of one part; a problem where it is not known."""
     name, arguments = part.program, part.words[1:]
     if not part.words:
         effect = Effect(part.reads, part.writes)
-    elif "/" in name and not name.startswith(_SYSTEM_FOLDERS):
+    elif not is_system_program(name):
         return Effect(problem=f"{name} is not a program of the system")
     else:
         effect = _known_effect(name.rpartition("/")[2], arguments)
@@ -654,9 +657,7 @@ def _variable_problem(part: Part) -> str:
 
 def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
     effect = _single_effect(name, arguments)
-    program = _tables()[0].get(name)
-    is_text = program is not None and program.operands == "text"
-    safe = name in _SAFE_WITH_ANY_OPTION or is_text
+    safe = name in _SAFE_WITH_ANY_OPTION
     if effect.problem or safe or not any(word.may_split for word in arguments):
         return effect
     return msgspec.structs.replace(effect, problem=f"an argument of {name} may be several")
@@ -687,7 +688,7 @@ _OTHER_PROGRAM = word_set(
     "config-file rcfile init-script settings global-settings settings-file eval exec toolexec "
     "vettool overlay modfile ldflags gccgoflags prefix cwd directory chdir makefile file "
     "include-dir manifest-path rootdir confcutdir override-ini plugin plugins rulesdir "
-    "resolve-plugins-relative-to project-dir build-file gradle-user-home toolchains cache logs-dir"
+    "resolve-plugins-relative-to project-dir build-file gradle-user-home toolchains"
 )
 """Options by which build tools take another configuration, folder or program than the project's."""
 _OTHER_PROGRAM_SHORT = {
@@ -871,8 +872,7 @@ def _is_operand(name: str, program: Program, word: Word) -> bool:
         return True
     if word.kind == "literal":
         return name in ("echo", "printf") and not _option(word.text, program)[0]
-    is_glob_of_safe = word.kind == "glob" and name in _SAFE_WITH_ANY_OPTION
-    return program.operands == "text" or (is_glob_of_safe and word.text[0] != "-")
+    return name in _SAFE_WITH_ANY_OPTION and (program.operands == "text" or word.kind == "glob")
 
 
 def _option(text: str, program: Program) -> tuple[str, Word | None, bool]:
