@@ -780,7 +780,9 @@ class _Reader:
             self.parts.append(prints_meaning)
             return here, here
         at = _after_options(words, options)
-        if at is None or at + options.operands > len(words) or len(wrappers) > WRAPPERS_MAX:
+        own = words[: (at or 0) + options.operands]
+        several = any(word.may_split or word.kind == "glob" for word in own)
+        if at is None or at > len(words) or several or len(wrappers) > WRAPPERS_MAX:
             problem = f"an unknown use of {name}"
             self.parts.append(msgspec.structs.replace(part, wrappers=wrappers, problem=problem))
             return (), ()
