@@ -202,19 +202,18 @@ WRAPPERS = (
 )  # fmt: skip
 SUFFIXES = (" | cat", " | head -2", " 2>/dev/null", " && echo ok", "; pwd", " > /dev/null", " > out", " | tee out", " | ./x", " | sh", " &> out", " >> a.txt", " < a.txt", " <<< x", " & wait", "; ./x")  # fmt: skip
 DRIVER = r"""
-echo update-notifier=false >/home/.npmrc
 export PATH=/usr/bin:/bin LANG=C.UTF-8 HOME=/home GIT_CONFIG_NOSYSTEM=1 TOKEN=env-secret-5150
 unset X; umask 022
 git config --global user.email a@b; git config --global user.name a
 git config --global init.defaultBranch main; git config --global safe.directory '*'
-mkdir /tmp/t; cd /tmp/t; mkdir sub evil --
+mkdir /tmp/t; cd /tmp/t; mkdir sub evil
 printf 'b a\nc d\n1 2\n' >a.txt; cp a.txt b.txt; cp a.txt sub/c.txt; echo '{"a":[1],"b":2,"c":3}' >data.json
 printf '#!/bin/sh\necho >ran\n' >x; chmod 755 x; cp x evil/x; cp x sub/x; cp x h:x
 printf -- '/outside/secret\0' >list; echo /outside/secret >opts; echo '1e ./x' >script
 echo 'BEGIN{system("./x")}' >script.awk; echo env >prog.jq; echo 'process.exit(3)' >x.js; cp x.js evil/
 echo --pre=./x >rgrc; echo 'script-shell=./x' >evil.npmrc; cp evil.npmrc evil/.npmrc
 printf 'CC=true\ntest:\n\t@$(CC) ok\n' >Makefile; printf 'test:\n\t@./x\n' >evil.mk; cp evil.mk evil/Makefile
-echo '{"name":"t","version":"1.0.0","scripts":{"test":"true"}}' >package.json
+echo update-notifier=false >.npmrc; echo '{"name":"t","version":"1.0.0","scripts":{"test":"true"}}' >package.json
 echo '{"name":"e","version":"1.0.0","scripts":{"test":"./x"}}' >evil/package.json
 : >-delete; : >-rf; : >--help; : >-i; : >'-exec'; tar -cf a.tar a.txt; tar -czf '-z' a.txt
 git init -q --template= .; git add -A; git commit -qm one; git tag t

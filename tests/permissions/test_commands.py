@@ -108,6 +108,7 @@ ALLOW = [
             ("", " --script-sh /evil"),
             ("", " --userconfig x"),
             ("", " -C /evil"),
+            ("", " --cache .git"),
             ("", " $X"),
             ("", ' "$X"'),
             ("", " *"),

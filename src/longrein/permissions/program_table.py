@@ -691,6 +691,8 @@ _OTHER_PROGRAM = word_set(
     "resolve-plugins-relative-to project-dir build-file gradle-user-home toolchains"
 )
 """Options by which build tools take another configuration, folder or program than the project's."""
+_NPM_FOLDERS = {"cache", "logs-dir"}
+"""Options by which npm writes files of its own elsewhere."""
 _OTHER_PROGRAM_SHORT = {
     **dict.fromkeys(("make", "gmake"), r".*[fCIE]"),
     **dict.fromkeys(("npm", "pnpm", "yarn"), r".*C"),
@@ -731,11 +733,12 @@ def _may_run_another(program: str, word: Word) -> bool:
     dashes, name = re.match(r"(-*)([^=.]*)", word.text).groups()  # type: ignore[union-attr]
     if not dashes:
         return program in ("make", "gmake") and "=" in word.text
-    letters = _OTHER_PROGRAM_SHORT.get(program)
+    name, letters = name.replace("_", "-"), _OTHER_PROGRAM_SHORT.get(program)
     if dashes == "-" and letters and re.match(letters, name):
         return True
-    abbreviates = any(full.startswith(name) for full in _OTHER_PROGRAM)
-    return name in _OTHER_PROGRAM or (dashes == "--" and bool(name) and abbreviates)
+    swaps = _OTHER_PROGRAM | (_NPM_FOLDERS if program in ("npm", "pnpm", "yarn") else set())
+    abbreviates = any(full.startswith(name) for full in swaps)
+    return name in swaps or (dashes == "--" and bool(name) and abbreviates)
 
 
 _REMOTE = re.compile(r"origin|upstream|(?:https|ssh)://.+|git@[\w.-]+:.+")
