@@ -227,19 +227,23 @@ def raw_words(text: str) -> tuple[str, ...]:
     patterns as `*`.
     """
     text = re.sub(r"[@!+?*]\([^()]*\)|\$\{[^{}]*\}|\$\w+", "*", re.sub(r"['\"\\]", "", text))
-    expanded = " ".join(_brace_words(word) for word in text.split())
-    words = re.split(r"[\s;&|()<>{}`$,]+", f"{text} {expanded}")
+    expanded: list[str] = []
+    for word in dict.fromkeys(text.split()):
+        expanded += _brace_words(word) if "{" in word else []
+        if len(expanded) >= RAW_WORDS_MAX:  # too many to compare
+            return tuple(map(str, range(RAW_WORDS_MAX + 1)))
+    words = re.split(r"[\s;&|()<>{}`$,]+", " ".join([text, *expanded]))
     return tuple(dict.fromkeys(word for word in words if word.strip("*")))
 
 
-def _brace_words(word: str) -> str:
+def _brace_words(word: str) -> list[str]:
     """Return the words of a text with braces: `a{b,c}` is `ab ac`."""
     found = [word]
     while len(found) < RAW_WORDS_MAX and (match := re.search(r"\{([^{}]*,[^{}]*)\}", found[0])):
         first = found.pop(0)
         ways = match[1].split(",")
         found += [first[: match.start()] + way + first[match.end() :] for way in ways]
-    return " ".join(found)
+    return found
 
 
 # --- Folders that a command reads -----------------------------------------------------------------
