@@ -72,7 +72,7 @@ LINKED = [
     "grep -R x .",
     "find . -exec cat {} +",
     "cat link",
-    "wc -l ?ink",
+    "wc -l ./?ink",
 ]
 
 

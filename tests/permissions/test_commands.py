@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.permissions import Rules, judge
+from longrein.permissions import Rules, join_path, judge, read_command
 from longrein.permissions.rules import glob
 from tests.permissions.calls import HOME, ROOT, bash, verdict
 
@@ -77,6 +77,8 @@ ALLOW = [
     ("Bash(rg *)", "rg -n p", "allow"),
     ("Bash(sed *)", "sed '1e touch a' f", "ask"),
     ("Bash(sed -i *)", "sed -i s/a/b/ f", "allow"),
+    ("Bash(make -f ci.mk *)", "make -f ci.mk test", "allow"),
+    ("Bash(make -f ci.mk *)", "make -f ci.mk -f x.mk", "ask"),
     # S011
     ("Bash(git *)", "CI=1 git push", "allow"),
     ("Bash(git *)", "HOOK=1 git push", "ask"),
@@ -91,6 +93,45 @@ ALLOW = [
     ("Bash(git diff *)", "git diff --ext-diff", "ask"),
     ("Bash(git diff *)", "git diff --no-index /etc/hostname x", "ask"),
     ("Bash(git *)", "git switch -c new", "allow"),
+    # an assignment that is not known to be inert, and options that take another configuration
+    *[
+        ("Bash(npm run test:*)", f"{before}npm run test{after}", "ask")
+        for before, after in (
+            ("npm_config_script_shell=/evil ", ""),
+            ("npm_config_userconfig=x ", ""),
+            ("env npm_config_script_shell=/evil ", ""),
+            ("DEBUG=1 ", ""),
+            ("node_options=x ", ""),
+            ("CI='$(shell touch x)' ", ""),
+            ("CI=$X ", ""),
+            ("", " --script-shell=/evil"),
+            ("", " --script-sh /evil"),
+            ("", " --userconfig x"),
+            ("", " -C /evil"),
+            ("", " --cache .git"),
+            ("", " $X"),
+            ("", ' "$X"'),
+            ("", " *"),
+            ("echo x | xargs ", ""),
+        )
+    ],
+    ("Bash(npm run test:*)", "CI=1 FORCE_COLOR=0 npm run test -- --watch=false", "allow"),
+    *[
+        ("Bash(make test:*)", f"make test {word}", "ask")
+        for word in ("SHELL=./x", "CC=./x", "-f x", "-sf x", "--ev=x", "-C ..", "--makef=x")
+    ],
+    ("Bash(make test:*)", "make test -j4", "allow"),
+    ("Bash(go test:*)", "go test -exec ./x ./...", "ask"),
+    ("Bash(go test:*)", "go test -race -run TestA ./...", "allow"),
+    ("Bash(cargo test:*)", "cargo test --config x", "ask"),
+    ("Bash(pytest:*)", "pytest -p evil", "ask"),
+    ("Bash(git:*)", "git submodule foreach 'touch x'", "ask"),
+    ("Bash(git:*)", "git config alias.x '!touch y'", "ask"),
+    ("Bash(git push:*)", "git push ./evil", "ask"),
+    ("Bash(git push:*)", "git push evil HEAD:x", "ask"),
+    ("Bash(git fetch:*)", "git fetch ext::x", "ask"),
+    ("Bash(git push:*)", "git push origin HEAD", "allow"),
+    ("Bash(gh pr:*)", "gh pr create --body \"$(cat <<'E'\na -b\nE\n)\"", "allow"),
     # S016
     ("Bash(cargo check)", "cargo check > ~/.zshrc", "ask"),
     ("Bash(env *)", "env > /outside/x", "ask"),
@@ -136,11 +177,11 @@ READ_ONLY = [
     ("cd src && grep -rn 'a b' . 2>/dev/null | wc -l", "allow"),
     ("git status; git log --oneline -5; git diff HEAD~1 -- a.py", "allow"),
     ("git -C sub show HEAD:a.py", "allow"),
-    ("for f in a b; do echo $f; cat src/$f.py; done", "allow"),
+    ("(cd src; cat a.py) && git -C sub status", "allow"),
     ("find . -name '*.py' -type f | sort | uniq -c", "allow"),
     ("sed -n '10,20p;30p' a.py", "allow"),
     ("awk '{print $1}' a.txt", "allow"),
-    ("[ -f a ] && echo there || echo missing", "allow"),
+    ("test -f a && echo there || echo missing", "allow"),
     ("cat <<'E'\na; rm x\nE", "allow"),
     ("python3 --version && node --version", "allow"),
     ("bash -c 'ls; pwd'", "allow"),
@@ -197,16 +238,7 @@ READ_ONLY = [
     ("ls() { rm x; }; ls", "ask"),
     # S018: tests, `printf -v` and `read` evaluate subscripts, also with other words for the same
     *((command, "ask") for command in SUBSCRIPTS),
-    *(
-        (command, "allow")
-        for command in (
-            "[ -v x ]",
-            "[[ 1 -lt 2 ]]",
-            "[ $? -eq 0 ]",
-            "printf -v x %s y",
-            "read -r a b",
-        )
-    ),
+    *((command, "allow") for command in ("printf -v x %s y", "read -r a b")),
     # S009, S015: one word that becomes several, among them options
     ('V="1 -o out"; sort -k $V a', "ask"),
     ('V="y --pre ./x"; rg a$V src', "ask"),
@@ -215,6 +247,65 @@ READ_ONLY = [
     ("grep $X a", "ask"),
     ("[ $X ]", "ask"),
     *((command, "allow") for command in ('sort -k "$V" a', 'rg -e "$X" src', 'head -n "$N" a')),
+    # what runs or opens something by the way
+    ("true || cd sub && cat ../../secret", "ask"),
+    ("BASH_ENV=./x bash -c 'ls; pwd'", "ask"),
+    ("sudo bash -c 'ls; pwd'", "ask"),
+    ("echo x | find . -maxdepth 0 -exec tee + .git/hooks/pre-commit \\;", "ask"),
+    ("yes | find . -ok tee {} + a \\;", "ask"),
+    ("find . -name *", "ask"),
+    ("find . -exec echo * \\;", "ask"),
+    ("find . -print$X", "ask"),
+    ("date -r -d 01010000", "ask"),
+    ("diff -l a b", "ask"),
+    ("md5sum -c list", "ask"),
+    ("shasum 'touch x|'", "ask"),
+    ("file -z a", "ask"),
+    ("strings @options", "ask"),
+    ("strings *", "ask"),
+    ("wc *", "ask"),
+    ("wc -- *", "allow"),
+    ("wc ./*", "allow"),
+    ("cat *", "allow"),
+    ("tar -tf host:x", "ask"),
+    ("tar -tf a.tar", "allow"),
+    *((f"ps {words}", "ask") for words in ("auxe", "e", "-auxe", "axewww", "-f e", "$X", "-E")),
+    *((f"ps {words}", "allow") for words in ("aux", "-ef", "-eo pid,args", "-p 1", "-aux")),
+    ("git log --format=%G?", "ask"),
+    ("git log --pretty='%h %GG'", "ask"),
+    ("git for-each-ref --format='%(signature)'", "ask"),
+    ("git branch --list --format='%(signature:key)'", "ask"),
+    ("git log --format='%h %s'", "allow"),
+    ("git config -- core.pager --list", "ask"),
+    ("git config core.pager --list", "ask"),
+    ("git config alias.x '!touch y' --get", "ask"),
+    ("git config --get core.pager", "allow"),
+    ("git config core.pager", "allow"),
+    ("git config a*", "ask"),
+    ("uniq src/*", "ask"),
+    ("xxd src/*", "ask"),
+    ("git branch --sort=x -- new --list", "ask"),
+    ("git reflog --all expire", "ask"),
+    ("PWD=/etc; cat $PWD/passwd", "ask"),
+    ("read http_proxy <<< x; ls", "ask"),
+    ("LC_ALL=./x ls", "ask"),
+    ("TZ=Europe/Rome LC_ALL=C date", "allow"),
+    ("./timeout 5 ls", "ask"),
+    ("timeout 5$X ls", "ask"),
+    ("timeout 5* ls", "ask"),
+    ("timeout -s $X 5 ls", "ask"),
+    ('nice -n "$X" ls', "allow"),
+    ("./env ls", "ask"),
+    ("./bash -c 'ls; pwd'", "ask"),
+    ("/usr/bin/env ls", "allow"),
+    ("echo ./x | xargs -tIls ls", "ask"),
+    ("jobs $X", "ask"),
+    ("jobs -* sub/*", "ask"),
+    ("git tag -l *", "ask"),
+    ("printf 'aaaaaaa%n' PATH; ls", "ask"),
+    ("printf '%s %d' a 1", "allow"),
+    ('printf "$X" PATH', "ask"),
+    ("date -r $! -d 01010000", "ask"),
     # S003: a line break that a lone backslash hides from the grammar, and `~` inside a word
     ("echo a 2>/dev/null\n\\\ntouch x", "ask"),
     ("echo a < b\n\\\n touch x", "ask"),
@@ -225,8 +316,75 @@ READ_ONLY = [
 ]
 
 
-SAYS_CHANGE = ("echo a > b", "find . -exec touch {} ;", "find . -delete")
+SAYS_CHANGE = (
+    *("echo a > b", "find . -exec touch {} ;", "find . -delete", "ls() { rm x; }; ls"),
+    r"echo x | find . -maxdepth 0 -exec tee + .git/hooks/pre-commit \;",
+    r"yes | find . -ok tee {} + a \;",
+)
 """Commands of these that ask in the sandbox too: they say that they change files."""
+
+
+UNREAD = [
+    # syntax that is not read: RUN stands for a command in it
+    "for f in a b; do RUN; done",
+    "while read -r f; do RUN; done < a",
+    "if RUN; then true; fi",
+    "case x in x) RUN;; esac",
+    "[ -f a ] && RUN",
+    "[[ -f a ]] && RUN",
+    "(( 1 )) && RUN",
+    "{ RUN; }",
+    "f() { RUN; }",
+    "cat <(RUN)",
+    "RUN $((1 + 1))",
+    "cat ${x:-$(RUN)}",
+    "RUN {a,b}",
+    "RUN @(a|b)",
+    "export A=1; RUN",
+    "cat <<E\n$(RUN)\nE",
+    "eval 'for f in a; do RUN; done'",
+]
+
+
+@pytest.mark.parametrize("command", UNREAD)
+def test_other_syntax_is_unknown_to_allow_rules_and_reached_by_deny_rules(command: str) -> None:
+    reading = command.replace("RUN", "ls")
+    rules = "Bash(ls:*) + Bash(cat:*) + Bash(eval:*) + Bash(true:*)"
+    assert verdict(bash(reading), allow=rules).kind == "ask"
+    assert verdict(bash(reading), allow="Bash").kind == "allow"
+    assert verdict(bash(reading, confined=True)).kind == "allow"
+    removing = bash(command.replace("RUN", "rm x"))
+    assert verdict(removing, deny="Bash(rm *)", mode="bypassPermissions").kind == "deny"
+    assert verdict(removing, deny="Edit(x)", mode="bypassPermissions").kind == "deny"
+
+
+FOLDERS = [
+    # the folder in which the last part may run, relative to the start
+    ("cd sub && pwd", "sub"),
+    ("cd sub; pwd", "sub ."),
+    ("cd sub || pwd", "."),
+    ("true || cd sub && pwd", ". sub"),
+    ("true && cd sub && pwd", "sub"),
+    ("cd a && cd b; pwd", "a/b . a"),
+    ("! cd sub && pwd", "."),
+    ("cd sub & pwd", "."),
+    ("cd sub | true; pwd", "."),
+    ("(cd sub); pwd", "."),
+    ("x=$(cd sub); pwd", "."),
+    ("command cd sub; pwd", ""),
+    ("builtin cd sub && pwd", ""),
+    ("pushd sub && pwd", ""),
+    ("eval 'cd sub'; pwd", ""),
+    ("$X; pwd", ""),
+    ("cd $X; pwd", ""),
+    ("cd -; pwd", ""),
+]
+
+
+@pytest.mark.parametrize(("command", "folders"), FOLDERS)
+def test_a_command_runs_in_every_folder_that_cd_may_have_left(command: str, folders: str) -> None:
+    found = read_command(command, ROOT, HOME).script.parts[-1].folders
+    assert set(found) == {join_path(ROOT, name) for name in folders.split()}
 
 
 @pytest.mark.parametrize(("command", "kind"), READ_ONLY)
@@ -250,6 +408,16 @@ ACCEPT_EDITS = [
     ("cp -r other/. .", "ask"),
     ("cp -rT other .", "ask"),
     ("cp -r other copy", "allow"),
+    ("cp sub/.envrc .", "ask"),
+    ("cp -r tmpl .github", "ask"),
+    ("mv tmpl .github", "ask"),
+    ("mv other/venv .", "ask"),
+    ("cp a .envr[c]", "ask"),
+    ("echo x > .envr[c]", "ask"),
+    ("sed -iyml s/a/b/ lefthook.", "ask"),
+    ("sed -i.bak s/a/b/ f", "allow"),
+    ("rm -f src/*.pyc", "allow"),
+    ("rm .envr*", "ask"),
     ("make", "ask"),
 ]
 

@@ -12,6 +12,7 @@ import pytest
 
 from longrein.permissions.bash_parser import Part, Word
 from longrein.permissions.program_table import _tables, effect_of
+from tests.load.allow_rules import campaign
 from tests.load.commands import system_folders
 
 pytestmark = pytest.mark.skipif(
@@ -34,7 +35,7 @@ BUILTINS = frozenset(
         ":",
     )
 )
-SCRIPTS = ("egrep", "fgrep", "which", "shasum")
+SCRIPTS = ("egrep", "fgrep", "which")
 """Scripts of the system, which start their interpreter or the real program."""
 SLOW = frozenset(("tail -f", "tail -F", "tail --follow", "tail --retry"))
 VALUES = ("out",)
@@ -159,6 +160,14 @@ def test_no_option_of_the_table_writes_or_starts_anything(tmp_path: Path, part: 
     assert len(lines) > 300
     wrong = run_calls(tmp_path, lines[part::4])
     assert not wrong, wrong[:40]
+
+
+@pytest.mark.parametrize("name", ["find", "awk", "git"])
+def test_what_an_allow_rule_covers_does_what_the_rule_says(name: str) -> None:
+    """A slice of `tests/load/allow_rules.py`."""
+    allowed, wrong = campaign(name, 30, 5)
+    assert allowed > 3
+    assert wrong == []
 
 
 def run_calls(tmp_path: Path, lines: list[list[str]]) -> list[tuple[str, list[str], int]]:

@@ -1,20 +1,19 @@
-"""Read a Bash command line with tree-sitter: the simple commands it runs, their words, folders and
-redirects.
+"""Read a simple Bash command line with tree-sitter: its commands, their words, folders, redirects.
 
     script = parse_command("cd src && grep -n 'a b' *.py > out.txt", cwd="/w", home="/home/me")
     script.parts[1].words    # grep, -n, "a b" (literals), *.py (a glob)
     script.parts[1].folders  # ("/w/src",)
 
-Everything that the parser does not know for certain is a *problem*: a syntax error, an unknown
-node, an expansion in command position, arithmetic over variables. A script or part with a problem
-is never allowed by itself.
+Simple syntax is read: words, quotes, plain variables, pipes, lists, redirects, leading assignments,
+`$(…)`, `(…)` and here-documents without expansions. All other syntax is a *problem*: loops,
+functions, conditions, arithmetic, braces. A script or part with a problem is never allowed by
+itself. The commands inside such syntax still become parts, so that deny rules can match them.
 """
 
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, reduce
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -23,22 +22,16 @@ LENGTH_MAX = 30_000
 """Longest command, in characters, that is parsed. A longer one is a problem as a whole."""
 PARTS_MAX = 400
 """Most simple commands of one line."""
-DEPTH_MAX = 40
-"""Deepest nesting of syntax nodes and of scripts in arguments (`bash -c`)."""
+SCRIPTS_MAX = 5
+"""Most scripts inside each other: `bash -c "bash -c '…'"`."""
 TREE_DEPTH_MAX = 100
 """Deepest syntax tree that is walked; in a script inside a script a half, a third …"""
 NODES_MAX = 6_000
 """Most nodes of a syntax tree that is walked."""
-VALUES_DEPTH_MAX = 8
-"""Longest chain of variables whose values name each other."""
-LOOKUPS_MAX = 2_000
-"""Most values of variables that are read for one script."""
-NESTED_STARTS_MAX = 8
-"""Most words of `ssh` and its kind that are tried as the beginning of a command."""
 WRAPPERS_MAX = 10
 """Most wrappers in front of one program."""
-ALTERNATIVES_MAX = 16
-"""Most values of one word with braces and variables."""
+FOLDERS_MAX = 16
+"""Most folders in which one command may run."""
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -60,11 +53,9 @@ class Word(msgspec.Struct, frozen=True):
     def may_be_option(self) -> bool:
         """True if the argument can begin with `-`."""
         first = self.text[:1]
-        return (
-            first == "-"
-            or (self.kind == "open" and not first)
-            or (self.kind == "glob" and first in ("*", "?", "["))
-        )
+        if self.kind == "open":
+            return first in ("", "-")
+        return first == "-" or (self.kind == "glob" and first in ("*", "?", "["))
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -83,7 +74,9 @@ class Part(msgspec.Struct, frozen=True):
     writes: tuple[Word, ...] = ()
     """Targets of `>`."""
     assigned: tuple[str, ...] = ()
-    """Variables that the command's environment gets."""
+    """Variables that the command's environment gets, as `NAME=value`; `NAME=$` where the value
+    is not known.
+    """
     wrappers: tuple[str, ...] = ()
     """Wrappers in front of the program, outermost first."""
     problem: str = ""
@@ -103,21 +96,21 @@ class Script(msgspec.Struct, frozen=True):
     """Reason why the line as a whole is not known; '' for none."""
 
 
+_INVISIBLE = re.compile(
+    "[^\\S \\t\\n]|"
+    r"[\x00-\x08\x0e-\x1f\x7f\ufeff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]"
+)
+
+
 def parse_command(command: str, cwd: str, home: str) -> Script:
     """Read `command` as Bash would, started in the absolute folder `cwd`. Never raises."""
     if len(command) > LENGTH_MAX:
         return Script((), f"it has more than {LENGTH_MAX:,} characters")
-    if found := re.search(
-        r"[^\S "
-        r"\t\n]|[\x00-\x08\x0e-\x1f\x7f\ufeff\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff]",
-        command,
-    ):
+    if found := _INVISIBLE.search(command):
         return Script((), f"it holds the invisible character U+{ord(found[0]):04X}")
-    reader = _Reader(command, cwd, home)
-    if re.search(r"\n[ \t]*\\\n", command):
-        reader.fail(
-            "a line holds nothing but a backslash"
-        )  # the grammar overlooks the line break in front
+    reader = _Reader(command, (cwd,) if cwd else (), home)
+    if re.search(r"\n[ \t]*\\\n", command):  # the grammar overlooks the line break in front
+        reader.fail("a line holds nothing but a backslash")
     reader.run()
     return Script(tuple(reader.parts), reader.problem)
 
@@ -138,21 +131,21 @@ def join_path(folder: str, path: str) -> str:
 
 OPEN = Word("", "open")
 ONE_OPEN = Word("", "open", single=True)
-PIPE = Word("/dev/fd/63")
-"""Path that Bash puts in the place of `<(…)`; the number may differ."""
 STREAMS = frozenset(
-    (PIPE, *(Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero")))
+    Word(f"/dev/{name}") for name in ("null", "stdout", "stderr", "stdin", "tty", "zero")
 )
 """Files that stand for nothing stored."""
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
-_RARE_PATTERN = re.compile(r"\[[:=.][^]]{0,20}[:=.]\]|[@!+?*]\(")
-"""Patterns that are not compared with names: `[[:alpha:]]` and `@(a|b)`."""
+_NOT_PLAIN = re.compile(
+    r"['\"`\\\s]|\$[\w({@*#?!$\[-]|\{[^}]*(?:,|\.\.)|[@!+?*]\(|\[[:=.]|[=:]~|^\{\w+(?:\[|\}\Z)"
+)
+"""What an unquoted text does not hold, its escaped characters aside: quotes, braces, extended
+patterns, `~` inside a word, and a variable that gets the number of a redirect.
+"""
 _DOT_GLOB = re.compile(r"(?:^|/)\.\.?(?:[*?]|\[[^\]]*\])+(?:/|$)")
 """Patterns that also match `..`."""
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b",
-    "f": "\f", "v": "\v",
-            "\\": "\\", "'": "'", '"': '"', "?": "?"}  # fmt: skip
+            "f": "\f", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?"}  # fmt: skip
 
 
 def may_run_subscript(word: Word) -> bool:
@@ -162,59 +155,19 @@ def may_run_subscript(word: Word) -> bool:
 
 def _joined(first: Word, second: Word) -> Word:
     """Concatenate two pieces of one word."""
+    single = (first.kind != "open" or first.single) and (second.kind != "open" or second.single)
     if first.kind == "open":
-        return first if second.kind == "literal" or second.single else Word(first.text, "open")
+        return Word(first.text, "open", single and second.kind != "glob")
     text = first.text + second.text
-    if second.kind == "open":
-        text = _GLOB_CHARACTERS.split(text)[0] if first.kind == "glob" else text
-        return Word(text, "open", second.single and first.kind != "glob")
-    if "glob" in (first.kind, second.kind) and _DOT_GLOB.search(text):
-        return Word(first.text, "open")
-    return Word(text, "glob" if "glob" in (first.kind, second.kind) else "literal")
+    is_glob = "glob" in (first.kind, second.kind)
+    if second.kind == "open" or (is_glob and _DOT_GLOB.search(text)):
+        known = _GLOB_CHARACTERS.split(text)[0] if is_glob else text
+        return Word(known, "open", single and not is_glob)
+    return Word(text, "glob" if is_glob else "literal")
 
 
-def _products(pieces: Sequence[Sequence[Word]]) -> list[Word]:
-    """Return all words made of one alternative of each piece; one open word where there are too
-    many.
-    """
-    count = 1
-    for piece in pieces:
-        count *= len(piece)
-    if count > ALTERNATIVES_MAX or count == 0:
-        return [OPEN]
-    return [reduce(_joined, choice, Word("")) for choice in product(*pieces)]
-
-
-def _braces(text: str) -> list[str] | None:
-    """Expand `{a,b}` in a text without quotes; None where it is not that simple."""
-    found = [text]
-    if re.search(r"\{[^}]*\{", text):
-        return None
-    while first := next((one for one in found if "," in one and "{" in one), ""):
-        match = _BRACES.search(first)
-        if match is None or len(found) > ALTERNATIVES_MAX:
-            return None
-        at = found.index(first)
-        found[at : at + 1] = [
-            first[: match.start()] + one + first[match.end() :] for one in match[1].split(",")
-        ]
-    return None if any(re.search(r"\{[^}]*\.\.", one) for one in found) else found
-
-
-def _unescaped(text: str) -> tuple[str, bool]:
-    """Remove the backslashes of an unquoted text; return the text, and True if glob characters
-    are left unquoted.
-    """
-    glob = bool(_GLOB_CHARACTERS.search(re.sub(r"(?s)\\.", "", text)))
-    return re.sub(r"(?s)\\(.)", lambda m: "" if m[1] == "\n" else m[1], text), glob
-
-
-def _glob_or_literal(text: str) -> Word:
-    """Return the word of an unquoted text without braces."""
-    if _RARE_PATTERN.search(text):
-        return Word(_unescaped(re.split(r"[@!+?*\[]", text)[0])[0], "open")
-    bare, glob = _unescaped(text)
-    return _joined(Word("", "glob"), Word(bare, "glob")) if glob else Word(bare)
+def _without_backslashes(text: str) -> str:
+    return re.sub(r"(?s)\\(.)", lambda match: match[1].strip("\n"), text)
 
 
 def decode_ansi(text: str) -> str | None:
@@ -226,15 +179,40 @@ def decode_ansi(text: str) -> str | None:
             return chr(int(code[1:], 16))
         return chr(int(code, 8) & 0xFF) if code[0] in "01234567" else _ESCAPES[code]
 
+    escape = r"(?s)\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)"
     try:
-        decoded = re.sub(
-            r"(?s)\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|[0-7]{1,3}|.)",
-            decode,
-            text,
-        )
+        decoded = re.sub(escape, decode, text)
     except (KeyError, ValueError, OverflowError):
         return None
     return decoded if decoded.isascii() and "\0" not in decoded else None
+
+
+# --- Variables ------------------------------------------------------------------------------------
+
+
+_INERT_NAMES = (
+    "LANG|LANGUAGE|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|CI|TERM|COLUMNS|LINES|"
+    "RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
+)
+_INERT = re.compile(rf"(?:{_INERT_NAMES})=[\w.,:+@-]*|TZ=\w[\w+-]*(?:/\w[\w+-]*)*")
+_LOCAL = re.compile(rf"(?!npm_|\w*_proxy$|\w*config)[a-z]\w*|[A-Z]|{_INERT_NAMES}|TZ")
+
+
+def is_inert_assignment(text: str) -> bool:
+    """True if no program runs, loads or opens anything else for `NAME=value` in its environment.
+
+    A value with a `/` may name a file (`LC_ALL=./x`), one with a `$` a command (`make`).
+    """
+    return bool(_INERT.fullmatch(text))
+
+
+def is_local_variable(name: str) -> bool:
+    """True if a script may set a variable without exporting it.
+
+    A variable that was exported before changes the programs that run later: `CC`, `http_proxy`,
+    `PATH`. Those of a script itself are usually in small letters.
+    """
+    return bool(_LOCAL.fullmatch(name))
 
 
 # --- Wrappers: programs that run the command in their arguments -----------------------------------
@@ -266,8 +244,7 @@ _TIMEOUT = _Options(
     1,
 )
 WRAPPERS = {
-    "env": _Options("i0v", "uC", word_set("--ignore-environment --null"),
-    word_set("--unset --chdir")),
+    "env": _Options("i0v", "u", word_set("--ignore-environment --null"), word_set("--unset")),
     "timeout": _TIMEOUT,
     "gtimeout": _TIMEOUT,
     "nice": _Options("", "n", frozenset(), word_set("--adjustment")),
@@ -284,21 +261,31 @@ WRAPPERS = {
     word_set("--user --group")),
     "doas": _Options("n", "u"),
     "xargs": _Options(
-        "0rtxp", "nPLIdEsa", word_set("--null --no-run-if-empty --verbose --exit"),
-        word_set("--max-args --max-procs --max-lines --replace --delimiter --arg-file --max-chars"),
+        "0rtx", "nPLdEs", word_set("--null --no-run-if-empty --verbose --exit"),
+        word_set("--max-args --max-procs --max-lines --delimiter --max-chars"),
     ),
 }  # fmt: skip
 """Programs that run the command in their arguments, with the options before it."""
 UNPRIVILEGED = frozenset(WRAPPERS) - {"sudo", "doas", "exec", "setsid", "env", "xargs"}
 """Wrappers that change nothing about what the command can do."""
-_BASH_ONLY = re.compile(
-    r"[{}]|\$['\"]|&>|>&|\[\[|[<>]\(|<<<|\(\(|\|&|;&|\b(?:function|time|select|coproc)\b"
-)
-"""Syntax that other shells read differently."""
-SHELLS = frozenset(("bash", "sh", "dash", "zsh", "ksh"))
+_BASH_ONLY = re.compile(r"\$['\"]|&>|>&\s*[^\d\s]|<<<|\|&")
+"""Simple syntax that other shells read differently."""
+_RUN_TEXTS = word_set("bash sh dash zsh ksh eval su trap watch parallel ssh script flock")
+"""Programs that run the text of an argument."""
+_SCRIPT_OPTIONS = frozenset(("-c", "-lc", "-ec", "-euc", "-exc", "-xc"))
 RESERVED = word_set(
     "! if then elif else fi for while until do done case esac function select in coproc { } [[ ]]"
 )
+_CHANGES_NAMES = word_set("alias enable declare typeset local export readonly")
+"""Builtins that change what later words mean."""
+
+
+_SYSTEM_FOLDERS = ("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")
+
+
+def is_system_program(name: str) -> bool:
+    """True for a name that is looked up on the PATH, or a path in a folder of the system."""
+    return "/" not in name or name.startswith(_SYSTEM_FOLDERS)
 
 
 def _after_options(words: Sequence[Word], options: _Options) -> int | None:
@@ -306,15 +293,14 @@ def _after_options(words: Sequence[Word], options: _Options) -> int | None:
     known.
     """
     at = 1
-    while at < len(words):
-        word = words[at]
-        if word.kind != "literal":
-            return None if word.may_be_option else at
-        text = word.text
+    while at < len(words) and words[at].may_be_option:
+        text = words[at].text
+        if words[at].kind != "literal":
+            return None
+        if text == "-":
+            break
         if text == "--":
             return at + 1
-        if not text.startswith("-") or text == "-":
-            return at
         step = _option_length(text, options)
         if step is None:
             return None
@@ -337,79 +323,74 @@ def _option_length(text: str, options: _Options) -> int | None:
     return 1
 
 
+def exec_commands(words: Sequence[Word]) -> tuple[list[Word], list[tuple[str, list[Word]]]]:
+    """Return the words of `find` without its commands, and each command with its option.
+
+    A command ends at `;`, and after `-exec` also at a `+` right behind `{}`.
+    """
+    own: list[Word] = []
+    commands: list[tuple[str, list[Word]]] = []
+    rest = list(words)
+    while rest:
+        option = rest.pop(0)
+        if option not in map(Word, ("-exec", "-execdir", "-ok", "-okdir")):
+            own.append(option)
+            continue
+        command: list[Word] = []
+        while rest and rest[0] != Word(";"):
+            word = rest.pop(0)
+            if word == Word("+") and command[-1:] == [Word("{}")] and "exec" in option.text:
+                rest.insert(0, Word(";"))
+            else:
+                command.append(word)
+        del rest[:1]
+        commands.append((option.text, command))
+    return own, commands
+
+
+def _with_found(word: Word) -> Word:
+    """Return a word of `find -exec` with the unknown name in the place of `{}`."""
+    known, mark, _ = word.text.partition("{}")
+    return Word(known, "open") if mark else word
+
+
 # --- Reader ---------------------------------------------------------------------------------------
 
 
-_STATEMENTS = frozenset((
-    "program", "list", "pipeline", "compound_statement", "subshell", "if_statement", "elif_clause",
-    "else_clause",
-    "while_statement", "do_group", "case_statement", "case_item", "negated_command",
-    "redirected_statement",
-    "variable_assignments",
-))  # fmt: skip
-_TOKENS = frozenset((
-    "\n", *word_set("; & && || | |& ;; ;& ;;& ( ) { } ! [ ] [[ ]] (( )) = == != =~ < > -a -o"),
-    *word_set("if then elif else fi while until do done for in case esac select test_operator comment regex"),  # noqa: E501
-))  # fmt: skip
-_WORDS = frozenset((
-    "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion",
-    "expansion",
-    "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression",
-    "extglob_pattern",
-))  # fmt: skip
-_WITHOUT_GAPS = word_set(
-    "redirected_statement heredoc_redirect file_redirect herestring_redirect for_statement "
-    "case_statement case_item "
-    "if_statement while_statement do_group command_substitution process_substitution "
-    "negated_command pipeline list "
-    "declaration_command subshell compound_statement elif_clause else_clause concatenation "
-    "variable_assignment"
+_HEREDOC = re.compile(
+    r"\$\(cat <<(['\"])(?P<end>\w+)\1\n(?P<body>(?:(?!(?P=end)\n).*\n)*)(?P=end)\n[ \t]*\)"
 )
-"""Nodes whose text is that of their children, but for blanks."""
-_ONE_LINE = frozenset(
-    (
-        "command",
-        "file_redirect",
-        "herestring_redirect",
-        "variable_assignments",
-        "declaration_command",
-    )
+"""`$(cat <<'END' … )`: a long text without expansions, for a message of a commit."""
+_REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
+_SEPARATORS = frozenset((";", "\n", "&", "(", ")", "$(", "`", "comment"))
+_WORDS = word_set(
+    "word number string raw_string ansi_c_string concatenation simple_expansion expansion "
+    "command_substitution process_substitution arithmetic_expansion brace_expression "
+    "extglob_pattern translated_string"
+)
+_TEXT_NODES = _WORDS - {"concatenation", "command_substitution", "simple_expansion"} | {
+    "heredoc_body"
+}
+"""Nodes whose text is not only that of their children."""
+_ONE_LINE = word_set(
+    "command file_redirect herestring_redirect variable_assignments concatenation "
+    "simple_expansion variable_assignment"
 )
 """Nodes that a line break ends; the grammar reads on where `\\` stands alone in the next line."""
-_JOINED_TO_NUMBERS = _WORDS | {"command", "command_name"}
 _WITHOUT_BLANKS = word_set("simple_expansion concatenation variable_assignment")
 """Nodes in which no blank may stand between two children: `$ a` is a dollar and a word."""
-_LISTS_OF_WORDS = frozenset(
-    ("command", "for_statement", "array", "file_redirect", "case_statement")
-)
-_NUMERIC_TESTS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
-_NUMERIC_EXPANSION = re.compile(r"\"?\$(?:[#?$!]|\{[#?$!]\}|\{#\w+\})\"?")
-SPECIAL_VARIABLES = re.compile(
-    r"PATH|HOME|IFS|ENV|CDPATH|GLOBIGNORE|FIGNORE|SHELL|SHELLOPTS|POSIXLY_CORRECT|PS\d|PROMPT_COMMAND|HIST\w*|EXECIGNORE|"
-    r"FCEDIT|OPTARG|OPTIND|S?RANDOM|SECONDS|TMOUT|LINENO|DIRSTACK|FUNCNAME|GROUPS|(?:BASH|COMP|LD|DYLD|GIT|LC|MALLOC|GLIBC)_?\w*|\w*(?:PAGER|EDITOR|COMMAND)"
-)
-"""Variables with a meaning to Bash or the loader, which a script may not set unnoticed."""
+_BLANKS = re.compile(r"(?:[ \t\n]|\\\n)*")
+
+_Folders = tuple[str, ...]
+"""Folders in which a command may run; () where they are not known."""
+_Outcome = tuple[_Folders, _Folders]
+"""Folders after a statement that succeeded, and after one that failed."""
 
 
-_CHANGES_NAMES = word_set("alias enable declare typeset local export readonly")
-"""Builtins that change what later words mean; most are read as declarations, not here."""
-_ASSIGNING = re.compile(
-    r"^(?:builtin|command|exec|time|!|\w+=\S*|\s)*"
-    r"(read|mapfile|readarray|printf|getopts|let|wait|declare|local|typeset|export|readonly|unset|eval|source|\.)\s"
-)
-"""Commands that give variables values by their arguments."""
-
-
-def _assigned_by_arguments(command: str) -> set[str]:
-    """Return the variables that a simple command may set; `*` where it may set any."""
-    match = _ASSIGNING.match(re.sub(r"[\\'\"]", "", command))
-    if match is None:
-        return set()
-    return (
-        {"*"}
-        if match[1] in ("eval", "source", ".")
-        else set(re.findall(r"[A-Za-z_]\w*", command)) | {"REPLY", "MAPFILE"}
-    )
+def _either(first: _Folders, second: _Folders) -> _Folders:
+    """Return the folders of two possible ways; () where one is not known."""
+    both = tuple(dict.fromkeys((*first, *second))) if first and second else ()
+    return both if len(both) <= FOLDERS_MAX else ()
 
 
 @cache
@@ -424,40 +405,23 @@ def _parser() -> Any:
 class _Reader:
     """Walk of one syntax tree that collects parts."""
 
-    def __init__(self, source: str, cwd: str, home: str, depth: int = 0) -> None:
+    def __init__(self, source: str, folders: _Folders, home: str, level: int = 1) -> None:
         self.source = source.encode()
+        self.folders = folders
         self.home = home
-        self.folders: tuple[str, ...] = (cwd,) if cwd else ()
-        self.depth = depth
+        self.level = level
+        """Number of scripts around this one, and itself."""
         self.parts: list[Part] = []
         self.problem = ""
-        self.values: dict[str, list[Any]] = {}
-        """Nodes of all values that the script gives to its variables."""
-        self.unknown: set[str] = set()
-        """Variables that also get values in other ways; `*` for all."""
-        self.certain: frozenset[str] = frozenset()
-        """Variables that have one of their values at this point of the walk; others may be unset
-        or inherited.
-        """
-        self.certain_at: dict[int, frozenset[str]] = {}
-        """The certain variables at each value, by node."""
-        self.busy: set[str] = set()
-        self.lookups = 0
-        self.counts: dict[str, int] | None = None
-        """Number of values of each variable with several that the present command uses; None
-        outside a command.
-        """
-        self.chosen: dict[str, int] = {}
-        """The value of each of them that is tried now."""
 
     def run(self) -> None:
         root = _parser().parse(self.source).root_node
         if root.has_error:
-            self.problem = "it does not read as Bash"
+            self.fail("it does not read as Bash")
         if root.descendant_count > NODES_MAX:
             self.fail("it has too many words")
-        elif self.collect_variables(root):
-            self.statement(root, 0)
+        elif self.check_tree(root):
+            self.statement(root)
 
     def fail(self, problem: str) -> None:
         self.problem = self.problem or problem
@@ -465,870 +429,423 @@ class _Reader:
     def text(self, node: Any) -> str:
         return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
-    # -- variables
+    # -- what the grammar reads otherwise than Bash
 
-    def collect_variables(self, root: Any) -> bool:
-        """Note all values that the script gives to its variables; check what lies between the
-        nodes.
-
-        Returns False for a tree that is too deep to walk.
-        """
+    def check_tree(self, root: Any) -> bool:
+        """Check what lies between the nodes; return False for a tree that is too deep to walk."""
         todo = [(root, 0)]
         while todo:
             node, depth = todo.pop()
-            if depth > TREE_DEPTH_MAX // (self.depth + 1):
+            if depth > TREE_DEPTH_MAX // self.level:
                 self.fail("it is nested too deeply")
                 return False
             todo += [(child, depth + 1) for child in node.children]
-            self.check_gaps(node)
-            self.collect_variable(node)
+            if not self.is_sound(node):
+                self.fail(f"`{self.text(node)[:40]}` is not read")
         return True
 
-    def collect_variable(self, node: Any) -> None:
-        """Note the values that one node gives to variables."""
-        match node.type:
-            case "variable_assignment":
-                name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-                if name is not None and self.text(node).startswith(f"{self.text(name)}="):
-                    self.values.setdefault(self.text(name), []).append(value)
-                elif name is not None:
-                    self.unknown.add(self.text(name).partition("[")[0])
-            case "for_statement":
-                name = node.child_by_field_name("variable")
-                words = [child for child in node.children if child.type in _WORDS]
-                if name is not None and words:
-                    self.values.setdefault(self.text(name), []).extend(words)
-                elif name is not None:
-                    self.unknown.add(self.text(name))
-            case (
-                "declaration_command"
-                | "unset_command"
-                | "c_style_for_statement"
-                | "unary_expression"
-            ):
-                self.unknown |= {
-                    self.text(c) for c in node.children if c.type in ("variable_name", "word")
-                }
-            case "postfix_expression":
-                self.unknown |= {
-                    self.text(c) for c in node.children if c.type in ("variable_name", "word")
-                }
-            case "expansion" if match := re.match(r"\$\{(\w+)(?:\[[^]]*\])?:?=", self.text(node)):
-                self.unknown.add(match[1])
-            case "command":
-                self.unknown |= _assigned_by_arguments(self.text(node))
-
-    def check_gaps(self, node: Any) -> None:
-        """A comment must follow a blank; `\\` and a line break must not split a word or an
-        operator in two.
-        """
-        if node.type == "comment" and self.source[node.start_byte - 1 : node.start_byte].strip(
-            b" \t\n;&|()"
-        ):
-            self.fail(f"`{self.text(node)[:40]}` is not read")
-        for before, after in pairwise(node.children):
-            gap = self.source[before.end_byte : after.start_byte]
-            joins = before.type in ("&&", "||", "|", "|&", ";", "(", "\n", "$(") and after.is_named
-            if gap and not gap.replace(b"\\\n", b"") and not joins:
-                self.fail("a line is continued inside a word")
-            if node.type in _ONE_LINE and b"\n" in gap.replace(b"\\\n", b""):
-                self.fail("words of one command stand in two lines")
-            if gap and node.type in _WITHOUT_GAPS and gap.replace(b"\\\n", b"").strip(b" \t\n"):
-                self.fail(f"`{gap.decode(errors='replace')[:40]}` is not read")
-            if gap and (node.type in _WITHOUT_BLANKS or before.type == "file_descriptor"):
-                self.fail(f"`{self.text(node)[:40]}` is not read")
-            if not gap and after.type.endswith("_redirect"):
-                numbered = (
-                    after.children[0].type == "file_descriptor"
-                    and before.type in _JOINED_TO_NUMBERS
-                )
-                if numbered or re.search(r"(?:^|\s)\d+$", self.text(before)[-12:]):
-                    self.fail("a file descriptor that reads as a word")
-            if (
-                not gap
-                and node.type in _LISTS_OF_WORDS
-                and {before.type, after.type} <= _WORDS | {"command_name"}
-            ):
-                self.fail(f"`{self.text(node)[:40]}` is not read")
-
-    def variable(self, name: str, quoted: bool) -> list[Word]:
-        """Return the values that a variable of the script may have."""
-        if name in ("?", "#", "$", "!"):
-            return [ONE_OPEN]
-        if name == "HOME" and name not in self.values and self.home:
-            return [Word(self.home)]
-        if name == "PWD" and len(self.folders) == 1 and name not in self.values:
-            return [Word(self.folders[0])]
-        if name not in self.certain or name in self.busy or self.unknown & {name, "*"}:
-            return [OPEN]
-        self.lookups += 1
-        if self.lookups > LOOKUPS_MAX or len(self.busy) >= VALUES_DEPTH_MAX:
-            return [OPEN]
-        self.busy.add(name)
-        here = self.certain
-        found = []
-        for node in self.values.get(name, []):
-            self.certain = self.certain_at.get(node.id, frozenset()) if node is not None else here
-            found += self.value(node) if node is not None else [Word("")]
-        self.certain = here
-        self.busy.discard(name)
-        found = list(dict.fromkeys(found))
-        if len(found) > ALTERNATIVES_MAX:
-            return [OPEN]
-        if self.counts is not None and len(found) > 1:
-            self.counts[name] = len(found)
-            found = [found[self.chosen.get(name, 0) % len(found)]]
-        split = (
-            word.kind == "literal" and re.search(r"[\s*?\[\\]|^$", word.text) for word in found
-        )
-        return [OPEN] if not quoted and any(split) else found
-
-    def value(self, node: Any) -> list[Word]:
-        """Return the values of an assignment or of a word of `for`; an assignment expands no
-        braces.
-        """
-        if (
-            node.parent is not None
-            and node.parent.type == "variable_assignment"
-            and re.search("[{]|:~", self.text(node))
-        ):
-            return [OPEN]
-        return self.word(node)
-
-    # -- words
-
-    def word(self, node: Any, quoted: bool = False) -> list[Word]:  # noqa: PLR0911 - one line a kind of word
-        """Return the words that a node may stand for: several for braces and variables."""
-        match node.type:
-            case "word" | "extglob_pattern":
-                return self.plain(self.text(node))
-            case "number":
-                return (
-                    [Word(self.text(node))] if not node.named_children else self.visit_inside(node)
-                )
-            case "raw_string":
-                return [Word(self.text(node)[1:-1])]
-            case "ansi_c_string":
-                decoded = decode_ansi(self.text(node)[2:-1])
-                return [OPEN] if decoded is None else [Word(decoded)]
-            case "string":
-                several = "@" in self.text(node)  # `"$@"`, `"${a[@]}"`
-                words = _products(self.string(node))
-                return (
-                    words
-                    if several
-                    else [msgspec.structs.replace(w, single=w.kind == "open") for w in words]
-                )
-            case "concatenation":
-                return self.concatenation(node)
-            case "simple_expansion":
-                return self.variable(self.text(node)[1:], quoted)
-            case "expansion":
-                return self.expansion(node, quoted)
-            case "command_substitution" | "process_substitution":
-                self.substitution(node)
-                return [OPEN] if node.type == "command_substitution" else [PIPE]
-            case "arithmetic_expansion":
-                self.arithmetic(node)
-                return [ONE_OPEN]
-            case _:
-                return self.visit_inside(node)
-
-    def visit_inside(self, node: Any) -> list[Word]:
-        """Visit a word whose value is not known."""
-        if node.type not in ("brace_expression", "number"):
-            self.fail(f"`{node.type.replace('_', ' ')}` is not read")
-        for child in node.named_children:
-            if child.type in _WORDS:
-                self.word(child)
-        return [OPEN]
-
-    def plain(self, text: str, begins: bool = True) -> list[Word]:
-        """Return the words of an unquoted text: braces, globs, and `~` where the text `begins` a
-        word.
-        """
-        if re.search(r"['\"`\\\s]|\$[\w({@*#?!$\[-]", re.sub(r"(?s)\\.", "", text)) or re.match(
-            r"\{\w+(\[|\}\Z)", text
-        ):
-            self.fail(f"`{text[:40]}` is not read")
-            return [OPEN]
-        if text.startswith("~") and begins:
-            user, sign, rest = text.partition("/")
-            if user != "~" or not self.home:
-                return [OPEN]
-            return (
-                [_joined(Word(self.home + sign), word) for word in self.plain(rest, begins=False)]
-                if rest
-                else [Word(self.home + sign)]
-            )
-        if "~" in text and re.search(
-            r"[=:]~", text
-        ):  # Bash expands it in what looks like an assignment
-            return [Word(_unescaped(re.split(r"[~{*?\[]", text)[0])[0], "open")]
-        if re.search(r"\{[^}]*(,|\.\.)", re.sub(r"(?s)\\.", "", text)):
-            expanded = _braces(text) if "\\" not in text else None
-            if expanded is None:
-                return [Word(_unescaped(text.partition("{")[0])[0], "open")]
-            if expanded == [text]:
-                return [Word(text)]
-            return [word for one in expanded if one for word in self.plain(one, begins)]
-        return [_glob_or_literal(text)]
-
-    def concatenation(self, node: Any) -> list[Word]:
-        if all(child.type in ("word", "brace_expression", "number") for child in node.children):
-            return self.plain(self.text(node))
-        if re.match(r"\{\w+\[", self.text(node)):  # `{a[…]}>` evaluates a subscript
-            self.fail(f"`{self.text(node)[:40]}` is not read")
-        text = "".join(self.text(child) for child in node.children if child.type == "word")
-        open_braces = "{" in text and ("," in text or ".." in text)
-        first = node.children[0]
-        pieces = [self.word(first)]
-        pieces += [
-            self.plain(self.text(c), begins=False) if c.type == "word" else self.word(c)
-            for c in node.children[1:]
+    def is_sound(self, node: Any) -> bool:
+        """Return False if Bash may divide the text of a node into other words and commands."""
+        children = node.children
+        if node.type == "comment":
+            return not self.source[node.start_byte - 1 : node.start_byte].strip(b" \t\n;&|()")
+        if not children or node.type in _TEXT_NODES:
+            return True
+        starts = [*(child.start_byte for child in children), node.end_byte]
+        ends = [node.start_byte, *(child.end_byte for child in children)]
+        gaps = [
+            self.source[a:b].decode(errors="replace") for a, b in zip(ends, starts, strict=True)
         ]
-        words = _products(pieces)
-        if "~" in text and re.search(r"[=:]~", self.text(node)):
-            return [OPEN]
-        if open_braces:  # Bash expands the braces first: `$a{b,c}` is `$ab $ac`
-            before = re.split(r"[{*?\[~]", self.text(first))[0] if first.type == "word" else ""
-            return [Word(_unescaped(before)[0], "open")]
-        if (
-            first.type == "word"
-            and self.text(first).startswith("~")
-            and "/" not in self.text(first)
-        ):
-            return [OPEN]
-        return words
+        if not all(map(_BLANKS.fullmatch, gaps)):
+            return False
+        pairs = zip(pairwise(children), gaps[1:-1], strict=True)
+        return all(self.is_divided(node, *pair, gap) for pair, gap in pairs)
 
-    def string(self, node: Any) -> list[list[Word]]:
-        """Return the pieces of a double-quoted text. Blanks between expansions stand in no node."""
-        pieces: list[list[Word]] = []
-        at = node.start_byte + 1
-
-        def literal(end: int) -> None:
-            text = self.source[at:end].decode(errors="replace")
-            if "$\\\n" in text:
-                self.fail("a line is continued inside a word")
-            if text:
-                pieces.append(
-                    [
-                        Word(
-                            re.sub(
-                                r'(?s)\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], text
-                            )
-                        )
-                    ]
-                )
-
-        for child in node.named_children:
-            if child.type == "string_content":
-                continue
-            literal(child.start_byte)
-            pieces.append(self.word(child, quoted=True))
-            at = child.end_byte
-        literal(node.end_byte - 1)
-        return pieces or [[Word("")]]
-
-    def expansion(self, node: Any, quoted: bool) -> list[Word]:
-        """`${name}` and the forms that only cut or replace; the others run or change things."""
-        text = self.text(node)
-        plain = re.fullmatch(r"\$\{(\w+|[?#$!@*-])\}", text)
-        if plain:
-            return self.variable(plain[1], quoted)
-        operator = re.match(
-            r"\$\{#?[A-Za-z_]\w*(?:\[[@*\d]+\])?(:?[-+?]|##?|%%?|//?|\^\^?|,,?|: "
-            r"?-?\d+(?::-?\d+)?\}|\})",
-            text,
-        ) or re.match(r"\$\{\d+(:?[-+?])", text)
-        if not operator or (quoted and "'" in text):  # inside double quotes, `'` does not quote
-            self.fail(f"`{text[:40]}` is not read")
-        for child in node.named_children:
-            if child.type in _WORDS:
-                self.word(child)
-            elif child.type not in ("variable_name", "special_variable_name", "regex", "subscript"):
-                self.fail(f"`{text[:40]}` is not read")
-        if re.search(r"\$\(|`", text) and not any(c.type in _WORDS for c in node.named_children):
-            self.fail(f"`{text[:40]}` is not read")
-        return [OPEN]
-
-    def arithmetic(self, node: Any) -> None:
-        """Arithmetic over numbers only: the value of a variable can run commands (`a[$(…)]`)."""
-        if not re.fullmatch(r"[\s\d+*/%()<>=!&|^~?:$-]+", self.text(node)):
-            self.fail("arithmetic over variables")
-            for child in self.descendants(node):
-                if child.type == "command_substitution":
-                    self.substitution(child)
-
-    def descendants(self, node: Any) -> Iterator[Any]:
-        todo = list(node.children)
-        while todo:
-            child = todo.pop()
-            yield child
-            if child.type != "command_substitution":
-                todo += child.children
-
-    def substitution(self, node: Any) -> None:
-        if self.text(node).startswith("`") and "\\" in self.text(node):
-            self.fail("a backslash in backquotes, which Bash removes first")
-        folders, certain, counts = self.folders, self.certain, self.counts
-        self.counts = None
-        for child in node.children:
-            if child.type not in ("$(", ")", "`", "<(", ">(", "\n"):
-                self.statement(child, 1)
-        self.folders, self.certain, self.counts = folders, certain, counts
+    def is_divided(self, node: Any, before: Any, after: Any, gap: str) -> bool:
+        """Return True if the text between two children divides them, or joins them, as in Bash."""
+        if gap:
+            breaks = gap.replace("\\\n", "")
+            joined = node.type in _WITHOUT_BLANKS or before.type == "file_descriptor"
+            return bool(breaks) and not joined and not (node.type in _ONE_LINE and "\n" in breaks)
+        if after.type in _REDIRECTS:  # `a2>x`
+            return not re.search(r"\d\Z", self.text(before)) and not re.match(
+                r"\d", self.text(after)
+            )
+        words = _WORDS | {"command_name"}
+        return node.type in _WITHOUT_BLANKS or not (before.type in words and after.type in words)
 
     # -- statements
 
-    def statement(self, node: Any, level: int) -> None:
-        """Visit a statement; anything unknown is a problem."""
-        if level + self.depth > DEPTH_MAX or len(self.parts) > PARTS_MAX:
-            self.fail("it is nested too deeply or has too many commands")
-            return
+    def statement(self, node: Any) -> _Outcome:
+        """Read a statement in the present folders; return the folders after it."""
+        here = self.folders
         match node.type:
-            case "command":
-                self.command(node)
-            case "for_statement":
-                self.for_statement(node, level)
-            case "test_command":
-                self.test_command(node)
-            case "variable_assignment" | "declaration_command":
-                self.assignments(node)
+            case "program":
+                return self.sequence(node)
+            case "list" if len(node.children) == 3:
+                return self.two(*node.children)
+            case "pipeline":
+                for child in node.named_children:
+                    self.folders = here
+                    self.statement(child)
             case "subshell":
-                folders, certain = self.folders, self.certain
-                self.children(node, level)
-                self.folders, self.certain = folders, certain
-            case "pipeline" | "if_statement" | "while_statement" | "case_statement":
-                before = self.folders
-                self.children(node, level)
-                self.add_folders(before)
-            case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
+                self.sequence(node)
+            case "negated_command" if len(node.children) == 2:
+                succeeded, failed = self.statement(node.children[1])
+                return failed, succeeded
+            case "redirected_statement":
+                return self.redirected(node)
+            case "command":
+                return self.command(node)
+            case "variable_assignment" | "variable_assignments":
+                self.assignments(node)
+            case kind if kind in _REDIRECTS:
                 self.redirect(node)
-            case kind if kind in _STATEMENTS:
-                self.children(node, level)
-            case kind if kind in _TOKENS:
-                pass
             case kind if kind in _WORDS:
-                self.word(node)  # the word of `case` and its patterns
+                self.word(node)
             case _:
-                self.fail(f"`{self.text(node)[:40]}` is not read ({node.type.replace('_', ' ')})")
+                self.unread(node)
+        self.folders = here
+        return here, here
 
-    def children(self, node: Any, level: int) -> None:
-        if node.type == "compound_statement" and self.text(node).startswith("(("):
-            self.arithmetic(node)
-            return
-        if node.type == "redirected_statement" and node.children[0].type == "command":
-            self.redirected_command(node)
-            return
-        children = node.children
-        at = node.start_byte
-        certain = first = self.certain
-        for index, child in enumerate(children):
-            if node.type == "pipeline" or child.type in ("elif_clause", "else_clause", "case_item"):
-                self.certain = certain
-            if gap := re.sub(
-                r"\\\n|[ \t\n]", "", self.source[at : child.start_byte].decode(errors="replace")
-            ):
-                self.fail(f"`{gap[:40]}` is not read")
-            at = child.end_byte
-            before = self.folders
-            known = self.certain
-            self.statement(child, level + 1)
-            first = self.certain if index == 0 else first
-            after = children[index + 1].type if index + 1 < len(children) else ""
-            if self.folders != before and after not in ("&&", "") and node.type != "pipeline":
-                self.add_folders(before)
-            if after == "&":
-                self.certain = known
-        if node.type == "list":
-            self.certain = first  # the rest may not run
-        elif node.type in (
-            "pipeline",
-            "if_statement",
-            "while_statement",
-            "case_statement",
-            "redirected_statement",
-        ):
-            self.certain = certain
+    def unread(self, node: Any) -> None:
+        """Note a problem, and the commands inside."""
+        self.fail(f"`{self.text(node)[:40]}` is not read ({node.type.replace('_', ' ')})")
+        for child in node.named_children:
+            self.folders = _either(*self.statement(child))
 
-    def add_folders(self, before: tuple[str, ...]) -> None:
-        """The next commands may run in the folders of before as well as in the present ones."""
-        if self.folders and before:
-            self.folders = tuple(dict.fromkeys((*self.folders, *before)))[:ALTERNATIVES_MAX]
-        else:
-            self.folders = ()
+    def sequence(self, node: Any) -> _Outcome:
+        """Read statements that run one after another."""
+        outcome = self.folders, self.folders
+        for child, after in pairwise([*node.children, None]):
+            if child.type in _SEPARATORS:
+                continue
+            here = self.folders
+            outcome = self.statement(child)
+            if after is not None and after.type == "&":
+                outcome = here, here
+            self.folders = _either(*outcome)
+        return outcome
 
-    def for_statement(self, node: Any, level: int) -> None:
-        name = node.child_by_field_name("variable")
-        if name is not None and SPECIAL_VARIABLES.fullmatch(self.text(name)):
-            self.fail(f"it sets {self.text(name)}")
-        certain = self.certain
-        for child in node.children:
-            if child.type in _WORDS:
-                self.certain_at[child.id] = certain
-                self.word(child)
-            elif child.type == "do_group":
-                before = self.folders
-                self.certain |= {self.text(name)} if name is not None else set()
-                self.statement(child, level + 1)
-                if self.folders != before:
-                    self.folders = ()
-            elif child.type not in (*_TOKENS, "variable_name"):
-                self.fail(f"`{self.text(child)[:40]}` is not read")
-        self.certain = certain
+    def two(self, first: Any, operator: Any, second: Any) -> _Outcome:
+        """Read `first && second` or `first || second`."""
+        if operator.type not in ("&&", "||"):
+            self.fail(f"`{operator.type}` is not read")
+        succeeded, failed = self.statement(first)
+        self.folders = succeeded if operator.type == "&&" else failed
+        then, otherwise = self.statement(second)
+        if operator.type == "&&":
+            return then, _either(failed, otherwise)
+        return _either(succeeded, then), otherwise
 
-    def test_command(self, node: Any) -> None:
-        """`[ … ]` and `[[ … ]]`: no effect, but arithmetic comparisons and `-v` evaluate their
-        operands.
+    def redirected(self, node: Any) -> _Outcome:
+        """Read a statement with redirects; words after a target (`grep x 2>o file`) are its
+        arguments.
         """
-        text = self.text(node)
-        if text.startswith("(("):
-            self.arithmetic(node)
-            return
-        todo = list(node.children)
-        words = text.split()
-        evaluates = any(re.fullmatch(r"['\"\\]*-[vR]['\"]*", word) for word in words)
-        numeric = text.startswith("[[") and any(operator in words for operator in _NUMERIC_TESTS)
-        while todo:
-            child = todo.pop()
-            if child.type in _WORDS:
-                found = self.word(child)
-                plain = all(
-                    word.kind == "literal" for word in found
-                ) or _NUMERIC_EXPANSION.fullmatch(self.text(child))
-                splits = not text.startswith("[[") and any(
-                    word.may_split for word in found
-                )  # into `-v 'a[$(…)]'`
-                if (evaluates or numeric or splits) and not plain:
-                    self.fail("a test that evaluates an unknown value")
-                if numeric and plain and any(re.search(r"[A-Za-z_]", word.text) for word in found):
-                    self.fail("a test that evaluates the value of a variable")
-                if any(map(may_run_subscript, found)):
-                    self.fail("a test that may run what stands in a subscript")
-            elif child.type not in (*_TOKENS, "variable_name"):
-                todo += child.children
-                if child.type not in (
-                    "binary_expression",
-                    "unary_expression",
-                    "parenthesized_expression",
-                ):
-                    self.fail(f"`{self.text(child)[:40]}` is not read")
-        self.parts.append(Part((Word("["),), text, self.folders))
+        here = self.folders
+        body, *redirects = node.children
+        extra = [word for child in redirects for word in self.redirect(child)]
+        if body.type == "command":
+            return self.command(body, extra)
+        if extra:
+            self.fail("words after a redirect")
+        self.folders = here
+        return self.statement(body)
 
-    def assignments(self, node: Any) -> None:
-        """Assignments without a command; `export` and `declare` also reach the commands that
-        follow.
-        """
-        names = []
-        for child in node.children if node.type == "declaration_command" else [node]:
-            match child.type:
-                case "variable_assignment":
-                    names.append(self.assignment(child))
-                case "export" | "declare" | "local" | "readonly" | "typeset" | "variable_name":
-                    pass
-                case "word" if self.text(child) in ("-x", "-r", "-g", "-gx"):
-                    pass
-                case _:
-                    self.fail(f"`{self.text(child)[:40]}` is not read")
-        self.certain |= set(names)
-        exported = tuple(names) if node.type == "declaration_command" else ()
-        special = [name for name in names if not exported and SPECIAL_VARIABLES.fullmatch(name)]
-        problem = f"it sets {special[0]}" if special else ""
-        self.parts.append(
-            Part((), self.text(node), self.folders, assigned=exported, problem=problem)
-        )
+    def redirect(self, node: Any) -> Sequence[Any]:
+        """Note the file of one redirect as a part of its own; return the words after it."""
+        here = self.folders
+        match node.type:
+            case "file_redirect":
+                return self.file_redirect(node)
+            case "herestring_redirect" if len(node.named_children) == 1:
+                self.word(node.named_children[0])
+            case "heredoc_redirect":
+                for child in node.children:
+                    self.heredoc(node, child)
+            case _:
+                self.unread(node)
+        self.folders = here
+        return ()
 
-    def assignment(self, node: Any) -> str:
-        """Visit one assignment and return its variable."""
-        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if name is None or name.type != "variable_name":
+    def file_redirect(self, node: Any) -> Sequence[Any]:
+        operators = [child.type for child in node.children if not child.is_named]
+        words = [child for child in node.named_children if child.type != "file_descriptor"]
+        if operators not in [[one] for one in ("<", ">", ">>", ">|", "&>", "&>>", ">&", "<&")]:
             self.fail(f"`{self.text(node)[:40]}` is not read")
-            return ""
-        if value is not None:
-            self.certain_at[value.id] = self.certain
-        for child in value.children if value is not None and value.type == "array" else [value]:
-            if (
-                child is not None
-                and child.type in _WORDS
-                and not (child.parent == value and self.text(child)[0] == "[")
-            ):
-                self.word(child)
-            elif child is not None and child.type not in (
-                "(",
-                ")",
-            ):  # also `([…]=1)`: it evaluates the subscript
-                self.fail(f"`{self.text(node)[:40]}` is not read")
-        return self.text(name)
+        if not re.match(r"\d*[<>&]", self.text(node)) or not words:
+            self.fail(f"`{self.text(node)[:40]}` is not read")
+            return words
+        target, read = self.word(words[0]), operators[0] == "<"
+        if operators[0] in (">&", "<&"):
+            if re.fullmatch(r"\d+", self.text(words[0])):
+                return words[1:]
+            self.fail(f"`{self.text(node)[:40]}` is not read")
+        is_network = target.text.startswith(("/dev/tcp", "/dev/udp"))
+        problem = "it opens a network connection" if is_network else ""
+        files = () if target in STREAMS else (target,)
+        part = Part((), self.text(node), self.folders, problem=problem)
+        change = {"reads": files} if read else {"writes": files}
+        self.parts += [msgspec.structs.replace(part, **change)] if files else []
+        return words[1:]
 
-    def redirect(self, node: Any, *, trailing: bool = False) -> None:
-        """Note the file of one redirect as a part of its own; visit here-documents.
+    def heredoc(self, node: Any, child: Any) -> None:
+        """Read one piece of a here-document, which may hold the rest of a pipeline or list."""
+        here = self.folders
+        match child.type:
+            case "<<" | "<<-" | "heredoc_end" | "|" | "&&" | "||":
+                pass
+            case "heredoc_start" if re.fullmatch(r"\w+|'\w+'|\"\w+\"", self.text(child)):
+                pass
+            case "heredoc_body":
+                is_quoted = re.match(r"<<-?\s*['\"]", self.text(node))
+                if not is_quoted and re.search(r"[$`\\]", self.text(child)):
+                    self.unread(child)
+            case kind if kind in _WORDS:
+                self.unread(child)
+            case _:
+                if self.statement(child) != (here, here):
+                    self.fail("a change of the folder behind a here-document")
+        self.folders = here
 
-        With `trailing`, words after the target belong to the command in front, which has read them.
-        """
-        if node.type == "herestring_redirect":
-            for child in node.named_children:
-                self.word(child)
-            return
-        if node.type == "heredoc_redirect":
-            self.heredoc(node)
-            return
-        operator = next((c.type for c in node.children if not c.is_named), "")
-        destinations = self.destinations(node, operator, trailing=trailing)
-        targets = [word for child in destinations for word in self.word(child)]
-        if operator in (">&", "<&") and all(
-            w.kind == "literal" and re.fullmatch(r"\d+-?|-", w.text) for w in targets
-        ):
-            return
-        targets = [word for word in targets if word not in STREAMS]
-        if not targets:
-            return
-        known = operator in ("<", ">", ">>", ">|", "&>", "&>>", ">&")
-        problem = "" if known else f"`{operator}` is not read"
-        if any(word.text.startswith(("/dev/tcp", "/dev/udp")) for word in targets):
-            problem = "it opens a network connection"
-        read = operator == "<"
-        self.parts.append(Part((), self.text(node), self.folders, tuple(targets) if read else (),
-                               () if read else tuple(targets), problem=problem))  # fmt: skip
+    # -- words
 
-    def destinations(self, node: Any, operator: str, *, trailing: bool) -> list[Any]:
-        """Return the target of a redirect; none for `>&-`. Words after it fail unless
-        `trailing`.
-        """
-        found = [child for child in node.named_children if child.type != "file_descriptor"]
-        descriptors = [
-            self.text(child) for child in node.children if child.type == "file_descriptor"
-        ]
-        if not all(map(str.isdigit, descriptors)):
-            self.fail(f"`{descriptors[0][:40]}` is not read")
-        closes = operator in (">&-", "<&-")
-        extra = found if closes else found[1:]
-        dashed = operator in (">&", "<&") and any(
-            self.text(child).startswith("-") for child in found
-        )
-        if sum(not c.is_named for c in node.children) > 1 or (extra and not trailing) or dashed:
-            self.fail("words after a redirect")  # `>& -x` closes the output, and `x` is an argument
-        return [] if closes else found[:1]
+    def word(self, node: Any, quoted: bool = False) -> Word:  # noqa: PLR0911 - a line for each kind
+        """Return the word that a node stands for."""
+        text = self.text(node)
+        match node.type:
+            case "word":
+                return self.plain(text)
+            case "number" if not node.named_children:
+                return Word(text)
+            case "raw_string":
+                return Word(text[1:-1])
+            case "ansi_c_string" if (decoded := decode_ansi(text[2:-1])) is not None:
+                return Word(decoded)
+            case "string":
+                return self.string(node)
+            case "concatenation":
+                return self.concatenation(node)
+            case "simple_expansion" | "expansion":
+                return self.variable(node, quoted)
+            case "command_substitution" if quoted and (said := _HEREDOC.fullmatch(text)):
+                return Word(said["body"].rstrip("\n"))
+            case "command_substitution" if not ("\\" in text and text.startswith("`")):
+                here = self.folders
+                self.sequence(node)
+                self.folders = here
+            case _:
+                self.unread(node)
+        return OPEN
 
-    def heredoc(self, node: Any) -> None:
-        for child in node.children:
-            match child.type:
-                case "<<" | "<<-" | "heredoc_end" | "file_descriptor":
-                    pass
-                case "heredoc_start":
-                    if not re.fullmatch(r"\w+|'\w+'|\"\w+\"", self.text(child)):
-                        self.fail(f"`<<{self.text(child)[:40]}` is not read")
-                case "heredoc_body":
-                    self.heredoc_body(child, self.text(node))
-                case "file_redirect" | "herestring_redirect":
-                    self.redirect(child)
-                case kind if kind in _STATEMENTS | _TOKENS or kind in (
-                    "command",
-                    "heredoc_redirect",
-                    "test_command",
-                ):
-                    self.statement(child, 1)
-                case kind if kind in _WORDS:
-                    self.fail("words after a here-document")
-                    self.word(child)
-                case _:
-                    self.fail(f"`{self.text(child)[:40]}` is not read")
+    def plain(self, text: str, begins: bool = True) -> Word:
+        """Return the word of an unquoted text; `~` counts where the text `begins` a word."""
+        bare = re.sub(r"(?s)\\.", "", text)
+        if _NOT_PLAIN.search(bare):
+            self.fail(f"`{text[:40]}` is not read")
+            return Word(re.split(r"[{$\\~@!+?*\[]", text)[0], "open")
+        if text.startswith("~") and begins:
+            user, sign, rest = text.partition("/")
+            known = user == "~" and self.home
+            return _joined(Word(self.home + sign), self.plain(rest, False)) if known else OPEN
+        is_glob = _GLOB_CHARACTERS.search(bare)
+        word = Word(_without_backslashes(text), "glob" if is_glob else "literal")
+        return _joined(Word(""), word)
 
-    def heredoc_body(self, node: Any, redirect: str) -> None:
-        """Visit the expansions of a here-document; what the tree leaves out of them must hold
-        none.
-        """
-        text, at = "", node.start_byte
-        for inner in node.named_children:
-            if inner.type != "heredoc_content":
-                text += self.source[at : inner.start_byte].decode(errors="replace") + " "
-                at = inner.end_byte
-                self.word(inner, quoted=True)
-        text += self.source[at : node.end_byte].decode(errors="replace")
-        is_quoted = re.match(r"<<-?\s*['\"\\]", redirect)
-        if not is_quoted and re.search(r"`|\$[\[({]", re.sub(r"(?s)\\.", "", text)):
-            self.fail("an expansion in a here-document is not read")
+    def concatenation(self, node: Any) -> Word:
+        """Join pieces without a blank between them. Bash expands braces first, and `~` last."""
+        first, *rest = node.children
+        if all(child.type in ("word", "number", "brace_expression") for child in node.children):
+            return self.plain(self.text(node))
+        text = "".join(self.text(child) for child in node.children if child.type == "word")
+        pieces = [self.word(first)]
+        for child in rest:
+            is_word = child.type == "word"
+            pieces.append(self.plain(self.text(child), False) if is_word else self.word(child))
+        word = reduce(_joined, pieces)
+        if "{" in text or (text.startswith("~") and "/" not in self.text(first)):
+            self.fail(f"`{self.text(node)[:40]}` is not read")
+            return Word(re.split(r"[{~$]", word.text)[0], "open")
+        if re.search(r"[=:]['\"]*~", self.text(node)):
+            return OPEN
+        return word
+
+    def string(self, node: Any) -> Word:
+        """Join the pieces of a double-quoted text. Blanks between expansions stand in no node."""
+        text, at, is_open = "", node.start_byte + 1, False
+        if "$\\\n" in self.text(node):
+            self.fail("a line is continued inside a word")
+        expansions = [child for child in node.named_children if child.type != "string_content"]
+        for start, end, child in [
+            *((child.start_byte, child.end_byte, child) for child in expansions),
+            (node.end_byte - 1, 0, None),
+        ]:
+            piece = self.source[at:start].decode(errors="replace")
+            value = self.word(child, quoted=True) if child is not None else Word("")
+            at = end
+            if not is_open:
+                text += re.sub(r'(?s)\\([$`"\\\n])', lambda match: match[1].strip("\n"), piece)
+                text += value.text
+            is_open = is_open or value.kind == "open"
+        if not is_open:
+            return Word(text)
+        return Word(text, "open", single="@" not in self.text(node))
+
+    def variable(self, node: Any, quoted: bool) -> Word:
+        """Return the value of `$HOME` and `$PWD`, as far as known; other values are open."""
+        name = re.fullmatch(r"\$(?:\{(\w+|[?#$!@*-])\}|(\w+|[?#$!@*-]))", self.text(node))
+        if name is None:
+            self.unread(node)
+            return OPEN
+        known = {"HOME": self.home, "PWD": self.folders[0] if len(self.folders) == 1 else ""}
+        value = known.get(name[1] or name[2], "")
+        if value and (quoted or not re.search(r"[\s*?\[\\]", value)):
+            return Word(value)
+        return ONE_OPEN if (name[1] or name[2]) in ("?", "#", "$") else OPEN
 
     # -- simple commands
 
-    def redirected_command(self, node: Any) -> None:
-        """Read a command with redirects; the words after a target (`grep x 2>o file`) are
-        arguments.
-        """
-        command, *redirects = node.children
-        after = []
-        for child in redirects:
-            if child.type == "file_redirect":
-                words = [c for c in child.named_children if c.type != "file_descriptor"]
-                closes = any(c.type in (">&-", "<&-") for c in child.children)
-                after += words if closes else words[1:]
-        self.command(command, after)
-        for child in redirects:
-            if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
-                self.redirect(child, trailing=True)
-            else:
-                self.fail(f"`{self.text(child)[:40]}` is not read")
+    def assignments(self, node: Any) -> None:
+        """Note assignments without a command."""
+        todo = [node] if node.type == "variable_assignment" else node.named_children
+        names = [self.assignment(child).partition("=")[0] for child in todo]
+        problem = next((f"it sets {name}" for name in names if not is_local_variable(name)), "")
+        self.parts.append(Part((), self.text(node), self.folders, problem=problem))
 
-    def command(self, node: Any, after: Sequence[Any] = ()) -> None:
-        """Note a simple command once for each value of its variables: `for f in a b; do rm $f;
-        done`.
-        """
-        outer = self.counts, self.chosen
-        self.counts, self.chosen = {}, {}
-        words, assigned = self.command_words(node, after)
-        choices = [range(count) for count in self.counts.values()]
-        if math.prod(map(len, choices)) > ALTERNATIVES_MAX:
-            words = [OPEN]
-            choices = []
-        names = list(self.counts)
-        for choice in product(*choices):
-            self.chosen = dict(zip(names, choice, strict=True))
-            if any(choice):
-                words, assigned = self.command_words(node, after)
-            self.simple(words, self.text(node), tuple(assigned), ())
-        self.counts, self.chosen = outer
+    def assignment(self, node: Any) -> str:
+        """Visit one assignment and return it as `NAME=value`."""
+        name, *rest = node.children
+        value = rest[1] if len(rest) == 2 else None
+        is_plain = value is None or value.type in _WORDS
+        if not re.match(r"\w+=", self.text(node)) or len(rest) > 2 or not is_plain:
+            self.unread(node)
+            return f"{self.text(name)}=$"
+        word = self.word(value) if value is not None else Word("")
+        return f"{self.text(name)}={word.text if word.kind == 'literal' else '$'}"
 
-    def command_words(self, node: Any, after: Sequence[Any]) -> tuple[list[Word], list[str]]:
-        """Return the words of a simple command and the variables it sets; visit its redirects."""
+    def command(self, node: Any, extra: Sequence[Any] = ()) -> _Outcome:
+        """Note a simple command and the commands in its arguments; visit its redirects."""
         words: list[Word] = []
         assigned: list[str] = []
-        at = node.start_byte
-        for child in node.children:
-            if re.sub(
-                r"\\\n|[ \t]", "", self.source[at : child.start_byte].decode(errors="replace")
-            ):
-                self.fail(f"`{self.text(node)[:40]}` is not read")
-            at = child.end_byte
-            match child.type:
-                case "variable_assignment":
-                    assigned.append(self.assignment(child))
-                case "command_name":
-                    words += self.program_name(child)
-                case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
-                    self.redirect(child)
-                case kind if kind in _WORDS:
-                    words += self.word(child)
-                case _:
-                    self.fail(f"`{self.text(child)[:40]}` is not read")
-        for child in after:
-            words += self.word(child)
-        return words, assigned
+        for child in (*node.children, *extra):
+            if child.type == "variable_assignment":
+                assigned.append(self.assignment(child))
+            elif child.type == "command_name":
+                words.append(self.program_name(child))
+            elif child.type not in _REDIRECTS:
+                words.append(self.word(child))
+            elif self.redirect(child):
+                self.fail("words after a redirect")
+        return self.simple(words, self.text(node), tuple(assigned), ())
 
-    def program_name(self, node: Any) -> list[Word]:
-        words = [word for child in node.children for word in self.word(child)]
-        if all(word.kind == "literal" for word in words) and words[0].text:
-            if words[0].text in RESERVED:
-                self.fail(f"`{words[0].text}` is not read here")
-            return words
-        return [OPEN]
+    def program_name(self, node: Any) -> Word:
+        word = self.word(node.children[0])
+        if word.text in RESERVED or len(node.children) > 1:
+            self.fail(f"`{self.text(node)[:40]}` is not read here")
+        return OPEN if word.kind == "glob" or not word.text else word
 
     def simple(
         self, words: list[Word], text: str, assigned: tuple[str, ...], wrappers: tuple[str, ...]
-    ) -> None:
+    ) -> _Outcome:
         """Note a simple command, with the commands in its arguments as parts of their own."""
-        if not words or words[0].kind != "literal":
+        here = self.folders
+        part = Part(tuple(words), text, here, (), (), assigned, wrappers)
+        name = part.program.rpartition("/")[2]
+        if len(self.parts) >= PARTS_MAX:
+            self.fail("it has too many commands")
+            return (), ()
+        if not name:
             problem = "an expansion stands in the place of the program" if words else ""
-            self.parts.append(
-                Part(tuple(words), text, self.folders, (), (), assigned, wrappers, problem)
-            )
-            return
-        name = words[0].text.rpartition("/")[2]
-        if name in WRAPPERS:
-            self.wrapped(name, words, text, assigned, wrappers)
-            return
+            self.parts.append(msgspec.structs.replace(part, problem=problem))
+            return (), ()
+        if name in WRAPPERS and is_system_program(part.program):
+            return self.wrapped(WRAPPERS[name], part)
         if name in _CHANGES_NAMES and len(words) > 1:
             self.fail(f"{name} changes what later words mean")
-        if name in SHELLS or name in (
-            "eval",
-            "su",
-            "trap",
-            "source",
-            ".",
-            "watch",
-            "parallel",
-            "ssh",
-            "script",
-            "flock",
-        ):
-            if self.nested(name, words):  # its script is read as parts
-                return
-        elif name in ("find", "fd", "fdfind"):
-            self.found_commands(words, text, wrappers)
-        self.parts.append(Part(tuple(words), text, self.folders, (), (), assigned, wrappers))
-        if name in ("cd", "pushd", "popd"):
-            self.change_folder(name, words[1:])
+        if name == "find":
+            self.found_commands(part)
+        if not (name in _RUN_TEXTS and self.script_argument(part)):
+            self.parts.append(part)
+        if name in ("eval", "source", "."):
+            return (), ()
+        return self.moved(part) if name in ("cd", "pushd", "popd") else (here, here)
 
-    def wrapped(
-        self,
-        name: str,
-        words: list[Word],
-        text: str,
-        assigned: tuple[str, ...],
-        wrappers: tuple[str, ...],
-    ) -> None:
-        if (
-            name == "command" and len(words) > 1 and words[1].text in ("-v", "-V")
-        ):  # it prints what the name means
-            self.parts.append(
-                Part((Word("type"), *words[2:]), text, self.folders, (), (), assigned, wrappers)
-            )
-            return
-        options = WRAPPERS[name]
+    def wrapped(self, options: _Options, part: Part) -> _Outcome:
+        """Read the command in the arguments of a wrapper."""
+        here, words, assigned = self.folders, part.words, part.assigned
+        name = part.program.rpartition("/")[2]
+        wrappers = (*part.wrappers, name)
+        if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
+            prints_meaning = msgspec.structs.replace(part, words=(Word("type"), *words[2:]))
+            self.parts.append(prints_meaning)
+            return here, here
         at = _after_options(words, options)
-        wrappers = (*wrappers, name)
-        folders = self.folders
-        if at is None or at > len(words) or len(wrappers) > WRAPPERS_MAX:
-            self.parts.append(
-                Part(
-                    tuple(words),
-                    text,
-                    folders,
-                    (),
-                    (),
-                    assigned,
-                    wrappers,
-                    f"an unknown use of {name}",
-                )
-            )
-            return
-        if any(word.text.startswith(("-C", "--chdir")) for word in words[1:at]):
-            self.folders = ()
+        own = words[: (at or 0) + options.operands]
+        several = any(word.may_split or word.kind == "glob" for word in own)
+        if at is None or at > len(words) or several or len(wrappers) > WRAPPERS_MAX:
+            problem = f"an unknown use of {name}"
+            self.parts.append(msgspec.structs.replace(part, wrappers=wrappers, problem=problem))
+            return (), ()
         at += options.operands
-        at += name == "env" and at < len(words) and words[at].text == "-"  # the same as `-i`
-        while (
-            name in ("env", "time")
-            and at < len(words)
-            and (match := re.match(r"([^=]*)=", words[at].text))
-        ):
-            assigned, at = (*assigned, match[1]), at + 1
-        inner = words[at:]
-        if name == "xargs":
-            files = [w for flag, w in pairwise(words[:at]) if flag.text in ("-a", "--arg-file")]
-            files += [
-                Word(m[1])
-                for w in words[1:at]
-                if (m := re.match(r"(?:--arg-file=|-\w*a)(.+)", w.text))
-            ]
-            self.parts += [Part((), text, folders, (file,)) for file in files]
-            replaced = next(
-                (name.text for flag, name in pairwise(words[:at]) if flag.text == "-I"), ""
-            )
-            replaced = replaced or next(
-                (w.text[2:] for w in words[:at] if w.text.startswith("-I")), ""
-            )
-            inner = [
-                Word(w.text.partition(replaced)[0], "open")
-                if replaced and replaced in w.text
-                else w
-                for w in inner
-            ]
-            inner = [*(inner or [Word("echo")]), *([] if replaced else [OPEN])]
-        if inner:
-            self.simple(inner, text, assigned, wrappers)
-        else:
-            self.parts.append(Part((Word(name),), text, folders, (), (), assigned, wrappers[:-1]))
-        self.folders = folders
+        at += name == "env" and words[at : at + 1] == (Word("-"),)  # the same as `-i`
+        while name in ("env", "time") and at < len(words) and "=" in words[at].text:
+            assigned = (*assigned, words[at].text + "$" * (words[at].kind != "literal"))
+            at += 1
+        inner = list(words[at:])
+        if name == "xargs":  # the words of its input come last
+            inner = [*(inner or [Word("echo")]), OPEN]
+        if not inner:
+            bare = msgspec.structs.replace(part, words=(Word(name),), assigned=assigned)
+            self.parts.append(bare)
+            return here, here
+        return self.simple(inner, part.text, assigned, wrappers)
 
-    def nested(self, name: str, words: list[Word]) -> bool:
+    def script_argument(self, part: Part) -> bool:
         """Read the script in the arguments of a shell; return True if the parts are all that it
         runs.
         """
-        literal = [word.text for word in words if word.kind == "literal"]
-        whole = len(literal) == len(words)
-        if name == "eval" and whole:
-            return self.read_script(" ".join(literal[1:]))
-        if (
-            name in SHELLS
-            and whole
-            and len(words) >= 3
-            and words[1].text in ("-c", "-lc", "-ec", "-euc", "-exc", "-xc")
-        ):
-            return self.read_script(words[2].text) and (
-                name == "bash" or not _BASH_ONLY.search(words[2].text)
-            )
-        for text in literal[1:]:  # for deny rules, which match when in doubt
-            if any(c in text for c in " \t\n;&|"):
-                self.read_script(text)
-        if name in ("ssh", "su", "flock", "watch", "parallel", "script"):
-            rest = [w for w in words[1:] if not w.text.startswith("-")]
-            for start in range(
-                1 if name in ("ssh", "su", "flock") else 0, min(len(rest), NESTED_STARTS_MAX)
-            ):
-                self.parts.append(Part(tuple(rest[start : start + 50]), "", (), wrappers=(name,)))
-        return False
+        texts = [word.text for word in part.words if word.kind == "literal"]
+        known = [self.read_script(text) for text in texts[1:] if re.search(r"[\s;&|]", text)]
+        is_script = len(texts) == len(part.words) == 3 and texts[1] in _SCRIPT_OPTIONS
+        if part.program not in ("bash", "sh") or not is_script or not any(known):
+            return False
+        changed = part.assigned or not UNPRIVILEGED.issuperset(part.wrappers)
+        return not changed and (part.program == "bash" or not _BASH_ONLY.search(texts[2]))
 
     def read_script(self, source: str) -> bool:
         """Read a script in an argument with the same parser; return False if it has a problem."""
-        if self.depth >= DEPTH_MAX // 8:
+        if self.level >= SCRIPTS_MAX:
+            self.fail("it has too many scripts inside each other")
             return False
-        inner = _Reader(source, "", self.home, self.depth + 1)
-        inner.folders = self.folders
+        inner = _Reader(source, self.folders, self.home, self.level + 1)
         inner.run()
         self.parts += inner.parts
-        self.add_folders(inner.folders)
+        self.problem = self.problem or inner.problem
         return not inner.problem
 
-    def found_commands(self, words: list[Word], text: str, wrappers: tuple[str, ...]) -> None:
-        """Note the commands after `-exec` as parts; the found file is an open word."""
-        at = 1
-        options = [
-            i
-            for i, w in enumerate(words)
-            if i and w.text[:1] in ("-", "(", "!") and w.text not in ("-H", "-L", "-P")
-        ]
-        starts = [
-            w for w in words[1 : min(options, default=1)] if w.text not in ("-H", "-L", "-P")
-        ] or [Word(".")]
-        found = [
-            Word(f"{w.text.rstrip('/')}/**", "glob") if w.kind == "literal" else OPEN
-            for w in dict.fromkeys(starts)
-        ][:ALTERNATIVES_MAX]
-        while at < len(words):
-            if words[at].text not in (
-                "-exec",
-                "-execdir",
-                "-ok",
-                "-okdir",
-                "-x",
-                "--exec",
-                "-X",
-                "--exec-batch",
-            ):
-                at += 1
-                continue
-            end = next(
-                (i for i in range(at, len(words)) if words[i].text in (";", "+")), len(words)
-            )
-            inner = [
-                w for word in words[at + 1 : end] for w in (found if word.text == "{}" else [word])
-            ]
-            inner = [
-                Word(w.text.partition("{}")[0], "open") if "{}" in w.text else w for w in inner
-            ]
-            folders = self.folders
-            if words[at].text in ("-execdir", "-okdir"):  # it runs beside the found file
-                self.folders = ()
-            self.simple(inner, text, (), (*wrappers, words[0].text.rpartition("/")[2]))
-            self.folders = folders
-            at = end + 1
+    def found_commands(self, part: Part) -> None:
+        """Note the commands after `-exec` as parts; the found file is a glob or an open word."""
+        here, words = self.folders, part.words
+        options = [at for at, word in enumerate(words) if word.text[:1] in ("-", "(", "!")]
+        starts = words[1 : options[0]] if options else words[1:]
+        found = OPEN
+        if len(starts) == 1 and starts[0].kind == "literal":
+            found = Word(f"{starts[0].text.rstrip('/')}/**", "glob")
+        for option, command in exec_commands(words)[1]:
+            is_beside = option in ("-execdir", "-okdir")  # it runs beside the found file
+            self.folders = () if is_beside else here
+            named = [found if one.text == "{}" else _with_found(one) for one in command]
+            self.simple(named, part.text, (), (*part.wrappers, "find"))
+            self.folders = here
 
-    def change_folder(self, name: str, arguments: list[Word]) -> None:
-        """Follow `cd`. A folder that is not known leaves no folders."""
-        while (
-            arguments
-            and arguments[0].text in ("-P", "-L", "--", "-e")
-            and arguments[0].kind == "literal"
-        ):
-            arguments = arguments[1:]
-        if not arguments and name == "cd" and self.home:
-            self.folders = (self.home,)
-        elif (
-            name == "popd"
-            or len(arguments) != 1
-            or arguments[0].kind != "literal"
-            or arguments[0].text in ("-", "")
-        ):
-            self.folders = ()
-        elif arguments[0].text.startswith("/") or self.folders:
-            self.folders = tuple(
-                dict.fromkeys(join_path(f, arguments[0].text) for f in self.folders or ("/",))
-            )
+    def moved(self, part: Part) -> _Outcome:
+        """Return the folders after `cd`. A folder that is not known leaves no folders."""
+        arguments = list(part.words[1:])
+        while arguments and arguments[0].text in ("-P", "-L", "--", "-e"):
+            arguments.pop(0)
+        target = arguments[0] if arguments else Word(self.home)
+        is_known = part.program == "cd" and len(arguments) <= 1 and not part.wrappers
+        if not is_known or target.kind != "literal" or target.text in ("-", ""):
+            return (), self.folders
+        starts = ("/",) if target.text.startswith("/") else self.folders
+        return tuple(join_path(folder, target.text) for folder in starts), self.folders

@@ -14,6 +14,7 @@ from longrein.permissions.bash_parser import (
     Script,
     Word,
     decode_ansi,
+    is_inert_assignment,
     join_path,
     may_run_subscript,
     parse_command,
@@ -22,8 +23,7 @@ from longrein.permissions.bash_parser import (
 from longrein.permissions.program_table import (
     Effect,
     effect_of,
-    has_known_options,
-    is_harmless_variable,
+    has_known_arguments,
     is_in_table,
 )
 from longrein.permissions.rules import glob
@@ -75,27 +75,21 @@ def covers(spec: str, part: Part) -> bool:
     only, or with options that the rule names, where the table knows the program: `Bash(find *)`
     does not cover `find -exec`.
     """
-    if (
-        part.problem
-        or not part.program
-        or not all(is_harmless_variable(name) for name in part.assigned)
-    ):
+    if part.problem or not part.program or not all(map(is_inert_assignment, part.assigned)):
         return False
-    if (
-        set(part.wrappers) & {"sudo", "doas", "ssh", "su"}
-        and spec.split(maxsplit=1)[0] not in part.wrappers
-    ):
+    another_user = not {"sudo", "doas"}.isdisjoint(part.wrappers)
+    if another_user and spec.split(maxsplit=1)[0] not in part.wrappers:
         return False
     text = _rule_text(part)
     if "*" not in spec:
         return _UNKNOWN not in text and text == spelled(_spec_words(spec))
     if not glob(spec, False).match(text):
         return False
-    named = set(spec.split())
-    rest = msgspec.structs.replace(
-        part, words=tuple(word for word in part.words if word.text not in named - {part.program})
-    )
-    return not is_in_table(part) or has_known_options(rest) or has_known_options(part)
+    named = spec.partition("*")[0].rstrip(": ").split()  # `sort -o` of `sort -o *`
+    begins = [word.text for word in part.words[: len(named)]] == named
+    words = (*part.words[:1], *part.words[len(named) :]) if begins else part.words
+    rest = msgspec.structs.replace(part, words=words)
+    return has_known_arguments(rest) or has_known_arguments(part)
 
 
 def _rule_text(part: Part) -> str:
@@ -146,7 +140,7 @@ def _may_begin_with(first: str, part: Part) -> bool:
 
 _RUNS_TEXT = word_set(
     "bash sh dash zsh ksh fish eval source . exec xargs busybox toybox su ssh watch parallel "
-    "script trap env"
+    "script trap env flock fd fdfind alias"
 )
 """Programs that run what stands in their arguments or input: for deny rules every word may begin
 a command.
@@ -205,8 +199,12 @@ def _word_starts(text: str) -> tuple[tuple[str, frozenset[int]], ...]:
     value = r"\$\{!?\w+(?:\[[^]]*\])?:?[-=+?]([^{}]*)\}"
     values, glued = (re.sub(value, one, text) for one in (r" \1 ", r"\1"))
     gone = re.sub(r"\$\([^()]*\)|`(?:\\.|[^`\\])*`", "", text)
+    given = dict(re.findall(r"([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&|()'\"]*)", text))
+    filled = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", lambda m: given.get(m[1], m[0]).strip("'\""), text)
+    assigned = text.replace("=", " ")
     found = {}
-    for variant in dict.fromkeys((text, bare, gone, braces, plain, values, glued)):
+    variants = (text, bare, gone, braces, plain, values, glued, filled, assigned)
+    for variant in dict.fromkeys(variants):
         for quotes in ("", " "):
             spaced = re.sub(r"['\"]", quotes, re.sub(r"[;&|()<>{}\n`$]+", " ", variant)).replace(
                 "\\", ""
@@ -229,9 +227,23 @@ def raw_words(text: str) -> tuple[str, ...]:
     patterns as `*`.
     """
     text = re.sub(r"[@!+?*]\([^()]*\)|\$\{[^{}]*\}|\$\w+", "*", re.sub(r"['\"\\]", "", text))
-    return tuple(
-        dict.fromkeys(word for word in re.split(r"[\s;&|()<>{}`$,]+", text) if word.strip("*"))
-    )
+    expanded: list[str] = []
+    for word in dict.fromkeys(text.split()):
+        expanded += _brace_words(word) if "{" in word else []
+        if len(expanded) >= RAW_WORDS_MAX:  # too many to compare
+            return tuple(map(str, range(RAW_WORDS_MAX + 1)))
+    words = re.split(r"[\s;&|()<>{}`$,]+", " ".join([text, *expanded]))
+    return tuple(dict.fromkeys(word for word in words if word.strip("*")))
+
+
+def _brace_words(word: str) -> list[str]:
+    """Return the words of a text with braces: `a{b,c}` is `ab ac`."""
+    found = [word]
+    while len(found) < RAW_WORDS_MAX and (match := re.search(r"\{([^{}]*,[^{}]*)\}", found[0])):
+        first = found.pop(0)
+        ways = match[1].split(",")
+        found += [first[: match.start()] + way + first[match.end() :] for way in ways]
+    return found
 
 
 # --- Folders that a command reads -----------------------------------------------------------------
@@ -301,7 +313,7 @@ def _suggest(part: Part) -> str:
     """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
     if not part.program or part.problem or set(part.wrappers) & {"sudo", "doas", "ssh", "su"}:
         return ""
-    if is_in_table(part) and part.program.endswith("git") and not has_known_options(part):
+    if is_in_table(part) and part.program.endswith("git") and not has_known_arguments(part):
         return ""
     verb = part.words[1] if len(part.words) > 1 else None
     is_verb = (

@@ -3,7 +3,8 @@ options.
 
 Each program lists the options that it may be called with. Any other option makes the call unknown:
 the list of options that write or run something is never complete. An option is known only when it
-is spelled out (`--color`, not `--col`).
+is spelled out (`--color`, not `--col`). A program text of its own (`sed`, `awk`, `jq`) is known
+only as a literal in a small subset that opens no file and runs nothing (`program_texts`).
 """
 
 import re
@@ -12,8 +13,20 @@ from functools import cache
 
 import msgspec
 
-from longrein.permissions.bash_parser import OPEN, SPECIAL_VARIABLES, STREAMS, Part, Word, word_set
+from longrein.permissions.bash_parser import (
+    OPEN,
+    STREAMS,
+    Part,
+    Word,
+    exec_commands,
+    is_inert_assignment,
+    is_local_variable,
+    is_system_program,
+    join_path,
+    word_set,
+)
 from longrein.permissions.git_history import prints_history
+from longrein.permissions.program_texts import is_plain_awk, is_plain_jq, is_plain_sed
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -43,8 +56,8 @@ class Program(msgspec.Struct, frozen=True):
     """Known options of one program or subcommand, and the meaning of its operands."""
 
     operands: str
-    """`reads` or `writes` files, `copies` (the last is written), `text`, `pattern` (then files),
-    `pathspec`.
+    """`reads` or `writes` files, `copies` (the last is written), `moves`, `text`, `pattern` (then
+    files), `pathspec`.
     """
     most: int
     """Most operands."""
@@ -58,225 +71,216 @@ class Program(msgspec.Struct, frozen=True):
     """Options whose value is a file that is read."""
 
 
-# --- Checks of programs with a language of their own ----------------------------------------------
+# --- Checks of the arguments of single programs ---------------------------------------------------
 
 
-_SED_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])+/I?)"
-_SED_COMMAND = re.compile(
-    rf"\s*(?:{_SED_ADDRESS}(?:\s*,\s*(?:{_SED_ADDRESS}|[+~]\d+))?\s*!?\s*)?"
-    r"(?:[pdq=]|s(?P<sign>[/|,#:@!])(?:(?!(?P=sign))[^\\\n]|\\[^\n])*(?P=sign)(?:(?!(?P=sign))[^\\\n]|\\[^\n])*(?P=sign)[gpiI\d]*)\s*"
-)
-
-
-def _is_plain_sed(script: str) -> bool:
-    """True for a script of `p`, `d`, `q`, `=` and `s` with addresses; `e`, `w` and `r` run,
-    write and read files.
-    """
-    at = 0
-    while at < len(script):
-        match = _SED_COMMAND.match(script, at)
-        if match is None or (match.end() < len(script) and script[match.end()] not in ";\n"):
-            return False
-        at = match.end() + 1
-    return bool(script.strip())
+_Check = Callable[[Sequence[Word]], Effect | None]
 
 
 def _sed(arguments: Sequence[Word]) -> Effect | None:
-    scripts, files, in_place, at = [], [], False, 0
-    while at < len(arguments):
-        word = arguments[at]
-        text = word.text
+    """Read the options of sed, its scripts and its files."""
+    scripts: list[Word] = []
+    files: list[Word] = []
+    suffix: str | None = None
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        in_place = re.fullmatch(r"(?:-[nEru]*i|--in-place(?:=|\Z))([\w.~]*)", word.text)
         if word.kind != "literal" and word.may_be_option:
-            return Effect(problem="an argument of sed is not known")
-        if text in ("-e", "--expression") and at + 1 < len(arguments):
-            scripts.append(arguments[at + 1])
-            at += 1
-        elif (
-            re.fullmatch(r"-[nEru]*i[\w.~]*|--in-place(=[\w.~]+)?", text) and word.kind == "literal"
-        ):
-            in_place = True
-            if not re.fullmatch(r"-[nEru]*i(\.?[\w~]+)?|--in-place(=[\w.~]+)?", text):
-                return Effect(writes=(OPEN,), problem="an unknown option of sed")
-        elif text.startswith("-") and text != "-":
-            if not re.fullmatch(
-                r"-[nEru]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text
-            ):
-                return Effect(writes=(OPEN,), problem=f"the option {text} of sed")
-        elif not scripts:
-            scripts.append(word)
+            return Effect(writes=(OPEN,), problem="an argument of sed is not known")
+        if word.text in ("-e", "--expression") and rest:
+            scripts.append(rest.pop(0))
+        elif in_place:
+            suffix = in_place[1]
+        elif word.text.startswith("-") and word.text != "-":
+            if not re.fullmatch(r"-[nEru]+|--(?:quiet|silent|regexp-extended|posix)", word.text):
+                return Effect(writes=(OPEN,), problem=f"the option {word.text} of sed")
         else:
-            files.append(word)
-        at += 1
-    if not all(script.kind == "literal" and _is_plain_sed(script.text) for script in scripts):
-        changed = (OPEN,) if in_place else ()
-        return Effect(writes=changed, problem="the script of sed may run or write something")
-    return Effect(reads=() if in_place else tuple(files), writes=tuple(files) if in_place else ())
+            (files if scripts else scripts).append(word)
+    changed = () if suffix is None else tuple(files)
+    if suffix:
+        changed += tuple(Word(file.text + suffix, file.kind) for file in files)
+    if not all(script.kind == "literal" and is_plain_sed(script.text) for script in scripts):
+        writes = (OPEN,) if changed else ()
+        return Effect(writes=writes, problem="the script of sed may run or write something")
+    return Effect(reads=() if changed else tuple(files), writes=changed)
 
 
 def _awk(arguments: Sequence[Word]) -> Effect | None:
     rest = list(arguments)
-    while rest and rest[0].kind == "literal" and rest[0].text.startswith("-"):
-        match = re.fullmatch(r"-([Fv])(.*)", rest[0].text, re.DOTALL)
-        if match is None:
-            return Effect(problem=f"the option {rest[0].text} of awk")
-        rest = rest[1:] if match[2] else rest[2:]
-    if not rest or rest[0].kind != "literal":
-        return Effect(problem="the script of awk is not known")
-    script = re.sub(r">=(?=\s*[\w$(])", " ", rest[0].text.replace("||", " "))
-    if re.search(
-        r"[|>@`]|system|getline|close|fflush|include|load|SYMTAB|FUNCTAB|\(\s*\w+\s*\)\s*\(", script
-    ):
-        return Effect(problem="the script of awk may run or write something")
-    return Effect(
-        reads=tuple(word for word in rest[1:] if not re.match(r"[A-Za-z_]\w*=", word.text))
-    )
+    while rest and rest[0].text.startswith("-"):
+        option = rest.pop(0)
+        match = re.fullmatch(r"-(?:F(.*)|v([a-z]\w*=.*|[OIF]FS=.*|))", option.text, re.DOTALL)
+        if match is None or option.kind != "literal":
+            return Effect(problem=f"the option {option.text} of awk")
+        if option.text in ("-F", "-v") and rest:
+            value = rest.pop(0)
+            if option.text == "-v" and not re.match(r"(?:[a-z]\w*|[OIF]FS)=", value.text):
+                return Effect(problem="awk gets a variable that is not known")
+    if not rest or rest[0].kind != "literal" or not is_plain_awk(rest[0].text):
+        return Effect(problem="the script of awk may run, write or open something")
+    assigned = re.compile(r"[A-Za-z_]\w*=")
+    return Effect(reads=tuple(word for word in rest[1:] if not assigned.match(word.text)))
+
+
+def _jq(arguments: Sequence[Word]) -> Effect | None:
+    scanned = _scan("jq", _tables()[0]["jq"], arguments)
+    if isinstance(scanned, str):
+        return Effect(problem=scanned)
+    script, *files = scanned[0] or [OPEN]
+    if script.kind != "literal" or not is_plain_jq(script.text):
+        return Effect(problem="the script of jq may open something")
+    return Effect(reads=tuple(files))
 
 
 _FIND_VALUED = word_set(
     "-name -iname -path -ipath -wholename -regex -iregex -regextype -type -xtype -maxdepth "
-    "-mindepth -size -mtime "
-    "-mmin -ctime -cmin -atime -amin -perm -user -group -uid -gid -links -inum -printf -fstype "
-    "-used -lname "
-    "-ilname"
+    "-mindepth -size -mtime -mmin -ctime -cmin -atime -amin -perm -user -group -uid -gid -links "
+    "-inum -printf -fstype -used -lname -ilname -newer -anewer -cnewer -samefile"
 )
 _FIND_FLAGS = word_set(
     "-not ! -o -or -a -and ( ) , -print -print0 -empty -prune -L -H -P -ls -quit -true -false "
-    "-depth -xdev -mount "
-    "-follow -readable -writable -executable -nouser -nogroup -daystart -noleaf "
-    "-ignore_readdir_race -warn "
-    "-nowarn"
+    "-depth -xdev -mount -follow -readable -writable -executable -nouser -nogroup -daystart "
+    "-noleaf -ignore_readdir_race -warn -nowarn"
 )
 
 
 def _find(arguments: Sequence[Word]) -> Effect | None:
-    reads, at = [], 0
-    while at < len(arguments):
-        word = arguments[at]
-        text = word.text if word.kind == "literal" else ""
-        if text in _FIND_VALUED:
-            at += 1
-        elif text in ("-exec", "-execdir", "-ok", "-okdir"):  # its command is a part of its own
-            at = next(
-                (i for i in range(at, len(arguments)) if arguments[i].text in (";", "+")),
-                len(arguments),
-            )
-        elif text in ("-newer", "-anewer", "-cnewer", "-samefile") and at + 1 < len(arguments):
-            at += 1
-            reads.append(arguments[at])
-        elif text.startswith("-") or text in ("(", ")", "!", ","):
-            if text not in _FIND_FLAGS:
-                return Effect(writes=(OPEN,), problem=f"the option {text} of find")
-        elif word.may_be_option:
-            return Effect(problem="an argument of find is not known")
-        else:
+    reads: list[Word] = []
+    rest, _ = exec_commands(arguments)  # the commands are parts of their own
+    if any(word.kind == "glob" and word.may_be_option for word in arguments):
+        return Effect(writes=(OPEN,), problem="a file name may be an option of find")
+    while rest:
+        word = rest.pop(0)
+        if word.kind != "literal" and word.may_be_option:
+            return Effect(writes=(OPEN,), problem="an argument of find is not known")
+        if word.text in _FIND_VALUED and rest:
+            value = rest.pop(0)
+            if value.kind == "glob" or value.may_split:
+                return Effect(writes=(OPEN,), problem=f"{word.text} of find may get several values")
+            reads += [value] if "newer" in word.text or word.text == "-samefile" else []
+        elif not word.text.startswith("-") and word.text not in ("(", ")", "!", ","):
             reads.append(word)
-        at += 1
+        elif word.text not in _FIND_FLAGS:
+            return Effect(writes=(OPEN,), problem=f"the option {word.text} of find")
     return Effect(reads=tuple(reads) or (Word("."),))
 
 
+def _matching(pattern: str, problem: str) -> _Check:
+    """Return a check that all arguments are literals that match a pattern."""
+
+    def check(arguments: Sequence[Word]) -> Effect | None:
+        known = (word.kind == "literal" and re.fullmatch(pattern, word.text) for word in arguments)
+        return Effect() if all(known) else Effect(problem=problem)
+
+    return check
+
+
 def _date(arguments: Sequence[Word]) -> Effect | None:
-    after_value = False
-    for word in arguments:
-        if not after_value and not word.text.startswith(("-", "+")):
-            return Effect(problem="date may set the clock")
-        after_value = word.text in ("-d", "-r", "--date")
-    return None
-
-
-def _shell_options(arguments: Sequence[Word]) -> Effect | None:
-    """`set -euo pipefail`."""
-    known = r"[-+][eux]*o?|pipefail|errexit|nounset|xtrace"
-    plain = all(word.kind == "literal" and re.fullmatch(known, word.text) for word in arguments)
-    return Effect() if plain else Effect(problem="set with other arguments")
+    scanned = _scan("date", _tables()[0]["date"], arguments)
+    if isinstance(scanned, str):
+        return Effect(problem=scanned)
+    shown = all(word.text.startswith("+") for word in scanned[0])
+    return Effect() if shown else Effect(problem="date may set the clock")
 
 
 def _read(arguments: Sequence[Word]) -> Effect | None:
-    special = [
-        w.text
-        for w in arguments
-        if w.kind != "literal" or "[" in w.text or SPECIAL_VARIABLES.fullmatch(w.text)
-    ]
-    return Effect(problem="read may set a special variable or run a subscript") if special else None
+    names = [word.text for word in arguments if not word.text.startswith("-")]
+    known = all(map(is_local_variable, names)) and all(w.kind == "literal" for w in arguments)
+    return None if known else Effect(problem="read may set a variable of other programs")
 
 
 def _printf(arguments: Sequence[Word]) -> Effect | None:
-    """`printf -v NAME` sets a variable, and runs a command in the subscript of the name."""
-    if not arguments or (arguments[0].text != "-v" and not arguments[0].may_be_option):
+    """`printf -v NAME` and `printf %n NAME` set a variable."""
+    first, name, *rest = (*arguments, OPEN, OPEN)
+    if first == Word("-v") and name.kind == "literal" and is_local_variable(name.text):
+        first = rest[0]
+    if len(arguments) == 1 and first.single:
         return None
-    name = arguments[1] if len(arguments) > 1 else OPEN
-    plain = (
-        arguments[0] == Word("-v")
-        and name.kind == "literal"
-        and re.fullmatch(r"[A-Za-z_]\w*", name.text)
-    )
-    known = plain and not SPECIAL_VARIABLES.fullmatch(name.text)
-    return (
-        None if known or arguments[0] == Word("--") else Effect(problem="printf may set a variable")
-    )
+    sets = first.kind != "literal" or re.search(r"%[^a-zA-Z%]*n", first.text)
+    return Effect(problem="printf may set a variable") if sets or first.may_be_option else None
 
 
-def _test(arguments: Sequence[Word]) -> Effect | None:
-    """`test -v NAME` runs a command in the subscript of the name."""
-    plain = all(word.kind == "literal" and "[" not in word.text for word in arguments)
-    return Effect() if plain else Effect(problem="test may evaluate an unknown value")
+def _strings(arguments: Sequence[Word]) -> Effect | None:
+    """`strings @FILE` takes options and files from a file."""
+    plain = all(word.kind == "literal" and word.text[:1] != "@" for word in arguments)
+    return None if plain else Effect(problem="strings may take names from a file")
 
 
-def _one_of(*verbs: str, bare: bool = False) -> Callable[[Sequence[Word]], Effect | None]:
-    """Return a check that the first argument is one of `verbs`; none is known where `bare`."""
+def _one_of(*verbs: str) -> _Check:
+    """Return a check that the first argument is one of `verbs`."""
 
     def check(arguments: Sequence[Word]) -> Effect | None:
-        if not arguments:
-            return None if bare else Effect(problem="git changes the repository", lock="git")
-        known = arguments[0].text in verbs or (bare and arguments[0].text.startswith("-"))
-        return (
-            None
-            if known
-            else Effect(problem=f"git … {arguments[0].text} may change the repository", lock="git")
-        )
+        if arguments and arguments[0] in map(Word, verbs):
+            return None
+        return Effect(problem="git may change the repository", lock="git")
 
     return check
+
+
+def _git_reflog(arguments: Sequence[Word]) -> Effect | None:
+    shows = all(word.text.startswith("-") for word in arguments)
+    return None if shows else _one_of("show")(arguments)
+
+
+_GIT_LISTS = word_set(
+    "--list -l --contains --no-contains --merged --no-merged --points-at --show-current"
+)
 
 
 def _git_listing(arguments: Sequence[Word]) -> Effect | None:
     """`git branch` and `git tag` with a name and no option that makes it a filter create
     something.
     """
-    names = (
-        "--list",
-        "-l",
-        "--contains",
-        "--no-contains",
-        "--merged",
-        "--no-merged",
-        "--points-at",
-    )
-    lists = any(word.text.partition("=")[0] in names for word in arguments)
-    named = any(not word.text.startswith("-") for word in arguments)
-    return (
-        Effect(problem="git with a name may change the repository", lock="git")
-        if named and not lists
-        else None
-    )
+    texts = [word.text for word in arguments]
+    options = texts[: texts.index("--")] if "--" in texts else texts
+    lists = any(text.partition("=")[0] in _GIT_LISTS for text in options)
+    named = any(not text.startswith("-") for text in texts) or len(options) < len(texts)
+    creates = named and not lists
+    return Effect(problem="git may change the repository", lock="git") if creates else None
+
+
+_CHANGES_CONFIGURATION = Effect(problem="git config may change the configuration", lock="git")
+_GIT_CONFIG_READS = word_set("--get --get-all --get-regexp --list -l get list")
 
 
 def _git_config(arguments: Sequence[Word]) -> Effect | None:
-    asks = any(
-        word.text in ("--get", "--get-all", "--get-regexp", "--list", "-l") for word in arguments
-    )
-    if asks or (arguments and arguments[0].text in ("get", "list")):
-        return None
-    return Effect(problem="git config may change the configuration", lock="git")
+    """One name is read. Options behind it are values: `git config alias.x --list` writes."""
+    for at, word in enumerate(arguments):
+        if word.text in _GIT_CONFIG_READS:
+            return None
+        if not word.text.startswith("--") or word == Word("--"):
+            is_name = len(arguments) == at + 1 and word != Word("--") and word.kind == "literal"
+            return None if is_name else _CHANGES_CONFIGURATION
+    return _CHANGES_CONFIGURATION
 
 
 def _tar(arguments: Sequence[Word]) -> Effect | None:
-    """Only listing: `tar -tf FILE`."""
-    if (
-        len(arguments) == 2
-        and re.fullmatch(r"-?t[vzjJ]*f", arguments[0].text)
-        and arguments[0].kind == "literal"
-    ):
-        return Effect(reads=(arguments[1],))
+    """Only listing a local file: `tar -tf FILE`; `HOST:FILE` starts a remote shell."""
+    options, file, *more = (*arguments, OPEN, OPEN)
+    lists = re.fullmatch(r"-?t[vzjJ]*f", options.text) and len(more) == 2
+    if lists and {options.kind, file.kind} == {"literal"} and ":" not in file.text:
+        return Effect(reads=(file,))
     return Effect(writes=(OPEN,), problem="tar other than `tar -tf FILE`")
+
+
+_PS_WORD = re.compile(
+    r"-[efFlHLTMjw]+|-[axulwTH]+|[afhjlmrsTuvwx]+|\d[\d,]*|--forest|--no-headers|"
+    r"--(?:pid|ppid|sort)=[\w,+-]+|(?P<valued>-e?[oCGpqtU]|--(?:pid|ppid|sort))"
+)
+
+
+def _ps(arguments: Sequence[Word]) -> Effect | None:
+    """`ps e` prints environments, and `ps -auxe` counts as `ps auxe`."""
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        match = _PS_WORD.fullmatch(word.text)
+        if match is None or word.kind != "literal" or (match["valued"] and not rest):
+            return Effect(problem="ps may print the environments of processes")
+        if match["valued"]:
+            rest.pop(0)
+    return Effect()
 
 
 # --- Table: names | operands, at most how many | options ------------------------------------------
@@ -298,7 +302,7 @@ od | reads | -abcdfiloshxv -ANSjtw= --address-radix= --format= --output-duplicat
 hexdump | reads | -bcCdovx -ens=
 xxd | reads<=1 | -abEeiu -cgolsn=
 strings | reads | -afo -nte=
-file | reads | -bhiILkLNprsz --brief --dereference --mime --mime-encoding --mime-type
+file | reads | -bhiILkLNrs --brief --dereference --mime --mime-encoding --mime-type
 stat | reads | -Lftx -c= --dereference --file-system --format= --printf= --terse
 ls | reads | -1aAbBcCdfFgGhHiIklLmnNopqQrRsStTuUvwxXZ@% --all --almost-all --author --classify --color --color=
     --dereference --directory --escape --file-type --full-time --group-directories-first --hide-control-chars
@@ -306,7 +310,7 @@ ls | reads | -1aAbBcCdfFgGhHiIklLmnNopqQrRsStTuUvwxXZ@% --all --almost-all --aut
     --numeric-uid-gid --quote-name --recursive --reverse --si --size --sort= --time-style= --time= --width=
     --zero
 tree | reads | -adfhinprstuvxACDFNQSX -LPI= --dirsfirst --du --filelimit= --gitignore --noreport --prune --si
-du | reads | -abcchHklLmPsSxX0 -dt= --all --apparent-size --bytes --exclude= --human-readable --max-depth=
+du | reads | -abchHklLmPsSx0 -dt= --all --apparent-size --bytes --exclude= --human-readable --max-depth=
     --summarize --threshold= --total
 df | reads | -ahHiklPT -tx= --all --human-readable --inodes --local --portability --print-type --total --type=
 basename | text | -az -s= --multiple --suffix= --zero
@@ -314,13 +318,12 @@ dirname | text | -z --zero
 realpath | reads | -eLmPqsz --canonicalize-existing --canonicalize-missing --logical --no-symlinks --physical
     --quiet --relative-base= --relative-to= --strip
 readlink | reads | -efmnqsvz --canonicalize --canonicalize-existing --canonicalize-missing --no-newline
-diff | reads | -abBcdeEilnNpqrstTuwWyZ# -CUFIxW= --brief --color --color= --context= --exclude= --ignore-all-space
+diff | reads | -abBcdeEinNpqrstTuwyZ# -CUFIxW= --brief --color --color= --context= --exclude= --ignore-all-space
     --ignore-blank-lines --ignore-case --ignore-space-change --minimal --new-file --recursive
     --report-identical-files --side-by-side --stat --strip-trailing-cr --text --unified --unified= --width=
 cmp | reads | -bls -in=
 comm | reads | -123z --check-order --nocheck-order --output-delimiter= --total
-md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum shasum | reads | -bctwz --binary --check
-    --quiet --status --strict --tag --text --warn --zero
+md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum | reads | -btz --binary --tag --text --zero
 md5 | reads | -qr -s=
 grep egrep fgrep | pattern | -EFGPivwxbnHhoqsaIrRLlcTZzUy# -emABCdD= --file< -f< --after-context= --basic-regexp
     --before-context= --binary-files= --byte-offset --color --color= --colour --colour= --context= --count
@@ -355,7 +358,7 @@ rev tsort | reads |
 expand | reads | -i -t=
 unexpand | reads | -a -t=
 base64 base32 | reads | -di -w= --decode --ignore-garbage --wrap=
-jq | pattern | -nrRcCMaSsej --arg= --argjson= --ascii-output --color-output --compact-output --exit-status
+jq | text | -nrRcCMaSsej --ascii-output --color-output --compact-output --exit-status
     --indent= --join-output --monochrome-output --null-input --raw-input --raw-output --slurp --sort-keys
     --stream --tab
 echo | text | -neE
@@ -373,7 +376,7 @@ date | text | -uR -dr= --date= --iso-8601 --iso-8601= --rfc-3339= --rfc-email --
 which | text | -as
 type | text | -afptP
 hash | text<=0 | -rt
-ps | text | -AaefFjlHLMTrwxu -oCGpqtU= --forest --no-headers --pid= --ppid= --sort=
+ps | text | -aefFjlHLMTwxu -oCGpqtU= --forest --no-headers --pid= --ppid= --sort=
 pgrep | text | -aflnovxic -GPuUt=
 locale | text | -a
 tty | reads | -s
@@ -416,7 +419,7 @@ ls-files | pathspec | -cdmoikstuvz -x= --cached --deduplicate --deleted --error-
     --exclude= --full-name --ignored --killed --modified --others --recurse-submodules --stage --unmerged
 ls-tree | pathspec | -drtlz --abbrev --format= --full-name --full-tree --long --name-only --name-status
     --object-only
-blame | pathspec | -bceflnpstwMC -LS= --date= --line-porcelain --porcelain --root --show-email --show-name
+blame | pathspec | -bceflnpstwMC -L= --date= --line-porcelain --porcelain --root --show-email --show-name
     --show-number --since=
 grep | pathspec | -aEFGIiLlHhnoPpqvwWcz# -eABCfm= -f< --all-match --and --break --cached --color --color= --column
     --context= --count --extended-regexp --files-with-matches --files-without-match --fixed-strings --heading
@@ -461,7 +464,7 @@ fetch | text | -aptfqvn --all --prune --tags --force --depth= --deepen= --unshal
     --dry-run --prune-tags --progress
 checkout | text | -fqbBdt --force --quiet --detach --track --no-track --ours --theirs --orphan= --merge
 switch | text | -fqcCdt --create= --force-create= --detach --force --quiet --track --no-track --discard-changes
-merge | text | -mnqv= --no-ff --ff-only --ff --squash --abort --continue --quit --no-edit --no-commit --commit
+merge | text | -nqv -m= --no-ff --ff-only --ff --squash --abort --continue --quit --no-edit --no-commit --commit
     --message= --quiet --verbose --stat --no-stat --allow-unrelated-histories --strategy-option=
 rebase | text | -qv --onto= --abort --continue --skip --quit --autostash --no-autostash --quiet --verbose
     --rebase-merges --root --keep-base --autosquash --no-autosquash
@@ -474,7 +477,7 @@ clean | text | -dfnxXq -e= --force --dry-run --exclude= --quiet
 branch | text | -adrvlqDmMcCfu --all --delete --move --copy --force --list --remotes --verbose --show-current
     --set-upstream-to= --unset-upstream --merged --no-merged --contains --no-contains --sort= --format= --track
     --no-track
-tag | text | -adflns -mF= --annotate --delete --force --list --message= --sort= --format=
+tag | text | -adfln -mF= --annotate --delete --force --list --message= --sort= --format=
 stash | text | -uakqp -m= --include-untracked --all --keep-index --quiet --message= --patch --index --stat
 worktree | text | -fbBdv --force --detach --porcelain --verbose --checkout --no-checkout --expire=
 remote | text | -vnft --verbose --prune --tags --no-tags --push --all
@@ -483,6 +486,10 @@ submodule | text | --quiet --init --recursive --remote --checkout --depth=
 notes reflog gc fsck prune repack | text | -q --auto --quiet --all --full --unreachable --dangling --no-dangling
     --prune=
 """  # noqa: E501
+
+
+_MANY = 1_000_000
+"""Number of operands that is no limit."""
 
 
 @cache
@@ -500,7 +507,7 @@ def _parse_table(text: str) -> dict[str, Program]:
         short = [word for word in words if not word.startswith("--") and not word.endswith("<")]
         program = Program(
             operands,
-            int(most or 1_000_000),
+            int(most or _MANY),
             "".join(word[1:] for word in short if not word.endswith("=")),
             "".join(word[1:-1] for word in short if word.endswith("=")),
             frozenset(word for word in words if word.startswith("--") and not word.endswith("<")),
@@ -521,69 +528,11 @@ _GIT_GLOBAL = frozenset(
         "-v",
     )
 )
-VERSIONED = frozenset(
-    [
-        "python",
-        "python3",
-        "node",
-        "npm",
-        "npx",
-        "pnpm",
-        "yarn",
-        "bun",
-        "deno",
-        "go",
-        "cargo",
-        "rustc",
-        "rustup",
-        "gcc",
-        "g++",
-        "clang",
-        "cc",
-        "make",
-        "cmake",
-        "java",
-        "javac",
-        "mvn",
-        "gradle",
-        "ruby",
-        "gem",
-        "bundle",
-        "php",
-        "composer",
-        "perl",
-        "docker",
-        "podman",
-        "kubectl",
-        "terraform",
-        "aws",
-        "gh",
-        "brew",
-        "apt",
-        "uv",
-        "pip",
-        "pip3",
-        "poetry",
-        "ruff",
-        "mypy",
-        "pytest",
-        "tsc",
-        "eslint",
-        "swift",
-        "dotnet",
-        "bash",
-        "zsh",
-        "rg",
-        "fd",
-        "jq",
-        "curl",
-        "wget",
-        "ssh",
-        "tmux",
-        "sqlite3",
-        "psql",
-        "redis-cli",
-    ]
+VERSIONED = word_set(
+    "python python3 node npm npx pnpm yarn bun deno go cargo rustc rustup gcc g++ clang cc "
+    "make cmake java javac mvn gradle ruby gem bundle php composer perl docker podman kubectl "
+    "terraform aws gh brew apt uv pip pip3 poetry ruff mypy pytest tsc eslint swift dotnet "
+    "bash zsh rg fd jq curl wget ssh tmux sqlite3 psql redis-cli"
 )
 """Programs that may be asked for their version."""
 INSTALLERS = {
@@ -631,26 +580,29 @@ _OUTPUT_OPTIONS = {"perl": r"-[a-zA-Z0]*i", "curl": r"-[a-zA-Z]*[oO]|--output|--
 
 
 _SAFE_WITH_ANY_OPTION = word_set(
-    "cat tac head tail wc ls stat nl od grep egrep fgrep cut du basename dirname md5sum sha256sum"
+    "cat tac head tail ls stat nl od cut basename dirname echo true false : sleep which whoami "
+    "arch id seq tr nproc printenv yes type exit return break continue shift times printf"
 )
-"""Programs with no option that writes or runs something, so that a file named like an option
-does no harm.
+"""Programs with no option that writes, runs or opens something, so that a file named like an
+option does no harm.
 """
-_CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
+_CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
     **dict.fromkeys(("find", "gfind"), _find),
-    "[": _test,
+    **dict.fromkeys(("test", "["), _matching(r"[^\[]*|\[", "test may evaluate an unknown value")),
     "expr": lambda _: Effect(),
     "printf": _printf,
     "tar": _tar,
     "date": _date,
-    "set": _shell_options,
+    "set": _matching(r"[-+][eux]*o?|pipefail|errexit|nounset|xtrace", "set with other arguments"),
     "read": _read,
-    "test": _test,
+    "jq": _jq,
+    "ps": _ps,
+    "strings": _strings,
     "git stash": _one_of("list", "show"),
     "git worktree": _one_of("list"),
-    "git reflog": _one_of("show", bare=True),
+    "git reflog": _git_reflog,
     "git branch": _git_listing,
     "git tag": _git_listing,
     "git config": _git_config,
@@ -663,23 +615,27 @@ _CHECKS: Mapping[str, Callable[[Sequence[Word]], Effect | None]] = {
 
 def effect_of(part: Part) -> Effect:
     """Return the effect of one part; a problem where it is not known."""
-    if not part.words:
-        return Effect(part.reads, part.writes, part.problem or _variable_problem(part))
     name, arguments = part.program, part.words[1:]
-    if "/" in name and not name.startswith(
-        ("/usr/bin/", "/bin/", "/usr/local/bin/", "/opt/homebrew/bin/")
-    ):
+    if not part.words:
+        effect = Effect(part.reads, part.writes)
+    elif not is_system_program(name):
         return Effect(problem=f"{name} is not a program of the system")
-    name = name.rpartition("/")[2]
-    effect = _known_effect(name, arguments)
-    another = "it runs as another user" if {"sudo", "doas", "su"} & set(part.wrappers) else ""
-    problem = another or part.problem or effect.problem or _variable_problem(part)
-    reads, writes = (
-        tuple(w for w in words if w not in STREAMS) for words in (effect.reads, effect.writes)
-    )
+    else:
+        effect = _known_effect(name.rpartition("/")[2], arguments)
+    another = "it runs as another user" if {"sudo", "doas"} & set(part.wrappers) else ""
     return msgspec.structs.replace(
-        effect, reads=reads, writes=writes, problem=problem, follows=_follows_links(name, arguments)
+        effect,
+        reads=tuple(word for word in effect.reads if word not in STREAMS),
+        writes=tuple(_written(word, name) for word in effect.writes if word not in STREAMS),
+        problem=another or part.problem or effect.problem or _variable_problem(part),
+        follows=_follows_links(name.rpartition("/")[2], arguments),
     )
+
+
+def _written(word: Word, program: str) -> Word:
+    """Return a written word; an open one for a pattern, which may name a protected file."""
+    removes = program in ("rm", "rmdir") and not re.search(r"[*?\[].*/|(?:^|/)\.[^/]*$", word.text)
+    return word if word.kind != "glob" or removes else OPEN
 
 
 def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
@@ -691,27 +647,18 @@ def _follows_links(name: str, arguments: Sequence[Word]) -> bool:
 
 
 def _variable_problem(part: Part) -> str:
-    reads = part.program == "read"  # `IFS= read x` sets it for `read` only
-    return next(
-        (
-            f"it sets {name}"
-            for name in part.assigned
-            if not is_harmless_variable(name) and not (reads and name == "IFS")
-        ),
-        "",
-    )
-
-
-def _may_gain_options(name: str, arguments: Sequence[Word]) -> bool:
-    """Return True if an argument may turn into several, among them an option that does harm."""
-    program = _tables()[0].get(name)
-    harmless = name in _SAFE_WITH_ANY_OPTION or (program is not None and program.operands == "text")
-    return not harmless and any(word.may_split for word in arguments)
+    own = part.program == "read"  # `IFS= read x` sets it for `read` only
+    for text in part.assigned:
+        name = text.partition("=")[0]
+        if not is_inert_assignment(text) and not (own and name == "IFS"):
+            return f"it sets {name}"
+    return ""
 
 
 def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
     effect = _single_effect(name, arguments)
-    if effect.problem or not _may_gain_options(name, arguments):
+    safe = name in _SAFE_WITH_ANY_OPTION
+    if effect.problem or safe or not any(word.may_split for word in arguments):
         return effect
     return msgspec.structs.replace(effect, problem=f"an argument of {name} may be several")
 
@@ -719,51 +666,117 @@ def _known_effect(name: str, arguments: Sequence[Word]) -> Effect:
 def _single_effect(name: str, arguments: Sequence[Word]) -> Effect:
     if name == "git":
         return _git(arguments)
-    if (
-        len(arguments) == 1
-        and name in VERSIONED
-        and arguments[0] in (Word("--version"), Word("-V"), Word("version"))
-    ):
+    asks_version = arguments in [(Word(text),) for text in ("--version", "-V", "version")]
+    if asks_version and name in VERSIONED:
         return Effect()
     if name.startswith("python") and len(arguments) > 2 and arguments[0] == Word("-m"):
         module = arguments[1].text
-        name, arguments = (
-            (module, arguments[2:])
-            if module in ("pip", "venv", "virtualenv")
-            else (name, arguments)
-        )
-    if name in INSTALLERS:
-        first = next((word.text for word in arguments if not word.text.startswith("-")), "")
-        lock = (
-            name
-            if not INSTALLERS[name] or first in INSTALLERS[name] or (name, first) == ("yarn", "")
-            else ""
-        )
-        return Effect(problem=f"{name} is not known to only read", lock=lock)
-    return _apply(name, _tables()[0].get(name), arguments)
+        if module in ("pip", "venv", "virtualenv"):
+            name, arguments = module, arguments[2:]
+    if name not in INSTALLERS:
+        return _apply(name, _tables()[0].get(name), arguments)
+    verb = next((word.text for word in arguments if not word.text.startswith("-")), "")
+    locks = not INSTALLERS[name] or verb in INSTALLERS[name] or (name, verb) == ("yarn", "")
+    return Effect(problem=f"{name} is not known to only read", lock=name if locks else "")
+
+
+# --- Coverage by allow rules ----------------------------------------------------------------------
+
+
+_OTHER_PROGRAM = word_set(
+    "script-shell shell userconfig globalconfig node-options require import loader config "
+    "config-file rcfile init-script settings global-settings settings-file eval exec toolexec "
+    "vettool overlay modfile ldflags gccgoflags prefix cwd directory chdir makefile file "
+    "include-dir manifest-path rootdir confcutdir override-ini plugin plugins rulesdir "
+    "resolve-plugins-relative-to project-dir build-file gradle-user-home toolchains"
+)
+"""Options by which build tools take another configuration, folder or program than the project's."""
+_NPM_FOLDERS = {"cache", "logs-dir"}
+"""Options by which npm writes files of its own elsewhere."""
+_OTHER_PROGRAM_SHORT = {
+    **dict.fromkeys(("make", "gmake"), r".*[fCIE]"),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), r".*C"),
+    "ninja": r".*[fC]",
+    "cargo": r".*[CZ]",
+    "pytest": r".*[cpo]",
+    "go": r"C",
+    "gradle": r"[bcIpgD]",
+    "mvn": r"[fstD]",
+}
+"""The same as letters behind one dash, by program."""
+
+
+def has_known_arguments(part: Part) -> bool:
+    """True if a rule with `*` covers the arguments of a part.
+
+    A program of the table must have known options only, whether it reads or writes. Another one
+    must keep its configuration, and no argument may turn into an option when the command runs.
+    """
+    name = part.program.rpartition("/")[2]
+    if name == "git":
+        return _has_known_git_options(part.words[1:])
+    if name in _tables()[0] or name in _CHECKS:
+        return not effect_of(part).problem
+    return not any(_may_run_another(name, word) for word in part.words[1:])
 
 
 def is_in_table(part: Part) -> bool:
-    """True if the table knows the program of a part, so that a rule with `*` covers known
-    options only.
-    """
+    """True if the table knows the options of the program of a part."""
     name = part.program.rpartition("/")[2]
     return name == "git" or name in _tables()[0] or name in _CHECKS
 
 
-def has_known_options(part: Part) -> bool:
-    """True if a part of a known program has only known options, whether it reads or writes."""
-    name = part.program.rpartition("/")[2]
-    if name != "git":
-        return not effect_of(part).problem
-    verb, arguments, _, problem = _git_verb(part.words[1:])
-    if any(word.may_split for word in part.words):
-        return False
+def _may_run_another(program: str, word: Word) -> bool:
+    """Return True if an argument may change what a known build tool runs (`make SHELL=x`)."""
+    if word.kind != "literal" and word.may_be_option:
+        return True
+    dashes, name = re.match(r"(-*)([^=.]*)", word.text).groups()  # type: ignore[union-attr]
+    if not dashes:
+        return program in ("make", "gmake") and "=" in word.text
+    name, letters = name.replace("_", "-"), _OTHER_PROGRAM_SHORT.get(program)
+    if dashes == "-" and letters and re.match(letters, name):
+        return True
+    swaps = _OTHER_PROGRAM | (_NPM_FOLDERS if program in ("npm", "pnpm", "yarn") else set())
+    abbreviates = any(full.startswith(name) for full in swaps)
+    return name in swaps or (dashes == "--" and bool(name) and abbreviates)
+
+
+_REMOTE = re.compile(r"origin|upstream|(?:https|ssh)://.+|git@[\w.-]+:.+")
+_GIT_NETWORK = word_set("push pull fetch")
+
+
+def _has_known_git_options(words: Sequence[Word]) -> bool:
+    verb, arguments, _, problem = _git_verb(words)
     readers, writers = _tables()[1:]
+    if problem or any(word.may_split for word in words) or _runs_text(verb, arguments):
+        return False
     programs = [table[verb] for table in (readers, writers) if verb in table]
-    return not problem and any(
-        isinstance(_scan(verb, program, arguments), tuple) for program in programs
-    )
+    return any(isinstance(_scan(verb, one, arguments), tuple) for one in programs)
+
+
+def _runs_text(verb: str, arguments: Sequence[Word]) -> bool:
+    """Return True for subcommands of git that run or store a program of their arguments.
+
+    A push to a folder runs the hooks in it.
+    """
+    names = [word.text for word in arguments if not word.text.startswith("-")]
+    if verb == "config":
+        return _git_config(arguments) is not None
+    if verb == "push" and names and not _REMOTE.fullmatch(names[0]):
+        return True
+    if verb in _GIT_NETWORK:
+        return any(re.match(r"[./~]|\w+::|file:", name) for name in names)
+    if verb == "submodule":
+        return names[:1] == ["foreach"] or "add" in names
+    return _shows_signatures(arguments)
+
+
+def _shows_signatures(arguments: Sequence[Word]) -> bool:
+    """Return True if a format lets git run the program that checks signatures."""
+    return any(re.search(r"%[-+ ]?G|%\(\*?signature", word.text) for word in arguments)
+
+
+# --- Git ------------------------------------------------------------------------------------------
 
 
 def _git_verb(arguments: Sequence[Word]) -> tuple[str, Sequence[Word], Word | None, str]:
@@ -790,9 +803,13 @@ def _git(arguments: Sequence[Word]) -> Effect:
     program = _tables()[1].get(verb)
     effect = _apply(f"git {verb}", program, rest)
     lock = "git" if program is None and verb in _tables()[2] else effect.lock
-    return msgspec.structs.replace(
-        effect, folder=folder, lock=lock, history=prints_history(verb, rest)
-    )
+    if not effect.problem and _shows_signatures(rest):
+        effect = Effect(problem="git runs a program for signatures")
+    history = prints_history(verb, rest)
+    return msgspec.structs.replace(effect, folder=folder, lock=lock, history=history)
+
+
+# --- Options and operands -------------------------------------------------------------------------
 
 
 def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Effect:
@@ -801,24 +818,18 @@ def _apply(name: str, program: Program | None, arguments: Sequence[Word]) -> Eff
         return found
     if program is None:
         option = _OUTPUT_OPTIONS.get(name)
-        changes = name in CHANGERS or (
-            option and any(re.match(option, word.text) for word in arguments)
-        )
-        changed = (OPEN,) if changes else ()
-        return Effect(writes=changed, problem=f"{name or 'the program'} is not known to only read")
+        gives = bool(option) and any(re.match(option or "", word.text) for word in arguments)
+        writes = (OPEN,) if gives or name in CHANGERS else ()
+        return Effect(writes=writes, problem=f"{name or 'the program'} is not known to only read")
     scanned = _scan(name, program, arguments)
-    return (
-        Effect(writes=(OPEN,), problem=scanned)
-        if isinstance(scanned, str)
-        else _operand_effect(name, program, *scanned, _is_recursive(arguments))
-    )
+    if isinstance(scanned, str):
+        return Effect(writes=(OPEN,), problem=scanned)
+    return _operand_effect(name, program, *scanned, _is_recursive(arguments))
 
 
 def _is_recursive(arguments: Sequence[Word]) -> bool:
-    return any(
-        re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--(dereference-)?recursive", word.text)
-        for word in arguments
-    )
+    recursive = re.compile(r"-[A-Za-z]*[rRa][A-Za-z]*|--(?:(?:dereference-)?recursive|archive)")
+    return any(recursive.fullmatch(word.text) for word in arguments)
 
 
 def _scan(
@@ -836,43 +847,35 @@ def _scan(
         if word == Word("--"):
             operands += rest
             break
-        if (
-            not word.may_be_option
-            or word == Word("-")
-            or (word.kind == "glob" and word.text[0] != "-" and name in _SAFE_WITH_ANY_OPTION)
-        ):
+        if _is_operand(name, program, word):
             operands.append(word)
             continue
-        option, value, valued = (
-            _option(word.text, program) if word.kind == "literal" else ("", None, False)
-        )
-        if (
-            not option
-            and program.operands == "text"
-            and (word.kind != "literal" or name in ("echo", "printf"))
-        ):
-            operands.append(word)
-        elif not option or (valued and value is None and not rest):
-            return (
-                f"the option {word.text} of {name}"
-                if word.kind == "literal"
-                else f"an argument of {name} is not known"
-            )
+        option, value, valued = _option(word.text, program)
+        if word.kind != "literal":
+            return f"an argument of {name} is not known"
+        if not option or (valued and value is None and not rest):
+            return f"the option {word.text} of {name}"
         value = rest.pop(0) if valued and value is None else value
-        if value is not None and (
-            value.may_split or value.kind == "glob"
-        ):  # its other words are operands
-            if name not in _SAFE_WITH_ANY_OPTION:
+        if value is not None and (value.may_split or value.kind == "glob"):
+            if name not in _SAFE_WITH_ANY_OPTION:  # its other words are operands
                 return f"an argument of {name} may be several"
             reads.append(value)
         pattern_given = pattern_given or option in ("-e", "-f", "--regexp", "--file")
         if option in program.files and value is not None:
             reads.append(value)
-    return (
-        f"{name} with so many arguments"
-        if len(operands) > program.most
-        else (operands, reads, pattern_given)
-    )
+    several = any(word.kind == "glob" for word in operands)
+    if len(operands) > program.most or (several and program.most < _MANY):
+        return f"{name} with so many arguments"
+    return operands, reads, pattern_given
+
+
+def _is_operand(name: str, program: Program, word: Word) -> bool:
+    """Return True if a word cannot be an option, or no option of the program does harm."""
+    if not word.may_be_option or word == Word("-"):
+        return True
+    if word.kind == "literal":
+        return name in ("echo", "printf") and not _option(word.text, program)[0]
+    return name in _SAFE_WITH_ANY_OPTION and (program.operands == "text" or word.kind == "glob")
 
 
 def _option(text: str, program: Program) -> tuple[str, Word | None, bool]:
@@ -911,37 +914,37 @@ def _operand_effect(
             files = operands if pattern_given or several else operands[1:]
             searches = name == "rg" or (name in ("grep", "egrep", "fgrep") and recursive)
             return Effect((*reads, *(files or ([Word(".")] if searches else []))))
-        # revisions and paths: git stays inside its repository, but `diff --no-index` reads any two
-        # files
         case "pathspec":
-            outside = [
-                word
-                for word in operands
-                if word.kind == "open" or word.text.startswith("/") or ".." in word.text.split("/")
-            ]
-            return Effect((*reads, *outside))
+            return Effect((*reads, *filter(_may_be_outside, operands)))
         case "writes":
             return Effect(tuple(reads), tuple(operands))
-        case "copies" if any(
-            word.text.rstrip("/").rpartition("/")[2] in (".", "..") for word in operands[:-1]
-        ):
-            return Effect(
-                (*reads, *operands[:-1]), (OPEN,)
-            )  # what is in the folder gets names that nobody reads here
-        case "copies":
-            return Effect((*reads, *operands[:-1]), tuple(operands[-1:]))
-        case "moves":
-            return Effect(tuple(reads), tuple(operands))
+        case "copies" | "moves":
+            changed = operands if program.operands == "moves" else operands[-1:]
+            read = operands[:-1] if program.operands == "copies" else []
+            return Effect((*reads, *read), (*changed, *_arrivals(operands)))
         case _:
             return Effect((*reads, *operands))
 
 
-_HARMLESS_VARIABLES = re.compile(
-    r"LANG|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|TERM|COLUMNS|LINES|[a-z_][a-z0-9_]*|NODE_ENV|RUST_BACKTRACE|RUST_LOG|"
-    r"PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|DEBUG|VERBOSE|GOOS|GOARCH|CGO_ENABLED"
-)
+def _may_be_outside(word: Word) -> bool:
+    """Return True for a path that git reads outside its repository (`diff --no-index`)."""
+    return word.kind == "open" or word.text.startswith("/") or ".." in word.text.split("/")
 
 
-def is_harmless_variable(name: str) -> bool:
-    """True if setting a variable cannot make a known program run or load anything."""
-    return bool(_HARMLESS_VARIABLES.fullmatch(name)) and not name.endswith(("_proxy",))
+_FOLDER_OF_PROGRAMS = re.compile(r"\..*|venv|node_modules|bin|scripts", re.IGNORECASE)
+
+
+def _arrivals(operands: Sequence[Word]) -> list[Word]:
+    """Return the names that copied or moved files get inside the last operand; an open word where
+    the contents of a folder get names that nobody reads here.
+    """
+    if not operands:
+        return []
+    *sources, target = operands
+    names = [Word(word.text.rstrip("/").rpartition("/")[2], word.kind) for word in sources]
+    ends = [name.text for name in (*names, Word(join_path("/", target.text).rpartition("/")[2]))]
+    if any(text in ("", ".", "..") or _FOLDER_OF_PROGRAMS.fullmatch(text) for text in ends[:-1]):
+        return [OPEN]
+    if _FOLDER_OF_PROGRAMS.fullmatch(ends[-1]) or any(name.kind != "literal" for name in names):
+        return [OPEN]
+    return [Word(f"{target.text}/{name.text}", target.kind) for name in names]
