@@ -110,7 +110,7 @@ NAMED_BY_REPOSITORY = (
 )
 """Git command that lists the settings with programs and a name that the repository chooses."""
 
-HARMLESS = {"required": "false", "driver": "false"}
+HARMLESS = {"required": "false", "driver": "exit 1"}
 """Last part of such a setting -> value that runs nothing; '' for others. A merge driver that fails
 is a conflict.
 """
