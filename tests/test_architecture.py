@@ -174,7 +174,7 @@ LAZY_OWN = {
     "longrein.tools.mcp.tool_specs",
     *(
         f"longrein.workspace.sandbox.{name}"
-        for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp")
+        for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp", "secret_places")
     ),
     "longrein.workspace.git",
     "longrein.workspace.search",

@@ -16,7 +16,6 @@ import msgspec
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.port import Confinement
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.sandbox.secret_places import secret_paths
 from longrein.workspace.supervisor.shell import FILTER, LANDLOCK
 
 if TYPE_CHECKING:
@@ -333,6 +332,8 @@ class SessionSandbox:
 
     @cached_property
     def _secrets(self) -> tuple[str, ...]:
+        from longrein.workspace.sandbox.secret_places import secret_paths
+
         named = self._expanded(self._options.home)
         found = secret_paths(self.home, self._environ)
         return tuple(path for path in found if path not in named)
