@@ -296,19 +296,21 @@ PLACE_WORDS = (
     "accountkey",
     "://",
     "sig=",
-    "password",
-    "passwd",
-    "passphrase",
-    "cookie",
+    "password=",
+    'password"',
+    "passwd=",
+    "passphrase=",
+    "cookie:",
     "_pass=",
     "_pwd=",
     '"auth"',
-    "token:",
     "token=",
     "secret=",
     "client-key-data",
 )
-"""Words after which a stream holds its line back: a secret may follow."""
+"""Words after which a stream holds its line back: a secret may follow. A prompt such as
+`Password: ` is seen at once.
+"""
 
 
 # --- Known secrets --------------------------------------------------------------------------------
