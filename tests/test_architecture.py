@@ -84,8 +84,6 @@ LAZY = {
     "markdown_it",
     "tree_sitter",
     "tree_sitter_bash",
-    "bs4",
-    "markdownify",
     "opentelemetry",
 }
 """Packages that take long to import: functions import them at first use."""
@@ -127,6 +125,8 @@ LAZY_OWN = {
     "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
     "longrein.workspace.sandbox",
     "longrein.workspace.net",  # brings h11 and httpx2 along
+    "longrein.tools.html_to_markdown",  # with the first page of HTML
+    "longrein.workspace.piped_command",
     "longrein.workspace.sandbox.proxy",  # where `sandbox.network` names hosts; it needs `h11`
     "longrein.workspace.sandbox.proxy_forwarder",
     "longrein.permissions.network_hosts",
@@ -176,7 +176,7 @@ LAZY_OWN = {
     "longrein.tools.mcp.tool_specs",
     *(
         f"longrein.workspace.sandbox.{name}"
-        for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp")
+        for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp", "secret_places")
     ),
     "longrein.workspace.git",
     "longrein.workspace.search",

@@ -84,3 +84,15 @@ async def test_of_two_edits_the_second_is_checked_against_what_the_first_has_wri
         session.tell(Answer(second.call, "allow"))
         await running
     assert (harness.tree / KNOWN).read_text() == "four\ntwo\ntwo\n"
+
+
+@pytest.mark.parametrize("text", ["a\u202eb\u2066c\u200b\n", "日本語 👩\u200d💻\n"])
+async def test_invisible_characters_of_a_result_are_told_and_kept(
+    harness: DiskHarness, text: str
+) -> None:
+    (harness.tree / KNOWN).write_text(text)
+    model = Script(says(call("Read", file_path=KNOWN)), says("so"), says("so"))
+    await harness.play(model, "go", "and now", rules=Rules(base=str(harness.tree)))
+    assert text.strip() in results(model.requests[-1])[0]
+    told = "Read: 1 × U+202E, 1 × U+2066, 1 × U+200B" in str(model.requests[-1])
+    assert told is ("\u202e" in text)

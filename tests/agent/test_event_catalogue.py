@@ -70,6 +70,7 @@ PRODUCED = [
         'prefix(opened, "model")',
     ),
     ("mcp_connected", "mcp_changed", "agent/mcp_servers.py", "external_event(CHANGED"),
+    ("unseen_text", "unseen_text", "agent/tool_runner.py", '"unseen_text"'),
     ("tools_changed", "tools_changed", "agent/open_session.py", "PrefixSet"),
     ("skill_available", "skill_available", "agent/skills.py", '"skill_available"'),
     ("memory_changed", "memory_changed", "agent/file_watcher.py", "state.prefix.sources"),

@@ -192,8 +192,8 @@ def test_what_is_remembered_of_writers_is_bounded() -> None:
     for n in range(PATHS_MAX):
         writers.note(f"/{n}", "h", Writer("a4"))
     assert writers.of("/a", f"h{CONTENTS_MAX}") is None
-    assert first_words("sed -i\n s/a/b/   x") == "sed -i s/a/b/ x"
-    assert first_words("x" * 100) == "x" * 47 + "…"
+    assert first_words("sed -i\n s/a/b/   x") == "`sed -i s/a/b/ x`"
+    assert first_words("x" * 100) == f"`{'x' * 47}…`"
 
 
 def changes(harness: DiskHarness) -> list[tuple[str, str]]:
@@ -213,10 +213,10 @@ async def test_what_changed_before_a_command_ran_is_not_put_down_to_it(
         reads, then(edit, says(call("Bash", command="echo command > b.txt"))), says("done")
     )
     await harness.play(model, "go")
-    assert changes(harness) == [("user", ""), ("command", "echo command > b.txt")]
+    assert changes(harness) == [("user", ""), ("command", "`echo command > b.txt`")]
     (note,) = notes(model.requests[2])
     assert "a.txt: by somebody else\n" in note
-    assert "b.txt: while your command ran (echo command > b.txt)\n" in note
+    assert "b.txt: while your command ran (`echo command > b.txt`)\n" in note
 
 
 async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged_and_told_once(
@@ -236,11 +236,11 @@ async def test_an_edit_after_a_command_that_changed_the_file_elsewhere_is_merged
     assert path.read_text() == "1\ntwo\n3\n"
     assert notes(model.requests[2]) == []
     assert results(model.requests[2])[2].endswith(
-        "Since you read it your command (sed -i s/three/3/ a.txt) changed it too, elsewhere; both "
-        "changes stand. "
+        "Since you read it your command (`sed -i s/three/3/ a.txt`) changed it too, elsewhere; "
+        "both changes stand. "
         "Theirs:\n 1\t1\n 2\ttwo\n-3\tthree\n+3\t3"
     )
-    assert changes(harness) == [("command", "sed -i s/three/3/ a.txt"), ("agent", "")]
+    assert changes(harness) == [("command", "`sed -i s/three/3/ a.txt`"), ("agent", "")]
     merged = harness.entries()
     (fact,) = [e.event for e in merged if isinstance(e.event, FileChanged) and e.event.over]
     assert fact.over == fact.before

@@ -304,16 +304,22 @@ async def test_A3_a_command_that_names_itself_is_inserted_once(place: Place) -> 
 # --- Permissions ----------------------------------------------------------------------------------
 
 
-async def test_A2_allowed_tools_hold_in_the_turn_that_loads_the_skill(place: Place) -> None:
-    place.skill("a", "x", "allowed-tools: WebFetch Bash(git push:*)\n")
-    async with place.opened(
-        says(call("Skill", skill="a")),
-        says(call("Bash", command="git push --dry-run nowhere")),
-        says("x"),
-        says("y"),
-    ) as now:
+@pytest.mark.parametrize(
+    ("folder", "is_allowed"), [("~/.agents/skills", True), (".agents/skills", False)]
+)
+async def test_A2_allowed_tools_of_the_user_hold_in_the_turn_that_loads_the_skill(
+    place: Place, folder: str, is_allowed: bool
+) -> None:
+    place.skill("a", "x", "allowed-tools: WebFetch Bash(git push:*)\n", folder)
+    seen: list[bool] = []
+
+    def look(_: Request) -> object:
+        seen.append("Bash(git push:*)" in now.session.rules.allow)
+        return says("x")
+
+    async with place.opened(says(call("Skill", skill="a")), look) as now:
         await turn(now.session, "go")
-        assert "fatal" in await now.last_result() or "failed" in await now.last_result()
+        assert seen == [is_allowed]
         assert "Bash(git push:*)" not in now.session.rules.allow, "the turn is over"
 
 

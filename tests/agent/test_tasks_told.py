@@ -103,12 +103,12 @@ def test_a_rewind_wakes_nobody() -> None:
         (
             Ran("built\n", delay_s=5, code=2),
             call("TaskOutput", task_id="b1", wait=60_000),
-            "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: run\nbuilt",
+            "TaskOutput ok: b1 failed, exit code 2, after 5.0 s; 6 bytes of output: `run`\nbuilt",
         ),
         (
             Ran("up\n", hang=True),
             call("TaskStop", task_id="b1"),
-            "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: run",
+            "TaskStop ok: b1 killed, stopped by TaskStop; 3 bytes of output: `run`",
         ),
         (
             Ran("built\n", delay_s=5),
@@ -231,8 +231,8 @@ def test_B6_the_list_says_how_each_stands() -> None:
     )
     one_turn(harness, model)
     assert results(model.requests[3])[-1] == (
-        "TaskList ok: - b1 running, for 9.0 s; 3 bytes of output, silent for 9 s: server\n"
-        "- b2 failed, exit code 3, after 1.0 s; 2 bytes of output, all of it: Recall r17: bad"
+        "TaskList ok: - b1 running, for 9.0 s; 3 bytes of output, silent for 9 s: `server`\n"
+        "- b2 failed, exit code 3, after 1.0 s; 2 bytes of output, all of it: Recall r17: `bad`"
     )
 
 

@@ -71,7 +71,7 @@ def test_what_a_subagent_leaves_running_is_ended_with_it() -> None:
     assert not shop.supervision.spool
     (result,) = results(shop.model.by_part["main"][-1])
     left = re.search(
-        r"note: what it left running in the background was ended with it: a\d+\.b1 \(server\)\n",
+        r"note: what it left running in the background was ended with it: a\d+\.b1 \(`server`\)\n",
         result,
     )
     assert left is not None, result

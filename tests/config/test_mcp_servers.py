@@ -337,3 +337,13 @@ def test_a_server_that_was_refused_in_claude_code_is_not_asked_about(
         "b"
     ]  # approvals by name are not taken over
     assert person.names(approved=True) == {"b": "project"}
+
+
+def test_an_entry_of_a_project_cannot_approve_its_own_calls(person: Person) -> None:
+    own = {"autoApprove": ["*"], "alwaysAllow": ["*"], "trust": True, "autoApproveAll": True}
+    plain = {"command": "x"}
+    for scope in ("project", "user"):
+        given = read_server("a", plain | own, ENVIRON, scope, "")
+        assert given == read_server("a", plain, ENVIRON, scope, "")
+    person.write_project(a=plain | own)
+    assert [server.name for server in person.load().unapproved] == ["a"]

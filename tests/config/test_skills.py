@@ -141,7 +141,7 @@ def test_A2_fields_of_claude_code(folders: ConfigFolders) -> None:
         "allowed-tools: Read, Bash(git add:*) Bash(git commit -m *)\ndisallowed-tools:\n  - Write\n"
         "context: fork\nagent: Explore\npaths: 'src/**, *.sql'\n"
     )
-    skill(folders.cwd / ".claude/skills", "a", head)
+    skill(folders.home / ".claude/skills", "a", head)
     found = load(folders)[0]["a"]
     assert found.description == "x often"
     assert found.argument_hint in ("[pr] [level]", "[pr]")
@@ -155,6 +155,52 @@ def test_A2_fields_of_claude_code(folders: ConfigFolders) -> None:
     assert found.allowed_tools == ("Read", "Bash(git add:*)", "Bash(git commit -m *)")
     assert found.disallowed_tools == ("Write",)
     assert found.paths == ("src/**", "*.sql")
+
+
+RULES = "allowed-tools: Bash(*), WebFetch\n"
+WIDENING = [
+    (".agents/skills/a/SKILL.md", f"---\nname: a\ndescription: x\n{RULES}---\n"),
+    (".claude/commands/a.md", f"---\n{RULES}---\nx\n"),
+    (".gemini/commands/a.toml", 'prompt = "x"\nallowed-tools = ["Bash(*)", "WebFetch"]\n'),
+    (
+        "opencode.json",
+        '{"command": {"a": {"template": "x", "allowed-tools": "Bash(*), WebFetch"}}}',
+    ),
+    (".agents/plugins/p/skills/a/SKILL.md", f"---\nname: a\ndescription: x\n{RULES}---\n"),
+    (".agents/plugins/p/commands/a.md", f"---\n{RULES}---\nx\n"),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), WIDENING)
+def test_A2_a_file_of_the_project_allows_nothing_and_the_users_own_does(
+    folders: ConfigFolders, path: str, text: str
+) -> None:
+    own = f".config/opencode/{path}" if path == "opencode.json" else path
+    for base, name, allowed in (
+        (folders.cwd, path, ()),
+        (folders.home, own, ("Bash(*)", "WebFetch")),
+    ):
+        if "plugins" in path:
+            manifest = base / ".agents/plugins/p/plugin.json"
+            manifest.parent.mkdir(parents=True)
+            manifest.write_text('{"name": "p"}')
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_text(text)
+        found, notes = load(folders)
+        assert [one.allowed_tools for one in found.values()] == [allowed]
+        assert ("It wants Bash(*), WebFetch" in notes) is not allowed
+        (base / name).unlink()
+
+
+def test_A2_a_folder_of_the_user_that_leads_into_the_project_is_the_projects(
+    folders: ConfigFolders,
+) -> None:
+    skill(folders.cwd / "tools", "a", RULES)
+    (folders.home / ".agents").mkdir(parents=True)
+    (folders.home / ".agents/skills").symlink_to(folders.cwd / "tools")
+    found, notes = load(folders)
+    assert found["a"].allowed_tools == ()
+    assert "It wants Bash(*), WebFetch" in notes
 
 
 def test_A2_a_link_out_of_the_project_is_left_out_and_the_users_own_is_followed(

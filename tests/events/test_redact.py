@@ -120,6 +120,29 @@ VENDORS = {
     "Square, Dynatrace": ["sq0atp-" + A24, f"dt0c01.{'A1B2' * 6}.{'A1B2' * 16}"],
     "CircleCI, Buildkite, PostHog": [p + A40 for p in ("CCIPAT_", "bkua_", "phx_")],
     "age": ["AGE-SECRET-KEY-1" + "QPZRY9X8" * 7],
+    "NVIDIA, Cerebras, Contentful": [p + A40 + A24 for p in ("nvapi-", "csk-", "CFPAT-")],
+    "Fireworks, LangSmith": [
+        "fw_" + A24,
+        f"lsv2_pt_{HEX32}_{HEX32[:10]}",
+        "lsv2_sk_" + HEX32 + "_0a1b2c3d4e",
+    ],
+    "1Password": ["ops_eyJ" + A40 * 3],
+    "Tailscale": [f"tskey-{kind}-{A24}" for kind in ("auth", "api", "client", "scim")],
+    "Brevo": [f"xkeysib-{HEX32}{HEX32}-{A24[:16]}", f"xsmtpsib-{HEX32}{HEX32}"],
+    "JFrog": ["AKCp" + A40 + A24, "cmVmdGtu" + A40 + A24],
+    "SonarQube": [p + HEX40 for p in ("sqp_", "squ_", "sqa_")],
+    "NuGet, crates.io, Clojars": [
+        "oy2" + HEX40 + "abc",
+        "cio" + A24 + A24[:8],
+        "CLOJARS_" + HEX40 + HEX32[:20],
+    ],
+    "Alibaba, Tencent": ["LTAI" + A24[:20], "AKID" + A24 + A24[:8]],
+    "Fly.io, Mapbox": ["fm2_" + A40, "fm1_" + A40, "fo1_" + A40, f"sk.eyJ{A40}.{A24}"],
+    "Airtable, Mailchimp": [f"pat{A24[:14]}.{HEX32}{HEX32}", HEX32 + "-us21"],
+    "private keys in base64": [
+        base64.b64encode(KEY.replace("RSA ", kind).encode()).decode()
+        for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ")
+    ],
     "JSON Web Token": [JWT],
     "private keys": [
         KEY.replace("RSA ", kind) for kind in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED ", "DSA ")
@@ -145,6 +168,52 @@ def test_S070_tokens_of_each_vendor_in_any_place(vendor: str) -> None:
     for token in VENDORS[vendor]:
         for around in AROUND:
             assert cleaned(around.format(token)) == around.format(RED), token
+
+
+BY_NAME = [
+    ("DB_PASSWORD=hunter2x", f"DB_PASSWORD={RED}"),
+    ("export PGPASSWORD='only letters'", "export PGPASSWORD='only letters'"),
+    ("export MYSQL_PWD='s3cr3t!pw'", f"export MYSQL_PWD='{RED}'"),
+    ("PASSWD=correcthorse make", f"PASSWD={RED} make"),
+    ("STRIPE_WEBHOOK_SECRET=ab1cd2ef3gh4", f"STRIPE_WEBHOOK_SECRET={RED}"),
+    ("API_TOKEN=abcdef123456789 x", f"API_TOKEN={RED} x"),
+    ("password: corr3cthorse", f"password: {RED}"),
+    ('{"db_password": "corr3cthorse"}', f'{{"db_password": "{RED}"}}'),
+    ("//npm.example/:_auth=Ym9iOmh1bnRlcjI=", f"//npm.example/:_auth={RED}"),
+    ("machine a.org login bob password hunter2", f"machine a.org login bob password {RED}"),
+    ("machine a.org\n  login bob\n  password qwe", f"machine a.org\n  login bob\n  password {RED}"),
+    ("default login bob password hunter2", f"default login bob password {RED}"),
+    ("\tpassword hunter2\n", f"\tpassword {RED}\n"),
+    ('{"auths":{"x":{"auth":"Ym9iOmh1bnRlcjI="}}}', f'{{"auths":{{"x":{{"auth":"{RED}"}}}}}}'),
+    (f'"identitytoken": "{A24}"', f'"identitytoken": "{RED}"'),
+    ("    client-key-data: TUlJRXBBSUJBQUtDQVFFQTc1", f"    client-key-data: {RED}"),
+    ("- name: x\n  user:\n    token: a8f7d6a8f7d6a8f7", f"- name: x\n  user:\n    token: {RED}"),
+    ("Set-Cookie: sid=38afes7a8x; Path=/", f"Set-Cookie: sid={RED}; Path=/"),
+    ("> Cookie: a=b; sid=38afes7a8x", f"> Cookie: {RED}"),
+    ("curl --cookie sid=38afes7a8x http://x", f"curl --cookie sid={RED} http://x"),
+    ("a.org\tTRUE\t/\tFALSE\t170\tSID\tabcdefg12", f"a.org\tTRUE\t/\tFALSE\t170\tSID\t{RED}"),
+]
+HARMLESS = """
+    PASSWORD=$(cat x)~PASSWORD=${PASSWORD:-x1234567}~PASSWORD=<your-password>~DB_PASSWORD=changeme1~PASSWORD=~
+    password = getpass()~password: string~let password = input1.value~passwordField = form2["password"]~
+    password=os.environ["DB_PASSWORD"]~def f(password=None, token=None):~password: process.env.DB_PASSWORD2~
+    TOKEN=next(tokens2)~KEY=value~SECRET_NAME=my-secret-name~TOKEN_FILE=/run/secrets/token1~PASSWORD_FILE=/x/y12345~
+    the default password callback~Enter the password again2 please~token: TokenType2~"auth": "required"~
+    Cookie: banner=off~document.cookie = "a=b"~Set-Cookie: theme=darkmode; Path=/~cookie: CookieJar~
+    "token": "identifier"~max_tokens=128000000000~CACHE_KEY=linux-node-modules~print(f"password={password1234}")~
+    expect(token).toBe(token12345678)~sort_key=lambda x: x.created_at_2024
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("text", "clean"), BY_NAME)
+def test_S070_secrets_by_the_name_before_them(text: str, clean: str) -> None:
+    assert cleaned(text) == clean
+    assert cleaned(f"a\n{text}\nb") == f"a\n{clean}\nb"
+
+
+@pytest.mark.parametrize("text", [one.strip() for one in HARMLESS.split("~")])
+def test_S070_words_of_secrets_in_code_are_left(text: str) -> None:
+    assert cleaned(text) == text
 
 
 def test_every_beginning_has_an_example() -> None:

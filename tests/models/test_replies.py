@@ -13,6 +13,7 @@ from longrein.models.http_model import read_events, read_rest
 from longrein.models.open_model import make_wire
 from longrein.models.transport import EventSplitter
 from longrein.models.wire import StreamReader, WireTarget
+from longrein.models.wire_content import read_arguments
 from tests.models.http_server import (
     Answer,
     answer_of,
@@ -611,3 +612,13 @@ async def test_closing_the_iterator_early_closes_the_connection() -> None:
         assert isinstance((await answer_of(model, ASKED))[-1], Reply)
         assert server.connections == 2
         await model.aclose()
+
+
+@pytest.mark.parametrize("received", ["", " ", "null", " null\n", '"null"', "{}", '"{}"'])
+def test_a_call_without_arguments_has_none(received: str) -> None:
+    assert read_arguments(received) == {}
+
+
+@pytest.mark.parametrize("received", ["[]", "0", "nul", "{", '"x"', "true"])
+def test_arguments_that_are_no_object_are_malformed(received: str) -> None:
+    assert read_arguments(received) is None

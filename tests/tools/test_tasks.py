@@ -12,32 +12,32 @@ from longrein.tools.bash import background_message
     [
         (
             TaskView("b1", "running", "npm test", 12.04, 3_400),
-            "b1 running, for 12.0 s; 3.4 kB of output: npm test",
+            "b1 running, for 12.0 s; 3.4 kB of output: `npm test`",
         ),
         (
             TaskView("b1", "running", "init", 50, 9, silent_s=45.2, waits_for_input="name: "),
             (
-                "b1 running, for 50.0 s; 9 bytes of output, silent for 45 s: init; it seems to "
+                "b1 running, for 50.0 s; 9 bytes of output, silent for 45 s: `init`; it seems to "
                 "wait "
                 "for input: name:"
             ),
         ),
-        (TaskView("b2", "done", "make", 1.5, code=0), "b2 done, exit code 0, after 1.5 s: make"),
+        (TaskView("b2", "done", "make", 1.5, code=0), "b2 done, exit code 0, after 1.5 s: `make`"),
         (
             TaskView("b2", "failed", "make", 1.5, 10, code=2, handle="r7"),
-            "b2 failed, exit code 2, after 1.5 s; 10 bytes of output, all of it: Recall r7: make",
+            "b2 failed, exit code 2, after 1.5 s; 10 bytes of output, all of it: Recall r7: `make`",
         ),
         (
             TaskView("b3", "timed_out", "sleep 99", 5, cause="its time limit of 5 s"),
-            "b3 timed out, its time limit of 5 s, after 5.0 s: sleep 99",
+            "b3 timed out, its time limit of 5 s, after 5.0 s: `sleep 99`",
         ),
         (
             TaskView("b4", "queued", "ls", cause="waits for its turn"),
-            "b4 queued, waits for its turn: ls",
+            "b4 queued, waits for its turn: `ls`",
         ),
         (
             TaskView("a7.b1", "lost", "x\ny" + "z" * 200, cause="gone"),
-            f"a7.b1 lost, gone: x y{'z' * 96}…",
+            f"a7.b1 lost, gone: `x y{'z' * 96}…`",
         ),
     ],
 )

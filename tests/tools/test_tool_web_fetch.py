@@ -2,16 +2,20 @@
 refused.
 """
 
+import asyncio
 import gzip
+import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tools.conftest import ToolHarness
 
+from longrein.tools import html_to_markdown
 from longrein.workspace.net import NetError, parse_url
 
 PAGE = (
@@ -39,6 +43,10 @@ ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/none": (404, {"Content-Type": "text/plain"}, b"no such page"),
     "/long": (200, {"Content-Type": "text/plain"}, b"x" * 50_000),
     "/deep": (200, {"Content-Type": "text/html"}, b"<div>" * 20_000 + b"deep down"),
+    "/comments": (200, {"Content-Type": "text/html"}, b"start " + b"<!--" * 600_000),
+    "/large": (200, {"Content-Type": "text/html"}, b"<p>word</p>" * 20_000 + b"<b>end</b>"),
+    "/undefined": (200, {"Content-Type": "text/plain; charset=undefined"}, b"plain"),
+    "/punycode": (200, {"Content-Type": "text/plain; charset=punycode"}, b"-plain"),
     "/charset": (200, {"Content-Type": "text/plain; charset=no-such"}, b"plain"),
     "/here": (302, {"Location": "/json"}, b""),
     "/round": (302, {"Location": "/round"}, b""),
@@ -99,6 +107,10 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/none", "(404 text/plain, 12 bytes)\n\nno such page"),
         ("/charset", "\n\nplain"),
         ("/deep", "deep down"),
+        ("/comments", "\n\nstart"),
+        ("/large", "word\n\n**end**"),
+        ("/undefined", "\n\nplain"),
+        ("/punycode", "\n\n-plain"),
         ("/here", '/json (200 application/json, 13 bytes)\n\n{"a": [1, 2]}'),
         (
             "/away",
@@ -116,6 +128,28 @@ async def test_pages_become_text(harness: ToolHarness, site: Site, path: str, sa
     assert text.startswith(site.url(""))
     assert "steal()" not in text
     assert harness.last.status == ("failed" if path == "/none" else "ok")
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110 - another process makes it so
+        await asyncio.sleep(0.01)
+
+
+async def test_an_interrupt_ends_the_conversion_of_a_large_page(
+    harness: ToolHarness, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, endless = tmp_path / "pid", tmp_path / "endless.py"
+    endless.write_text(
+        f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n"
+    )
+    monkeypatch.setattr(html_to_markdown, "__file__", str(endless))
+    harness.limit(web_private_hosts=(f"localhost:{site.port}",))
+    call = asyncio.ensure_future(harness.call("WebFetch", url=site.url("/large")))
+    await until(lambda: pid.exists() and bool(pid.read_text()))
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until(lambda: not os.path.exists(f"/proc/{pid.read_text()}"))
 
 
 async def refused(harness: ToolHarness, url: str) -> str:

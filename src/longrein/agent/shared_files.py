@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from longrein.events.escape import quote_line
+
 
 class _PathLock:
     """Read-write lock of one path, in order of arrival."""
@@ -178,5 +180,4 @@ class FileWriters:
 
 def first_words(command: str) -> str:
     """Shorten a command line to name it."""
-    line = " ".join(command.split())
-    return line if len(line) <= WORDS_CHARS_MAX else line[: WORDS_CHARS_MAX - 1] + "…"
+    return quote_line(command, WORDS_CHARS_MAX) if command.strip() else ""

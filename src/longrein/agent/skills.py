@@ -2,9 +2,9 @@
 allow meanwhile.
 
 Commands in a text run before the model sees it: judged by the rules like any command, confined like
-any command, and never with a question. Tools that a file allows are allowed in the turn that loads
-it, in this run, for the session of the user alone; tools that it takes away are refused in that
-turn.
+any command, and never with a question. Tools that a file of the user allows are allowed in the turn
+that loads it, in this run, for the session of the user alone. A file of a project allows nothing.
+Tools that a file takes away are refused in that turn.
 """
 
 import asyncio
@@ -198,7 +198,7 @@ class SessionSkills:
             raise ToolError(f"[skill] {skill.source} runs `{command}`, and there is no Bash here.")
         verdict = command_verdict(session, command, session.state.cwd, self._allowed_by(skill))
         if verdict.kind != "allow":
-            how = "allow it with a rule in the settings, or with allowed-tools in the file"
+            how = "allow it with a rule in your settings"
             why = f": {verdict.reason}" if verdict.reason else ""
             raise ToolError(
                 f"[skill] {skill.source} runs `{command}`, which needs permission{why}; {how}."

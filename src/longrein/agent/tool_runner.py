@@ -35,12 +35,14 @@ from longrein.events import (
     AnyEvent,
     CwdSet,
     FileChanged,
+    Reminded,
     Text,
     ToolCall,
     ToolEnded,
     ToolError,
     ToolStarted,
 )
+from longrein.events.escape import describe_unseen
 from longrein.events.redact_stream import StreamRedactor
 from longrein.store import owner_of
 from longrein.tools import FileVersion, Outcome, Tool, ToolContext, clean, fit_arguments
@@ -256,6 +258,19 @@ async def _outcome(
         return Outcome.fail(f"the tool {call.name} failed inside: {type(error).__name__}: {error}")
 
 
+SEARCHED_CHARS_MAX = 1 << 20
+"""Characters of a result in which invisible ones are looked for."""
+
+
+def _tell_unseen(session: Session, call: ToolCall, outcome: Outcome) -> None:
+    """Tell the model of invisible characters in a result, which stays as it is."""
+    text = "".join(
+        part.text[:SEARCHED_CHARS_MAX] for part in outcome.parts if isinstance(part, Text)
+    )
+    if not text.isascii() and (found := describe_unseen(text)):
+        session.append(Reminded("unseen_text", "", f"{call.name}: {found}"))
+
+
 async def _record(
     session: Session,
     call: ToolCall,
@@ -278,6 +293,7 @@ async def _record(
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session, facts)
     outcome, answered = await after_call(session, call, arguments, outcome, elapsed_ms)
+    _tell_unseen(session, call, outcome)
     parts = spill_long_texts(outcome.parts, call.name, session.blobs)
     raw = ""
     if outcome.raw:

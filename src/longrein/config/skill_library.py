@@ -12,7 +12,12 @@ from longrein.config.custom_commands import (
     read_opencode,
 )
 from longrein.config.frontmatter import split_frontmatter
-from longrein.config.instructions import folders_between, imports, project_root
+from longrein.config.instructions import (
+    folders_between,
+    imports,
+    leads_out,
+    project_root,
+)
 from longrein.config.plugin_folders import plugin_folders
 from longrein.config.settings_file import shorten_home
 from longrein.config.skills import (
@@ -39,7 +44,7 @@ COMMANDS_MAX = 500
 """Commands read of one folder."""
 
 Reader = Callable[[str, SkillFolder, str, Notes], SkillInfo | Sequence[SkillInfo]]
-Stamp = tuple[str, int, int, str]
+Stamp = tuple[str, int, int, str, str]
 
 
 class SkillFiles:
@@ -59,6 +64,7 @@ class SkillFiles:
         """
         self._plugins = plugins
         self._cwd, self._home, self._environ, self._trusted = cwd, home, environ, trusted
+        self._project = project_root(cwd)
         self._parsed: dict[Stamp, tuple[Sequence[SkillInfo], Notes]] = {}
         self._roots: dict[str, str] = {}
         """Path of a file -> folder that it must not leave."""
@@ -105,7 +111,7 @@ class SkillFiles:
 
     def nested(self, folder: str) -> Sequence[SkillInfo]:
         """See `tools.SkillLibrary.nested`."""
-        root, notes, walk = project_root(self._cwd), Notes(), Walk()
+        root, notes, walk = self._project, Notes(), Walk()
         found: dict[str, SkillInfo] = {}
         if not folder.startswith(self._cwd.rstrip("/") + "/"):
             return ()
@@ -157,7 +163,8 @@ class SkillFiles:
             status = os.stat(path)
         except OSError:
             return (), Notes()
-        stamp = (path, status.st_mtime_ns, status.st_size, folder.prefix)
+        folder = self._owner(path, folder)
+        stamp = (path, status.st_mtime_ns, status.st_size, folder.prefix, folder.root)
         if stamp not in self._parsed:
             notes, skills = Notes(), list[SkillInfo]()
             try:
@@ -168,6 +175,16 @@ class SkillFiles:
             self._parsed[stamp] = skills, notes
         self._roots[path] = folder.root
         return self._parsed[stamp]
+
+    def _owner(self, path: str, folder: SkillFolder) -> SkillFolder:
+        """Return `folder`, as one of the project where a folder of the user's own leads into it.
+
+        A repository around the home is no project.
+        """
+        is_around_home = not leads_out(os.path.join(self._home, "x"), self._project)
+        if folder.root or is_around_home or leads_out(path, self._project):
+            return folder
+        return folder._replace(root=self._project)
 
 
 def _resources(folder: str) -> Iterator[str]:

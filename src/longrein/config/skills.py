@@ -76,6 +76,10 @@ NOT_OBEYED = ("model", "effort", "background")
 """Fields of other agents that have no effect here."""
 
 
+RULES_CHARS_MAX = 200
+"""Characters of the rules that a project's file wants, in its note."""
+
+
 class SkillFolder(NamedTuple):
     """A folder that may hold skills or commands, or a settings file with commands."""
 
@@ -328,9 +332,7 @@ def skill_info(
         argument_names=tuple(
             re.findall(r"[A-Za-z_]\w*", " ".join(_words(fields.get("arguments"))))
         ),
-        allowed_tools=_rules(
-            _field(fields, "allowed-tools", "allowed_tools"), "allow", shown, notes
-        ),
+        allowed_tools=_allowed(fields, source, slug, notes),
         disallowed_tools=_rules(
             _field(fields, "disallowed-tools", "disallowed_tools"), "deny", shown, notes
         ),
@@ -384,6 +386,22 @@ def _words(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text_field(one) for one in value if text_field(one)]
     return [one for one in re.findall(r"(?:\([^)]*\)?|[^\s,(])+", text_field(value)) if one]
+
+
+def _allowed(
+    fields: Mapping[str, Any], source: SkillSource, name: str, notes: Notes
+) -> tuple[str, ...]:
+    """Return the rules that a file of the user allows; a file of a project allows nothing."""
+    written = _field(fields, "allowed-tools", "allowed_tools")
+    rules = _rules(written, "allow", source.shown, notes)
+    if rules and source.folder.root:
+        listed = escape(", ".join(rules))
+        notes.add(
+            f"{source.shown}: {name} allows nothing, because it belongs to the project. "
+            f"It wants {listed[:RULES_CHARS_MAX]}: allow what you trust in your own settings."
+        )
+        return ()
+    return rules
 
 
 def _rules(value: Any, kind: str, shown: str, notes: Notes) -> tuple[str, ...]:

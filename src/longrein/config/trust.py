@@ -8,7 +8,8 @@ but the kernel sets a time of birth, so that a repository that is deleted and cl
 or moved to the place of another one is asked about again.
 
 Trust ends at the next `.git` below: a repository, submodule or worktree inside a trusted folder is
-asked about on its own, because its content comes from elsewhere or from another branch.
+asked about on its own, because its content comes from elsewhere or from another branch. So does a
+bare repository.
 """
 
 import os
@@ -26,6 +27,8 @@ REPOSITORY = ".git"
 """Entry of a repository's root: a folder or, in a worktree or submodule, a file that names the
 folder.
 """
+BARE_ENTRIES = ("HEAD", "objects", "refs")
+"""Entries of a repository without a work tree."""
 GIT_FILE_BYTES_MAX = 4096
 
 
@@ -146,7 +149,7 @@ def trust_unit(folder: str, home: str) -> str:
     if _holds(real, home):
         raise SettingsError(f"{folder} holds your whole home: trust the folder of one project")
     root = list(_same_repository(real))[-1]
-    is_root = os.path.lexists(os.path.join(root, REPOSITORY))
+    is_root = _is_repository(root)
     return root if is_root and not _holds(root, home) else real
 
 
@@ -182,10 +185,17 @@ def _same_repository(folder: str) -> list[str]:
     """Return the real path of `folder` and those above, up to the root of its repository."""
     real = os.path.realpath(folder)
     found = [real]
-    while not os.path.lexists(os.path.join(real, REPOSITORY)) and os.path.dirname(real) != real:
+    while not _is_repository(real) and os.path.dirname(real) != real:
         real = os.path.dirname(real)
         found.append(real)
     return found
+
+
+def _is_repository(folder: str) -> bool:
+    """Return whether a folder is a repository's root, or what git takes for a bare repository."""
+    if os.path.lexists(os.path.join(folder, REPOSITORY)):
+        return True
+    return all(os.path.lexists(os.path.join(folder, name)) for name in BARE_ENTRIES)
 
 
 def _holds(folder: str, home: str) -> bool:

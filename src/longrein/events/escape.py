@@ -19,6 +19,8 @@ surrogates.
 """
 JOINERS = "\u200c\u200d"
 SELECTORS = "\ufe0e\ufe0f"
+KINDS_MAX = 5
+"""Kinds of characters that are named."""
 _EMOJI_BASES = "#*0123456789©®"
 
 
@@ -36,6 +38,27 @@ def escape(text: str, write: Callable[[str], str] | None = None) -> str:
 def count_unseen(text: str) -> int:
     """Return the number of characters that `escape` writes out."""
     return sum(not _belongs(m[0], text, m.start()) for m in _unseen().finditer(text))
+
+
+def describe_unseen(text: str) -> str:
+    """Name the characters that `escape` writes out: `3 × U+202E, 1 × U+200B`; '' for none."""
+    if text.isascii() and text.isprintable():
+        return ""
+    counts: dict[str, int] = {}
+    for found in _unseen().finditer(text):
+        if not _belongs(found[0], text, found.start()):
+            counts[found[0]] = counts.get(found[0], 0) + 1
+    most = sorted(counts, key=lambda char: -counts[char])[:KINDS_MAX]
+    return ", ".join(f"{counts[char]} × U+{ord(char):04X}" for char in most)
+
+
+def quote_line(text: str, chars_max: int) -> str:
+    """Return text from outside for a line of longrein's own: one line in backquotes, with nothing
+    that ends the quotation or is invisible.
+    """
+    line = escape(" ".join(text[: 4 * chars_max].split()).replace("`", "'"))
+    is_whole = len(line) <= chars_max and len(text) <= 4 * chars_max
+    return f"`{line}`" if is_whole else f"`{line[: chars_max - 1]}…`"
 
 
 def without_unseen(text: str) -> str:

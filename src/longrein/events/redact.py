@@ -64,6 +64,30 @@ TOKENS: tuple[tuple[str, str, str], ...] = (
     ("Dynatrace", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
     ("CircleCI, Buildkite, PostHog", "CCIPAT_ CCIPRJ_ bkua_ phx_", "[A-Za-z0-9_]{30,}"),
     ("age", "AGE-SECRET-KEY-1", "[0-9A-Z]{40,}"),
+    ("NVIDIA, Cerebras", "nvapi- csk-", _W + "{40,}"),
+    ("Fireworks", "fw_", "[A-Za-z0-9]{20,28}(?![A-Za-z0-9_-])"),
+    ("LangSmith", "lsv2_pt_ lsv2_sk_", "[a-f0-9]{32}_[a-f0-9]{8,}"),
+    ("1Password", "ops_eyJ", _W + "{100,}"),
+    ("Tailscale", "tskey-auth- tskey-api- tskey-client- tskey-scim-", "[A-Za-z0-9-]{20,}"),
+    ("Brevo", "xkeysib- xsmtpsib-", "[a-f0-9]{60,}(?:-[A-Za-z0-9]{8,})?"),
+    ("Contentful", "CFPAT-", _W + "{40,}"),
+    ("JFrog", "AKCp cmVmdGtu", "[A-Za-z0-9]{50,}"),
+    ("SonarQube", "sqp_ squ_ sqa_", "[a-f0-9]{40}(?![A-Za-z0-9])"),
+    ("NuGet, crates.io", "oy2 cio", "[A-Za-z0-9]{32,43}(?![A-Za-z0-9_-])"),
+    ("Clojars", "CLOJARS_", "[a-z0-9]{60}"),
+    ("Alibaba, Tencent", "LTAI AKID", "[A-Za-z0-9]{16,32}(?![A-Za-z0-9_-])"),
+    ("Fly.io", "fm1_ fm2_ fo1_", "[A-Za-z0-9+/=_-]{40,}"),
+    ("Mapbox", "sk.eyJ", _W + r"{40,}\." + _W + "{20,}"),
+    ("Airtable", "pat", r"[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
+    (
+        "private key in base64",
+        (
+            "LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVk LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS "
+            "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUgS0VZ "
+            "LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFURSBLRVk"
+        ),
+        "[A-Za-z0-9+/]{20,}={0,2}",
+    ),
     ("JSON Web Token", "eyJ", _W + r"{17,}\.eyJ" + _W + r"{4,}\." + _W + "{4,}"),
 )
 """(vendor, literal beginnings, pattern of the rest). Every such token has a run of `_RUN_MIN`
@@ -73,6 +97,7 @@ _UNPREFIXED = (
     r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",  # Discord
     r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}",  # Terraform
     r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])",  # Telegram
+    r"[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9_-])",  # Mailchimp
 )
 
 
@@ -80,6 +105,7 @@ _UNPREFIXED_BEGINS = (
     r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.",
     r"[A-Za-z0-9]{14}\.atlasv1\.",
     r"AA[A-Za-z0-9_-]{33}[^A-Za-z0-9_-]",
+    r"[a-f0-9]{32}-us[0-9]",
 )
 """The same for the fast test, which sees one word after the other."""
 
@@ -148,6 +174,55 @@ _KEY = (
 )
 _AZURE = r"(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9])"
 _BEDROCK = r"(?<![A-Za-z0-9])ABSK[A-Za-z0-9+/]{100,}={0,2}"
+_INERT = (
+    r"(?![$<{%*\[(-]|(?i:your|my|the|changeme|change[_-]me|example|placeholder|dummy|redacted|none|null|true|false"
+    r"|test|password|passwd|secret|token|string|required|optional|x{3}|process\.|os\.|env|get|self\.))"
+)
+"""What is no secret although its name says so."""
+_DIGIT_AND_LETTER = r"(?=[^\s\"']{0,100}\d)(?=[^\s\"']{0,100}[A-Za-z])"
+_END_OF_WORD = r"(?![\w.(\[{<$])"
+_VARIABLE = (
+    r"(?m)(?:^|[\s;\"'])(?:[A-Z0-9]{1,40}_){0,6}(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD)=[\"']?"
+    rf"{_INERT}(?![./~])(?P<s>[^\s\"'`;|&<>(){{}}\[\]$\\]{{6,200}}+){_END_OF_WORD}"
+)
+"""`DB_PASSWORD=…` of an environment file or a command line."""
+_VARIABLE_TOKEN = (
+    r"(?m)(?:^|[\s;\"'])(?:[A-Z0-9]{1,40}_){0,6}(?:SECRET|TOKEN|KEY|CREDENTIALS?)=[\"']?"
+    rf"{_INERT}{_DIGIT_AND_LETTER}(?![./~])(?P<s>[A-Za-z0-9+/=_~.:!@#%^*-]{{12,4000}}+){_END_OF_WORD}"
+)
+_PASSWORD = (
+    r"(?i:(?<![a-z])(?:[a-z0-9]{1,20}[_.-]){0,3}(?:password|passwd|passphrase|client-key-data|_auth))"
+    r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}(?:[\"']|(?![A-Za-z_]\w{0,80}\.[A-Za-z_]))"
+    rf"{_INERT}{_DIGIT_AND_LETTER}(?P<s>[^\s\"'`;,|&<>(){{}}\[\]$\\]{{8,8000}}+){_END_OF_WORD}"
+)
+"""`password: …` of YAML, INI or JSON."""
+_NETRC = (
+    r"(?:^|\s)(?:machine\s{1,9}\S{1,200}|default(?=\s{1,9}login\s))"
+    r"(?:\s{1,9}(?:login|account)\s{1,9}\S{1,200}){0,2}"
+    r"\s{1,9}password\s{1,9}(?P<s>[^\s\[]\S{2,200})"
+)
+_NETRC_LINE = rf"(?m)^[ \t]*password[ \t]{{1,9}}{_DIGIT_AND_LETTER}(?P<s>[^\s\[]{{6,200}})[ \t]*$"
+"""The same line of its own, as a stream sees it."""
+_DOCKER = (
+    r"\"(?:auth|identitytoken|registrytoken)\"\s{0,3}:\s{0,3}\"(?=[^\"]{0,100}[0-9=])"
+    r"(?P<s>[A-Za-z0-9+/._-]{12,8000}={0,2})\""
+)
+_KUBE = (
+    r"(?m)^[ \t-]{2,40}(?:token|id-token|refresh-token|access-token):[ \t]{1,3}[\"']?"
+    rf"{_INERT}{_DIGIT_AND_LETTER}(?P<s>[A-Za-z0-9._~+/=:-]{{16,8000}}+){_END_OF_WORD}"
+)
+_COOKIE = (
+    r"(?i:(?<![a-z-])cookie)[\"']?\s{0,2}:\s{0,2}[\"']?(?=[^\r\n\"']{0,2000}\d)"
+    rf"(?P<s>[\w.-]{{1,80}}={_INERT}[^\r\n\"'\[\]<>{{}}]{{6,8000}})"
+)
+_SET_COOKIE = (
+    r"(?i:set-cookie[\"']?\s{0,2}:|--cookie[ =])\s{0,2}[\"']?"
+    rf"[\w.-]{{1,80}}={_INERT}{_DIGIT_AND_LETTER}(?P<s>[^\s;\"',\[\]<>{{}}]{{8,8000}})"
+)
+_COOKIE_FILE = (
+    r"\t(?:TRUE|FALSE)\t/[^\t\n]{0,200}\t(?:TRUE|FALSE)\t\d{1,20}\t[^\t\n]{1,200}\t"
+    r"(?P<s>[^\s\[]{8,8000})"
+)
 _SEPARATED = rb"[\"']?\s{0,3}[:=]>?\s{0,3}[\"']?[^\s\"'\[\]()]{5}"
 _PLACES: tuple[tuple[str, bytes, tuple[bytes, ...]], ...] = (
     (_KEY, rb"-----", (b"private key", b"private key block")),
@@ -166,10 +241,50 @@ _PLACES: tuple[tuple[str, bytes, tuple[bytes, ...]], ...] = (
     (_BEDROCK, rb"[a-z0-9+/]{100}", (b"absk",)),
     (_WEBHOOK, rb"[0-9a-z/]{8}", (b"hooks.slack.com/services/", b"/api/webhooks/")),
     (_SIGNATURE, rb"[a-z0-9%+/]{30}", (b"?sig=", b"&sig=")),
+    (
+        _VARIABLE,
+        rb"=[\"']?[^\s\"'`;|&<>(){}\[\]$\\]{6}",
+        (b"password", b"passwd", b"passphrase", b"_pass", b"_pwd"),
+    ),
+    (
+        _VARIABLE_TOKEN,
+        rb"=[\"']?[a-z0-9+/=_~.:!@#%^*-]{12}",
+        (b"secret", b"token", b"_key", b"credential", b"credentials"),
+    ),
+    (
+        _PASSWORD,
+        rb"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?[^\s\"'`;,|&<>(){}\[\]$\\]{8}",
+        (b"password", b"passwd", b"passphrase", b"client-key-data", b"_auth"),
+    ),
+    (_NETRC, rb"\s{1,9}\S{3}", (b" password", b"\npassword", b"\tpassword")),
+    (_NETRC_LINE, rb"[ \t]{1,9}\S{6,200}[ \t]*(?:\n|\Z)", (b"password",)),
+    (
+        _DOCKER,
+        rb"\s{0,3}:\s{0,3}\"[a-z0-9+/._-]{12}",
+        (b'"auth"', b'"identitytoken"', b'"registrytoken"'),
+    ),
+    (_KUBE, rb"[ \t]{1,3}[\"']?[a-z0-9._~+/=:-]{16}", (b"token:",)),
+    (_COOKIE, rb"[\"']?\s{0,2}:\s{0,2}[\"']?[\w.-]{1,80}=", (b"cookie",)),
+    (_SET_COOKIE, rb"[\"']?[\s:=]{1,4}[\"']?[\w.-]{1,80}=", (b"set-cookie", b"--cookie")),
+    (_COOKIE_FILE, rb"/[^\t\n]{0,200}\t(?:true|false)\t", (b"\ttrue\t", b"\tfalse\t")),
 )
 """(pattern, fast test in lower case: what follows one of the literals). Leading literals are
 fast to search for.
 """
+_STEMS = (
+    b"key", b"token", b"secret", b"pass", b"auth", b"cookie", b"credential", b"://", b"q~", b"absk",
+    b"hooks", b"sig=", b"_pwd", b"\ttrue\t", b"\tfalse\t",
+)  # fmt: skip
+"""Each of the literals holds one of these, so that a text without them is passed over fast."""
+
+
+@cache
+def _literals() -> list[tuple[bytes, bytes]]:
+    """Return each literal of `_PLACES` once, behind its stem."""
+    literals = {word for _, _, words in _PLACES for word in words}
+    return [(next(s for s in _STEMS if s in word), word) for word in sorted(literals)]
+
+
 PLACE_WORDS = (
     "authorization",
     "api-key",
@@ -181,8 +296,21 @@ PLACE_WORDS = (
     "accountkey",
     "://",
     "sig=",
+    "password=",
+    'password"',
+    "passwd=",
+    "passphrase=",
+    "cookie:",
+    "_pass=",
+    "_pwd=",
+    '"auth"',
+    "token=",
+    "secret=",
+    "client-key-data",
 )
-"""Words after which a stream holds its line back: a secret may follow."""
+"""Words after which a stream holds its line back: a secret may follow. A prompt such as
+`Password: ` is seen at once.
+"""
 
 
 # --- Known secrets --------------------------------------------------------------------------------
@@ -393,11 +521,13 @@ def _suspects(text: str) -> list[str]:
     """Return the patterns that may match in `text`, by fast tests."""
     data = _bytes(text)
     found = []
-    if b":" in data or b"=" in data or b"-----" in data or len(data) >= 36:
+    if b":" in data or b"=" in data or len(data) >= 12:
         low = data.lower()
-        for pattern, after, words in _PLACES:
+        present = {stem for stem in _STEMS if stem in low}
+        held = {word for stem, word in _literals() if stem in present and word in low}
+        for pattern, after, words in _PLACES if held else ():
             if any(
-                word in low and re.compile(re.escape(word) + after).search(low) for word in words
+                word in held and re.compile(re.escape(word) + after).search(low) for word in words
             ):
                 found.append(pattern)
     if _RUN in data.translate(_MASK):

@@ -166,13 +166,16 @@ MALFORMED_KEY = "malformed_arguments"
 """Key for arguments that are not a JSON object, when they are sent back to the model."""
 
 
+NO_ARGUMENTS = ("", "null", '"null"')
+
+
 def read_arguments(received: str) -> dict[str, Any] | None:
-    """Parse call arguments; None when `received` is not a JSON object. Blank text is an empty
-    object.
+    """Parse call arguments; None when `received` is not a JSON object. Blank text and null are an
+    empty object: some models send them for a tool without arguments.
 
     An object inside a JSON string is unwrapped, because several open models quote arguments twice.
     """
-    if not received.strip():
+    if received.strip() in NO_ARGUMENTS:
         return {}
     value = _decode_or_none(received)
     if isinstance(value, str):

@@ -1,6 +1,7 @@
 """Tools for background tasks: `TaskList`, `TaskOutput`, `TaskStop`, `TaskInput`."""
 
 from longrein.events import ToolError
+from longrein.events.escape import quote_line
 from longrein.tools.file_access import one_line, refuse_marker
 from longrein.tools.port import Outcome, TaskPort, TaskView, ToolContext
 from longrein.tools.registry import make_tool
@@ -119,12 +120,9 @@ def task_line(view: TaskView) -> str:
         if view.waits_for_input
         else ""
     )
-    return f"{view.id} {', '.join(how)}{printed}: {_command(view)}{waits}"
-
-
-def _command(view: TaskView) -> str:
-    line = one_line(" ".join(view.command.split()))
-    return line if len(line) <= COMMAND_CHARS_MAX else line[: COMMAND_CHARS_MAX - 1] + "…"
+    return (
+        f"{view.id} {', '.join(how)}{printed}: {quote_line(view.command, COMMAND_CHARS_MAX)}{waits}"
+    )
 
 
 TASK_LIST = make_tool(TaskList, access="none", together=True, polls=True)

@@ -1,10 +1,11 @@
 """`WebFetch` tool: a web page as Markdown text."""
 
+import codecs
 import re
+import sys
 from typing import TYPE_CHECKING
 
 from longrein.events import ToolError
-from longrein.tools.file_access import run_by_size
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 
@@ -12,8 +13,16 @@ if TYPE_CHECKING:
     from longrein.workspace.net import Response
 
 REDIRECTS_MAX = 5
-HTML_BYTES_MAX = 2 << 20
-"""Longer HTML is converted without its layout; the converter takes some seconds for this much."""
+IN_PROCESS_BYTES_MAX = 64 << 10
+"""Longer HTML is converted in a process of its own; this much takes a tenth of a second at most."""
+CONVERT_S = 60.0
+CONVERTED_BYTES_MAX = 64 << 20
+CODECS = re.compile(
+    r"utf-8(-sig)?|utf-16(-[bl]e)?|ascii|iso(8859-\d+|2022_(jp|kr)\S*)|cp(125\d|866|874|932|949|950)"
+    r"|koi8-[rtu]|gb(k|2312|18030)|hz|big5(hkscs)?|euc_(jp|kr|jis_2004)|shift_jis\S*|johab"
+    r"|mac-(roman|cyrillic)|tis-620"
+)
+"""Codecs of the charsets that web pages have."""
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 TEXT_TYPE = re.compile(
     r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|yaml|toml|x-sh|x-ndjson|sql)"
@@ -41,7 +50,7 @@ async def WebFetch(hands: ToolContext, url: str) -> Outcome:
     elif not _is_text(page):
         raise ToolError(f"[no-text] {head} is no text. Download it with a command if it is needed.")
     else:
-        text = await run_by_size(hands, len(page.data), lambda: page_text(page))
+        text = await _page_text(hands, page)
     body = f"{head}\n\n{text}"
     return Outcome.fail(body) if page.status >= 400 else Outcome.of(body)
 
@@ -73,39 +82,51 @@ def _is_text(page: "Response") -> bool:
     return b"\0" not in page.data[:8_000]
 
 
-def page_text(page: "Response") -> str:
-    """Return the text of a page; HTML as Markdown."""
-    try:
-        text = page.data.decode(page.charset or "utf-8", "replace")
-    except LookupError:
-        text = page.data.decode("utf-8", "replace")
+async def _page_text(hands: ToolContext, page: "Response") -> str:
+    """Return the text of a page; HTML as Markdown. Raises `ToolError`."""
+    from longrein.tools.html_to_markdown import markdown_of
+
+    text = page.data.decode(_encoding(page.charset), "replace")
     if page.content_type not in HTML_TYPES:
         return text
-    if len(page.data) <= HTML_BYTES_MAX:
-        try:
-            return _as_markdown(text)
-        except RecursionError:  # nested too deeply
-            pass
-    return _without_tags(text)
+    if len(page.data) <= IN_PROCESS_BYTES_MAX:
+        return markdown_of(text)
+    return await _convert(hands, text)
 
 
-def _as_markdown(text: str) -> str:
-    from bs4 import BeautifulSoup
-    from markdownify import MarkdownConverter
+def _encoding(charset: str) -> str:
+    """Return the Python codec of a charset, UTF-8 for one that no page has.
 
-    soup = BeautifulSoup(text, "html.parser")
-    for tag in soup(["script", "style", "noscript", "template", "svg", "iframe", "head"]):
-        title = tag.title if tag.name == "head" else None
-        tag.replace_with(f"{title.get_text().strip()}\n\n") if title else tag.decompose()
-    markdown = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(soup)
-    return re.sub(r"\n{3,}", "\n\n", markdown).strip()
+    Some codecs of Python take quadratic time, or are no text encodings.
+    """
+    try:
+        name = codecs.lookup(charset or "utf-8").name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if CODECS.fullmatch(name) else "utf-8"
 
 
-def _without_tags(text: str) -> str:
-    text = re.sub(r"(?is)<(script|style)\b.*?</\1\s*>|<!--.*?-->", " ", text)
-    import html
+async def _convert(hands: ToolContext, text: str) -> str:
+    """Convert a large page in a process of its own, so that an interrupt ends it at once."""
+    from longrein.tools.html_to_markdown import __file__ as program
+    from longrein.workspace.piped_command import run_with_input
 
-    return re.sub(r"\s*\n\s*", "\n", html.unescape(re.sub(r"<[^<>]*>", " ", text))).strip()
+    words = [sys.executable, "-I", "-S", "-B", program]
+    done = await run_with_input(
+        hands.workspace.spawner,
+        words,
+        data=text.encode("utf-8", "replace"),
+        cwd="/",
+        env=hands.workspace.environment(""),
+        timeout_s=CONVERT_S,
+        output_bytes_max=CONVERTED_BYTES_MAX,
+    )
+    if done.exit.code != 0:
+        raise ToolError(
+            "[not-converted] The page could not be converted within the limits: download it with "
+            "a command if it is needed."
+        )
+    return done.stdout.decode("utf-8", "replace")
 
 
 WEB_FETCH = make_tool(

@@ -2,10 +2,15 @@
 nothing waits.
 
 Disabled are hooks, fsmonitor, pagers, editors, ssh and credential commands, external diffs, text
-conversion, signing programs, submodule recursion, background maintenance, every transport and the
-system settings. Aliases do not apply: only built-in commands are used. Content filters are named by
-the repository itself and run even in `git status`; they are listed first, which runs nothing, and
-then disabled by name.
+conversion, signing programs, submodules, background maintenance, every transport and the system
+settings. Aliases do not apply: only built-in commands are used. Content filters and merge drivers
+have names that the repository chooses. They are listed first, which runs nothing, and then disabled
+by name. What a configuration includes depends on the folder and the branch, so they are listed in
+each folder in which the command works.
+
+Git starts itself in submodules, whose own settings nobody has listed. It does not find itself: its
+search path is empty. A folder that only looks like a repository, because files of a project lie
+there as `HEAD`, `objects` and `refs`, is not used as one.
 """
 
 import os
@@ -33,6 +38,13 @@ SAFE_SETTINGS = {
     "credential.helper": "",
     "diff.external": "",
     "gpg.program": "false",
+    "gpg.openpgp.program": "false",
+    "gpg.x509.program": "false",
+    "gpg.ssh.program": "false",
+    "gpg.ssh.defaultKeyCommand": "false",
+    "interactive.diffFilter": "cat",
+    "safe.bareRepository": "explicit",
+    "sequence.editor": "true",
     "log.showSignature": "false",
     "commit.gpgSign": "false",
     "submodule.recurse": "false",
@@ -59,6 +71,12 @@ QUIET_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 
+NO_PROGRAMS = {"PATH": os.devnull, "GIT_EXEC_PATH": os.devnull}
+"""Variables with which git finds no program by name, itself included."""
+
+STARTS_ITSELF = ("worktree", "rev-parse --show-superproject-working-tree")
+"""Git commands that run other git commands, none of them in a submodule."""
+
 SHOWS_DIFFS = (
     "diff",
     "log",
@@ -83,13 +101,19 @@ NO_CONTENT = (
 )
 """Git commands that never filter a file's content, so the filters need not be listed."""
 
-FILTERS = (
+NAMED_BY_REPOSITORY = (
     "config",
     "--null",
     "--name-only",
     "--get-regexp",
-    r"^filter\..*\.(clean|smudge|process|required)$",
+    r"^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver)$",
 )
+"""Git command that lists the settings with programs and a name that the repository chooses."""
+
+HARMLESS = {"required": "false", "driver": "exit 1"}
+"""Last part of such a setting -> value that runs nothing; '' for others. A merge driver that fails
+is a conflict.
+"""
 
 
 async def run_git(
@@ -99,31 +123,50 @@ async def run_git(
     session: str = "",
     *,
     timeout_s: float = GIT_TIMEOUT_S,
+    also_in: Sequence[str] = (),
+    index: str = "",
 ) -> tuple[int, bytes]:
     """Run `git <args>` in `cwd`: (exit code, output).
 
-    127 without git, `GIT_CUT` when it took too long or printed too much.
+    `also_in`: other folders in which the command works. `index`: file to use as the index. 127
+    without git, `GIT_CUT` when it took too long or printed too much.
     """
-    environment = quiet_environment(workspace.environment(session)) | work_tree(cwd)
+    environment = quiet_environment(workspace.environment(session))
     git = find_program("git", environment.get("PATH", ""), spellings(workspace.roots))
     if not git:
         return 127, b""
+    top, is_bare = find_repository(cwd)
+    if is_bare:
+        return 128, b"fatal: this is in a bare repository or in git's own folder\n"
+    environment |= work_tree(top)
+    command = _command(args)
+    if command not in STARTS_ITSELF and " ".join(args) not in STARTS_ITSELF:
+        environment |= NO_PROGRAMS
+    if index:
+        environment["GIT_INDEX_FILE"] = index
     options = [git, "--no-pager", "--no-optional-locks", *setting_options(SAFE_SETTINGS)]
-    if args and args[0] not in NO_CONTENT:
-        code, names = await _run(workspace, [*options, *FILTERS], cwd, environment, timeout_s)
+    for folder in () if command in NO_CONTENT else (cwd, *also_in):
+        listing = [*options, *NAMED_BY_REPOSITORY]
+        code, names = await _run(workspace, listing, folder, environment, timeout_s)
         if code not in (0, 1):
             return code, names
         if b"=" in names:
-            return (
-                128,
-                (
-                    b"fatal: a filter of this repository has '=' in its name and cannot be "
-                    b"switched "
-                    b"off\n"
-                ),
-            )
-        options += setting_options({os.fsdecode(name): "" for name in names.split(b"\0") if name})
+            return 128, b"fatal: a filter or merge driver has '=' in its name: rename it\n"
+        options += setting_options(_switched_off(names))
     return await _run(workspace, [*options, *safe_arguments(args)], cwd, environment, timeout_s)
+
+
+def _command(args: Sequence[str]) -> str:
+    """Return the git command behind `-c` options."""
+    at = 0
+    while args[at] == "-c":
+        at += 2
+    return args[at]
+
+
+def _switched_off(names: bytes) -> dict[str, str]:
+    keys = [os.fsdecode(name) for name in names.split(b"\0") if name]
+    return {key: HARMLESS.get(key.rpartition(".")[2], "") for key in keys}
 
 
 async def _run(
@@ -143,36 +186,50 @@ async def _run(
 
 
 def setting_options(values: Mapping[str, str]) -> list[str]:
-    """Return `-c` options that override every settings file.
-
-    An empty filter disables it; `required` needs a boolean.
-    """
-    given = (
-        f"{key}={'false' if key.endswith('.required') else value}" for key, value in values.items()
-    )
-    return [word for one in given for word in ("-c", one)]
+    """Return `-c` options that override every settings file."""
+    return [word for key, value in values.items() for word in ("-c", f"{key}={value}")]
 
 
 def safe_arguments(args: Sequence[str]) -> list[str]:
-    """Disable external diffs and text conversion in commands that show differences."""
-    words = (
-        2 if tuple(args[:2]) == ("stash", "show") else int(bool(args) and args[0] in SHOWS_DIFFS)
-    )
-    return [*args[:words], *(("--no-ext-diff", "--no-textconv") if words else ()), *args[words:]]
+    """Disable external diffs, text conversion and submodules in commands that show differences.
+
+    The option is needed beside `diff.ignoreSubmodules`, over which `.gitmodules` wins.
+    """
+    command, *rest = args
+    if command == "status":
+        return [command, "--ignore-submodules=all", *rest]
+    if command in SHOWS_DIFFS:
+        return [command, "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", *rest]
+    return [command, *rest]
 
 
-def work_tree(cwd: str) -> dict[str, str]:
-    """Return the variable that names the nearest folder with `.git`; it stands above
-    `core.worktree` (S049).
+def find_repository(cwd: str) -> tuple[str, bool]:
+    """Return the folder of the repository around `cwd`, '' for none, and whether it is bare.
+
+    A stranger can put what looks like a bare repository into a project, as ordinary files.
     """
     folder = cwd
-    if ".git" in cwd.split("/"):
-        return {}  # git's own folder
-    while not os.path.lexists(os.path.join(folder, ".git")):
+    while True:
+        own = os.path.join(folder, ".git")
+        if os.path.isfile(own) or looks_like_repository(own):
+            return folder, False
+        if looks_like_repository(folder):
+            return folder, True
         folder, below = os.path.dirname(folder), folder
         if folder == below:
-            return {}
-    return {"GIT_WORK_TREE": folder}
+            return "", False
+
+
+def work_tree(folder: str) -> dict[str, str]:
+    """Return the variable that makes `folder` the work tree; it stands above `core.worktree`
+    (S049).
+    """
+    return {"GIT_WORK_TREE": folder} if folder else {}
+
+
+def looks_like_repository(folder: str) -> bool:
+    """Tell whether a folder has what git looks for in a repository."""
+    return all(os.path.lexists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
 
 
 def quiet_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ import msgspec
 from longrein.atomic_file import replace_file
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.folder_stamps import FolderStamps
-from longrein.workspace.git import quiet_environment
+from longrein.workspace.git import NO_PROGRAMS, quiet_environment
 from longrein.workspace.temp_files import PREFIX, SUFFIX
 from longrein.workspace.tree_records import (
     CheckpointError,
@@ -71,6 +71,7 @@ CONFIG = """[core]
 ATTRIBUTES = "* -text -ident -filter !eol !crlf !working-tree-encoding -diff -merge\n"
 """Above every `.gitattributes` of the tree: no content is converted."""
 INNER = "a git repository of its own"
+LOOK = ["diff-files", "--raw", "-z", "--relative", "--no-renames", "--ignore-submodules=all"]
 OTHERS = ["ls-files", "-z", "-o", "--exclude-standard"]
 REMOVE = ["update-index", "--force-remove", "-z", "--stdin"]
 LAST = "last.json"
@@ -223,7 +224,7 @@ class ShadowRepository:
         beside = (
             self._start([*OTHERS, "--directory"]) if self._stamps.look(self._looked_ns()) else None
         )
-        changed = self._run(["diff-files", "--raw", "-z", "--relative", "--no-renames"])
+        changed = self._run(LOOK)
         untracked = None if beside is None else _finish(beside)
         found = _Changes()
         fields = changed.split(b"\0")
@@ -604,6 +605,7 @@ class ShadowRepository:
             "GIT_INDEX_FILE": self._index,
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_ATTR_NOSYSTEM": "1",
+            **NO_PROGRAMS,
         }
         if not plain:
             own["GIT_WORK_TREE"] = self._top

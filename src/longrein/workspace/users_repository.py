@@ -7,7 +7,13 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 
-from longrein.workspace.git import work_tree
+from longrein.workspace.git import (
+    NO_PROGRAMS,
+    SAFE_SETTINGS,
+    find_repository,
+    setting_options,
+    work_tree,
+)
 
 GIT_S = 60.0
 """Limit of one git command, in seconds."""
@@ -24,8 +30,9 @@ class UsersRepository:
         """Top folder, folder of objects that may be borrowed, index; '' outside a repository."""
         self.exclude = b""
         """Content of `info/exclude`."""
-        self._tops = work_tree(root)
-        if self._tops:
+        top, is_bare = find_repository(root)
+        self._tops = work_tree(top)
+        if top and not is_bare:
             self._find()
 
     def _find(self) -> None:
@@ -59,11 +66,11 @@ class UsersRepository:
         return f'[core]\n\texcludesFile = "{quoted}"\n'
 
     def ask(self, *words: str) -> bytes:
-        """Run a git command that only reads; b'' when it fails."""
+        """Run a git command that reads no content of files; b'' when it fails."""
         done = subprocess.run(
-            [self._git, "--no-optional-locks", "-c", "core.fsmonitor=false", *words],
+            [self._git, "--no-optional-locks", *setting_options(SAFE_SETTINGS), *words],
             cwd=self._root,
-            env={**self._environment, **self._tops},
+            env={**self._environment, **self._tops, **NO_PROGRAMS},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=GIT_S,

@@ -15,7 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.workspace.files import is_inside
+from longrein.workspace.files import is_inside, read
 from longrein.workspace.git import GIT_CUT, GIT_TIMEOUT_S, NO_CONTENT, run_git
 from longrein.workspace.port import Workspace
 
@@ -90,15 +90,39 @@ class _Git:
     def __init__(self, workspace: Workspace, session: str) -> None:
         self.workspace, self._session = workspace, session
 
-    async def run(self, folder: str, *words: str) -> tuple[int, bytes]:
-        """Run git in `folder`: (exit code, output)."""
-        timeout_s = GIT_TIMEOUT_S if words[0] in NO_CONTENT else LONG_S
-        return await run_git(self.workspace, words, folder, self._session, timeout_s=timeout_s)
+    async def run(
+        self, folder: str, *words: str, also_in: Sequence[str] = (), index: str = ""
+    ) -> tuple[int, bytes]:
+        """Run git in `folder`: (exit code, output). For `also_in` and `index` see `run_git`."""
+        return await run_git(
+            self.workspace,
+            words,
+            folder,
+            self._session,
+            timeout_s=GIT_TIMEOUT_S if words[0] in NO_CONTENT else LONG_S,
+            also_in=also_in,
+            index=index,
+        )
 
-    async def failure(self, folder: str, *words: str) -> str:
+    async def failure(
+        self, folder: str, *words: str, also_in: Sequence[str] = (), index: str = ""
+    ) -> str:
         """Run git in `folder`; '' on success, else what it says."""
-        code, said = await self.run(folder, *words)
+        code, said = await self.run(folder, *words, also_in=also_in, index=index)
         return one_line(said) if code else ""
+
+    async def failure_to_add(self, folder: str, which: str, index: str = "") -> str:
+        """Add files to the index; '' on success, else what git says.
+
+        Repositories inside are left out: git would start itself there, under their settings.
+        """
+        code, listed = await self.run(folder, "ls-files", "--stage", "-z", "--full-name")
+        if code:
+            return one_line(listed)
+        entries = (entry.partition(b"\t") for entry in listed.split(b"\0"))
+        inner = [os.fsdecode(name) for head, _, name in entries if head.startswith(b"160000 ")]
+        but = (f":(top,exclude,literal){name}" for name in inner)
+        return await self.failure(folder, "add", which, "--", ":(top)", *but, index=index)
 
     async def commit_of(self, folder: str, name: str = "HEAD") -> str:
         """Return the commit of a name; '' when there is none."""
@@ -160,7 +184,7 @@ async def make_worktree(
     if why := _write_record(tree):
         return f"no worktree can be made: {why}"
     await _remove_unfinished(git, tree)
-    if why := await git.failure(root, "worktree", "add", "--quiet", "-b", tree.branch, path, start):
+    if why := await _check_out(git, tree):
         return f"git cannot make a worktree: {why}"
     try:
         os.makedirs(tree.cwd, exist_ok=True)  # the session's folder may hold no committed file
@@ -233,7 +257,7 @@ async def finish_worktree(
             "-m",
             f"What was left uncommitted in {tree.branch}",
         ]
-        left = await git.failure(tree.path, "add", "--all") or await git.failure(tree.path, *words)
+        left = await git.failure_to_add(tree.path, "--all") or await git.failure(tree.path, *words)
     files = await git.changed_files(tree.path, tree.root, tree.start, "HEAD")
     return FinishedWorktree(True, await _kept_text(git, tree, left), files)
 
@@ -255,7 +279,8 @@ async def remove_worktree(
     merged = head == tree.start or await _is_merged(git, tree.root, head)
     if not merged and not unmerged:
         return f"{tree.branch} holds commits that were not merged"
-    if why := await git.failure(tree.root, "worktree", "remove", tree.path):
+    words = ("worktree", "remove", tree.path)
+    if why := await git.failure(tree.root, *words, also_in=(tree.path,)):
         return why
     tip = await git.commit_of(tree.root, f"refs/heads/{tree.branch}")
     if tip and (tip in (head, tree.start)):  # else the branch holds other work
@@ -311,10 +336,23 @@ async def _root_of(git: _Git, cwd: str, folder: str) -> str:
     return top
 
 
+async def _check_out(git: _Git, tree: Worktree) -> str:
+    """Create the branch and its files; '' on success.
+
+    The files come in a second step, in the new folder: what the configuration includes depends on
+    the folder and the branch.
+    """
+    words = ("worktree", "add", "--quiet", "--no-checkout", "-b", tree.branch, tree.path)
+    return await git.failure(tree.root, *words, tree.start) or await git.failure(
+        tree.path, "reset", "--quiet", "--hard"
+    )
+
+
 async def _remove_unfinished(git: _Git, tree: Worktree) -> None:
     """Remove a half-made worktree, in which nobody has worked."""
     if os.path.lexists(tree.path):
-        await git.run(tree.root, "worktree", "remove", "--force", tree.path)
+        words = ("worktree", "remove", "--force", tree.path)
+        await git.run(tree.root, *words, also_in=(tree.path,))
         await git.run(tree.root, "update-ref", "-d", f"refs/heads/{tree.branch}", tree.start)
 
 
@@ -421,16 +459,7 @@ async def merge_worktree(workspace: Workspace, tree: Worktree, session: str = ""
         return MergeResult(True, f"{tree.branch} changed nothing")
     git = _Git(workspace, session)
     theirs = await git.commit_of(tree.path)
-    code, said = await git.run(
-        tree.root, "stash", "create"
-    )  # the folder's present state, '' for a clean one
-    ours = (
-        ""
-        if code
-        else await git.commit_of(
-            tree.root, (["HEAD", *said.decode("ascii", "replace").split()])[-1]
-        )
-    )
+    ours = await _snapshot(git, tree)
     if not ours or not theirs:
         where = tree.path if ours else f"{tree.root}, or it is in the middle of a merge"
         return MergeResult(False, f"nothing was touched: git does not answer in {where}")
@@ -446,6 +475,44 @@ async def merge_worktree(workspace: Workspace, tree: Worktree, session: str = ""
             f"nothing was touched: git (2.38 or newer is needed) says {one_line(result.encode())}",
         )
     return await _apply(git, tree, ours, result)
+
+
+async def _snapshot(git: _Git, tree: Worktree) -> str:
+    """Return a commit of the folder's present state, the last commit for a clean one; '' when git
+    fails or a merge is under way. The user's index stays as it is.
+    """
+    index = f"{tree.path}.index"
+    code, said = await git.run(
+        tree.root, "rev-parse", "--path-format=absolute", "--git-path", "index"
+    )
+    unmerged = await git.run(tree.root, "ls-files", "--unmerged")
+    if code or unmerged != (0, b""):
+        return ""
+    try:
+        data = read(os.path.realpath(os.fsdecode(said.removesuffix(b"\n"))))
+        with open(os.open(index, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as copy:
+            copy.write(data)
+        return await _commit_of_index(git, tree, index)
+    except OSError:
+        return ""
+    finally:
+        with suppress(OSError):
+            os.unlink(index)
+
+
+async def _commit_of_index(git: _Git, tree: Worktree, index: str) -> str:
+    if await git.failure_to_add(tree.root, "--update", index):
+        return ""
+    code, written = await git.run(tree.root, "write-tree", index=index)
+    failed, committed = await git.run(tree.root, "rev-parse", "HEAD^{tree}")
+    if code or failed:
+        return ""
+    if written == committed:
+        return await git.commit_of(tree.root)
+    name = written.decode("ascii").strip()
+    words = (*AUTHOR, "commit-tree", "-p", "HEAD", "-m", "Uncommitted changes", name)
+    code, said = await git.run(tree.root, *words)
+    return "" if code else said.decode("ascii").strip()
 
 
 async def _apply(git: _Git, tree: Worktree, ours: str, result: str) -> MergeResult:

@@ -28,6 +28,7 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
+from longrein.events.escape import quote_line
 from longrein.tools import SubagentReport, SubagentTask, report_text
 
 # --- Evidence -------------------------------------------------------------------------------------
@@ -188,9 +189,7 @@ def _left(state: State, first: int) -> str:
         for now in state.tasks.values()
         if now.ended is not None and now.ended_seq >= first and LEAVING in now.ended.cause
     ]
-    named = [
-        f"{one.task} ({' '.join(one.command.split())[:LEFT_CHARS]})" for one in left[:LEFT_MAX]
-    ]
+    named = [f"{one.task} ({quote_line(one.command, LEFT_CHARS)})" for one in left[:LEFT_MAX]]
     more = f" and {len(left) - LEFT_MAX} more" if len(left) > LEFT_MAX else ""
     return (
         f"what it left running in the background was ended with it: {', '.join(named)}{more}"

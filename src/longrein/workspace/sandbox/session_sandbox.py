@@ -39,32 +39,6 @@ INTERPRETERS = ("python3", "python", "node", "ruby", "java")
 """Programs whose whole installation must be visible, wherever a link on the search path leads."""
 INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
 """Folders of an installation."""
-HOME_SECRETS = (
-    *(
-        ".cargo/credentials",
-        ".cargo/credentials.toml",
-        ".m2/settings.xml",
-        ".m2/settings-security.xml",
-    ),
-    *(
-        ".gradle/gradle.properties",
-        ".gem/credentials",
-        ".composer/auth.json",
-        ".config/git/credentials",
-    ),
-    *(
-        ".nuget/NuGet.Config",
-        ".bundle/config",
-        ".hex/hex.config",
-        ".conda/.condarc",
-        ".pub-cache/credentials.json",
-    ),
-    *(".local/share/uv/credentials", ".dotnet/corefx", ".android/adbkey", ".yarn/.npmrc"),
-    ".config/longrein/credentials.json",
-)
-"""Files with passwords or tokens inside the folders of tool chains; hidden also where
-`sandbox.home` names a folder.
-"""
 
 
 def network_problem(options: SandboxOptions, rung: "Rung") -> str:
@@ -416,8 +390,11 @@ class SessionSandbox:
 
     @cached_property
     def _secrets(self) -> tuple[str, ...]:
-        paths = (os.path.join(self.home, name) for name in HOME_SECRETS)
-        return tuple(os.path.realpath(path) for path in paths if os.path.lexists(path))
+        from longrein.workspace.sandbox.secret_places import secret_paths
+
+        named = self._expanded(self._options.home)
+        found = secret_paths(self.home, self._environ)
+        return tuple(path for path in found if path not in named)
 
     def _expanded(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the existing real paths of names below home, `~/…` or absolute paths."""
