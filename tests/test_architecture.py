@@ -625,3 +625,71 @@ def test_every_name_in_all_of_a_package_exists() -> None:
         package = importlib.import_module(f"longrein.{package_name}")
         missing = [public for public in package.__all__ if not hasattr(package, public)]
         assert missing == [], package_name
+
+
+# --- Names that a confined command could have made ------------------------------------------------
+
+BY_PATH = {
+    *("rename", "replace", "unlink", "remove", "rmdir", "mkdir", "makedirs", "chmod", "chown"),
+    *("symlink", "link", "open", "truncate", "utime"),
+}
+FOLLOWS_PATHS = {
+    "checkpoints": "its own folder in the state",
+    "files": "looks paths up, by which calls are judged; they are opened without links later",
+    "memory": "/proc and /sys",
+    "orphans": "/proc",
+    "sandbox/landlock": "the read-only home in the state",
+    "sandbox/masks": "looks up where links to denied files lead, to hide that too",
+    "sandbox/protected": "looks up where links lead, to protect that too; acts by descriptors",
+    "sandbox/proxy": "its socket in the state",
+    "sandbox/proxy_forwarder": "runs inside the sandbox",
+    "sandbox/restored": "wraps descriptors that were opened without links",
+    "sandbox/secret_places": "home, which commands cannot change",
+    "sandbox/session_sandbox": "the session's folder in the state; looks up roots and home",
+    "sandbox/tool_caches": "looks up the cache folder",
+    "shadow_repository": "its own repository in the state",
+    "spool": "the spool in the state",
+    "supervised_command": "the spool in the state",
+    "supervisor/landlock_process": "the plan by descriptor; a pipe",
+    "supervisor/main": "its socket in the spool",
+    "supervisor/mount_process": "/proc, the plan in the state, the sandbox's program",
+    "supervisor/mount_watch": "the plan in the state",
+    "supervisor/openat": "the module of descriptors",
+    "supervisor/process_tree": "/proc",
+    "supervisor/shell": "the filter in the state",
+    "supervisor/spawn": "the plan in the state",
+    "supervisor/spool_writer": "the spool",
+    "supervisor/supervisor": "the spool, /dev/null",
+    "supervisor/tasks": "the spool",
+    "supervisor_client": "the spool, a temporary folder for its socket",
+    "system_keyring": "searches a program of the system",
+    "tree_restore": "wraps a descriptor that was opened without links",
+    "users_repository": "looks up the folder of objects that git borrows",
+    "worktrees": "records beside the worktrees in the state; looks up roots",
+}
+"""Modules of `workspace` that act by path or follow links, and why that is harmless."""
+
+
+def _acts_by_path(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    if {"dir_fd", "src_dir_fd", "dst_dir_fd"} & {word.arg for word in node.keywords}:
+        return False
+    match node.func:
+        case ast.Name(id="open") | ast.Attribute(attr="realpath"):
+            return True
+        case ast.Attribute(value=ast.Name(id="shutil")):
+            return True
+        case ast.Attribute(value=ast.Name(id="os"), attr=name):
+            return name in BY_PATH
+    return False
+
+
+def test_only_listed_modules_of_the_workspace_act_by_path() -> None:
+    """A confined command can put a link at any name in the project."""
+    found = {
+        str(path.relative_to(SRC / "workspace").with_suffix(""))
+        for path, tree in trees().items()
+        if SRC / "workspace" in path.parents and any(map(_acts_by_path, ast.walk(tree)))
+    }
+    assert found == FOLLOWS_PATHS.keys()

@@ -61,7 +61,9 @@ def remove_empty_folders(folder: str, root: str, keep_folders: Collection[str]) 
     """
     while folder.startswith(root.rstrip("/") + "/") and folder not in keep_folders:
         try:
-            os.rmdir(folder)
+            above, name = open_parent(folder)
+            with above:
+                above.remove_folder(name)
         except OSError:
             return
         folder = os.path.dirname(folder)

@@ -251,6 +251,10 @@ class Folder:
         """Remove an entry that is no folder."""
         os.unlink(name, dir_fd=self.descriptor)
 
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder. Raises OSError."""
+        os.rmdir(name, dir_fd=self.descriptor)
+
     def names(self) -> list[str]:
         """List the entries."""
         listed = self.open(".", os.O_RDONLY | os.O_DIRECTORY)
