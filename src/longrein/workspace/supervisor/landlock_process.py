@@ -13,6 +13,7 @@ import signal
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 from longrein.workspace.supervisor.openat import open_real
@@ -239,6 +240,7 @@ def main() -> NoReturn:
         os._exit(126)
 
 
+@cache
 def c_library() -> Any:
     """Return the C library."""
     import ctypes

@@ -277,6 +277,7 @@ def mounted_start(
     """Start a sandbox's program after the mounts of a plan; see `start_prepared`."""
     with open(plan_path, "rb") as file:
         plan = file.read()
+    c_library()  # loaded here, it costs the new process nothing
     opened = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return start_prepared(
