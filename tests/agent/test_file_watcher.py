@@ -131,13 +131,13 @@ async def test_rule_5_what_a_command_of_the_agent_did_is_told_once_with_the_chan
     await harness.play(model, "go")
     told = [
         (
-            f"[file_changed: …]\n* {path}: while your command ran (sed -i s/two/2/ a.txt)\n "
+            f"[file_changed: …]\n* {path}: while your command ran (`sed -i s/two/2/ a.txt`)\n "
             "1\tone\n-2\ttwo\n+2\t2"
         )
     ]
     assert [notes(request) for request in model.requests] == [[], [], told, told]
     facts = [entry.event for entry in harness.entries() if isinstance(entry.event, FileChanged)]
-    assert [(fact.by, fact.who) for fact in facts] == [("command", "sed -i s/two/2/ a.txt")]
+    assert [(fact.by, fact.who) for fact in facts] == [("command", "`sed -i s/two/2/ a.txt`")]
 
 
 async def test_a_touch_or_the_same_bytes_again_is_nothing(harness: DiskHarness) -> None:

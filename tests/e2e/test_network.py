@@ -127,7 +127,9 @@ def test_git_clones_from_a_host_that_the_settings_name(cli: CliHarness, reposito
         says("so"),
     )
     cli.run("-p", "x")
-    assert cli.results() == [("ok", "first")]
+    ((status, said),) = cli.results()
+    assert (status, said.partition("\n")[0]) == ("ok", "first")
+    assert "copy/.git (git, in its folder)" in said
 
 
 def test_own_loopback_needs_no_proxy(cli: CliHarness) -> None:

@@ -18,7 +18,7 @@ WAYS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     (call("Write", file_path="a", content="x"), (), EDITS),
     (bash("touch a"), (), "--permission-mode acceptEdits or --allowedTools 'Bash(touch a:*)'"),
     (bash("git commit -m x"), (), "allow it with --allowedTools 'Bash(git commit:*)'"),
-    (bash("npm test > a"), (), "--allowedTools 'Bash(npm test:*),Edit(/{project}/a)'"),
+    (bash("npm test > a"), (), "--allowedTools 'Edit(/{project}/a),Bash(npm test:*)'"),
     (bash("rm $X"), (), "allow it with --allowedTools Bash, as every command is (`rm $X` is"),
     (bash("make"), ("--settings", ASK), f"the rule Bash(make) asks{ONLY_A_PERSON}"),
     (call("Write", file_path=".envrc", content="x"), (), f"obeyed later{ONLY_A_PERSON}"),

@@ -338,10 +338,12 @@ def applied(before: Inspection, update: Update) -> Inspection:
 
 
 def comparable(inspection: Inspection) -> object:
-    """The parts that updates keep up to date, in an order of their own. What items cost is not
-    among them.
+    """The parts that updates keep up to date, in an order of their own.
+
+    What items cost and which of them the next compaction takes is not among them: close decisions
+    depend on what the engine has in its caches.
     """
-    items = [(item.handle, item.stages, item.shown, item.next_goes) for item in inspection.items]
+    items = [(item.handle, item.stages, item.shown) for item in inspection.items]
     rows = sorted(inspection.transcript, key=lambda row: (row.agent, row.seq, row.handle))
     files = sorted(inspection.files, key=lambda file: file.path)
     lanes = sorted(inspection.lanes, key=lambda lane: lane.id)

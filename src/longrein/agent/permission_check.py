@@ -651,4 +651,6 @@ def _touch(session: Session, place: ResolvedPath, *, writes: bool) -> Touched:
     forbidden.
     """
     names = forbidden_names(session, place)
-    return Touched(place.given, place.path, place.real, place.inside, writes, names)
+    return Touched(
+        place.given, place.path, place.real, place.inside, writes, place.is_scratch, names
+    )

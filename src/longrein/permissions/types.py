@@ -24,6 +24,8 @@ class Touched(msgspec.Struct, frozen=True):
     """True if `path` and `real` are both inside a root (compared by component)."""
     writes: bool
     """True if the call would change the path."""
+    is_scratch: bool = False
+    """True in the session's `/tmp` and in caches: a change there is no change of the project."""
     other_names: tuple[str, ...] = ()
     """Paths of the same file by other names (hard links), where a rule forbids one of them."""
 

@@ -494,7 +494,8 @@ def _says_change(part: Part, effect: Effect, facts: PartFacts, _: str) -> bool:
     are not known. A sandbox does not settle that.
     """
     if not (effect.problem and part.words):
-        return any(t.writes and (t.inside or not t.path.startswith("/")) for t in facts.touched)
+        changed = [t for t in facts.touched if t.writes and not t.is_scratch]
+        return any(t.inside or not t.path.startswith("/") for t in changed)
     name = part.program.rpartition("/")[2]
     said = _CHANGING_WORDS.get(name, frozenset())
     return name in _CHANGING or any(word.text in said for word in part.words)
@@ -554,10 +555,16 @@ def _part_problem(
             f"{visible(facts.foreign or effect.problem)}"
         )
     for touched in facts.touched:
-        free = touched.inside and (not touched.writes or mode in EDITING_MODES)
+        free = _is_free(call, touched, mode)
         if not free and not (mode != "plan" and allow_rule_for_path(call, touched, rules)):
             return f"`{visible(part.text)[:80]}`: {_why_path(touched)}"
     return ""
+
+
+def _is_free(call: Call, touched: Touched, mode: str) -> bool:
+    """Return True if a path needs no rule: a read inside, an edit in an editing mode, scratch."""
+    is_scratch = touched.is_scratch and not call.gated
+    return touched.inside and (not touched.writes or is_scratch or mode in EDITING_MODES)
 
 
 _HISTORY = "may print from git's history what the rule "
@@ -622,7 +629,7 @@ def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
         return _ask(call, f"no rule allows {visible(call.tool)}", suggest=True)
     deciding = ""
     for touched in call.touched:
-        free = touched.inside and (not touched.writes or mode in EDITING_MODES)
+        free = _is_free(call, touched, mode)
         rule = "" if free else allow_rule_for_path(call, touched, rules)
         if not free and not rule:
             return _ask(call, _why_path(touched), suggest=True)

@@ -69,16 +69,22 @@ class PlainWorkspace:
     def _in_shared(self, found: ResolvedPath) -> ResolvedPath:
         """Return the place of a path in a shared folder; other paths as they are.
 
-        A file of the user in the machine's own `/tmp` is found where no command has made one.
+        What the user has in the machine's own `/tmp` is found where the session has nothing of
+        that name: the first name below `/tmp` decides.
         """
         shared = self._shared()
         if shared.tmp and is_inside(found.path, ("/tmp",)):
-            written = shared.tmp + found.path.removeprefix("/tmp")
-            moved = resolve_path(written, "/", (shared.tmp,), "")
-            if moved.kind or not found.kind:
-                return msgspec.structs.replace(moved, given=found.given, path=found.path)
+            first = found.path.removeprefix("/tmp/").partition("/")[0]
+            is_users = os.path.lexists(f"/tmp/{first}") and found.path != "/tmp"
+            if os.path.lexists(f"{shared.tmp}/{first}") or not is_users:
+                written = shared.tmp + found.path.removeprefix("/tmp")
+                moved = resolve_path(written, "/", (shared.tmp,), "")
+                return msgspec.structs.replace(
+                    moved, given=found.given, path=found.path, is_scratch=moved.inside
+                )
         if shared.cache and is_inside(found.path, (shared.cache,)):
-            return msgspec.structs.replace(found, inside=is_inside(found.real, (shared.cache,)))
+            inside = is_inside(found.real, (shared.cache,))
+            return msgspec.structs.replace(found, inside=inside, is_scratch=inside)
         return found
 
     def find_program(self, name: str) -> str:

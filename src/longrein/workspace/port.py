@@ -30,6 +30,10 @@ class ResolvedPath(msgspec.Struct, frozen=True):
     """Size of a file, else 0."""
     identity: tuple[int, int] | None = None
     """Device and inode of a file that has further names (hard links); None for others."""
+    is_scratch: bool = False
+    """True for the session's `/tmp` and the caches of tool chains: what changes there is nobody's
+    work.
+    """
 
 
 class SharedFolders(msgspec.Struct, frozen=True):
