@@ -52,6 +52,46 @@ async def test_the_mask_decides_where_a_command_only_might_read_a_denied_file(
     assert {found[line] for line in NAMED} == named
 
 
+PATTERNS = {
+    "runs": ("cat *", "wc -l sub/*", "ls -d */", "cat ?nv", "cat [0:9] [6-0]"),
+    "refused": (
+        "cat .*", "cat .e*", "cat sub/.*", "cat .[a-z]*", "cat {.e,a}*", "cat .[Z-e]nv",
+        "cat **/*", "shopt -s dotglob; cat *", "GLOBIGNORE=x; cat *", "cat secrets/?",
+    ),
+}  # fmt: skip
+"""Outcomes without a mask: the shell's `*` matches no dot at the beginning of a name."""
+
+
+async def test_a_pattern_of_the_shell_names_no_hidden_file(tmp_path: Path) -> None:
+    harness = new_project(tmp_path)
+    (harness.tree / "link").unlink()
+    (harness.tree / "body[6-0]").write_text("x")
+    async with opened(harness, "default", "no sandbox", deny=DENY) as session:
+        for wanted, lines in PATTERNS.items():
+            assert {line: outcome(session, {"command": line}) for line in lines} == dict.fromkeys(
+                lines, wanted
+            )
+        for make in (os.symlink, os.link):
+            make(harness.tree / ".env", harness.tree / "plain")
+            assert outcome(session, {"command": "cat *"}) == "refused"
+            (harness.tree / "plain").unlink()
+
+
+async def test_a_wrapper_of_the_project_asks_like_a_program_of_the_project(tmp_path: Path) -> None:
+    harness = new_project(tmp_path)
+    for name in ("timeout", "tool"):
+        (harness.tree / name).write_text("#!/bin/sh\n")
+        (harness.tree / name).chmod(0o755)
+    async with opened(harness, "default", "no sandbox") as session:
+        assert outcome(session, {"command": "timeout 5 cat a.txt"}) == "runs"
+        session.deps.workspace.find_program = (  # type: ignore[attr-defined]
+            lambda name: str(harness.tree / name) if name == "timeout" else ""
+        )
+        assert outcome(session, {"command": "timeout 5 cat a.txt"}) == "asks"
+        assert outcome(session, {"command": "nice timeout 5 cat a.txt"}) == "asks"
+        assert outcome(session, {"command": "cat a.txt"}) == "runs"
+
+
 # --- Other names of a denied file -----------------------------------------------------------------
 
 

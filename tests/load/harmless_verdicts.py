@@ -2,46 +2,57 @@
 
     python -m tests.load.harmless_verdicts
 
-Builds, tests, searches and reading git, in the mode `default`, in the sandbox, with `Read(.env)`
-denied. Prints what is asked or denied; the goal is none denied and at most five asked.
+Builds, tests, searches and reading git, with `Read(.env)` denied, judged by a session in a
+repository whose history holds no `.env`. In `default` a command that says that it changes files
+asks as the file tools do; the goal counts the mode in which they do not ask, `acceptEdits`: none
+denied and at most five asked. Prints what is asked or denied there.
 """
 
+import asyncio
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
-import msgspec
-
-from longrein.permissions import Rules, Verdict, judge
-from tests.load.commands import make_call
+from tests.agent.test_denied_files import git, judged, new_project
+from tests.agent.test_what_is_asked import opened
 
 COMMANDS = Path(__file__).with_name("harmless_commands.txt")
 """A command a line; `@_` is a line break."""
 ASKED_MAX = 5
+MODES = ("acceptEdits", "default")
+PLACES = ("sandbox", "landlock", "no sandbox")
 
 
-def verdicts(*, confined: bool) -> dict[str, Verdict]:
-    """Return the verdict on each command."""
-    rules = Rules(deny=("Read(.env)",), base="/w", home="/home/x")
-    found = {}
-    for line in COMMANDS.read_text().splitlines():
-        call = make_call(line.replace("@_", "\n"), "/w", "/home/x")
-        call = msgspec.structs.replace(call, confined=confined)
-        found[line] = judge(call, rules, "default", "/w")
-    return found
+async def outcomes(mode: str, where: str) -> dict[str, str]:
+    """Return `runs`, `asks` or `refused` for each command."""
+    lines = [line.replace("@_", "\n") for line in COMMANDS.read_text().splitlines()]
+    with tempfile.TemporaryDirectory() as folder:
+        harness = new_project(Path(folder))
+        (harness.tree / "src").mkdir()
+        (harness.tree / "src/app.py").write_text("x = 1\n")
+        git(harness.tree, "init", "-q", "-b", "main")
+        git(harness.tree, "add", "src", "a.txt")
+        git(harness.tree, "commit", "-qm", "one")
+        async with opened(harness, mode, where, deny=("Read(.env)",)) as session:
+            return dict(zip(lines, await judged(session, *lines), strict=True))
 
 
 def main() -> int:
     """Print the figures; return 1 if the goal is missed in the sandbox."""
-    confined = verdicts(confined=True)
-    for line, verdict in confined.items():
-        if verdict.kind != "allow":
-            print(f"{verdict.kind}: {line}\n    {verdict.reason}")
-    for where, found in (("sandbox", confined), ("no sandbox", verdicts(confined=False))):
-        kinds = Counter(verdict.kind for verdict in found.values())
-        print(f"{where}: {len(found)} commands, {kinds['ask']} asked, {kinds['deny']} denied")
-    kinds = Counter(verdict.kind for verdict in confined.values())
-    return int(kinds["deny"] > 0 or kinds["ask"] > ASKED_MAX)
+    missed = False
+    for where in PLACES:
+        for mode in MODES:
+            found = asyncio.run(outcomes(mode, where))
+            kinds = Counter(found.values())
+            print(
+                f"{where}, {mode}: {len(found)} commands, "
+                f"{kinds['asks']} asked, {kinds['refused']} denied"
+            )
+            if (where, mode) == (PLACES[0], MODES[0]):
+                missed = kinds["refused"] > 0 or kinds["asks"] > ASKED_MAX
+                print(*(f"    {how}: {line}" for line, how in found.items() if how != "runs"))
+    return int(missed)
 
 
 if __name__ == "__main__":

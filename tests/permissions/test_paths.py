@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.permissions import Call, Rules, Touched, is_read_denied, judge
+from longrein.permissions.rules import path_pattern
 from tests.permissions.calls import HOME, ROOT, read, touched, verdict, write
 
 OUT = "/etc/passwd"
@@ -469,3 +470,15 @@ def test_a_path_of_two_thousand_folders_is_judged_at_once(pattern: str, path: st
     """Whatever the pattern: its time is linear in the path."""
     assert verdict(read(ROOT + path), deny=f"Read({pattern})").kind == "allow"
     assert verdict(read(f"{ROOT}{path}/b"), deny=f"Read({pattern})").kind in ("allow", "deny")
+
+
+@given(st.text(alphabet="[]!^-\\az09*?/.&~|Z", max_size=12), st.booleans())
+def test_any_text_is_a_pattern(text: str, loose: bool) -> None:
+    assert path_pattern(text, "/w", "/home/x", loose) is not None
+
+
+@pytest.mark.parametrize("name", ["body[6-0]", "a[!]", "x[^]", "[z-a]"])
+def test_a_class_without_members_is_plain_text(name: str) -> None:
+    found = path_pattern(name, "/w", "/home/x", False)
+    assert found is not None
+    assert found.match(f"/w/{name}")

@@ -14,9 +14,11 @@ from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
 from longrein.workspace.sandbox.rungs import find_rung
+from longrein.workspace.sandbox.tool_caches import TOOL_CACHES
 from longrein.workspace.supervised_command import SupervisedSpawner
 from longrein.workspace.supervisor.process_tree import environment_of, processes
 from tests.load import escapes
+from tests.load.builds import BUILDS, run_build
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
 
@@ -446,3 +448,67 @@ def test_S094_a_program_that_does_not_work_is_no_sandbox(
     )
     monkeypatch.setattr(landlock, "available", lambda: "")
     assert find_rung(environ, ()).name == "landlock"
+
+
+# --- What the user's own names lead to ------------------------------------------------------------
+
+
+@needs_bubblewrap
+async def test_links_in_home_lead_commands_to_what_they_may_read(tmp_path: Path) -> None:
+    confined = Confined(tmp_path)
+    kept = confined.home / "dotfiles"
+    (kept / "cargo").mkdir(parents=True)
+    for name in ("gitconfig", "cargo/config.toml", "cargo/credentials.toml", "private"):
+        (kept / name).write_text(f"[user]\nname = {name}\n")
+    for name, target in ((".gitconfig", "gitconfig"), (".cargo", "cargo"), ("other", "private")):
+        (confined.home / name).symlink_to(f"dotfiles/{target}")
+    assert (await confined.run("git config user.name"))[1] == "gitconfig\n"
+    assert await confined.runs("cat ~/.cargo/config.toml")
+    for name in (".cargo/credentials.toml", "dotfiles/cargo/credentials.toml", "other"):
+        assert not await confined.runs(f"cat ~/{name}"), name
+    assert not await confined.runs("ln -sf /etc ~/.gitconfig || rm ~/.gitconfig || echo > ~/new")
+    assert os.readlink(confined.home / ".gitconfig") == "dotfiles/gitconfig"
+
+
+@needs_bubblewrap
+async def test_an_active_virtual_environment_in_home_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, packages = tmp_path / "home/env", tmp_path / "home/npm/node_modules"
+    folders = (env / "bin", packages / ".bin")
+    monkeypatch.setenv("PATH", ":".join([*map(str, folders), os.environ["PATH"]]))
+    confined = Confined(tmp_path)
+    for folder in (env / "bin", env / "lib", env / "private", packages / ".bin", packages / "a"):
+        folder.mkdir(parents=True)
+    for name in ("env/pyvenv.cfg", "env/lib/x", "env/private/x", "npm/node_modules/a/x", "npm/x"):
+        (tmp_path / "home" / name).write_text("x")
+    for name, wanted in (
+        ("env/pyvenv.cfg", True),
+        ("env/lib/x", True),
+        ("env/private/x", False),
+        ("npm/node_modules/a/x", True),
+        ("npm/x", False),
+    ):
+        assert await confined.runs(f"cat ~/{name}") is wanted, name
+
+
+@needs_bubblewrap
+async def test_commands_stay_in_the_users_control_group(tmp_path: Path) -> None:
+    told = (await Confined(tmp_path).run("readlink /proc/self/ns/cgroup"))[1]
+    assert told.strip() == os.readlink("/proc/self/ns/cgroup")
+
+
+def test_npm_knows_its_variables() -> None:
+    names = {cache.variable for cache in TOOL_CACHES if cache.variable.startswith("npm_")}
+    assert names == {"npm_config_cache"}  # npm warns of any other at each call
+
+
+# --- Real builds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["make", "git commit with a hook", "node --test"])
+async def test_a_build_runs_without_a_setting(tmp_path: Path, name: str) -> None:
+    result = await run_build(BUILDS[name], tmp_path)
+    if result.state == "skipped":
+        pytest.skip(result.detail)
+    assert result == ("passed", "", result.seconds)

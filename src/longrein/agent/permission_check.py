@@ -507,16 +507,17 @@ def _call(
             asks=asks,
         )
     command = _read(text, cwd, session.rules.home)
+    confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
+    masked = confined and masks_reads(session)
     facts = tuple(
         PartFacts(
-            _touched_by_part(session, part, effect),
+            _touched_by_part(session, part, effect, masked),
             _foreign(session, part),
             _armed(session, part, effect),
             effect.history and _is_history_clean(session, command, part, effect),
         )
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
-    confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
     return Call(
         name,
         arguments,
@@ -526,7 +527,7 @@ def _call(
         command,
         facts,
         confined,
-        masked=confined and masks_reads(session),
+        masked=masked,
         gated=session.deps.gated,
     )
 
@@ -536,7 +537,9 @@ def _is_history_clean(session: Session, command: Command, part: Part, effect: Ef
     return contents is not None and contents.is_clean(session, command, part, effect)
 
 
-def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touched, ...]:
+def _touched_by_part(
+    session: Session, part: Part, effect: Effect, masked: bool
+) -> tuple[Touched, ...]:
     """Look up the files of one part, for each folder in which it may run."""
     if effect.problem and part.words:
         return _other_names(session, part)
@@ -554,8 +557,8 @@ def _touched_by_part(session: Session, part: Part, effect: Effect) -> tuple[Touc
                 found.append(_touch(session, place, writes=writes))
                 if place.inside and (word.kind == "glob" or effect.follows):
                     pattern = word.text[len(path) :] if word.text.startswith(path) else word.text
-                    found += _links_outside(
-                        session, place, pattern if word.kind == "glob" else "**", writes
+                    found += _files_behind_links(
+                        session, place, pattern if word.kind == "glob" else "**", writes, masked
                     )
     if effect.folder is not None and not effect.problem:
         for folder in part.folders or (session.state.cwd,):
@@ -578,10 +581,12 @@ LINKS_S = 0.1
 """Limit of the search for links that a glob may follow."""
 
 
-def _links_outside(
-    session: Session, base: ResolvedPath, pattern: str, writes: bool
+def _files_behind_links(
+    session: Session, base: ResolvedPath, pattern: str, writes: bool, masked: bool
 ) -> list[Touched]:
-    """Return what a glob below `base` reaches outside the roots by symbolic links."""
+    """Return what a glob below `base` reaches by links: files outside the roots and, unless
+    forbidden files are masked, files that have another name.
+    """
     if base.kind != "folder":
         return []
     names = [
@@ -600,6 +605,8 @@ def _links_outside(
         place = session.deps.workspace.resolve(path, "/") if not is_folder else None
         if place is not None and not place.inside:
             found.append(Touched(path, place.path, place.real, False, writes))
+        elif place is not None and not masked and (place.real != place.path or place.identity):
+            found.append(_touch(session, place, writes=writes))
         return deep or len(below) < len(names)
 
     if not session.deps.workspace.walk(base.real, visit, LINKS_S, ignored=True):
@@ -627,14 +634,14 @@ def _armed(session: Session, part: Part, effect: Effect) -> str:
 
 
 def _foreign(session: Session, part: Part) -> str:
-    """Return the place of a program that the project itself brings along; '' for one of the
-    system.
+    """Return the place of a program that the project itself brings along, also of one that starts
+    it, such as `timeout`; '' where all are of the system.
     """
-    path = session.deps.workspace.find_program(part.program) if part.program else ""
-    place = session.deps.workspace.resolve(path, session.state.cwd) if path else None
-    return (
-        f"{place.path} is a program of this project" if place is not None and place.inside else ""
-    )
+    workspace = session.deps.workspace
+    paths = [workspace.find_program(name) for name in (*part.wrappers, part.program) if name]
+    places = [workspace.resolve(path, session.state.cwd) for path in paths if path]
+    inside = (place.path for place in places if place.inside)
+    return next((f"{path} is a program of this project" for path in inside), "")
 
 
 def _touched(session: Session, tool: Tool, arguments: dict[str, object]) -> tuple[Touched, ...]:

@@ -228,14 +228,14 @@ class PathPattern:
         return states
 
 
-def _name_pattern(text: str) -> re.Pattern[str]:
+def _name_pattern(text: str, loose: bool) -> re.Pattern[str]:
     """Compile one name of a pattern. The atomic groups around what follows a `*` keep matching
     linear.
     """
     pieces = [""]
     i = 0
     while i < len(text):
-        piece, i = _piece(text, i)
+        piece, i = _piece(text, i, loose)
         if piece == _STAR:
             pieces.append("")
         else:
@@ -262,9 +262,9 @@ def path_pattern(pattern: str, base: str, home: str, loose: bool) -> PathPattern
     if not rest:
         return PathPattern(root, [], below=folder_only)
     *names, last = rest.split("/")
-    parts = [None if name == "**" else _name_pattern(name) for name in names]
+    parts = [None if name == "**" else _name_pattern(name, loose) for name in names]
     deep = [] if anchored or names else [None]
-    return PathPattern(root, [*deep, *parts, _name_pattern(last)], below=folder_only)
+    return PathPattern(root, [*deep, *parts, _name_pattern(last, loose)], below=folder_only)
 
 
 def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
@@ -284,8 +284,12 @@ def _rooted(pattern: str, base: str, home: str) -> tuple[str | None, str, bool]:
     return (folder or "/") if base else None, pattern, anchored
 
 
-def _piece(pattern: str, i: int) -> tuple[str, int]:
-    """Return one character or class of a pattern as a regex, and the index of the next."""
+def _piece(pattern: str, i: int, loose: bool) -> tuple[str, int]:
+    """Return one character or class of a pattern as a regex, and the index of the next.
+
+    A class without members, such as `[6-0]`, is plain text; for `loose` it is any character, since
+    folding may have turned its range.
+    """
     c = pattern[i]
     if c == "*":
         return _STAR, i + len(pattern[i:]) - len(pattern[i:].lstrip("*"))
@@ -297,6 +301,17 @@ def _piece(pattern: str, i: int) -> tuple[str, int]:
     if end > 0:
         inner = pattern[i + 1 : end]
         sign = "^" if inner[0] in "!^" else ""
-        inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[len(sign) :])
-        return f"(?!/)[{sign}{inner}]", end + 1
+        inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[len(sign) :]).replace("--", r"-\-")
+        if _is_class(f"[{sign}{inner}]"):
+            return f"(?!/)[{sign}{inner}]", end + 1
+        if loose:
+            return "[^/]", end + 1
     return re.escape(c), i + 1
+
+
+def _is_class(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from longrein.events.escape import plain_name
-from longrein.permissions.bash_parser import LENGTH_MAX, Part, join_path, word_set
+from longrein.permissions.bash_parser import LENGTH_MAX, Part, Word, join_path, word_set
 from longrein.permissions.command_rules import (
     RAW_WORDS_MAX,
     SUGGESTION_LENGTH_MAX,
@@ -223,21 +223,27 @@ def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd
     is_masked = reads and call.masked
     if command.script.problem and not command.script.parts:
         return not is_masked
-    words = [(word, cwd) for word in raw_words(command.text) if command.script.problem]
+    words = [
+        (Word(text, "open"), cwd) for text in raw_words(command.text) if command.script.problem
+    ]
     for part, effect, fact in _judged_parts(call, command):
         named = _named_files(part, effect, reads=reads)
         words += [(word, folder) for word in named for folder in part.folders or (cwd,)]
         if any(t.writes != reads and path_matches_rule(t, rule, rules, cwd) for t in fact.touched):
             return True
     if is_masked:
-        words = [(word, folder) for word, folder in words if not _WILD.search(word)]
+        words = [(word, folder) for word, folder in words if not _WILD.search(word.text)]
     elif len(words) > RAW_WORDS_MAX:
         return True
-    return any(_word_matches(word, rule.spec, rules, folder) for word, folder in words)
+    dots = bool(_MATCHES_DOTS.search(command.text))
+    return any(_word_matches(word, rule.spec, rules, folder, dots) for word, folder in words)
 
 
 _WILD = re.compile(r"[*?\[]")
 """Marks a word that names files only by a pattern: of these, a mask hides the forbidden ones."""
+
+_MATCHES_DOTS = re.compile("shopt|dotglob|GLOBIGNORE|zsh|fish")
+"""Marks a command whose shell may let a `*` match a dot at the beginning of a name."""
 
 
 def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, PartFacts]]:
@@ -246,29 +252,38 @@ def _judged_parts(call: Call, command: Command) -> Iterator[tuple[Part, Effect, 
     return zip(command.script.parts, command.effects, facts, strict=True)
 
 
-def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[str]:
+def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[Word]:
     """Return the words of a part that may name a file it reads or writes."""
     words = [*(part.reads if reads else part.writes), *(effect.reads if reads else effect.writes)]
     if effect.problem or part.program == "git":
         words += part.words[1:]
     return [
-        word.text if word.kind != "open" else word.text + "*"
+        word if word.kind != "open" else Word(word.text + "*", "open")
         for word in words
         if word.text or word.kind != "open"
     ]
 
 
-def _word_matches(word: str, spec: str, rules: Rules, cwd: str) -> bool:
-    """Return True if a word of a command may name a file that `spec` matches."""
+def _word_matches(named: Word, spec: str, rules: Rules, cwd: str, dots: bool) -> bool:
+    """Return True if a word of a command may name a file that `spec` matches.
+
+    `dots`: a pattern of the shell may match a dot at the beginning of a name.
+    """
+    word = named.text
     glued = word[2:] if word.startswith("-") else ""
     for piece in dict.fromkeys((word, *(word.rpartition(sign)[2] for sign in "=@:"), glued)):
         if piece and _path_matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
             return True
-    if _WILD.search(word):
-        name = spec.rstrip("/").rpartition("/")[2]
-        regex = path_pattern(word.rpartition("/")[2] or "*", "/", "", True)
-        return bool(regex and not _WILD.search(name) and regex.match("/" + folded(name)))
-    return False
+    name = spec.rstrip("/").rpartition("/")[2]
+    if not _WILD.search(word) or _WILD.search(name):
+        return False
+    pattern = word.rpartition("/")[2] or "*"
+    # the shell itself expands a pattern, but for `**` and the like, which stand for a whole tree
+    is_expanded = named.kind == "glob" and "**" not in word and not dots
+    if is_expanded and name.startswith(".") and _WILD.match(pattern):
+        return False
+    regex = path_pattern(pattern, "/", "", True)
+    return bool(regex and regex.match("/" + folded(name)))
 
 
 def absolute(word: str, cwd: str, home: str) -> str:

@@ -15,6 +15,7 @@ from longrein.workspace.supervisor.mount_process import (
     CLOSED,
     COVER,
     EMPTY,
+    LINK,
     READ,
     WRITE,
     Mount,
@@ -36,7 +37,6 @@ NAMESPACES = (
     "--unshare-pid",
     "--unshare-ipc",
     "--unshare-uts",
-    "--unshare-cgroup-try",
 )
 
 
@@ -79,6 +79,10 @@ def mounts_of(policy: SandboxPolicy) -> list[Mount]:
             if folder in mounts or not _is_below(folder, policy.roots):
                 break
             mounts[folder] = Mount(WRITE, folder, folder)
+    for link, target in policy.links:
+        above = next((mounts[folder] for folder in _folders_above(link) if folder in mounts), None)
+        if link not in mounts and above is not None and above.kind == EMPTY:
+            mounts[link] = Mount(LINK, link, target)
     return list(_needed(mounts))
 
 

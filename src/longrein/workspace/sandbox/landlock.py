@@ -118,11 +118,12 @@ def link_visible(policy: SandboxPolicy) -> None:
     """Make links in the private home folder to what commands see of the real one. Raises
     OSError.
     """
-    for path in sorted((*policy.home_visible, *policy.home_writable)):
+    shown = [(path, path) for path in (*policy.home_visible, *policy.home_writable)]
+    for path, real in sorted((*shown, *policy.links)):
         link = policy.private_home + path.removeprefix(policy.home)
-        if policy.private_home and path.startswith(policy.home + "/") and not os.path.lexists(link):
+        if policy.private_home and path.startswith(policy.home + "/") and not os.path.exists(link):
             os.makedirs(os.path.dirname(link), 0o700, exist_ok=True)
-            os.symlink(path, link)
+            os.symlink(real, link)
 
 
 def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed: set[str]) -> None:

@@ -14,6 +14,10 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
     """Files and folders below `home` that commands may read."""
     home_writable: tuple[str, ...] = ()
     """Folders below `home` that commands may change, such as caches of package managers."""
+    links: tuple[tuple[str, str], ...] = ()
+    """(link, real path), outer ones first: links of the user outside the roots, which commands
+    find where they see an empty folder.
+    """
     read_only: tuple[str, ...] = ()
     """Existing files and folders in the roots that commands may not change."""
     hidden: tuple[str, ...] = ()

@@ -39,6 +39,8 @@ INTERPRETERS = ("python3", "python", "node", "ruby", "java")
 """Programs whose whole installation must be visible, wherever a link on the search path leads."""
 INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
 """Folders of an installation."""
+ENVIRONMENT = ("pyvenv.cfg", *INSTALLED)
+"""What a virtual environment of Python consists of; its first file marks it."""
 
 
 def network_problem(options: SandboxOptions, rung: "Rung") -> str:
@@ -173,7 +175,8 @@ class SessionSandbox:
         """Return this sandbox with other options, for a program that may do more than commands."""
         other = copy.copy(self)
         other._options = msgspec.structs.replace(self._options, **changes)
-        other.__dict__.pop("visible_home", None)
+        for name in ("visible_home", "_links"):
+            other.__dict__.pop(name, None)
         return other
 
     @property
@@ -306,6 +309,7 @@ class SessionSandbox:
             home=self.home,
             home_visible=self.visible_home,
             home_writable=(*self._expanded(self._options.home_writable), self.cache),
+            links=self._links,
             read_only=tuple(dict.fromkeys((*locked, *read_only))),
             hidden=tuple(dict.fromkeys((self._state_dir, *self._secrets, *hidden))),
             network=self.network,
@@ -376,17 +380,37 @@ class SessionSandbox:
         """
         from longrein.workspace.sandbox.bubblewrap import EMPTIED
 
-        named = (one for one in self._environ.get("PATH", "").split(":") if one.startswith("/"))
-        # a command can make links in the project, so nothing in it decides what is shown
-        folders = [one for one in named if not is_inside(one, spellings(self._roots))]
+        folders = self._program_folders
         programs = [os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS]
         programs.append(os.path.realpath(sys.executable))
         prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(program)) for program in programs)
-        parts = (f"{prefix}/{part}" for prefix in prefixes for part in INSTALLED)
+        parts = [f"{prefix}/{part}" for prefix in prefixes for part in INSTALLED]
+        parts += [path for folder in folders for path in _around_programs(folder)]
         found = dict.fromkeys(map(os.path.realpath, (*folders, *parts)))
         absent = [one + "/" for one in (*EMPTIED, self.home)]
-        below = [one for one in found if one.startswith(tuple(absent)) and os.path.isdir(one)]
+        below = [one for one in found if one.startswith(tuple(absent)) and os.path.exists(one)]
         return tuple(dict.fromkeys((*self._expanded(self._options.home), *below)))
+
+    @cached_property
+    def _program_folders(self) -> list[str]:
+        """Folders of the search path outside the project: a command can make links in the
+        project, so nothing in it decides what is shown.
+        """
+        named = (one for one in self._environ.get("PATH", "").split(":") if one.startswith("/"))
+        return [one for one in named if not is_inside(one, spellings(self._roots))]
+
+    @cached_property
+    def _links(self) -> tuple[tuple[str, str], ...]:
+        """Each name of the user's for something that commands see, and its real path if that is
+        another one.
+        """
+        options = self._options
+        below_home = (*options.home, *options.home_writable, *options.write)
+        named = [os.path.join(self.home, name.removeprefix("~/")) for name in below_home]
+        named += [self._environ.get("HOME", ""), *self._roots, *self._program_folders]
+        paths = {os.path.normpath(path) for path in named if path.startswith("/")}
+        real = [(path, os.path.realpath(path)) for path in sorted(paths) if os.path.exists(path)]
+        return tuple(one for one in real if one[0] != one[1])
 
     @cached_property
     def _secrets(self) -> tuple[str, ...]:
@@ -400,6 +424,16 @@ class SessionSandbox:
         """Return the existing real paths of names below home, `~/…` or absolute paths."""
         joined = (os.path.join(self.home, name.removeprefix("~/")) for name in names)
         return tuple(os.path.realpath(path) for path in joined if os.path.exists(path))
+
+
+def _around_programs(folder: str) -> list[str]:
+    """Return what the programs of a folder need beside it: their virtual environment, or their
+    packages of npm.
+    """
+    above, _, name = folder.rstrip("/").rpartition("/")
+    if os.path.isfile(f"{above}/{ENVIRONMENT[0]}"):
+        return [f"{above}/{part}" for part in ENVIRONMENT]
+    return [above] if name == ".bin" and above.endswith("/node_modules") else []
 
 
 def _is_git_folder(path: str) -> bool:

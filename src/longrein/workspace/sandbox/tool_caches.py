@@ -28,7 +28,7 @@ class ToolCache(NamedTuple):
 TOOL_CACHES = (
     ToolCache("XDG_CACHE_HOME", ".cache", ""),  # pip, uv, go build, ccache, pre-commit, yarn
     ToolCache("npm_config_cache", ".npm", "npm"),
-    ToolCache("npm_config_store_dir", ".local/share/pnpm/store", "pnpm"),
+    ToolCache("PNPM_HOME", ".local/share/pnpm", "pnpm"),  # npm warns of `npm_config_store_dir`
     ToolCache("YARN_GLOBAL_FOLDER", ".yarn/berry", "yarn"),
     ToolCache("BUN_INSTALL_CACHE_DIR", ".bun/install/cache", "bun"),
     ToolCache("CARGO_HOME", ".cargo", "cargo", keeps=True),

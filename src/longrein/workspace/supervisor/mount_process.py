@@ -29,6 +29,8 @@ WRITE, READ, COVER, EMPTY, CLOSED = "write", "read", "cover", "empty", "closed"
 """Kinds of mounts: a folder or file that may be changed; one that may be read; a source that hides
 a file; an empty folder that can be passed through; one that cannot.
 """
+LINK = "link"
+"""No mount, but a symbolic link to the source that is made in an empty folder of the plan."""
 KERNEL_MIN = (5, 12)
 """First Linux with `mount_setattr`; the other calls are older."""
 
@@ -128,6 +130,9 @@ def apply_mounts(plan: bytes, namespace: int = -1) -> None:
             _set_attributes(libc, processes, 0, cleared=_READ_ONLY, alone=True)
         for mount, tree in trees.items():
             _attach(libc, top, mount, tree)
+        for mount in mounts:
+            if mount.kind == LINK:
+                _make_link(top, mount)
         for mount, tree in trees.items():
             if mount.kind in _MODES:  # now that the places in it are made
                 _set_attributes(libc, tree, _READ_ONLY, alone=True)
@@ -177,7 +182,11 @@ def _empty_file(libc: Any) -> int:
 
 
 def _source(libc: Any, top: int, mount: Mount) -> int | None:
-    """Return a descriptor of what is to be mounted; None for a missing file that is not hidden."""
+    """Return a descriptor of what is to be mounted; None for a link and for a missing file that is
+    not hidden.
+    """
+    if mount.kind == LINK:
+        return None
     if mount.kind in _MODES:
         return _empty_folder(libc, _MODES[mount.kind])
     try:
@@ -233,17 +242,30 @@ def _open_place(top: int, path: str, is_folder: bool) -> int:
 def _make_place(top: int, path: str, is_folder: bool) -> None:
     """Make a folder or an empty file, and the folders above it."""
     above, _, name = path.rpartition("/")
-    try:
-        folder = open_beneath(top, above.lstrip("/") or ".", IS_FOLDER)
-    except FileNotFoundError:
-        _make_place(top, above, True)
-        folder = open_beneath(top, above.lstrip("/"), IS_FOLDER)
+    folder = _open_or_make_folder(top, above)
     try:
         if is_folder:
             os.mkdir(name, 0o755, dir_fd=folder)
         else:
             flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY | os.O_CLOEXEC
             os.close(os.open(name, flags, 0o444, dir_fd=folder))
+    finally:
+        os.close(folder)
+
+
+def _open_or_make_folder(top: int, path: str) -> int:
+    try:
+        return open_beneath(top, path.lstrip("/") or ".", IS_FOLDER)
+    except FileNotFoundError:
+        _make_place(top, path, True)
+        return open_beneath(top, path.lstrip("/"), IS_FOLDER)
+
+
+def _make_link(top: int, mount: Mount) -> None:
+    above, _, name = mount.path.rpartition("/")
+    folder = _open_or_make_folder(top, above)
+    try:
+        os.symlink(mount.source, name, dir_fd=folder)
     finally:
         os.close(folder)
 
