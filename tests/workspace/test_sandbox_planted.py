@@ -278,6 +278,9 @@ def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyP
         (("echo $PWD/evil > .git/worktrees/wt/commondir",), ".git/worktrees/wt/commondir"),
         # links of the user, one after the other
         (("rm notes; ln -s evil notes", "ls"), ".claude/config"),
+        # a link in place of a folder
+        (("mv .vscode v; ln -s evil .vscode; ls",), ".vscode/config"),
+        (("mv .git g; cp evil/config g; ln -s g .git; ls",), ".git/config"),
         # a new repository with settings for a submodule
         (("git init -q; mkdir -p .git/modules/m; echo evil > .git/modules/m/config", "ls"), "new"),
         # a file that lies under a protected name, too
@@ -294,7 +297,7 @@ def test_what_leads_to_programs_stays(
         os.system(
             f"cd {root}; git init -q; git config user.name a; git config user.email a@b;"
             "git commit -q --allow-empty -m one; git worktree add -q ../wt;"
-            "mkdir evil real new; echo '[core]\nfsmonitor = false # evil' > evil/config;"
+            "mkdir evil real new .vscode; echo '[core]\nfsmonitor = false # evil' > evil/config;"
             "echo other > other; echo '{}' > .mcp.json;"
             "ln -s real notes; ln -s notes .claude"
         )

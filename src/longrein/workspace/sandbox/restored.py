@@ -54,14 +54,12 @@ class RestoredPaths(MissingPaths):
             with suppress(OSError):
                 above, name = open_parent(folder)
                 with above:
+                    if above.link_target(name):  # a command has put it in the folder's place
+                        changed.append((folder, self._move(folder)))
                     above.make_folder(name)
-            for path in _entries(folder):
-                if (
-                    path not in self._kept
-                    and path not in self._folders
-                    and folder == os.path.dirname(path)
-                ):
-                    changed.append((path, self._move(path)))
+            inner = (path for path in _entries(folder) if os.path.dirname(path) == folder)
+            new = [path for path in inner if path not in self._kept and path not in self._folders]
+            changed += [(path, self._move(path)) for path in new]
         for path, kept in self._kept.items():
             with suppress(OSError):
                 if _stamp(_stat(path)) == kept.stamp:
@@ -80,16 +78,12 @@ class RestoredPaths(MissingPaths):
                 found = _stat(path)
                 if stat.S_ISDIR(found.st_mode):
                     self._folders.add(path)
-                elif (
-                    stat.S_ISREG(found.st_mode)
-                    and len(self._kept) < FILES_MAX
-                    and found.st_size <= left
-                ):
+                is_kept = stat.S_ISREG(found.st_mode) and len(self._kept) < FILES_MAX
+                if is_kept and found.st_size <= left:
                     known = before.get(path)
-                    same = known is not None and known.stamp == _stamp(found)
-                    self._kept[path] = (
-                        known if known is not None and same else _Kept(_stamp(found), _read(path))
-                    )
+                    if known is None or known.stamp != _stamp(found):
+                        known = _Kept(_stamp(found), _read(path))
+                    self._kept[path] = known
                     left -= found.st_size
 
     def _put_back(self, path: str, kept: _Kept) -> str | None:
