@@ -20,7 +20,7 @@ from longrein.permissions.obeyed_files import (
     UNPROTECTED_SUBFOLDERS,
     obeyed_by,
 )
-from longrein.workspace.files import places_of, read
+from longrein.workspace.files import is_inside, places_of, read
 from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent
 
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
@@ -239,12 +239,12 @@ class MissingPaths:
             self._before.clear()
             self._way.clear()
         self._running += 1
-        paths = [path for path in paths if _is_below(path, roots)]
+        paths = [path for path in paths if is_inside(path, roots)]
         way = {above for path in paths for above in _folders_between(path, roots)}
         found = _look({*paths, *way})
         if any(found.values()):  # links: those that they lead to and their end are protected, too
             led_to = set(chain.from_iterable(map(places_of, paths))) - found.keys()
-            found |= _look({path for path in led_to if _is_below(path, roots)})
+            found |= _look({path for path in led_to if is_inside(path, roots)})
         self._way |= way
         self._roots = tuple(roots)
         self._before = {**found, **self._before}
@@ -356,14 +356,10 @@ def _folders_between(path: str, roots: Sequence[str]) -> list[str]:
     """Return the folders between a root and a path in it, both left out."""
     found = []
     above = os.path.dirname(path)
-    while above not in roots and _is_below(above, roots):
+    while above not in roots and is_inside(above, roots):
         found.append(above)
         above = os.path.dirname(above)
     return found
-
-
-def _is_below(path: str, roots: Sequence[str]) -> bool:
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
@@ -372,7 +368,7 @@ def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
     Links themselves are watched by `MissingPaths`.
     """
     existing = (os.path.realpath(path) for path in paths if os.path.exists(path))
-    return [real for real in existing if _is_below(real, roots)]
+    return [real for real in existing if is_inside(real, roots)]
 
 
 class NewFiles:
