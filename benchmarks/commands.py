@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from longrein.permissions import read_command
-from longrein.permissions.command_rules import suggest_rules
+from longrein.permissions.command_rules import suggest_part_rule
 from longrein.replay.recording import read_recording
 
 
@@ -43,7 +43,7 @@ def kind_of(text: str) -> str:
     ]
     if not pending:
         return "reads"
-    return "rules" if suggest_rules(pending) else "no rule"
+    return "rules" if all(map(suggest_part_rule, pending)) else "no rule"
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ may change or be read, and nothing that programs obey may come into being in the
 
 import asyncio
 import ctypes
+import itertools
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import SUBMODULE_FOLDERS_MAX
 from longrein.workspace.sandbox.rungs import Rung, find_rung
-from longrein.workspace.supervisor import landlock_process, mount_process
+from longrein.workspace.supervisor import landlock_process, mount_process, openat
 from longrein.workspace.supervisor.spawn import spawn
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
@@ -59,14 +60,14 @@ class Project:
         self.namespace = mount_process.open_user_namespace()
         self.sandbox = self.open()
 
-    def open(self) -> SessionSandbox:
+    def open(self, options: SandboxOptions = SandboxOptions(), path: str = "") -> SessionSandbox:  # noqa: B008 - frozen
         """Start a session: what was planted before counts for it."""
         sandbox = SessionSandbox(
-            SandboxOptions(),
+            options,
             folder=str(self.base / "state/s1"),
             home=str(self.home),
             state_dir=str(self.base / "state"),
-            environ={"PATH": f"/usr/bin:/bin:{self.root}/.venv/bin"},
+            environ={"PATH": path or f"/usr/bin:/bin:{self.root}/.venv/bin"},
             roots=[str(self.root)],
         )
         sandbox.rung = Rung(self.rung, shutil.which("bwrap") or "")
@@ -268,7 +269,108 @@ def test_what_cannot_be_moved_stops_further_commands(monkeypatch: pytest.MonkeyP
     assert later == ""
 
 
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize(
+    ("lines", "leads"),
+    [
+        # a worktree of the user: its git folder lies in the project
+        (("echo $PWD/evil > .git/worktrees/wt/commondir",), ".git/worktrees/wt/commondir"),
+        # links of the user, one after the other
+        (("rm notes; ln -s evil notes", "ls"), ".claude/config"),
+        # a link in place of a folder
+        (("mv .vscode v; ln -s evil .vscode; ls",), ".vscode/config"),
+        (("mv .git g; cp evil/config g; ln -s g .git; ls",), ".git/config"),
+        # a new repository with settings for a submodule
+        (("git init -q; mkdir -p .git/modules/m; echo evil > .git/modules/m/config", "ls"), "new"),
+        # a file that lies under a protected name, too
+        (("rm -f .mcp.json; ln other .mcp.json; ls",), "other"),
+        # the same for the link of a link, and for a command that works in git
+        (("echo x > f; git add f; git commit -qm two", "rm .claude; ln -s evil .claude"), "f"),
+    ],
+)
+def test_what_leads_to_programs_stays(
+    lines: Sequence[str], leads: str, rung: str, uid: int
+) -> None:
+    def play(project: Project) -> Any:
+        root = project.root
+        os.system(
+            f"cd {root}; git init -q; git config user.name a; git config user.email a@b;"
+            "git commit -q --allow-empty -m one; git worktree add -q ../wt;"
+            "mkdir evil real new .vscode; echo '[core]\nfsmonitor = false # evil' > evil/config;"
+            "echo other > other; echo '{}' > .mcp.json;"
+            "ln -s real notes; ln -s notes .claude"
+        )
+        if leads == "new":
+            project.root = root / "new"
+        for line in lines:
+            project.run(line)
+        found = [one for one in (root / leads).rglob("config") if "evil" in one.read_text()]
+        path = root / leads
+        return {
+            "evil": [*map(str, found)] or "evil" in (path.read_text() if path.is_file() else ""),
+            "other": (root / "other").read_text(),
+            "git": os.system(f"cd {root}; git log --oneline | grep -q {lines[0][-3:]}") == 0,
+        }
+
+    found = as_user(uid, rung, play)
+    assert found == {"evil": False, "other": "other\n", "git": lines[0].endswith("two")}
+
+
+@pytest.mark.parametrize("uid", USERS)
+def test_what_the_user_makes_outside_the_project_stays(uid: int) -> None:
+    """Settings of git may name files anywhere, also by `..`."""
+
+    def play(project: Project) -> Any:
+        (project.root / "settings").write_text("[a]")
+        (project.root / ".git/objects").mkdir(parents=True)
+        hooks = project.base / "hooks"
+        (project.root / ".git/config").write_text(f"path = ../settings\nhooksPath = {hooks}")
+        for opens in (0, openat.WALKS + 1):
+            openat._opens = itertools.count(opens)
+            project.sandbox.begin([str(project.root)], others_run=True)
+        hooks.mkdir()
+        return project.sandbox.missing.end()
+
+    assert as_user(uid, FOUND, play) == []
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+def test_a_root_that_became_a_link_is_not_followed(rung: str, uid: int) -> None:
+    def play(project: Project) -> Any:
+        roots = [str(project.root), str(project.root / "sub")]
+        project.run(f"ln -s {project.home} sub")
+        policy = project.sandbox.policy(roots, ())
+        rules = landlock.rules_of(policy)
+        named = [*policy.roots, *(path for path in rules if rules[path] & landlock.WRITE_FILE)]
+        return str(project.home) in named
+
+    assert as_user(uid, rung, play) is False
+
+
 # --- What is shown --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize("planted", ["~/tools/bin", "bin"])
+def test_no_changeable_folder_decides_what_is_shown(planted: str, rung: str, uid: int) -> None:
+    """A folder of the search path lies in a folder that commands may change, or leads there."""
+
+    def play(project: Project) -> Any:
+        home = project.home
+        for folder in (home / "tools/bin", home / "docs", project.root / "bin"):
+            folder.mkdir(parents=True)
+        (home / "docs/a").write_text(CANARY)
+        (home / "programs").symlink_to(project.root / "bin")
+        path = f"/usr/bin:/bin:{home}/tools/bin:{home}/programs"
+        for line in (f"rmdir {planted}; ln -s ~/docs {planted}", "cat ~/docs/a"):
+            project.open(SandboxOptions(home_writable=("tools",)), path)
+            project.run(line.replace("~", str(home)))
+        return CANARY in project.printed
+
+    assert as_user(uid, rung, play) is False
 
 
 @pytest.mark.parametrize("uid", USERS)

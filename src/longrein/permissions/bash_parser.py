@@ -166,10 +166,6 @@ def _joined(first: Word, second: Word) -> Word:
     return Word(text, "glob" if is_glob else "literal")
 
 
-def _without_backslashes(text: str) -> str:
-    return re.sub(r"(?s)\\(.)", lambda match: match[1].strip("\n"), text)
-
-
 def decode_ansi(text: str) -> str | None:
     """Decode the text between `$'` and `'`; None for an escape that is not known."""
 
@@ -649,8 +645,8 @@ class _Reader:
             known = user == "~" and self.home
             return _joined(Word(self.home + sign), self.plain(rest, False)) if known else OPEN
         is_glob = _GLOB_CHARACTERS.search(bare)
-        word = Word(_without_backslashes(text), "glob" if is_glob else "literal")
-        return _joined(Word(""), word)
+        unescaped = re.sub(r"(?s)\\(.)", lambda match: match[1].strip("\n"), text)
+        return _joined(Word(""), Word(unescaped, "glob" if is_glob else "literal"))
 
     def concatenation(self, node: Any) -> Word:
         """Join pieces without a blank between them. Bash expands braces first, and `~` last."""
@@ -776,8 +772,7 @@ class _Reader:
         name = part.program.rpartition("/")[2]
         wrappers = (*part.wrappers, name)
         if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
-            prints_meaning = msgspec.structs.replace(part, words=(Word("type"), *words[2:]))
-            self.parts.append(prints_meaning)
+            self.parts.append(msgspec.structs.replace(part, words=(Word("type"), *words[2:])))
             return here, here
         at = _after_options(words, options)
         own = words[: (at or 0) + options.operands]
@@ -795,8 +790,7 @@ class _Reader:
         if name == "xargs":  # the words of its input come last
             inner = [*(inner or [Word("echo")]), OPEN]
         if not inner:
-            bare = msgspec.structs.replace(part, words=(Word(name),), assigned=assigned)
-            self.parts.append(bare)
+            self.parts.append(msgspec.structs.replace(part, words=(Word(name),), assigned=assigned))
             return here, here
         return self.simple(inner, part.text, assigned, wrappers)
 

@@ -80,7 +80,7 @@ def covers(spec: str, part: Part) -> bool:
     another_user = not {"sudo", "doas"}.isdisjoint(part.wrappers)
     if another_user and spec.split(maxsplit=1)[0] not in part.wrappers:
         return False
-    text = _rule_text(part)
+    text = spelled([word.text + _UNKNOWN * (word.kind == "open") for word in part.words])
     if "*" not in spec:
         return _UNKNOWN not in text and text == spelled(_spec_words(spec))
     if not glob(spec, False).match(text):
@@ -90,12 +90,6 @@ def covers(spec: str, part: Part) -> bool:
     words = (*part.words[:1], *part.words[len(named) :]) if begins else part.words
     rest = msgspec.structs.replace(part, words=words)
     return has_known_arguments(rest) or has_known_arguments(part)
-
-
-def _rule_text(part: Part) -> str:
-    return spelled(
-        [word.text + _UNKNOWN if word.kind == "open" else word.text for word in part.words]
-    )
 
 
 def _spec_words(spec: str) -> list[str]:
@@ -295,21 +289,7 @@ SUGGESTION_LENGTH_MAX = 200
 """Longest suggested rule, in characters."""
 
 
-def suggest_rules(parts: Sequence[Part]) -> tuple[str, ...]:
-    """Return the narrow rules that together cover `parts`; () when there are too many or one is
-    not safe.
-    """
-    found: list[str] = []
-    for part in parts:
-        rule = _suggest(part)
-        if not rule:
-            return ()
-        if rule not in found:
-            found.append(rule)
-    return tuple(found) if len(found) <= SUGGESTIONS_MAX else ()
-
-
-def _suggest(part: Part) -> str:
+def suggest_part_rule(part: Part) -> str:
     """Return `Bash(program verb:*)` where that is safe, else the exact command; '' for none."""
     if not part.program or part.problem or set(part.wrappers) & {"sudo", "doas", "ssh", "su"}:
         return ""

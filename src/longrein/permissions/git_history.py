@@ -26,6 +26,7 @@ _SAFE_VERBOSE = word_set(
     "check-ignore clean mv rm gc fsck prune"
 )
 """Subcommands whose `-v`, `-u`, `-p` and `-i` print no contents."""
+_STASH_VERBS = word_set("push pop apply drop clear store list save show")
 _NAMES_ONLY = re.compile(
     r"--(?:name-only|name-status|stat|shortstat|numstat|summary|no-patch|quiet|dirstat)(?:=.*)?|-s"
 )
@@ -42,8 +43,7 @@ def text_prints_history(text: str) -> bool:
 
     It does not where each `git` in it is followed by a subcommand that prints none.
     """
-    verbs = [match[1] for match in _GIT_WORD.finditer(text)]
-    return not _SAFE_VERBOSE.issuperset(verbs)
+    return not _SAFE_VERBOSE.issuperset(match[1] for match in _GIT_WORD.finditer(text))
 
 
 _GIT_WORD = re.compile(r"(?<![\w.@-])git(?![\w.:/@])(?:[ \t]+([a-z-]+)(?![\w-]))?")
@@ -59,12 +59,7 @@ def prints_history(verb: str, arguments: Sequence[Word]) -> bool:
     names_only = known and any(_NAMES_ONLY.fullmatch(text) for text in options)
     if verb == "stash":
         first = arguments[0].text if arguments else "push"
-        if first == "show":
-            return not known
-        return (
-            first not in ("push", "pop", "apply", "drop", "clear", "store", "list", "save")
-            or not known
-        )
+        return first not in _STASH_VERBS or not known
     if verb in ("log", "reflog", "rev-list"):
         return not known
     if verb in ("diff", "diff-tree", "diff-index", "diff-files", "whatchanged"):

@@ -20,7 +20,7 @@ from longrein.permissions.command_rules import (
     exact_rule,
     matches,
     raw_words,
-    suggest_rules,
+    suggest_part_rule,
 )
 from longrein.permissions.display import shown_call, visible
 from longrein.permissions.git_history import text_prints_history
@@ -425,8 +425,7 @@ def judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
 
 
 def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
-    rule = find_matching_rule(call, rules.deny, rules, cwd)
-    if rule:
+    if rule := find_matching_rule(call, rules.deny, rules, cwd):
         return Verdict("deny", _why_deny(call, rule), rule)
     if call.command is not None and mode != "bypassPermissions":
         return _judge_command(call, call.command, rules, mode, cwd)
@@ -441,8 +440,7 @@ def _judge(call: Call, rules: Rules, mode: Mode | str, cwd: str) -> Verdict:
             return _ask(call, f"{name} is protected: what stands there runs or is obeyed later")
     if mode == "bypassPermissions":
         return Verdict("allow", "mode bypassPermissions")
-    rule = find_matching_rule(call, rules.ask, rules, cwd)
-    if rule:
+    if rule := find_matching_rule(call, rules.ask, rules, cwd):
         return _ask(call, f"the rule {visible(rule)} asks", rule)
     return _by_rule_or_mode(call, rules, mode)
 
@@ -520,9 +518,11 @@ def _suggestions(pending: Sequence[tuple[Part, PartFacts]]) -> tuple[str, ...]:
     """Return the narrow rules that together cover parts of a command; () when there are too many,
     or one part has none.
     """
-    rules = [suggest_rules((part,)) if part.words else _file_rules(fact) for part, fact in pending]
+    rules = [
+        (suggest_part_rule(part),) if part.words else _file_rules(fact) for part, fact in pending
+    ]
     found = tuple(dict.fromkeys(rule for some in rules for rule in some))
-    return found if all(rules) and len(found) <= SUGGESTIONS_MAX else ()
+    return found if all(rules) and all(found) and len(found) <= SUGGESTIONS_MAX else ()
 
 
 def _file_rules(fact: PartFacts) -> tuple[str, ...]:
@@ -556,11 +556,8 @@ def _part_problem(
             return f"{name} is protected: what stands there runs or is obeyed later"
     if facts.armed:
         return f"`{visible(part.text)[:80]}`: {visible(facts.armed)}"
-    if any(
-        _spec_covers(rule, part)
-        for rule in map(parse_rule, rules.allow)
-        if rule.tool == call.tool and mode != "plan"
-    ):
+    named = [rule for rule in map(parse_rule, rules.allow) if rule.tool == call.tool and rule.spec]
+    if mode != "plan" and any(not rule.problem and covers(rule.spec, part) for rule in named):
         return ""
     if effect.history and not facts.clean_history and (rule := _read_rule(rules)):
         return f"`{visible(part.text)[:80]}` {_HISTORY}{visible(rule)} forbids"
@@ -604,10 +601,6 @@ def _unread_history(command: Command, rules: Rules, pending: list[Part]) -> str:
     return f"it cannot be read, and {_HISTORY}{visible(rule)} forbids" if prints else ""
 
 
-def _spec_covers(rule: Rule, part: Part) -> bool:
-    return not rule.problem and bool(rule.spec) and covers(rule.spec, part)
-
-
 def is_read_denied(path: str, real: str, rules: Rules, cwd: str) -> bool:
     """Return True if a `Read` deny rule matches a file, so that listings and searches must omit
     it.
@@ -634,8 +627,7 @@ def read_deny_rule(path: str, real: str, rules: Rules, cwd: str, tool: str = "Re
 
 def _by_rule_or_mode(call: Call, rules: Rules, mode: str) -> Verdict:
     if not call.touched:
-        rule = find_allow_rule(call, rules)
-        if rule:
+        if rule := find_allow_rule(call, rules):
             return Verdict("allow", f"rule {visible(rule)}", rule)
         if call.access == "none" or (
             call.access == "read" and not call.tool.startswith(_NETWORK_TOOLS)

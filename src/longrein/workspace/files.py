@@ -265,6 +265,24 @@ LINKS_MAX = 40
 """Links that are followed in one path, as the kernel does."""
 
 
+def places_of(path: str) -> list[str]:
+    """Return the path of each link that is followed on the way to an absolute path, and where the
+    last one leads.
+    """
+    links, at, waiting = list[str](), "/", path.split("/")[::-1]
+    while waiting and len(links) < LINKS_MAX:
+        step = _normalize(os.path.join(at, waiting.pop()))
+        try:
+            target = os.readlink(step)
+        except (OSError, ValueError):
+            at = step
+            continue
+        links.append(step)
+        waiting += target.split("/")[::-1]
+        at = "/" if target.startswith("/") else at
+    return [*links, at]
+
+
 def _long_real_path(path: str) -> str:
     """`os.path.realpath` for a path that is too long for the kernel: by open folders, name by name.
 

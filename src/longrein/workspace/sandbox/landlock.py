@@ -6,9 +6,11 @@ in a readable folder, its siblings are allowed one by one. `unenforced` lists wh
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
+from longrein.workspace.files import is_inside
+from longrein.workspace.sandbox.bubblewrap import RESOLVERS
 from longrein.workspace.sandbox.masks import identity_of
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.seccomp import AF_INET, AF_INET6, filter_bytes
@@ -28,8 +30,6 @@ from longrein.workspace.supervisor.landlock_process import (
 
 RULES_MAX = 20_000
 """Siblings of hidden paths that are allowed one by one; the rest stays closed."""
-RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager")
-"""Folders that hold the file behind /etc/resolv.conf; readable where commands have the network."""
 CLOSED = ("/tmp", "/var/tmp", "/run", "/dev", "/root", "/home", "/media", "/mnt")
 """Folders that commands cannot read, apart from roots and visible folders in them."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -73,10 +73,12 @@ def unenforced(policy: SandboxPolicy) -> tuple[str, ...]:
     found += [
         f"change {path} until longrein puts it back"
         for path in policy.read_only
-        if _within(path, policy.roots)
+        if is_inside(path, policy.roots)
     ]
     found += [
-        f"replace {path}, which is hidden" for path in policy.hidden if _within(path, policy.roots)
+        f"replace {path}, which is hidden"
+        for path in policy.hidden
+        if is_inside(path, policy.roots)
     ]
     if abi() < ABI_SCOPES:
         found.append("end other processes of yours")
@@ -132,7 +134,7 @@ def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed:
     """
     if path in closed:
         return
-    inner = {one for one in closed if _within(one, (path,))}
+    inner = {one for one in closed if is_inside(one, (path,))}
     if not inner:
         rules[path] = rules.get(path, 0) | rights
         return
@@ -144,10 +146,6 @@ def _allow(rules: dict[str, int], path: str, rights: int, at_least: int, closed:
                 _allow(rules, entry.path, rights, at_least, inner)
 
 
-def _within(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
-
-
 def _remember(policy: SandboxPolicy) -> Iterator[str]:
     """Remember the files that are hidden in the roots, and yield where those hidden before are now.
 
@@ -157,7 +155,7 @@ def _remember(policy: SandboxPolicy) -> Iterator[str]:
     for path in policy.hidden:
         with suppress(OSError):
             if (
-                _within(path, policy.roots)
+                is_inside(path, policy.roots)
                 and _hidden_files.setdefault(identity_of(path), path) == path
             ):
                 for folder, _, names in (

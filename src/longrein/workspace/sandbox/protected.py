@@ -20,11 +20,13 @@ from longrein.permissions.obeyed_files import (
     UNPROTECTED_SUBFOLDERS,
     obeyed_by,
 )
-from longrein.workspace.files import read
+from longrein.workspace.files import is_inside, places_of, read
 from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent
 
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 """Names in a git folder that decide what git executes."""
+WORKTREE_FILES = ("commondir", "config.worktree")
+"""Names in the git folder of a worktree that do so."""
 SUBMODULE_FOLDERS_MAX = 1_000
 """Folders in which git folders of submodules are looked for; a look takes 30 µs."""
 GIT_FILE_BYTES_MAX = 4096
@@ -65,6 +67,8 @@ class GitFolder:
         if self.folder != self.common:
             yield f"{self.folder}/gitdir"
         yield from _named_files(f"{self.common}/config", os.path.dirname(self.common))
+        for worktree in _names_in(f"{self.common}/worktrees"):
+            yield from (f"{self.common}/worktrees/{worktree}/{name}" for name in WORKTREE_FILES)
         submodules = self._submodules()
         yield from [f"{self.common}/modules"] if submodules is None else submodules
 
@@ -125,9 +129,8 @@ def _named_files(config: str, root: str) -> Iterator[str]:
         return
     for named in _NAMED_FILE.findall(text):
         value = named.strip().strip('"')
-        yield from (
-            os.path.join(base, value) for base in dict.fromkeys((root, os.path.dirname(config)))
-        )
+        for base in dict.fromkeys((root, os.path.dirname(config))):
+            yield os.path.normpath(os.path.join(base, value))
 
 
 def _submodule_files(folder: str) -> list[str] | None:
@@ -160,14 +163,19 @@ def protected_paths(root: str) -> list[str]:
     nothing runs them but by name, as it would run any script of the project.
     """
     named = [f"{root}/{one.name}" for one in PROTECTED if not one.name.startswith("*")]
-    return named + files_with_endings(root, PROTECTED_ENDINGS)
+    return named + _with_protected_endings(root)
 
 
-def files_with_endings(folder: str, endings: tuple[str, ...]) -> list[str]:
-    """Return the entries of a folder whose names end so; [] for no folder."""
+def _with_protected_endings(folder: str) -> list[str]:
+    names = (name for name in _names_in(folder) if name.endswith(PROTECTED_ENDINGS))
+    return [f"{folder}/{name}" for name in names]
+
+
+def _names_in(folder: str) -> list[str]:
+    """Return the names in a folder; [] for no folder."""
     try:
         with open_folder(folder) as opened:
-            return [opened.path_of(name) for name in opened.names() if name.endswith(endings)]
+            return opened.names()
     except OSError:
         return []
 
@@ -190,18 +198,16 @@ def is_plain_repository(path: str) -> bool:
     try:
         lines = read(f"{path}/config", GIT_FILE_BYTES_MAX + 1).decode("utf-8", "replace")
         with open_folder(path) as git:
-            others = [name for name in GIT_FILES[2:] if git.has(name)]
-            has_hooks = git.has("hooks")
-        hooks = []
-        if has_hooks:
-            with open_folder(f"{path}/hooks") as folder:
-                hooks = folder.names()
+            is_small = not any(map(git.has, (*GIT_FILES[2:], "modules", "worktrees")))
+            is_small &= git.is_folder("hooks") or not git.has("hooks")
     except OSError:
         return False
-    plain = len(lines) <= GIT_FILE_BYTES_MAX and all(
-        map(_HARMLESS_SETTING.fullmatch, lines.splitlines())
+    if not is_small or len(lines) > GIT_FILE_BYTES_MAX:
+        return False
+    hooks = _names_in(f"{path}/hooks")
+    return all(map(_HARMLESS_SETTING.fullmatch, lines.splitlines())) and all(
+        name.endswith(".sample") for name in hooks
     )
-    return plain and not others and all(name.endswith(".sample") for name in hooks)
 
 
 class MissingPaths:
@@ -227,18 +233,18 @@ class MissingPaths:
         """Note a command's start.
 
         `paths` are protected, `roots` real. While other confined commands run, paths that have
-        come meanwhile stay suspect.
+        come meanwhile stay suspect. What lies outside the roots is the user's.
         """
         if not self._running and not others_run:
             self._before.clear()
             self._way.clear()
         self._running += 1
-        paths = list(paths)
+        paths = [path for path in paths if is_inside(path, roots)]
         way = {above for path in paths for above in _folders_between(path, roots)}
         found = _look({*paths, *way})
-        if any(found.values()):  # a link: what it leads to is protected, too
-            led_to = {os.path.realpath(path) for path in paths} - found.keys()
-            found |= _look({path for path in led_to if _is_below(path, roots)})
+        if any(found.values()):  # links: those that they lead to and their end are protected, too
+            led_to = set(chain.from_iterable(map(places_of, paths))) - found.keys()
+            found |= _look({path for path in led_to if is_inside(path, roots)})
         self._way |= way
         self._roots = tuple(roots)
         self._before = {**found, **self._before}
@@ -281,7 +287,7 @@ class MissingPaths:
         return moved
 
     def _new_with_endings(self) -> set[str]:
-        found = (files_with_endings(root, PROTECTED_ENDINGS) for root in self._roots)
+        found = map(_with_protected_endings, self._roots)
         return set(chain.from_iterable(found)) - self._before.keys()
 
     def _move(self, path: str) -> str:
@@ -350,14 +356,10 @@ def _folders_between(path: str, roots: Sequence[str]) -> list[str]:
     """Return the folders between a root and a path in it, both left out."""
     found = []
     above = os.path.dirname(path)
-    while above not in roots and _is_below(above, roots):
+    while above not in roots and is_inside(above, roots):
         found.append(above)
         above = os.path.dirname(above)
     return found
-
-
-def _is_below(path: str, roots: Sequence[str]) -> bool:
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
@@ -366,7 +368,7 @@ def real_below(paths: Iterable[str], roots: Sequence[str]) -> list[str]:
     Links themselves are watched by `MissingPaths`.
     """
     existing = (os.path.realpath(path) for path in paths if os.path.exists(path))
-    return [real for real in existing if _is_below(real, roots)]
+    return [real for real in existing if is_inside(real, roots)]
 
 
 class NewFiles:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from longrein.workspace.sandbox.protected import MissingPaths, writable_exceptions
-from longrein.workspace.supervisor.openat import open_folder, open_parent, open_real
+from longrein.workspace.supervisor.openat import Folder, open_folder, open_parent, open_real
 
 FILES_MAX = 2_000
 BYTES_MAX = 16 << 20
@@ -54,14 +54,12 @@ class RestoredPaths(MissingPaths):
             with suppress(OSError):
                 above, name = open_parent(folder)
                 with above:
+                    if above.link_target(name):  # a command has put it in the folder's place
+                        changed.append((folder, self._move(folder)))
                     above.make_folder(name)
-            for path in _entries(folder):
-                if (
-                    path not in self._kept
-                    and path not in self._folders
-                    and folder == os.path.dirname(path)
-                ):
-                    changed.append((path, self._move(path)))
+            inner = (path for path in _entries(folder) if os.path.dirname(path) == folder)
+            new = [path for path in inner if path not in self._kept and path not in self._folders]
+            changed += [(path, self._move(path)) for path in new]
         for path, kept in self._kept.items():
             with suppress(OSError):
                 if _stamp(_stat(path)) == kept.stamp:
@@ -80,55 +78,52 @@ class RestoredPaths(MissingPaths):
                 found = _stat(path)
                 if stat.S_ISDIR(found.st_mode):
                     self._folders.add(path)
-                elif (
-                    stat.S_ISREG(found.st_mode)
-                    and len(self._kept) < FILES_MAX
-                    and found.st_size <= left
-                ):
+                is_kept = stat.S_ISREG(found.st_mode) and len(self._kept) < FILES_MAX
+                if is_kept and found.st_size <= left:
                     known = before.get(path)
-                    same = known is not None and known.stamp == _stamp(found)
-                    self._kept[path] = (
-                        known if known is not None and same else _Kept(_stamp(found), _read(path))
-                    )
+                    if known is None or known.stamp != _stamp(found):
+                        known = _Kept(_stamp(found), _read(path))
+                    self._kept[path] = known
                     left -= found.st_size
 
     def _put_back(self, path: str, kept: _Kept) -> str | None:
-        """Write the former content; return the place of the changed version, None if only its
-        times have changed.
+        """Make the former file anew; return the place of the changed one, None if only its times
+        have changed. The changed one may be another name of any file in the project.
         """
         above, name = open_parent(path)
         with above:
             place = ""
-            with suppress(FileNotFoundError):
-                if not stat.S_ISREG(above.stat(name).st_mode):
-                    place = self._move(path)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
-            with open(above.open(name, flags, 0o644), "r+b") as file:
-                changed = file.read(BYTES_MAX)
-                os.fchmod(file.fileno(), stat.S_IMODE(kept.stamp[1]))
-                if changed == kept.data and not place:
+            if above.has(name):
+                if _restore_mode(above, name, kept):
                     return None
-                if changed:
-                    place = self._store(name, changed)
-                file.seek(0)
+                place = self._move(path)
+                if not place:
+                    return ""
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with open(above.open(name, flags, 0o600), "wb") as file:
+                os.fchmod(file.fileno(), stat.S_IMODE(kept.stamp[1]))
                 file.write(kept.data)
-                file.truncate()
         return place
 
-    def _store(self, name: str, changed: bytes) -> str:
-        try:
-            with open_folder(self._folder, make=True) as folder:
-                new = f"{len(folder.names()) + 1}-{name}"
-                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-                with open(folder.open(new, flags, 0o600), "wb") as file:
-                    file.write(changed)
-                return folder.path_of(new)
-        except OSError:
-            return ""
+
+def _restore_mode(folder: Folder, name: str, kept: _Kept) -> bool:
+    """Set the former mode of a file with its former content; return False for any other file."""
+    with suppress(OSError):
+        opened = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        with open(opened, "rb") as file:
+            if os.fstat(opened).st_ino == kept.stamp[0] and file.read(BYTES_MAX) == kept.data:
+                os.fchmod(opened, stat.S_IMODE(kept.stamp[1]))
+                return True
+    return False
 
 
 def _entries(folder: str) -> Iterator[str]:
-    """Yield what lies in a protected folder, without the parts that commands may change."""
+    """Yield what lies in a protected folder, without the parts that commands may change.
+
+    Of a git folder only single files are protected.
+    """
+    if folder.endswith("/.git"):
+        return
     exceptions, waiting, count = set(writable_exceptions(folder)), [folder], 0
     while waiting and count <= FILES_MAX:
         with suppress(OSError), open_folder(waiting.pop()) as opened:

@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from longrein.settings_schema import SandboxOptions
-from longrein.workspace.files import is_inside, spellings
+from longrein.workspace.files import is_inside, places_of, spellings
 from longrein.workspace.port import Confinement, SharedFolders
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.supervisor.shell import FILTER, LANDLOCK, MOUNTS
@@ -175,7 +175,7 @@ class SessionSandbox:
         """Return this sandbox with other options, for a program that may do more than commands."""
         other = copy.copy(self)
         other._options = msgspec.structs.replace(self._options, **changes)
-        for name in ("visible_home", "_links"):
+        for name in ("visible_home", "_links", "_program_folders"):
             other.__dict__.pop(name, None)
         return other
 
@@ -300,8 +300,7 @@ class SessionSandbox:
         protected, writable = self.protected(roots)
         exceptions = [folder for path in protected for folder in writable_exceptions(path)]
         existing = real_below((path for path in protected if not _is_git_folder(path)), writable)
-        real_roots = list(map(os.path.realpath, roots))
-        read_only = [path for path in existing if path not in real_roots]
+        read_only = [path for path in existing if path not in roots]
         # a link may lead out: a mount there would show what the sandbox hides
         locked = real_below(locked, writable)
         return SandboxPolicy(
@@ -319,22 +318,24 @@ class SessionSandbox:
         )
 
     def protected(self, roots: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return (protected paths, existing or not; folders that commands may change)."""
+        """Return (protected paths, existing or not; folders that commands may change).
+
+        `roots` were real when the session began: a command may have put a link in place of one.
+        """
         from longrein.workspace.sandbox.protected import git_folder, protected_paths
 
-        real = [os.path.realpath(root) for root in roots]
-        gits = [found for root in real if (found := git_folder(root, self.home)) is not None]
-        paths = [path for root in real for path in protected_paths(root)]
+        gits = [found for root in roots if (found := git_folder(root, self.home)) is not None]
+        paths = [path for root in roots for path in protected_paths(root)]
         for git in gits:
             paths += git.protected()
             self._submodule_problem = self._submodule_problem or git.problem
-        writable = [*real, *self._expanded(self._options.write)]
+        writable = [*roots, *self._expanded(self._options.write)]
         return paths, writable + [folder for git in gits for folder in git.folders()]
 
     def begin(self, roots: Sequence[str], *, others_run: bool) -> None:
         """Note a command's start, to find what it makes at protected paths."""
         self.missing.begin(*self.protected(roots), others_run=others_run)
-        self.new_files.begin(map(os.path.realpath, roots))
+        self.new_files.begin(roots)
 
     def end(self, roots: Sequence[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """Note a command's end.
@@ -342,7 +343,7 @@ class SessionSandbox:
         Returns (path, its new place; '' if it is still there) of each protected path that had to
         be moved away, and (path, what obeys it) of each new file that is obeyed later.
         """
-        return self.missing.end(), self.new_files.end(map(os.path.realpath, roots))
+        return self.missing.end(), self.new_files.end(roots)
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.seccomp import filter_bytes
@@ -381,7 +382,8 @@ class SessionSandbox:
         from longrein.workspace.sandbox.bubblewrap import EMPTIED
 
         folders = self._program_folders
-        programs = [os.path.realpath(f"{one}/{name}") for one in folders for name in INTERPRETERS]
+        places = [places_of(f"{one}/{name}") for one in folders for name in INTERPRETERS]
+        programs = [one[-1] for one in places if not self._are_changeable(one)]
         programs.append(os.path.realpath(sys.executable))
         prefixes = dict.fromkeys(os.path.dirname(os.path.dirname(program)) for program in programs)
         parts = [f"{prefix}/{part}" for prefix in prefixes for part in INSTALLED]
@@ -393,11 +395,11 @@ class SessionSandbox:
 
     @cached_property
     def _program_folders(self) -> list[str]:
-        """Folders of the search path outside the project: a command can make links in the
-        project, so nothing in it decides what is shown.
+        """Folders of the search path that commands cannot change: a command can make links, so
+        nothing that it can change decides what is shown.
         """
         named = (one for one in self._environ.get("PATH", "").split(":") if one.startswith("/"))
-        return [one for one in named if not is_inside(one, spellings(self._roots))]
+        return [one for one in named if not self._are_changeable(places_of(one))]
 
     @cached_property
     def _links(self) -> tuple[tuple[str, str], ...]:
@@ -422,8 +424,18 @@ class SessionSandbox:
 
     def _expanded(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the existing real paths of names below home, `~/…` or absolute paths."""
-        joined = (os.path.join(self.home, name.removeprefix("~/")) for name in names)
-        return tuple(os.path.realpath(path) for path in joined if os.path.exists(path))
+        existing = (path for path in self._joined(names) if os.path.exists(path))
+        places = [places_of(path) for path in existing]
+        return tuple(one[-1] for one in places if not self._are_changeable(one[:-1]))
+
+    def _joined(self, names: Sequence[str]) -> list[str]:
+        return [os.path.join(self.home, name.removeprefix("~/")) for name in names]
+
+    def _are_changeable(self, places: Sequence[str]) -> bool:
+        """Return True if commands can put a link at one of these places."""
+        named = self._joined((*self._options.write, *self._options.home_writable))
+        folders = spellings((*self._roots, *named))
+        return any(is_inside(place, folders) and place not in folders for place in places)
 
 
 def _around_programs(folder: str) -> list[str]:

@@ -53,6 +53,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     if report >= 0:
         os.set_inheritable(report, True)  # it keeps its number; the caller closes it soon
     filter_descriptor = -1
+    ends = {"output": output, "report": report, "stdin": stdin, "stdout": stdout, "error": error}
     os.chdir(cwd)
     try:
         path = shell if isinstance(command, str) else find_on_path(words[0], env)
@@ -60,7 +61,6 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             from longrein.workspace.supervisor.landlock_process import landlock_start
 
             with open(confinement[1], "rb") as plan:
-                ends = {"output": output, "report": report, "stdin": stdin, "stdout": stdout}
                 return landlock_start(plan.read(), path, words, cwd, env, **ends)
         if confinement:
             filter_descriptor = open_filter(confinement[1])
@@ -72,23 +72,13 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
             if mounts:
                 from longrein.workspace.supervisor.mount_process import mounted_start
 
-                ends = {"output": output, "report": report, "stdin": stdin}
-                return mounted_start(
-                    mounts, user_namespace, path, words, env, **ends, stdout=stdout, error=error
-                )
+                return mounted_start(mounts, user_namespace, path, words, env, **ends)
         return os.posix_spawn(
             path, words, env, file_actions=actions, setsid=True, setsigdef=IGNORED_HERE
         )
     except NotImplementedError:
         from longrein.workspace.supervisor.start_process import launch
 
-        ends = {
-            "output": output,
-            "report": report,
-            "stdin": stdin,
-            "stdout": stdout,
-            "error": error,
-        }
         popen = launch(command, shell, cwd, env, confinement=confinement, **ends)
         popen.returncode, pid = 0, popen.pid  # the supervisor reaps it by pid
         return int(pid)
