@@ -321,7 +321,7 @@ def main(arguments: Sequence[str]) -> int:
     levels = [str(level.values[0]) for level in LEVELS if not any(m.args[0] for m in level.marks)]
     where = [(uid, rung) for rung in levels for uid in USERS]
     seeds = range(first, first + count)
-    parts = [(*one, seeds[n::len(where)]) for n, one in enumerate(where)]
+    parts = [(*one, seeds[n :: len(where)]) for n, one in enumerate(where)]
     failed = 0
     with multiprocessing.Pool(2) as pool:
         for told, played, found in pool.imap_unordered(play_part, parts):

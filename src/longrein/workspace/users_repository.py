@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 
+from longrein.workspace.files import read
 from longrein.workspace.git import (
     NO_PROGRAMS,
     SAFE_SETTINGS,
@@ -52,8 +53,8 @@ class UsersRepository:
             return
         objects, exclude, self.index = (os.path.join(self._root, path) for path in found[:3])
         self.top = self._tops["GIT_WORK_TREE"]
-        with suppress(OSError), open(exclude, "rb") as file:
-            self.exclude = file.read(EXCLUDE_BYTES_MAX)
+        with suppress(OSError):
+            self.exclude = read(os.path.normpath(exclude), EXCLUDE_BYTES_MAX)
         if found[3] == "sha1" and ":" not in objects and not objects.startswith('"'):
             self.objects = os.path.realpath(objects)
 

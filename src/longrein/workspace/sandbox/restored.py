@@ -51,10 +51,7 @@ class RestoredPaths(MissingPaths):
         """
         changed = super().end()
         for folder in sorted(self._folders):
-            with suppress(OSError):
-                above, name = open_parent(folder)
-                with above:
-                    above.make_folder(name)
+            changed += self._put_folder_back(folder)
             for path in _entries(folder):
                 if (
                     path not in self._kept
@@ -71,6 +68,21 @@ class RestoredPaths(MissingPaths):
                 changed += [(path, place)] if place is not None else []
         self._keep([*self._kept, *self._folders])
         return changed
+
+    def _put_folder_back(self, folder: str) -> list[tuple[str, str]]:
+        """Make a folder again; move away what is in its place. Returns what was moved, as `end`.
+
+        A git folder is not made: an empty one is of no use.
+        """
+        moved = []
+        with suppress(OSError):
+            above, name = open_parent(folder)
+            with above:
+                if above.has(name) and not above.is_folder(name):
+                    moved.append((folder, self._move(folder)))
+                if name != ".git":
+                    above.make_folder(name)
+        return moved
 
     def _keep(self, paths: Iterable[str]) -> None:
         before, self._kept, self._folders = self._kept, {}, set()
@@ -128,7 +140,12 @@ class RestoredPaths(MissingPaths):
 
 
 def _entries(folder: str) -> Iterator[str]:
-    """Yield what lies in a protected folder, without the parts that commands may change."""
+    """Yield what lies in a protected folder, without the parts that commands may change.
+
+    In a git folder only single names are protected; they are paths of their own.
+    """
+    if folder.endswith("/.git"):
+        return
     exceptions, waiting, count = set(writable_exceptions(folder)), [folder], 0
     while waiting and count <= FILES_MAX:
         with suppress(OSError), open_folder(waiting.pop()) as opened:
