@@ -14,7 +14,9 @@ there as `HEAD`, `objects` and `refs`, is not used as one.
 """
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from longrein.workspace.command import CollectingSink
 from longrein.workspace.files import find_program, is_inside, spellings
@@ -101,6 +103,12 @@ NO_CONTENT = (
 )
 """Git commands that never filter a file's content, so the filters need not be listed."""
 
+READ_FILES = (
+    *("HEAD", "index", "packed-refs", "commondir", "config", "config.worktree", "shallow"),
+    *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout"),
+    *("objects/info/alternates", "objects/info/commit-graph", "objects/pack/multi-pack-index"),
+)
+"""Files in the git folder that git reads whatever the command."""
 WRITES = frozenset(
     [
         "add",
@@ -157,6 +165,8 @@ async def run_git(
     top, is_bare = find_repository(cwd)
     if is_bare:
         return 128, b"fatal: this is in a bare repository or in git's own folder\n"
+    if pipe := pipe_in_git_folder(top):
+        return 128, os.fsencode(f"fatal: {pipe} is no file: remove it\n")
     environment |= work_tree(top)
     command = _command(args)
     if command not in STARTS_ITSELF and " ".join(args) not in STARTS_ITSELF:
@@ -179,6 +189,19 @@ async def run_git(
             return 128, b"fatal: a filter or merge driver has '=' in its name: rename it\n"
         options += setting_options(_switched_off(names))
     return await _run(workspace, [*options, *safe_arguments(args)], cwd, environment, timeout_s)
+
+
+def pipe_in_git_folder(top: str) -> str:
+    """Return a pipe, socket or device where git reads a file; '' for none.
+
+    Git would wait for the pipe's other end.
+    """
+    for path in (f"{top}/.git/{name}" for name in READ_FILES):
+        with suppress(OSError):
+            mode = os.stat(path).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                return path
+    return ""
 
 
 def link_leading_out(folder: str) -> str:
