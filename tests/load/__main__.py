@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from tests.load import allow_rules, kills, mcp, storm, writers
+from tests.load import allow_rules, kills, mcp, planted, storm, writers
 
 SEEDED_TESTS = (
     "tests/context/test_laws.py",
@@ -42,6 +42,7 @@ def main() -> int:
     found = [
         run_more_seeds(),
         allow_rules.main(["300"]),
+        planted.main([]),
         storm.main([]),
         writers.main(["--agents", "8", "--edits", "200", "--files", "5"]),
     ]

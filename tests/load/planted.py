@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -54,6 +55,8 @@ EXPECTED_READ = ".git/info"
 """Where git itself reads through links: patterns of ignored files, of which nothing is shown. Users
 keep `info/exclude` as a link, so it is not refused.
 """
+LINE_S = 3
+"""Limit of a command, which may wait for a pipe that it has made."""
 AT_ONCE = 20
 """Sequences of one process."""
 NO_LINKED_MODES = 'chmod() { [ "$(realpath -m $2)" = "$PWD/$2" ] && command chmod "$@"; }; '
@@ -146,7 +149,8 @@ class Trapped(Project):
         if not step.startswith("!"):
             line = step.replace("@", str(self.base)).replace("%", str(self.root))
             before = NO_LINKED_MODES if self.rung == "landlock" else ""
-            self.run(f"exec 2>/dev/null; {before}{line}", hidden="config/secrets/a")
+            words = f"timeout {LINE_S} bash -c {shlex.quote(before + line)} 2>/dev/null"
+            self.run(words, hidden="config/secrets/a")
             return
         with suppress(CheckpointError, OSError):
             getattr(self, step[1:])()
@@ -197,6 +201,8 @@ class Trapped(Project):
             return []
         made = [path for path in self.protected() if os.path.lexists(path)]
         found = [f"obeyed: {path}" for path in made if path not in self.obeyed]
+        if not os.path.lexists(self.root / ".git"):
+            return found
         with suppress(OSError):
             if self.read_settings() == self.settings:
                 return found

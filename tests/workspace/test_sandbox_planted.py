@@ -536,3 +536,20 @@ def test_random_plantings_touch_nothing_outside(rung: str, uid: int) -> None:
     from tests.load.planted import campaign
 
     assert as_user(uid, rung, lambda project: campaign(project, range(1, 4))) == {}
+
+
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("rm -rf config/secrets; ln -sn @/outside config/secrets", "!start"),
+        ("rm -rf .git/logs; ln -sn @/home/.config .git/logs", "!worktree"),
+        ("rm -rf .git/hooks; ln -sn @/home/.config .git/hooks",),
+    ],
+)
+def test_sequences_that_touched_what_lies_outside(steps: Sequence[str], rung: str) -> None:
+    """Found by `python -m tests.load.planted`."""
+    from tests.load.planted import faults_of
+
+    found = as_user(os.getuid(), rung, lambda one: faults_of(steps, one.base / "1", one.rung))
+    assert found == []
