@@ -636,6 +636,7 @@ BY_PATH = {
 FOLLOWS_PATHS = {
     "checkpoints": "its own folder in the state",
     "files": "looks paths up, by which calls are judged; they are opened without links later",
+    "git": "looks up whether a git folder leads out of itself",
     "memory": "/proc and /sys",
     "orphans": "/proc",
     "sandbox/landlock": "the read-only home in the state",

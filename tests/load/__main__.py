@@ -4,7 +4,16 @@ import os
 import subprocess
 import sys
 
-from tests.load import allow_rules, builds, harmless_verdicts, kills, mcp, storm, writers
+from tests.load import (
+    allow_rules,
+    builds,
+    harmless_verdicts,
+    kills,
+    mcp,
+    planted,
+    storm,
+    writers,
+)
 
 SEEDED_TESTS = (
     "tests/context/test_laws.py",
@@ -44,6 +53,7 @@ def main() -> int:
         allow_rules.main(["300"]),
         harmless_verdicts.main(),
         builds.main([]),
+        planted.main([]),
         storm.main([]),
         writers.main(["--agents", "8", "--edits", "200", "--files", "5"]),
     ]

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +18,10 @@ from typing import Any
 
 import pytest
 
+from longrein.agent.rewind_plan import carry_out, make_plan
 from longrein.settings_schema import SandboxOptions
+from longrein.workspace import PlainSpawner, make_worktree, open_workspace
+from longrein.workspace.checkpoints import CheckpointStore
 from longrein.workspace.command import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import SUBMODULE_FOLDERS_MAX
@@ -541,3 +545,113 @@ def test_new_files_that_are_obeyed_later_are_moved_or_reported(rung: str) -> Non
     assert {*moved} == {*protected.split(), ".kiro", ".qwen", ".cargo/config.toml"}
     assert told == [[], ["AGENTS.md", "sub/.git", "sub/CLAUDE.md"], []]
     assert left == [".cargo", "AGENTS.md", "again", "notes", "sub"]
+
+
+# --- Links that longrein's own work meets ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+def test_git_works_in_the_sandbox_and_its_hooks_stay(rung: str, uid: int) -> None:
+    def play(project: Project) -> Any:
+        repository(project)
+        root, author = project.root, "git -c user.name=n -c user.email=e"
+        project.run(f"echo y > a; {author} commit -qam two && git log --format=%s")
+        project.run("git fsck; rm -rf .git/hooks; mkdir evil; ln -sn ../evil .git/hooks")
+        return project.printed[:10], os.path.islink(root / ".git/hooks"), (root / "a").read_text()
+
+    assert as_user(uid, rung, play) == ["two\nfirst\n", False, "y\n"]
+
+
+def repository(project: Project) -> None:
+    """Make the project a repository with one commit, and a folder outside."""
+    (project.base / "outside").mkdir()
+    (project.root / "a").write_text("x")
+    (project.root / ".gitignore").write_text("ignored\n")
+    author = "-c user.name=n -c user.email=e"
+    os.system(f"cd {project.root}; git init -q; git add .; git {author} commit -qm first")
+
+
+@pytest.mark.parametrize("rung", LEVELS)
+def test_a_rewind_makes_no_folder_through_an_ignored_link(rung: str) -> None:
+    def play(project: Project) -> Any:
+        repository(project)
+        root = str(project.root)
+        store = CheckpointStore(str(project.base / "state/s1/checkpoints"), dict(os.environ))
+        project.run("echo > .gitignore; mkdir -p ignored/empty kept/empty")
+        name, _ = store.take([root])
+        project.run(f"rm -r ignored kept; ln -s {project.base}/outside ignored; git checkout -q .")
+        _, now = store.take([root])
+        puts = [put for plan in make_plan(store, name, now, (), {}) for put in carry_out(plan)]
+        failed = [os.path.relpath(put.path, root) for put in puts if not put.done]
+        return os.listdir(project.base / "outside"), failed, os.listdir(project.root / "kept")
+
+    assert as_user(os.getuid(), rung, play) == [[], ["ignored/empty"], ["empty"]]
+
+
+@pytest.mark.parametrize(
+    "name", ["logs", "refs/heads/longrein", "worktrees", "objects/pack", "logs/refs/heads/longrein"]
+)
+def test_no_git_of_longrein_writes_through_links_in_the_git_folder(name: str) -> None:
+    def play(project: Project) -> Any:
+        repository(project)
+        root, outside = str(project.root), project.base / "outside"
+        project.run(f"mkdir -p .git/logs; rm -rf .git/{name}; ln -sn {outside} .git/{name}")
+        spawner = PlainSpawner(os.environ["PATH"], [root], grace_s=1.0)
+        space = open_workspace([root], spawner=spawner, environment=os.environ)
+        made = asyncio.run(make_worktree(space, root, str(project.base / "state/trees"), "t"))
+        return str(made).replace(root, ""), os.listdir(outside)
+
+    why = f"/.git/{name} leads out of the git folder: remove the link"
+    assert as_user(os.getuid(), FOUND, play) == [f"git cannot make a worktree: fatal: {why}", []]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "ln -s ~/.ssh/id .git/info/exclude",
+        "mkfifo .git/info/exclude",
+        "mkfifo .git/index",
+        "ln -s ~/.ssh .git/info",
+    ],
+)
+def test_checkpoints_read_no_planted_list_of_ignored_files(planted: str) -> None:
+    def play(project: Project) -> Any:
+        repository(project)
+        shutil.copy(project.home / ".ssh/id", project.home / ".ssh/exclude")
+        place = planted.rpartition(" ")[2]
+        project.run(f"rm -rf {place}; {planted.replace('~', str(project.home))}")
+        store = CheckpointStore(str(project.base / "state/s1/checkpoints"), dict(os.environ))
+        signal.alarm(int(HANG_S))  # a pipe without a writer stops the reader
+        return (
+            CANARY
+            in (Path(store.repository(str(project.root)).folder) / "info/exclude").read_text()
+        )
+
+    assert as_user(os.getuid(), FOUND, play) is False
+
+
+@pytest.mark.parametrize("uid", USERS)
+@pytest.mark.parametrize("rung", LEVELS)
+def test_random_plantings_touch_nothing_outside(rung: str, uid: int) -> None:
+    """A slice of `python -m tests.load.planted`."""
+    from tests.load.planted import campaign
+
+    assert as_user(uid, rung, lambda project: campaign(project, range(1, 4))) == {}
+
+
+@pytest.mark.parametrize("rung", LEVELS)
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ("rm -rf config/secrets; ln -sn @/outside config/secrets", "!start"),
+        ("rm -rf .git/logs; ln -sn @/home/.config .git/logs", "!worktree"),
+        ("rm -rf .git/hooks; ln -sn @/home/.config .git/hooks",),
+    ],
+)
+def test_sequences_that_touched_what_lies_outside(steps: Sequence[str], rung: str) -> None:
+    """Found by `python -m tests.load.planted`."""
+    from tests.load.planted import faults_of
+
+    found = as_user(os.getuid(), rung, lambda one: faults_of(steps, one.base / "1", one.rung))
+    assert found == []

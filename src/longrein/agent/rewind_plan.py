@@ -27,6 +27,7 @@ from longrein.events import (
 )
 from longrein.workspace.checkpoints import CheckpointStore
 from longrein.workspace.shadow_repository import ShadowRepository
+from longrein.workspace.supervisor.openat import open_folder
 from longrein.workspace.temp_files import recover_temp_files
 from longrein.workspace.tree_records import TreeFile, TreeRecord, usual_mode
 from longrein.workspace.tree_restore import (
@@ -316,7 +317,7 @@ def carry_out(plan: RootPlan) -> list[FilePut]:
     failed |= _restore(plan, others)
     for folder in plan.folders:
         try:
-            os.makedirs(folder, exist_ok=True)
+            open_folder(folder, make=True).close()
         except OSError:
             failed[folder] = "a file is in its place"
     done = [target for target in plan.targets if target.path not in failed]

@@ -14,10 +14,12 @@ there as `HEAD`, `objects` and `refs`, is not used as one.
 """
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from longrein.workspace.command import CollectingSink
-from longrein.workspace.files import find_program, spellings
+from longrein.workspace.files import find_program, is_inside, spellings
 from longrein.workspace.port import Workspace
 
 GIT_TIMEOUT_S = 10.0
@@ -101,6 +103,31 @@ NO_CONTENT = (
 )
 """Git commands that never filter a file's content, so the filters need not be listed."""
 
+READ_FILES = (
+    *("HEAD", "index", "packed-refs", "commondir", "config", "config.worktree", "shallow"),
+    *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout"),
+    *("objects/info/alternates", "objects/info/commit-graph", "objects/pack/multi-pack-index"),
+)
+"""Files in the git folder that git reads whatever the command."""
+WRITES = frozenset(
+    [
+        "add",
+        "apply",
+        "commit",
+        "commit-tree",
+        "merge-tree",
+        "reset",
+        "update-ref",
+        "worktree",
+        "write-tree",
+    ]
+)
+"""Git commands that write in the git folder."""
+WRITTEN_FOLDERS = frozenset(("logs", "objects", "refs", "worktrees"))
+"""Folders in the git folder in which they write."""
+NEVER_WRITTEN = frozenset(("config", "description", "hooks", "info", "lfs", "modules"))
+"""Names in the git folder that may be links of the user."""
+
 NAMED_BY_REPOSITORY = (
     "config",
     "--null",
@@ -138,6 +165,8 @@ async def run_git(
     top, is_bare = find_repository(cwd)
     if is_bare:
         return 128, b"fatal: this is in a bare repository or in git's own folder\n"
+    if pipe := pipe_in_git_folder(top):
+        return 128, os.fsencode(f"fatal: {pipe} is no file: remove it\n")
     environment |= work_tree(top)
     command = _command(args)
     if command not in STARTS_ITSELF and " ".join(args) not in STARTS_ITSELF:
@@ -145,6 +174,12 @@ async def run_git(
     if index:
         environment["GIT_INDEX_FILE"] = index
     options = [git, "--no-pager", "--no-optional-locks", *setting_options(SAFE_SETTINGS)]
+    if command in WRITES:
+        words = [*options, "rev-parse", "--path-format=absolute", "--git-common-dir"]
+        code, said = await _run(workspace, words, cwd, environment, timeout_s)
+        link = "" if code else link_leading_out(os.fsdecode(said.removesuffix(b"\n")))
+        if link:
+            return 128, os.fsencode(f"fatal: {link} leads out of the git folder: remove the link\n")
     for folder in () if command in NO_CONTENT else (cwd, *also_in):
         listing = [*options, *NAMED_BY_REPOSITORY]
         code, names = await _run(workspace, listing, folder, environment, timeout_s)
@@ -154,6 +189,38 @@ async def run_git(
             return 128, b"fatal: a filter or merge driver has '=' in its name: rename it\n"
         options += setting_options(_switched_off(names))
     return await _run(workspace, [*options, *safe_arguments(args)], cwd, environment, timeout_s)
+
+
+def pipe_in_git_folder(top: str) -> str:
+    """Return a pipe, socket or device where git reads a file; '' for none.
+
+    Git would wait for the pipe's other end.
+    """
+    for path in (f"{top}/.git/{name}" for name in READ_FILES):
+        with suppress(OSError):
+            mode = os.stat(path).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                return path
+    return ""
+
+
+def link_leading_out(folder: str) -> str:
+    """Return a link in a git folder through which git would write elsewhere; '' for none.
+
+    Commands can make links there.
+    """
+    real = os.path.realpath(folder)
+    for above, folders, files in os.walk(real):
+        names = {*folders, *files}
+        if above == real:
+            names -= NEVER_WRITTEN
+            folders[:] = [name for name in folders if name in WRITTEN_FOLDERS]
+        elif above == f"{real}/objects":
+            folders[:] = [name for name in folders if len(name) > 2]  # `info`, `pack`
+        for path in (f"{above}/{name}" for name in sorted(names)):
+            if os.path.islink(path) and not is_inside(os.path.realpath(path), (real,)):
+                return path
+    return ""
 
 
 def _command(args: Sequence[str]) -> str:

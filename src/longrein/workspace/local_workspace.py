@@ -70,22 +70,23 @@ class PlainWorkspace:
         """Return the place of a path in a shared folder; other paths as they are.
 
         What the user has in the machine's own `/tmp` is found where the session has nothing of
-        that name: the first name below `/tmp` decides.
+        that name; a new file comes to the session unless its folder is the user's alone.
         """
         shared = self._shared()
-        if shared.tmp and is_inside(found.path, ("/tmp",)):
-            first = found.path.removeprefix("/tmp/").partition("/")[0]
-            is_users = os.path.lexists(f"/tmp/{first}") and found.path != "/tmp"
-            if os.path.lexists(f"{shared.tmp}/{first}") or not is_users:
-                written = shared.tmp + found.path.removeprefix("/tmp")
-                moved = resolve_path(written, "/", (shared.tmp,), "")
-                return msgspec.structs.replace(
-                    moved, given=found.given, path=found.path, is_scratch=moved.inside
-                )
         if shared.cache and is_inside(found.path, (shared.cache,)):
             inside = is_inside(found.real, (shared.cache,))
             return msgspec.structs.replace(found, inside=inside, is_scratch=inside)
-        return found
+        if not shared.tmp or not is_inside(found.path, ("/tmp",)):
+            return found
+        written = shared.tmp + found.path.removeprefix("/tmp")
+        moved = resolve_path(written, "/", (shared.tmp,), "")
+        folder = os.path.dirname(found.path)
+        is_users_folder = os.path.isdir(folder) and not os.path.isdir(os.path.dirname(written))
+        if not moved.kind and (found.kind or is_users_folder):
+            return found
+        return msgspec.structs.replace(
+            moved, given=found.given, path=found.path, is_scratch=moved.inside
+        )
 
     def find_program(self, name: str) -> str:
         """See `Workspace.find_program`."""

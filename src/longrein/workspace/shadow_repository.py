@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.workspace.files import find_program, spellings
+from longrein.workspace.files import find_program, read, spellings
 from longrein.workspace.folder_stamps import FolderStamps
 from longrein.workspace.git import NO_PROGRAMS, quiet_environment
 from longrein.workspace.temp_files import PREFIX, SUFFIX
@@ -156,8 +156,8 @@ class ShadowRepository:
     def _check_size(self) -> None:
         """Raise `CheckpointError` for a tree that is too large."""
         if self._user.index:
-            with suppress(OSError), open(self._user.index, "rb") as file:
-                head = file.read(12)
+            with suppress(OSError):
+                head = read(os.path.normpath(self._user.index), 12)
                 if int.from_bytes(head[8:12], "big") > TRACKED_MAX:
                     raise CheckpointError(f"{self._top} has more than {TRACKED_MAX:,} files")
             return

@@ -94,10 +94,11 @@ def put_file(target: FileTarget, data: bytes) -> None:
     folder, name = open_parent(target.path, make=True)
     with folder:
         if target.now is None and _is_folder(folder, name):
-            os.rmdir(name, dir_fd=folder.descriptor)
+            folder.remove_folder(name)
         _check(folder, name, target.now)
         if _same_content(target):
-            _set_permissions(folder, name, target.then.permissions)
+            if target.then.permissions:
+                folder.set_mode(name, target.then.permissions)
             return
         temp = new_temp_file().name
         try:
@@ -129,11 +130,6 @@ def _write(folder: Folder, name: str, data: bytes, permissions: int) -> None:
         os.fchmod(descriptor, permissions)
     finally:
         os.close(descriptor)
-
-
-def _set_permissions(folder: Folder, name: str, permissions: int) -> None:
-    if permissions:
-        os.chmod(name, permissions, dir_fd=folder.descriptor)
 
 
 def _is_folder(folder: Folder, name: str) -> bool:

@@ -5,13 +5,13 @@ changed.
 import os
 import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 
 from longrein.workspace.files import read
 from longrein.workspace.git import (
     NO_PROGRAMS,
     SAFE_SETTINGS,
     find_repository,
+    pipe_in_git_folder,
     setting_options,
     work_tree,
 )
@@ -33,7 +33,8 @@ class UsersRepository:
         """Content of `info/exclude`."""
         top, is_bare = find_repository(root)
         self._tops = work_tree(top)
-        if top and not is_bare:
+        self._cwd = "/" if pipe_in_git_folder(top) else root  # git would wait for the pipe
+        if top and not is_bare and self._cwd == root:
             self._find()
 
     def _find(self) -> None:
@@ -51,10 +52,15 @@ class UsersRepository:
         )
         if len(found) != 5:
             return
-        objects, exclude, self.index = (os.path.join(self._root, path) for path in found[:3])
+        objects, exclude, index = (os.path.join(self._root, path) for path in found[:3])
+        try:
+            self.exclude = read(os.path.normpath(exclude), EXCLUDE_BYTES_MAX)
+        except FileNotFoundError:
+            pass
+        except OSError:  # a link or a pipe, which git would open
+            return
+        self.index = index
         self.top = self._tops["GIT_WORK_TREE"]
-        with suppress(OSError):
-            self.exclude = read(exclude, EXCLUDE_BYTES_MAX)
         if found[3] == "sha1" and ":" not in objects and not objects.startswith('"'):
             self.objects = os.path.realpath(objects)
 
@@ -70,7 +76,7 @@ class UsersRepository:
         """Run a git command that reads no content of files; b'' when it fails."""
         done = subprocess.run(
             [self._git, "--no-optional-locks", *setting_options(SAFE_SETTINGS), *words],
-            cwd=self._root,
+            cwd=self._cwd,
             env={**self._environment, **self._tops, **NO_PROGRAMS},
             stdin=subprocess.DEVNULL,
             capture_output=True,

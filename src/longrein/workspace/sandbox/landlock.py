@@ -27,6 +27,7 @@ from longrein.workspace.supervisor.landlock_process import (
     WRITE_FILE,
     abi,
 )
+from longrein.workspace.supervisor.openat import open_folder
 
 RULES_MAX = 20_000
 """Siblings of hidden paths that are allowed one by one; the rest stays closed."""
@@ -163,8 +164,9 @@ def _remember(policy: SandboxPolicy) -> Iterator[str]:
                 ):
                     _hidden_files.update((identity_of(f"{folder}/{name}"), path) for name in names)
     for folder in {os.path.dirname(path) for path in _hidden_files.values()}:
-        with suppress(OSError), os.scandir(folder) as entries:
-            yield from (entry.path for entry in entries if identity_of(entry.path) in _hidden_files)
+        with suppress(OSError), open_folder(folder) as opened:
+            paths = map(opened.path_of, opened.names())
+            yield from (path for path in paths if identity_of(path) in _hidden_files)
 
 
 def filter_of(policy: SandboxPolicy) -> bytes:

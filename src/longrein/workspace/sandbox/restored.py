@@ -51,12 +51,7 @@ class RestoredPaths(MissingPaths):
         """
         changed = super().end()
         for folder in sorted(self._folders):
-            with suppress(OSError):
-                above, name = open_parent(folder)
-                with above:
-                    if above.link_target(name):  # a command has put it in the folder's place
-                        changed.append((folder, self._move(folder)))
-                    above.make_folder(name)
+            changed += self._put_folder_back(folder)
             inner = (path for path in _entries(folder) if os.path.dirname(path) == folder)
             new = [path for path in inner if path not in self._kept and path not in self._folders]
             changed += [(path, self._move(path)) for path in new]
@@ -69,6 +64,21 @@ class RestoredPaths(MissingPaths):
                 changed += [(path, place)] if place is not None else []
         self._keep([*self._kept, *self._folders])
         return changed
+
+    def _put_folder_back(self, folder: str) -> list[tuple[str, str]]:
+        """Make a folder again; move away what is in its place. Returns what was moved, as `end`.
+
+        A git folder is not made: an empty one is of no use.
+        """
+        moved = []
+        with suppress(OSError):
+            above, name = open_parent(folder)
+            with above:
+                if above.has(name) and not above.is_folder(name):
+                    moved.append((folder, self._move(folder)))
+                if name != ".git":
+                    above.make_folder(name)
+        return moved
 
     def _keep(self, paths: Iterable[str]) -> None:
         before, self._kept, self._folders = self._kept, {}, set()

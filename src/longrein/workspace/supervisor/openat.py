@@ -178,6 +178,10 @@ class Folder:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor."""
         os.close(self.descriptor)
 
     def path_of(self, name: str) -> str:
@@ -237,13 +241,18 @@ class Folder:
         os.mkdir(name, dir_fd=self.descriptor)
 
     def allow_changes(self, name: str = "") -> None:
-        """Let the owner change a folder in this one, or this one itself. Not for links.
-
-        The mode is set by descriptor: `fchmod` refuses descriptors without the right to read.
-        """
+        """Let the owner change a folder in this one, or this one itself. Not for links."""
         opened = os.dup(self.descriptor) if not name else self.open(name, IS_FOLDER)
         try:
-            os.chmod(f"/proc/self/fd/{opened}", stat.S_IMODE(os.fstat(opened).st_mode) | 0o700)
+            _set_mode(opened, stat.S_IMODE(os.fstat(opened).st_mode) | 0o700)
+        finally:
+            os.close(opened)
+
+    def set_mode(self, name: str, mode: int) -> None:
+        """Set the permissions of an entry. Raises OSError, `ELOOP` for a link."""
+        opened = self.open(name, getattr(os, "O_PATH", os.O_RDONLY))
+        try:
+            _set_mode(opened, mode)
         finally:
             os.close(opened)
 
@@ -262,6 +271,11 @@ class Folder:
             return os.listdir(listed)
         finally:
             os.close(listed)
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    """Set the permissions of an open file; `fchmod` refuses those without the right to read."""
+    os.chmod(f"/proc/self/fd/{descriptor}", mode)
 
 
 def open_folder(path: str, *, make: bool = False) -> Folder:
