@@ -81,7 +81,11 @@ class PlainWorkspace:
         written = shared.tmp + found.path.removeprefix("/tmp")
         moved = resolve_path(written, "/", (shared.tmp,), "")
         folder = os.path.dirname(found.path)
-        is_users_folder = os.path.isdir(folder) and not os.path.isdir(os.path.dirname(written))
+        is_users_folder = (
+            folder not in ("/", "/tmp")
+            and os.path.isdir(folder)
+            and not os.path.isdir(os.path.dirname(written))
+        )
         if not moved.kind and (found.kind or is_users_folder):
             return found
         return msgspec.structs.replace(
