@@ -655,3 +655,27 @@ def test_sequences_that_touched_what_lies_outside(steps: Sequence[str], rung: st
 
     found = as_user(os.getuid(), rung, lambda one: faults_of(steps, one.base / "1", one.rung))
     assert found == []
+
+
+@pytest.mark.parametrize("rung", LEVELS)
+def test_what_came_between_two_commands_is_kept_and_told_once(rung: str) -> None:
+    """A process that a command left behind acts after the look at the command's end."""
+
+    def play(project: Project) -> Any:
+        root = [str(project.root)]
+        project.run("true")
+        (project.root / ".envrc").write_text("x")
+        told = []
+        for _ in range(2):
+            project.sandbox.begin(root, others_run=False)
+            moved, new = project.sandbox.end(root)
+            told.append([moved, [os.path.basename(path) for path, _ in new]])
+        project.sandbox.begin(root, others_run=False)
+        (project.root / ".vimrc").write_text("of a tool")
+        project.sandbox.missing.accept()
+        project.sandbox.end(root)
+        project.sandbox.begin(root, others_run=False)
+        return [*told, project.sandbox.end(root), (project.root / ".envrc").exists()]
+
+    first, second, third, kept = as_user(os.getuid(), rung, play)
+    assert (first, second, third, kept) == ([[], [".envrc"]], [[], []], [[], []], True)

@@ -226,6 +226,8 @@ class MissingPaths:
         """Folders on the way to protected paths: they may come, links in their place may not."""
         self._stuck: dict[str, str] = {}
         """Path that a command made and that could not be moved away -> reason."""
+        self._between: set[str] = set()
+        """Paths that have come between two commands, and were not told of yet."""
         self._running = 0
         self._roots: tuple[str, ...] = ()
 
@@ -235,19 +237,28 @@ class MissingPaths:
         `paths` are protected, `roots` real. While other confined commands run, paths that have
         come meanwhile stay suspect. What lies outside the roots is the user's.
         """
-        if not self._running and not others_run:
-            self._before.clear()
-            self._way.clear()
-        self._running += 1
         paths = [path for path in paths if is_inside(path, roots)]
         way = {above for path in paths for above in _folders_between(path, roots)}
         found = _look({*paths, *way})
+        if not self._running and not others_run:
+            absent = {path for path, was in self._before.items() if was == ""} - self._way
+            self._between |= {path for path in absent if found.get(path, "") != ""}
+            self._before.clear()
+            self._way.clear()
+        self._running += 1
         if any(found.values()):  # links: those that they lead to and their end are protected, too
             led_to = set(chain.from_iterable(map(places_of, paths))) - found.keys()
             found |= _look({path for path in led_to if is_inside(path, roots)})
         self._way |= way
         self._roots = tuple(roots)
         self._before = {**found, **self._before}
+
+    def take_between(self) -> list[str]:
+        """Return once the paths that have come between two commands: the user has made them, or a
+        process that a command left behind. They stay.
+        """
+        found, self._between = sorted(self._between), set()
+        return found
 
     def accept(self) -> None:
         """Accept all that exists now: longrein itself or an approved command may have made it."""

@@ -37,6 +37,7 @@ LANDLOCK_DOMAINS = (
 )
 INTERPRETERS = ("python3", "python", "node", "ruby", "java")
 """Programs whose whole installation must be visible, wherever a link on the search path leads."""
+MADE_BETWEEN = "made between two commands, by the user or by a process that a command left behind"
 INSTALLED = ("bin", "lib", "lib64", "libexec", "include")
 """Folders of an installation."""
 ENVIRONMENT = ("pyvenv.cfg", *INSTALLED)
@@ -341,9 +342,10 @@ class SessionSandbox:
         """Note a command's end.
 
         Returns (path, its new place; '' if it is still there) of each protected path that had to
-        be moved away, and (path, what obeys it) of each new file that is obeyed later.
+        be moved away, and (path, what obeys it) of each other new file that is obeyed later.
         """
-        return self.missing.end(), self.new_files.end(roots)
+        between = [(path, MADE_BETWEEN) for path in self.missing.take_between()]
+        return self.missing.end(), [*between, *self.new_files.end(roots)]
 
     def _make_folders(self) -> None:
         from longrein.workspace.sandbox.seccomp import filter_bytes
