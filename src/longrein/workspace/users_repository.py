@@ -74,13 +74,16 @@ class UsersRepository:
 
     def ask(self, *words: str) -> bytes:
         """Run a git command that reads no content of files; b'' when it fails."""
-        done = subprocess.run(
-            [self._git, "--no-optional-locks", *setting_options(SAFE_SETTINGS), *words],
-            cwd=self._cwd,
-            env={**self._environment, **self._tops, **NO_PROGRAMS},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=GIT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [self._git, "--no-optional-locks", *setting_options(SAFE_SETTINGS), *words],
+                cwd=self._cwd,
+                env={**self._environment, **self._tops, **NO_PROGRAMS},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=GIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return b""
         return done.stdout if done.returncode == 0 else b""
