@@ -14,6 +14,7 @@ from longrein.workspace import (
     remove_worktree,
     run_git,
 )
+from longrein.workspace.git import pipe_in_git_folder
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.users_repository import UsersRepository
 from longrein.workspace.worktrees import Worktree
@@ -222,3 +223,14 @@ def test_s18_git_starts_itself_in_a_repository_inside(attack: Attack) -> None:
     assert not attack.has_run()
     attack.git("-c", "diff.ignoreSubmodules=all", "status")
     assert attack.has_run()
+
+
+def test_git_of_longrein_reads_no_index_through_a_link_of_a_command(tmp_path: Path) -> None:
+    """Commands can make links in the git folder, and git would read what they lead to."""
+    outside = tmp_path / "outside"
+    outside.write_text("ref: refs/heads/main\n")
+    git_folder = tmp_path / "project/.git"
+    git_folder.mkdir(parents=True)
+    assert pipe_in_git_folder(str(git_folder.parent)) == ""
+    (git_folder / "index").symlink_to(outside)
+    assert pipe_in_git_folder(str(git_folder.parent)) == str(git_folder / "index")

@@ -128,6 +128,9 @@ WRITTEN_FOLDERS = frozenset(("logs", "objects", "refs", "worktrees"))
 NEVER_WRITTEN = frozenset(("config", "description", "hooks", "info", "lfs", "modules"))
 """Names in the git folder that may be links of the user."""
 
+NEVER_LINKS = frozenset(("index",))
+"""Files of the git folder that neither git nor tools of users make as links."""
+
 NAMED_BY_REPOSITORY = (
     "config",
     "--null",
@@ -192,13 +195,15 @@ async def run_git(
 
 
 def pipe_in_git_folder(top: str) -> str:
-    """Return a pipe, socket or device where git reads a file; '' for none.
+    """Return a pipe, socket or device where git reads a file, or a link that only a command makes;
+    '' for none.
 
-    Git would wait for the pipe's other end.
+    Git would wait for the pipe's other end, and read what the link leads to.
     """
-    for path in (f"{top}/.git/{name}" for name in READ_FILES):
+    for name in READ_FILES:
+        path = f"{top}/.git/{name}"
         with suppress(OSError):
-            mode = os.stat(path).st_mode
+            mode = os.stat(path, follow_symlinks=name not in NEVER_LINKS).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 return path
     return ""
