@@ -141,7 +141,7 @@ async def test_sessions_are_named_continued_resumed_and_forked(tmp_path: Path) -
 
 @pytest.mark.parametrize("fork", [False, True])
 async def test_a_session_is_resumed_at_a_message(fork: bool, tmp_path: Path) -> None:
-    async with sdk_setup(tmp_path, [say("one"), say("two"), say("three")]) as setup:
+    async with sdk_setup(tmp_path, [say("one"), say("answer 2"), say("three")]) as setup:
         first = await ask(setup, "first question")
         session = first[-1].session_id
         await ask(setup, "second question", resume=session)
@@ -151,7 +151,8 @@ async def test_a_session_is_resumed_at_a_message(fork: bool, tmp_path: Path) -> 
         )
         assert third[-1].result == "three"
         assert [
-            word in setup.sent() for word in ("first question", "one", "second question", "two")
+            word in setup.sent()
+            for word in ("first question", "one", "second question", "answer 2")
         ] == [
             True,
             True,
