@@ -135,8 +135,7 @@ async def test_a_process_that_closes_its_output_is_still_waited_for(
     harness: CommandHarness,
 ) -> None:
     ended = await harness.run("exec >&- 2>&-; sleep 0.05; exit 4")
-    assert ended.code == 4
-    assert ended.elapsed_s >= 0.03  # the clock starts when the supervisor has told of the start
+    assert ended.code == 4  # which is known after its end alone
 
 
 @pytest.mark.parametrize(
