@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import chain, groupby
 
 from longrein.permissions.obeyed_files import (
@@ -54,7 +55,7 @@ class GitFolder:
     @property
     def problem(self) -> str:
         """Reason why git cannot change submodules; '' where it can."""
-        if self._submodules() is not None:
+        if self._submodules is not None:
             return ""
         return (
             f"{self.common}/modules has more folders than are looked at, so commands cannot "
@@ -69,9 +70,10 @@ class GitFolder:
         yield from _named_files(f"{self.common}/config", os.path.dirname(self.common))
         for worktree in _names_in(f"{self.common}/worktrees"):
             yield from (f"{self.common}/worktrees/{worktree}/{name}" for name in WORKTREE_FILES)
-        submodules = self._submodules()
+        submodules = self._submodules
         yield from [f"{self.common}/modules"] if submodules is None else submodules
 
+    @cached_property
     def _submodules(self) -> list[str] | None:
         return _submodule_files(f"{self.common}/modules")
 
