@@ -4,7 +4,7 @@ it.
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 
 import msgspec
@@ -496,16 +496,10 @@ def _call(
     """Return a call with what it touches; a command is read, and its files are looked up."""
     cwd = cwd or session.state.cwd
     text = arguments.get("command")
+    touched = _touched(session, tool, arguments)
+    make_call = partial(Call, name, arguments, tool.access, touched, tool.rule_name)
     if tool.access != "command" or not isinstance(text, str) or is_foreign(tool):
-        asks = tool.user.reason if tool.user else ""
-        return Call(
-            name,
-            arguments,
-            tool.access,
-            _touched(session, tool, arguments),
-            tool.rule_name,
-            asks=asks,
-        )
+        return make_call(asks=tool.user.reason if tool.user else "")
     command = _read(text, cwd, session.rules.home)
     confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
     masked = confined and masks_reads(session)
@@ -518,17 +512,8 @@ def _call(
         )
         for part, effect in zip(command.script.parts, command.effects, strict=True)
     )
-    return Call(
-        name,
-        arguments,
-        tool.access,
-        _touched(session, tool, arguments),
-        tool.rule_name,
-        command,
-        facts,
-        confined,
-        masked=masked,
-        gated=session.deps.gated,
+    return make_call(
+        command=command, parts=facts, confined=confined, masked=masked, gated=session.deps.gated
     )
 
 

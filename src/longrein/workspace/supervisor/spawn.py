@@ -42,8 +42,7 @@ def spawn(  # noqa: PLR0913, PLR0917 - what makes a process
     """Start a command as `launch` does and return its pid. `home` is the folder to come back to.
 
     `user_namespace`: see `apply_mounts`. `stdout` and `error` are other places for what it prints.
-    Raises OSError or ValueError (empty
-    command, NUL, unencodable text). Closes no descriptor.
+    Raises OSError or ValueError (empty command, NUL, unencodable text). Closes no descriptor.
     """
     if not command:
         raise ValueError("nothing")
