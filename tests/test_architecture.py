@@ -115,6 +115,7 @@ LAZY_OWN = {
     "longrein.replay.fit",  # it needs numpy, which is not installed with longrein
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
+    "longrein.tools.patch_text",  # few models write patches
     "longrein.models.scripted",
     *(
         f"longrein.models.{wire}"

@@ -267,7 +267,7 @@ class RandomSession:
                 Replied(
                     seq,
                     with_call_ids(
-                        [Thinking("hm"), Text("I"), ToolCall("", "Read", None, "{")], seq
+                        [Thinking("hm"), Text("I"), ToolCall("", "Read", None, "{")], seq, {}
                     ),
                     "interrupted",
                 )
@@ -291,7 +291,7 @@ class RandomSession:
         if self.rng.random() < 0.05:
             stop = "length"
         usage = Usage(counted, 0, 0, 10) if self.rng.random() < 0.9 else Usage()
-        self.add(Replied(seq, with_call_ids(parts, seq), stop, usage))
+        self.add(Replied(seq, with_call_ids(parts, seq, {}), stop, usage))
 
     def tools(self, calls: tuple[ToolCall, ...]) -> None:
         self.add(*(ToolStarted(c.id, c.name) for c in calls))

@@ -79,11 +79,9 @@ async def call(harness: ToolHarness, port: Port | None, **arguments: Any) -> Out
 def test_E15_the_types_are_told_in_a_fixed_order_and_are_the_only_ones() -> None:
     assert AGENT.spec.description.endswith(
         "\n\nTypes:\n"
-        "- general: All your tools: a change in files nobody else touches, an experiment, many "
-        "steps.\n"
-        "- explore: How things stand in the code, with places; only reads, no shell. Say how "
-        "thorough.\n"
-        "- plan: How to make a change: steps, places, risks, tests; only reads, no shell.\n"
+        "- general: All your tools: a change, an experiment, many steps.\n"
+        "- explore: How things stand in the code, with places. Only reads. Say how thorough.\n"
+        "- plan: How to make a change: steps, places, risks, tests. Only reads.\n"
         "- night: Works at night."
     )
     _, problem = fit_arguments(

@@ -11,7 +11,8 @@ from longrein.context.clearing.features import kind_of_name
 from longrein.context.state.tool_traits import UNSTATED
 from longrein.events import ToolError, ToolSpec, ToolTraits
 from longrein.tools import (
-    ASK_USER,
+    SCHEDULE_TOOLS,
+    SKILL,
     Outcome,
     ToolContext,
     agent_tool,
@@ -147,14 +148,15 @@ def test_a_tool_with_a_path_states_its_paths() -> None:
 
 def test_builtin_tools_have_a_fixed_small_form() -> None:
     tools = builtin_tools()
-    bare = [
-        one for one in tools if one is not ASK_USER
-    ]  # which only sessions with somebody to ask have
-    every = offer_tools((*bare, agent_tool(builtin_kinds()), *goal_tools()), 100_000).listed
-    size = len(msgspec.json.encode([msgspec.structs.replace(spec, traits=None) for spec in every]))
-    assert size <= 10_400, (
-        f"every request holds {size} bytes of tools: shorten a docstring, or defer the new tool"
-    )
+    every = (*tools, agent_tool(builtin_kinds()), *goal_tools(), *SCHEDULE_TOOLS)
+    for skill, size_max in (((), 7_800), ((SKILL,), 8_100)):
+        listed = offer_tools((*every, *skill), 100_000).listed
+        sent = [msgspec.structs.replace(spec, traits=None) for spec in listed]
+        size = len(msgspec.json.encode(sent))
+        assert len(listed) <= 12
+        assert size <= size_max, (
+            f"every request holds {size} bytes of tools: shorten a docstring, or defer the new tool"
+        )
     assert [one.spec.name for one in tools] == NAMES
     for one in tools:
         unsaid = {
@@ -175,7 +177,7 @@ def test_the_model_is_told_only_what_says_something() -> None:
         agent.schema["properties"]["tasks"]["items"]["properties"],
     )
     assert of_call["subagent_type"]["enum"] == ["general", "explore", "plan"]
-    assert of_task["subagent_type"] == {"type": "string"}  # the same values are not said twice
+    assert list(of_task) == ["description", "prompt"]  # the others are those of the call
     assert whole["properties"]["tasks"]["items"]["properties"]["subagent_type"][
         "enum"
     ]  # and are asked for all the same
@@ -188,13 +190,14 @@ def test_the_model_is_told_only_what_says_something() -> None:
 SAID_BY_THEIR_NAMES = (
     "file_path content old_string new_string replace_all command description pattern path "
     "output_mode -i -C multiline "
-    "todos task_id text plan url questions"
+    "todos task_id text plan url questions input"
 )
 TAKES = "it takes file_path (required), word, how, spots"
 NAMES = [
     "Read",
     "Write",
     "Edit",
+    "apply_patch",
     "Bash",
     "Grep",
     "Glob",

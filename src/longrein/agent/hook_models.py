@@ -109,7 +109,9 @@ class _Conversation:
                     problem=f"the model gave no answer: {answer.message or answer.kind}"
                 )
             parts = [
-                one for one in with_call_ids(answer.parts, turn) if not isinstance(one, Thinking)
+                one
+                for one in with_call_ids(answer.parts, turn, self._tools)
+                if not isinstance(one, Thinking)
             ]
             calls = [one for one in parts if isinstance(one, ToolCall)]
             if not calls or not self._tools:

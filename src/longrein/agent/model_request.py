@@ -1,7 +1,7 @@
 """Model requests: send one, stream its deltas to subscribers, append `Replied` or `AskFailed`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -44,6 +44,7 @@ from longrein.models import (
     settled_usage,
 )
 from longrein.permissions import rule_tool
+from longrein.tools import Tool, own_name
 
 SNAPSHOT_AFTER_S = 0.1
 """Age of a request at which a snapshot is written, while the model works."""
@@ -159,7 +160,7 @@ async def stream_answer(
             usage, estimated = _settled(session, model, request, final.usage, final.parts)
             cost, parts = (
                 _cost(session, model, usage, reserved_usd),
-                with_call_ids(final.parts, seq),
+                with_call_ids(final.parts, seq, session.deps.tools),
             )
             return Replied(
                 seq, parts, final.stop, usage, final.blocks, cost, final.model, estimated
@@ -199,12 +200,15 @@ def _cost(session: Session, model: Model, usage: Usage, reserved_usd: float) -> 
     return cost_usd(model.budget.price, usage, model.wire)
 
 
-def with_call_ids(parts: Sequence[AnyPart], asked: int) -> tuple[AnyPart, ...]:
-    """Give each call its longrein id: `c<asked>.<index of the call>`."""
+def with_call_ids(
+    parts: Sequence[AnyPart], asked: int, tools: Mapping[str, Tool]
+) -> tuple[AnyPart, ...]:
+    """Give each call its longrein id, `c<asked>.<index of the call>`, and its tool's own name."""
     numbered, n = [], 0
     for part in parts:
         if isinstance(part, ToolCall):
-            part = msgspec.structs.replace(_bounded(part), id=call_id(asked, n))  # noqa: PLW2901 - the same part, named
+            name = own_name(part.name, tools)
+            part = msgspec.structs.replace(_bounded(part), id=call_id(asked, n), name=name)  # noqa: PLW2901 - the same part, named
             n += 1
         numbered.append(part)
     return tuple(numbered)
@@ -280,6 +284,5 @@ def _cut(heard: Sequence[Delta], asked: int, reserved_usd: float) -> Replied | A
         return AskFailed(
             asked, "cancelled", "interrupted before anything came", assumed_usd=reserved_usd
         )
-    return Replied(
-        asked, with_call_ids([*parts, *calls], asked), "interrupted", Usage(), (), reserved_usd
-    )
+    numbered = with_call_ids([*parts, *calls], asked, {})
+    return Replied(asked, numbered, "interrupted", Usage(), (), reserved_usd)

@@ -47,6 +47,7 @@ from longrein.permissions import (
     visible,
 )
 from longrein.tools import (
+    EDITORS,
     EXIT_PLAN_MODE,
     Tool,
     bad_arguments_message,
@@ -233,7 +234,9 @@ def tool_names(tool: Tool) -> tuple[str, ...]:
     """Return the names by which matchers of hooks may mean a tool: its own, and the one it has
     in older hooks.
     """
-    return (tool.spec.name, "Task") if tool.traits.kind == "agent" else (tool.spec.name,)
+    if tool.traits.kind == "agent":
+        return (tool.spec.name, "Task")
+    return (tool.spec.name, *EDITORS[:1]) if tool.spec.name in EDITORS else (tool.spec.name,)
 
 
 def _after_hooks(session: Session, call: str, made: Call, verdict: Verdict, mode: str) -> Verdict:

@@ -18,11 +18,12 @@ from longrein.config import (
 )
 from longrein.context import State
 from longrein.events import PrefixSet, UsageError
-from longrein.models import WEB_SEARCH, Model, can_search_web
+from longrein.models import WEB_SEARCH, Model, can_search_web, is_trained_on_patches
 from longrein.permissions import Call, Rules
 from longrein.run_context import RunContext
 from longrein.tools import (
     ASK_USER,
+    EDITORS,
     SCHEDULE_TOOLS,
     SKILL,
     SubagentType,
@@ -31,6 +32,7 @@ from longrein.tools import (
     builtin_tools,
     catalogue,
     goal_tools,
+    named_tools,
     offer_tools,
     tools_by_name,
 )
@@ -114,7 +116,8 @@ def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
     names = [tool.spec.name for tool in tools]
     if unknown := [name for name in chosen if name not in names]:
         raise UsageError(f"there is no built-in tool {unknown[0]!r}; there are {', '.join(names)}")
-    return [tool for tool in tools if tool.spec.name in chosen]
+    wanted = {*chosen, *(EDITORS if EDITORS[0] in chosen else ())}
+    return [*named_tools(tool for tool in tools if tool.spec.name in wanted)]
 
 
 def _chosen_tools(
@@ -231,7 +234,11 @@ def _prefix(
     def prefix(model: Model, reason: str) -> PrefixSet:
         names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
         told = offer_tools(
-            (*tools, *mcp.offered), usable_tokens, mcp.policy, search=bool(mcp.servers)
+            (*tools, *mcp.offered),
+            usable_tokens,
+            mcp.policy,
+            search=bool(mcp.servers),
+            patches=is_trained_on_patches(model.model),
         )
         around = (*context, mcp.instructions) if mcp.instructions else context
         hosted = (WEB_SEARCH,) if search and can_search_web(model.wire, model.model) else ()

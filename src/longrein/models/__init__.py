@@ -6,6 +6,7 @@ from longrein.lazy_names import names_at_first_use
 from longrein.models.catalog import (
     Provider,
     cost_usd,
+    is_trained_on_patches,
     known_models,
     known_provider,
     known_providers,
@@ -62,6 +63,7 @@ __all__ = [
     "cost_usd",
     "family",
     "forget_encoded",
+    "is_trained_on_patches",
     "kind_of",
     "known_models",
     "known_provider",

@@ -30,7 +30,7 @@ from longrein.tools.port import (
     Tool,
     ToolContext,
 )
-from longrein.tools.registry import make_tool, tool
+from longrein.tools.registry import make_tool, own_name, tool
 from longrein.tools.schedules import SCHEDULE_TOOLS
 from longrein.tools.skill import (
     SKILL,
@@ -46,9 +46,11 @@ from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_outpu
 from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean
 from longrein.tools.tool_search import (
+    EDITORS,
     DeferralPolicy,
     bad_arguments_message,
     is_foreign,
+    named_tools,
     offer_tools,
     tools_by_name,
     unknown_call_message,
@@ -68,6 +70,7 @@ __getattr__ = names_at_first_use(
 
 __all__ = [
     "ASK_USER",
+    "EDITORS",
     "EXIT_PLAN_MODE",
     "SCHEDULE_TOOLS",
     "SKILL",
@@ -112,7 +115,9 @@ __all__ = [
     "is_foreign",
     "make_tool",
     "malformed_arguments_message",
+    "named_tools",
     "offer_tools",
+    "own_name",
     "own_tools",
     "report_text",
     "skill_content",

@@ -47,5 +47,8 @@ async def AskUserQuestion(
 
 
 ASK_USER = make_tool(
-    AskUserQuestion, access="none", user=UserAnswer("it waits for your answer", ("answers",))
+    AskUserQuestion,
+    access="none",
+    unlisted=True,
+    user=UserAnswer("it waits for your answer", ("answers",)),
 )

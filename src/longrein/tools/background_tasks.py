@@ -125,10 +125,11 @@ def task_line(view: TaskView) -> str:
     )
 
 
-TASK_LIST = make_tool(TaskList, access="none", together=True, polls=True)
+TASK_LIST = make_tool(TaskList, access="none", unlisted=True, together=True, polls=True)
 TASK_OUTPUT = make_tool(
     TaskOutput,
     access="none",
+    unlisted=True,
     together=True,
     aliases=("bashoutput",),
     polls=True,
@@ -138,10 +139,11 @@ TASK_OUTPUT = make_tool(
 TASK_STOP = make_tool(
     TaskStop,
     access="none",
+    unlisted=True,
     together=True,
     aliases=("killshell", "killbash"),
     key_argument="task_id",
     task_argument="task_id",
 )
-TASK_INPUT = make_tool(TaskInput, access="command")
+TASK_INPUT = make_tool(TaskInput, access="command", unlisted=True)
 TASK_TOOLS = (TASK_LIST, TASK_OUTPUT, TASK_STOP, TASK_INPUT)

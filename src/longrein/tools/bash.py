@@ -155,13 +155,12 @@ async def Bash(
     """Run a shell command: tests, builds, git, programs; not what Read, Edit, Write, Grep and Glob
     do. It starts in the current folder; a cd inside the session's folders lasts, variables do not.
     No terminal, no input: use flags such as -y, never an editor or pager. You get stdout and stderr
-    together, and how it ended unless with exit code 0; of long output head and tail, Recall brings
-    the rest. Chain dependent commands with &&; send independent ones as several calls. Servers,
+    together, and the exit code unless it is 0; Recall brings the middle of long output. Servers,
     watchers and what takes minutes: run_in_background, never &.
 
-    timeout: Milliseconds; default 120000, at most 600000.
+    timeout: Milliseconds; default 120000, at most 600000; then it goes on in the background.
     run_in_background: You get a task id at once.
-    outside_sandbox: If the sandbox stopped it: why it must run without. The user is asked.
+    outside_sandbox: Only if the sandbox stopped it: why it must run without. The user is asked.
     """
     refuse_marker(hands, command)
     if not command.strip():

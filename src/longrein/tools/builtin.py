@@ -1,6 +1,7 @@
 """Built-in tools, in the fixed order of their schemas in every request."""
 
 from longrein.events import Reminded
+from longrein.tools.apply_patch import APPLY_PATCH
 from longrein.tools.ask_user import ASK_USER
 from longrein.tools.background_tasks import TASK_TOOLS
 from longrein.tools.bash import BASH
@@ -35,7 +36,7 @@ async def Compact(hands: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG0
     )
 
 
-COMPACT = make_tool(Compact, access="none", quiet=True, key_argument="focus")
+COMPACT = make_tool(Compact, access="none", unlisted=True, quiet=True, key_argument="focus")
 
 
 # --- List of built-in tools -----------------------------------------------------------------------
@@ -45,6 +46,7 @@ BUILTIN: tuple[Tool, ...] = (
     READ,
     WRITE,
     EDIT,
+    APPLY_PATCH,
     BASH,
     GREP,
     GLOB,

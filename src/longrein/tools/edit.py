@@ -45,9 +45,8 @@ async def Edit(
 ) -> Outcome:
     """Replace exact text in a file that you have Read. old_string must match exactly, indentation
     included, without Read's line numbers, and stand in the file once: add neighbouring lines until
-    it does. An empty one creates a file. Refusals: [not-read], [changed]: Read it (again);
-    [no-match] names the closest lines, [not-unique] the places. Several edits may go in one reply;
-    they run in order.
+    it does. An empty one creates a file. On [not-read] or [changed], Read the file again. Several
+    edits may go in one reply; they run in order.
     """
     place = editable_place(hands, file_path, old_string, new_string)
     if old_string == "":

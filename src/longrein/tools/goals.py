@@ -129,9 +129,9 @@ def _short_body(goal: Goal) -> str:
     )
 
 
-GOAL_ADD = make_tool(GoalAdd, access="none")
-GOAL_UPDATE = make_tool(GoalUpdate, access="none")
-GOAL_LIST = make_tool(GoalList, access="none", together=True, polls=True)
+GOAL_ADD = make_tool(GoalAdd, access="none", unlisted=True)
+GOAL_UPDATE = make_tool(GoalUpdate, access="none", unlisted=True)
+GOAL_LIST = make_tool(GoalList, access="none", unlisted=True, together=True, polls=True)
 
 
 def goal_tools() -> tuple[Tool, ...]:

@@ -14,5 +14,8 @@ async def ExitPlanMode(plan: str, mode: str = "default") -> Outcome:  # noqa: AR
 
 
 EXIT_PLAN_MODE = make_tool(
-    ExitPlanMode, access="none", user=UserAnswer("the plan is ready; yes ends plan mode", ("mode",))
+    ExitPlanMode,
+    access="none",
+    unlisted=True,
+    user=UserAnswer("the plan is ready; yes ends plan mode", ("mode",)),
 )

@@ -540,6 +540,8 @@ class Tool(msgspec.Struct, frozen=True):
     """
     always_listed: bool = False
     """True if the tool is in the prefix even where other foreign tools are deferred."""
+    unlisted: bool = False
+    """True for a tool of longrein that requests only name: `ToolSearch` shows its schema."""
     rule_name: RuleName = ""
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()

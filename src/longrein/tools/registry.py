@@ -29,8 +29,8 @@ from longrein.tools.port import Access, Outcome, RuleName, Tool, ToolContext, To
 #
 # The docstring is the prompt. Its last paragraph may hold one line per parameter, `name: meaning`,
 # with an optional heading `Args:`; deeper indented lines continue the line above. Everything before
-# is the description: wrapped lines are joined, lines that begin with `- ` are kept. Keys come in a
-# fixed order, so equal tools give equal bytes.
+# is the description: wrapped lines are joined, lines that begin with `- ` or four blanks are kept.
+# Keys come in a fixed order, so equal tools give equal bytes.
 
 
 PLAIN: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -175,13 +175,28 @@ def dedented_lines(doc: str) -> list[str]:
 
 
 def join_wrapped(lines: list[str]) -> str:
-    """Join the wrapped lines of each paragraph."""
+    """Join the wrapped lines of each paragraph; lists and lines indented by four stay."""
     text = ""
     for line in lines:
-        breaks = not line or line.startswith("- ") or not text or text.endswith("\n")
-        text += ("\n" if text and (line.startswith("- ") or not line) else "") if breaks else " "
-        text += line.strip() if line else "\n"
+        stays = line.startswith(("- ", "    "))
+        breaks = not line or stays or not text or text.endswith("\n")
+        text += ("\n" if text and (stays or not line) else "") if breaks else " "
+        text += line.removeprefix("    ").rstrip() if line else "\n"
     return text.replace("\n\n\n", "\n\n").strip()
+
+
+# --- Names of tools in other agents ---------------------------------------------------------------
+
+
+def own_name(name: str, tools: Mapping[str, Tool]) -> str:
+    """Return the name in `tools` that a model means by `name`: itself, the same in other case
+    (`bash`), or that of the one tool with such an alias (`read_file`); else `name`.
+    """
+    if name in tools:
+        return name
+    wanted = name.lower()
+    meant = [one for one, tool in tools.items() if wanted in (one.lower(), *tool.aliases)]
+    return meant[0] if len(meant) == 1 else name
 
 
 # --- Tools from functions -------------------------------------------------------------------------
@@ -210,6 +225,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     paths: Paths = (),
     names: Mapping[str, str] | None = None,
     deferred: bool = False,
+    unlisted: bool = False,
     rule_name: RuleName = "",
     aliases: Sequence[str] = (),
     check: Callable[..., Awaitable[None]] | None = None,
@@ -221,9 +237,9 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     `together`: whether calls may run in parallel, or a function of the arguments. `paths`: pairs of
     a path parameter and whether the path is written, or a function from arguments to (path, writes)
     pairs. `names`: the model's names for parameters. `deferred`: whether the model may have to find
-    the tool with `ToolSearch`. `rule_name`, `aliases`, `check`, `user`: see `Tool`. `traits`:
-    fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON schema, and for a
-    path parameter without `paths`, which rules would not see.
+    the tool with `ToolSearch`. `unlisted`, `rule_name`, `aliases`, `check`, `user`: see `Tool`.
+    `traits`: fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON schema,
+    and for a path parameter without `paths`, which rules would not see.
     """
     renamed = names or {}
     unseen = [
@@ -241,6 +257,7 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
         together if callable(together) else (lambda _: together),
         paths if callable(paths) else (lambda given: named_paths(paths, given)),
         deferred,
+        unlisted=unlisted,
         rule_name=rule_name,
         aliases=tuple(aliases),
         check=check,

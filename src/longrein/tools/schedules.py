@@ -11,8 +11,10 @@ async def CronCreate(hands: ToolContext, cron: str, prompt: str, recurring: bool
     """Let a prompt come back to you at set times: instead of waiting, or when the user asks for it.
     It comes while the session is open and idle, and ends after 7 days.
 
-    cron: Five fields in local time (0 9 * * 1-5), an interval (30m, 2h, 1d), or once: "in 30m", "at
-    14:30". prompt: What to do then, with all that you must know. recurring: false for once.
+    cron: Five fields in local time (0 9 * * 1-5), an interval (30m, 2h, 1d), or once: "in 30m",
+        "at 14:30".
+    prompt: What to do then, with all that you must know.
+    recurring: false for once.
     """
     once = "" if recurring or cron.startswith(("in ", "at ")) else "once " if " " in cron else "in "
     told, event = _port(hands).created(once + cron, prompt)
@@ -42,7 +44,7 @@ def _port(hands: ToolContext) -> SchedulePort:
 
 
 SCHEDULE_TOOLS = (
-    make_tool(CronCreate, access="command", key_argument="prompt"),
-    make_tool(CronList, access="none", quiet=True),
-    make_tool(CronDelete, access="none", key_argument="id"),
+    make_tool(CronCreate, access="command", unlisted=True, key_argument="prompt"),
+    make_tool(CronList, access="none", unlisted=True, quiet=True),
+    make_tool(CronDelete, access="none", unlisted=True, key_argument="id"),
 )

@@ -14,6 +14,7 @@ from longrein.tools.arguments import nearest
 from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.subagent import start_subagents
+from longrein.tools.text_encoding import rows_within
 
 Style = Literal["claude", "opencode", "codex", "gemini"]
 """Agents whose placeholders the text of a skill or command can have."""
@@ -116,22 +117,12 @@ def catalogue(skills: Sequence[SkillInfo]) -> str:
     told = [skill for skill in skills if skill.for_model and not skill.paths]
     if not told:
         return ""
-    room = ENTRY_CHARS_MAX
-    while (
-        size := sum(map(len, _entries(told, room)))
-    ) > CATALOGUE_CHARS_MAX and room > CUT_CHARS_MIN:
-        room = max(CUT_CHARS_MIN, min(room - 1, room * CATALOGUE_CHARS_MAX // size))
-    kept = [*_entries(told, room)]
-    while sum(map(len, kept)) > CATALOGUE_CHARS_MAX:
-        kept.pop()
+    room = (CUT_CHARS_MIN, ENTRY_CHARS_MAX)
+    kept = rows_within(told, entry, room, CATALOGUE_CHARS_MAX)
     more = [f"{len(told) - len(kept)} more skills are not listed; the user can name them."] * (
         len(kept) < len(told)
     )
     return "\n".join([HEAD, "<available_skills>", *kept, "</available_skills>", *more])
-
-
-def _entries(skills: Sequence[SkillInfo], room: int) -> list[str]:
-    return [entry(skill, room) for skill in skills]
 
 
 def entry(skill: SkillInfo, room: int = ENTRY_CHARS_MAX) -> str:

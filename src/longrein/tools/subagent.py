@@ -19,10 +19,14 @@ from longrein.tools.port import (
     ToolContext,
 )
 from longrein.tools.registry import make_tool
-from longrein.tools.text_encoding import counted
+from longrein.tools.text_encoding import counted, rows_within
 
 SYNTHESIS = "synthesis"
 """Type of the subagent that reads the reports of others, started by the argument of that name."""
+TYPES_CHARS_MAX = 6_000
+"""Maximum of all types in the description of `Agent`; a tool that is sent with each request."""
+TYPE_CHARS_MIN, TYPE_CHARS_MAX = 40, 1_000
+"""Characters shown of the description of one type, as far as the maximum allows."""
 
 
 class AgentTask(TypedDict):
@@ -50,25 +54,22 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     synthesis: str = "",
     resume: str = "",
 ) -> Outcome:
-    """Give work to a subagent: it works alone in its own context and hands back one report, a claim
-    to check. Worth it when finding out would fill your context with pages you need not keep, when
-    parts are independent (tasks: one call runs them side by side), or when fresh eyes help (a
-    review; samples: one question several times). Not for a few calls of your own, steps that hang
-    on each other, or what you already hold.
+    """Give a task to a subagent, which works alone and hands back one report: claims to check. For
+    what would fill your context, independent parts (tasks: side by side) or fresh eyes (a review);
+    not for a few calls of your own.
 
-    Unless forked it sees nothing of this conversation and can ask nobody, so its prompt says all:
-    goal and purpose; where to begin (absolute paths); what is known and ruled out; the user's
-    limits; whether to change files; what to report. Two that write never share a file: divide them,
-    or use isolation.
+    It knows nothing of this conversation and can ask nobody. Its prompt says all: the goal, where
+    to begin (absolute paths), what is known, the user's limits, whether to change files, what to
+    report. Two that write must not share a file.
 
-    prompt: The whole task. With tasks: what all must know.
-    model: Only when the user wants it.
-    run_in_background: The report comes later, as a note.
-    isolation: Its own git branch and folder, from the last commit, kept for you to merge.
-    context: fork begins with this whole conversation.
-    tasks: What one leaves out is taken from the call.
+    prompt: The whole task; with tasks, what all must know.
+    model: Only if the user names one.
+    run_in_background: The report comes as a note.
+    isolation: Its own git branch and folder.
+    context: fork: it knows this conversation.
+    tasks: Each with the fields of the call; what one leaves out is taken from there.
     samples: How many get this task.
-    synthesis: The goal: one more subagent reads all reports, checks what contradicts, decides.
+    synthesis: The goal; one more subagent makes one answer of all reports.
     resume: One that has ended (a398).
     """
     started: Outcome = await start_subagents(
@@ -96,16 +97,28 @@ AGENT = make_tool(
 
 
 def agent_tool(kinds: Sequence[SubagentType]) -> Tool:
-    """Return `Agent` with these subagent types in its description and schema, in this order."""
+    """Return `Agent` with these subagent types in its description and schema, in this order.
+
+    Types that do not fit into `TYPES_CHARS_MAX` can be started too; an unknown one is refused with
+    the nearest names.
+    """
     offered = [kind for kind in kinds if kind.name != SYNTHESIS]
-    lines = "\n".join(f"- {kind.name}: {' '.join(kind.description.split())}" for kind in offered)
-    spec = AGENT.spec
+    rows = rows_within(offered, _type_row, (TYPE_CHARS_MIN, TYPE_CHARS_MAX), TYPES_CHARS_MAX)
+    left = len(offered) - len(rows)
+    more = [f"{left} more are not listed; the user can name them."] * bool(left)
+    spec, lines = AGENT.spec, "\n".join(["Types:", *rows, *more])
+    names = [kind.name for kind in offered]
     described = msgspec.structs.replace(
         spec,
-        description=f"{spec.description}\n\nTypes:\n{lines}",
-        schema=with_types(spec.schema, [kind.name for kind in offered]),
+        description=f"{spec.description}\n\n{lines}",
+        schema=spec.schema if left else with_types(spec.schema, names),
     )
     return msgspec.structs.replace(AGENT, spec=described)
+
+
+def _type_row(kind: SubagentType, chars: int) -> str:
+    text = " ".join(kind.description.split())
+    return f"- {kind.name}: {text if len(text) <= chars else text[: chars - 1] + '…'}"
 
 
 def with_types(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

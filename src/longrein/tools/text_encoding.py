@@ -7,8 +7,12 @@ can change one line of a CRLF file in UTF-16 with two broken characters, and onl
 
 import codecs
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 # --- Safe text for wires and terminals ------------------------------------------------------------
 #
@@ -250,3 +254,22 @@ def lines_of(text: str) -> list[str]:
     if lines[-1] == "":
         lines.pop()
     return lines
+
+
+def rows_within(
+    things: Sequence[T], row: Callable[[T, int], str], room: tuple[int, int], chars_max: int
+) -> list[str]:
+    """Return a row for each of `things` in `chars_max` characters together: all cut alike, the last
+    ones left out where that is not enough.
+
+    `row(thing, chars)` describes one of them in about `chars` characters, between the two of
+    `room`.
+    """
+    least, chars = room
+    rows = [row(thing, chars) for thing in things]
+    while (size := sum(map(len, rows))) > chars_max and chars > least:
+        chars = max(least, min(chars - 1, chars * chars_max // size))
+        rows = [row(thing, chars) for thing in things]
+    while sum(map(len, rows)) > chars_max:
+        rows.pop()
+    return rows

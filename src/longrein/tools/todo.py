@@ -24,9 +24,9 @@ class TodoItem(TypedDict):
 
 
 async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
-    """Replace the todo list; the user sees it, and it outlives compaction. For three steps or more.
-    One task is in_progress; mark each completed once done and checked, not in batches. Send the
-    whole list, at most 20.
+    """Replace the todo list, which the user sees; for work of three steps or more. One task is
+    in_progress; mark each completed once done and checked, not in batches. Send the whole list, at
+    most 20.
     """
     if len(todos) > TODOS_MAX:
         raise ToolError(

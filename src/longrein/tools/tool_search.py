@@ -1,7 +1,8 @@
 """Deferred tools: `ToolSearch` finds them and `CallTool` calls them, so their schemas cost nothing
 until used.
 
-`offer_tools` decides which tools are listed in each request and which are deferred.
+`offer_tools` decides which tools are listed in each request and which are deferred: of longrein's
+own those that few requests use, of others all of them where they would fill the window.
 """
 
 import re
@@ -53,11 +54,11 @@ def tool_search(specs: Sequence[ToolSpec]) -> Tool:
     """Return a `ToolSearch` over `specs`; its description does not name them."""
 
     async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
-        """Look up tools that are not listed here, with the schemas of their arguments; then call
-        them with CallTool.
+        """Look up tools that are not listed here, with the schemas of their arguments. CallTool
+        calls them, without a search where the arguments are clear.
 
-        query: What it should do, in a few words, or full names separated by commas.
-        limit: How many tools at most.
+        query: What it should do, or full names separated by commas.
+        limit: Default 5.
         """
         return Outcome.of(search_answer(query, specs, limit))
 
@@ -173,6 +174,8 @@ def _words(text: str) -> list[str]:
 # replaces by the call it names before the call is judged, run, logged or shown.
 
 
+EDITORS = ("Edit", "apply_patch")
+"""Tools that change parts of files, of which a model gets one."""
 PAIR = ("ToolSearch", CALL_TOOL)
 """Names of the tools through which deferred ones are found and called."""
 MCP_PREFIX = "mcp__"
@@ -198,8 +201,18 @@ class ToolOffer(msgspec.Struct, frozen=True):
 
 
 def is_foreign(tool: Tool) -> bool:
-    """Return True if `tool` may be deferred. Built-in tools are never deferred."""
+    """Return True if `tool` comes from outside, so that the size of its schema is not known."""
     return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
+
+
+def may_be_deferred(tool: Tool) -> bool:
+    """Return True if requests may leave out the schema of `tool`."""
+    return tool.unlisted or is_foreign(tool)
+
+
+def named_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Return `tools` that somebody has asked for by name: longrein's own are then all listed."""
+    return tuple(msgspec.structs.replace(tool, unlisted=False) for tool in tools)
 
 
 def offer_tools(
@@ -208,30 +221,46 @@ def offer_tools(
     options: DeferralPolicy | None = None,
     *,
     search: bool = False,
+    patches: bool = False,
 ) -> ToolOffer:
     """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`.
     Deterministic.
 
     Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are
-    always listed: more tools may come later.
+    always listed: more tools may come later. With `patches`, `apply_patch` stands in place of
+    `Edit`; a call of the other one is run all the same, as after a change of the model.
     """
+    options = options or DeferralPolicy()
     found = {tool.spec.name: tool for tool in tools}
-    search = search or CALL_TOOL in found
-    options, every = (
-        options or DeferralPolicy(),
-        [tool for name, tool in found.items() if name not in PAIR],
-    )
-    late = tuple(tool for tool in every if is_foreign(tool) and not tool.always_listed)
-    foreign = tuple(tool.spec for tool in late)
-    pair = (_short_spec(tool_search(()).spec), _short_spec(CALL_TOOL_ENTRY.spec)) if search else ()
-    if sum(map(spec_tokens, foreign)) <= min(options.tokens_max, options.share_max * usable_tokens):
-        return ToolOffer((*map(listed_spec, every), *pair))
-    own = tuple(listed_spec(tool) for tool in every if tool not in late)
-    finder = tool_search(foreign).spec
-    finder = msgspec.structs.replace(
-        finder, description=f"{finder.description}\n{catalogue(foreign)}"
-    )
-    return ToolOffer((*own, _short_spec(finder), _short_spec(CALL_TOOL_ENTRY.spec)), foreign)
+    wanted, other = EDITORS[::-1] if patches else EDITORS
+    if wanted in found:
+        found.pop(other, None)
+    every = [tool for name, tool in found.items() if name not in PAIR]
+    unlisted = tuple(tool.spec for tool in every if tool.unlisted)
+    foreign = tuple(tool.spec for tool in every if is_foreign(tool) and not tool.always_listed)
+    tokens_max = min(options.tokens_max, options.share_max * usable_tokens)
+    if sum(map(spec_tokens, foreign)) <= tokens_max:
+        foreign = ()
+    deferred = (*unlisted, *foreign)
+    late = {spec.name for spec in deferred}
+    listed = tuple(listed_spec(tool) for tool in every if tool.spec.name not in late)
+    if not deferred and not search and CALL_TOOL not in found:
+        return ToolOffer(listed)
+    finder = tool_search(deferred).spec
+    names = [_own_names(unlisted)] * bool(unlisted) + [catalogue(foreign)] * bool(foreign)
+    finder = msgspec.structs.replace(finder, description="\n".join([finder.description, *names]))
+    return ToolOffer((*listed, _short_spec(finder), _short_spec(CALL_TOOL_ENTRY.spec)), deferred)
+
+
+def _own_names(specs: Sequence[ToolSpec]) -> str:
+    """Name longrein's own deferred tools with the arguments they need: `TaskOutput(task_id, …)`."""
+    return f"Of longrein: {', '.join(map(_signature, specs))}."
+
+
+def _signature(spec: ToolSpec) -> str:
+    required = spec.schema["required"]
+    more = ["…"] * (len(required) < len(spec.schema["properties"]))
+    return f"{spec.name}({', '.join([*required, *more])})"
 
 
 def listed_spec(tool: Tool) -> ToolSpec:
@@ -246,7 +275,8 @@ def _short_spec(spec: ToolSpec) -> ToolSpec:
 def _without_redundancy(
     schema: Mapping[str, Any], call: Mapping[str, Any], same: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return `schema` without `additionalProperties`, empty values and an `enum` that is repeated.
+    """Return `schema` without `additionalProperties`, empty values and what is repeated: an `enum`,
+    and optional arguments of an item that the call has too.
 
     `call` is the schema of all arguments, `same` the argument of that name in it. Arguments are
     still checked against the full schema.
@@ -261,6 +291,7 @@ def _without_redundancy(
         kept["properties"] = {
             name: _without_redundancy(one, call, own.get(name, {}))
             for name, one in kept["properties"].items()
+            if name not in own or name in schema["required"]
         }
     if "items" in kept:
         kept["items"] = _without_redundancy(kept["items"], call, {})
@@ -268,11 +299,13 @@ def _without_redundancy(
 
 
 def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Return `tools` by name, in order, with `ToolSearch` and `CallTool` when some are foreign."""
+    """Return `tools` by name, in order, and with them `ToolSearch` and `CallTool` if some of them
+    may be deferred.
+    """
     found = {tool.spec.name: tool for tool in tools}
-    foreign = [tool.spec for tool in found.values() if is_foreign(tool)]
-    if foreign:
-        search = tool_search(foreign)
+    deferred = [tool.spec for tool in found.values() if may_be_deferred(tool)]
+    if deferred:
+        search = tool_search(deferred)
         found.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})
     return found
 
@@ -312,10 +345,10 @@ def bad_arguments_message(tool: Tool, problem: str, deferred: Sequence[ToolSpec]
 
 
 async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None = None) -> Outcome:  # noqa: ARG001
-    """Call a tool that ToolSearch has found. It is judged, run and shown as if it were listed here.
+    """Call a tool that is not listed here; see ToolSearch.
 
-    name: The tool's full name.
-    args: Its arguments, as the schema that ToolSearch gave wants them.
+    name: Its full name.
+    args: Its arguments, as its schema wants them.
     """
     return Outcome.fail(
         f"[unknown-tool] There is no tool {quote_value(name)}; find one with ToolSearch."

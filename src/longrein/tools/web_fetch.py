@@ -30,8 +30,11 @@ TEXT_TYPE = re.compile(
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.1"
 
 
-async def WebFetch(hands: ToolContext, url: str) -> Outcome:
-    """Fetch a web page as Markdown."""
+async def WebFetch(hands: ToolContext, url: str, prompt: str = "") -> Outcome:  # noqa: ARG001
+    """Fetch a web page as Markdown.
+
+    prompt: What to look for; the whole page comes, and you look for it there.
+    """
     from longrein.workspace.net import NetError
 
     try:
@@ -135,5 +138,6 @@ WEB_FETCH = make_tool(
     together=True,
     kind="other",
     key_argument="url",
+    unlisted=True,
     aliases=("fetch", "fetchurl", "web_fetch"),
 )

@@ -72,9 +72,9 @@ def builtin_kinds() -> tuple[SubagentType, ...]:
     """Return the types that are there without any file, in the order in which the model is told
     of them.
     """
-    general = "All your tools: a change in files nobody else touches, an experiment, many steps."
-    explore = "How things stand in the code, with places; only reads, no shell. Say how thorough."
-    plan = "How to make a change: steps, places, risks, tests; only reads, no shell."
+    general = "All your tools: a change, an experiment, many steps."
+    explore = "How things stand in the code, with places. Only reads. Say how thorough."
+    plan = "How to make a change: steps, places, risks, tests. Only reads."
     synthesis = (
         "Makes one answer of several reports: names what contradicts, checks it, decides by the "
         "goal. Started by the "

@@ -45,15 +45,17 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.models import Model
+from longrein.models import Model, is_trained_on_patches
 from longrein.permissions import Call, Rules
 from longrein.store import Log
 from longrein.tools import (
+    EDITORS,
     Outcome,
     SubagentTask,
     SubagentType,
     Tool,
     ToolContext,
+    named_tools,
     offer_tools,
     tools_by_name,
 )
@@ -74,6 +76,7 @@ def may_use(kind: SubagentType, name: str, spawns: bool) -> bool:
     """Return True if the type may use the tool `name`."""
     if name == AGENT:
         return spawns
+    name = EDITORS[0] if name in EDITORS else name
 
     def among(patterns: Sequence[str]) -> bool:
         return any(
@@ -113,10 +116,12 @@ def prefix_of(
     context.
     """
     context, sources = (above.context, above.sources) if above is not None else ((), ())
-    offer = cache(lambda usable_tokens: offer_tools(tools.values(), usable_tokens))
+    offer = cache(
+        lambda usable_tokens, patches: offer_tools(tools.values(), usable_tokens, patches=patches)
+    )
 
     def prefix(model: Model, reason: str) -> PrefixSet:
-        told = offer(model.budget.usable_tokens)
+        told = offer(model.budget.usable_tokens, is_trained_on_patches(model.model))
         return PrefixSet(
             reason,
             model.provider,
@@ -442,7 +447,8 @@ def _dependencies(
         prefix = deps.prefix
     else:
         left_out = {SEARCH, CALL_TOOL, *refused}
-        tools = tools_by_name([tool for name, tool in deps.tools.items() if name not in left_out])
+        given = [tool for name, tool in deps.tools.items() if name not in left_out]
+        tools = tools_by_name(named_tools(given) if kind.tools else given)
         prefix = prefix_of(tools, child_system(kind), session.state.prefix)
     below = tuple(k for k in deps.kinds if k.name in kind.spawns or "*" in kind.spawns)
     workspace = deps.workspace

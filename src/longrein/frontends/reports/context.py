@@ -26,6 +26,7 @@ def as_json(report: Report, state: State, model: str) -> str:
     `factor`.
     """
     total, most = report.total_tokens, report.usable_tokens
+    deferred = state.prefix.deferred if state.prefix else ()
     shape = {
         "categories": _categories(report),
         "totalTokens": total,
@@ -41,9 +42,11 @@ def as_json(report: Report, state: State, model: str) -> str:
             for row in report.shown
             if _is_mcp_tool(row)
         ]
-        + [
-            _mcp_tool(tool.name, 0, loaded=False)
-            for tool in (state.prefix.deferred if state.prefix else ())
+        + [_mcp_tool(tool.name, 0, loaded=False) for tool in deferred if _is_mcp_name(tool.name)],
+        "deferredBuiltinTools": [
+            {"name": tool.name, "tokens": 0, "isLoaded": False}
+            for tool in deferred
+            if not _is_mcp_name(tool.name)
         ],
         "agents": [],
         "systemTools": [
@@ -98,7 +101,11 @@ def _category(row: ReportRow) -> str:
 
 
 def _is_mcp_tool(row: ReportRow) -> bool:
-    return row.kind == "tool" and row.name.startswith("mcp__")
+    return row.kind == "tool" and _is_mcp_name(row.name)
+
+
+def _is_mcp_name(name: str) -> bool:
+    return name.startswith("mcp__")
 
 
 def _mcp_tool(name: str, tokens: int, *, loaded: bool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from longrein.tools.tool_search import (
     CALL_TOOL_ENTRY,
     MCP_PREFIX,
     DeferralPolicy,
-    is_foreign,
+    may_be_deferred,
     tool_search,
 )
 
@@ -414,7 +414,9 @@ class McpToolset:
 
     def _renew_search(self) -> None:
         """Let `ToolSearch` find the tools as they are now."""
-        search = tool_search([tool.spec for tool in self._registry.values() if is_foreign(tool)])
+        search = tool_search(
+            [tool.spec for tool in self._registry.values() if may_be_deferred(tool)]
+        )
         self._registry.update(
             {search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY}
         )

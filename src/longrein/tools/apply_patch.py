@@ -1,0 +1,195 @@
+"""`apply_patch` tool: several changes of files in one text, in the format that some models are
+trained on.
+
+It stands in place of `Edit` for those models (`models.catalog.is_trained_on_patches`), under the
+same rules: a file was read before it changes, and a change by somebody else is merged or refused.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from longrein.events import FileChanged, ToolError
+from longrein.tools.edit import editable_place
+from longrein.tools.file_access import (
+    existing_file,
+    one_line,
+    os_error_text,
+    refuse_marker,
+    resolve_path,
+    run_by_size,
+)
+from longrein.tools.port import Outcome, ToolContext
+from longrein.tools.read import binary_kind
+from longrein.tools.registry import make_tool
+from longrein.tools.text_encoding import PLAIN_STYLE, decode
+from longrein.tools.write import (
+    create_file,
+    described_file,
+    encode_for,
+    known_content,
+    refuse_changed,
+    refuse_place,
+    refuse_unseen,
+    save_merged,
+)
+from longrein.workspace import ResolvedPath
+
+if TYPE_CHECKING:
+    from longrein.tools.patch_text import FilePatch
+
+
+Write = Callable[[], Awaitable[Outcome]]
+
+
+def patch_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
+    """Return (path, True) for each file that a call changes; () for a text that is no patch, which
+    changes none.
+    """
+    from longrein.tools.patch_text import parse_patch
+
+    try:
+        patches = parse_patch(str(arguments.get("input", "")))
+    except ToolError:
+        return ()
+    return tuple((path, True) for one in patches for path in (one.path, one.moved_to) if path)
+
+
+async def apply_patch(hands: ToolContext, input: str) -> Outcome:  # noqa: A002 - the name that models know
+    """Change files that you have Read, create or delete files:
+
+        *** Begin Patch
+        *** Update File: src/app.py
+        @@ def main():
+         an unchanged line
+        -the old line
+        +the new line
+        *** End Patch
+
+    Three unchanged lines around each change; @@ names the function or class above them. Also
+    `*** Add File: path` with + before each line, `*** Delete File: path`, and `*** Move to: path`
+    below an Update line. All of it fits or nothing is changed. On [not-read] or [changed], Read the
+    file again.
+    """
+    writes = await _planned(hands, input)
+    outcomes: list[Outcome] = []
+    for _, write in writes:
+        try:
+            outcomes.append(await write())
+        except ToolError as refusal:
+            outcomes.append(Outcome.fail(str(refusal)))
+        if outcomes[-1].status != "ok":
+            break
+    left = [path for path, _ in writes[len(outcomes) :]]
+    rest = [f"Not changed after that: {', '.join(map(one_line, left))}."] * bool(left)
+    parts = (part for outcome in outcomes for part in outcome.parts)
+    text = "\n".join([*(getattr(part, "text", "") for part in parts), *rest])
+    facts = tuple(fact for outcome in outcomes for fact in outcome.facts)
+    return Outcome(Outcome.of(text).parts, facts, outcomes[-1].status)
+
+
+async def check_patch(hands: ToolContext, input: str) -> None:  # noqa: A002 - as the tool
+    """See `Tool.check`."""
+    from longrein.tools.patch_text import parse_patch
+
+    for one in parse_patch(input):
+        if one.kind != "Add":
+            refuse_unseen(hands, resolve_path(hands, one.path))
+    await _planned(hands, input)
+
+
+async def _planned(hands: ToolContext, text: str) -> list[tuple[str, Write]]:
+    """Return (path, function that changes it) for each file, when all of the patch fits."""
+    from longrein.tools.patch_text import parse_patch
+
+    refuse_marker(hands, text)
+    kinds = {"Add": _plan_new, "Update": _plan_update, "Delete": _plan_removal}
+    return [(one.path, await kinds[one.kind](hands, one)) for one in parse_patch(text)]
+
+
+async def _plan_new(hands: ToolContext, patch: "FilePatch") -> Write:
+    place = resolve_path(hands, patch.path)
+    refuse_place(place)
+    if place.kind:
+        raise ToolError(
+            f"[exists] {one_line(place.path)} exists; change it with '*** Update File:'. Nothing "
+            "was changed."
+        )
+    content = "".join(f"{line}\n" for line in patch.hunks[0].new)
+    data = encode_for(place, content, PLAIN_STYLE)
+    created = f"Created {described_file(place, content)}."
+    return lambda: create_file(hands, place, data, created)
+
+
+async def _plan_update(hands: ToolContext, patch: "FilePatch") -> Write:
+    place = editable_place(hands, patch.path, "old", "new")
+    base, now = await known_content(hands, place)
+    try:
+        data = await run_by_size(hands, len(base), lambda: _patched(place, base, patch))
+    except ToolError:
+        if base == now:
+            raise
+        return lambda: refuse_changed(hands, place, base, (now,))
+    if not patch.moved_to:
+        edited = f"Edited {one_line(place.path)}."
+
+        def confirmation(shown: str, extra: str) -> str:
+            return "\n".join(filter(None, (edited, shown, extra)))
+
+        return lambda: save_merged(hands, place, base, data, confirmation)
+    target = resolve_path(hands, patch.moved_to)
+    refuse_place(target)
+    if target.kind:
+        raise ToolError(f"[exists] {one_line(target.path)} exists; nothing was changed.")
+    moved = f"Moved {one_line(place.path)} to {one_line(target.path)}."
+
+    async def move() -> Outcome:
+        created = await create_file(hands, target, data, moved)
+        removed = await _remove(hands, place, base, now)
+        text = moved if removed.status == "ok" else f"{moved} The old file stays, changed."
+        return Outcome(Outcome.of(text).parts, (*created.facts, *removed.facts), removed.status)
+
+    return move
+
+
+def _patched(place: ResolvedPath, base: bytes, patch: "FilePatch") -> bytes:
+    from longrein.tools.patch_text import apply_hunks
+
+    decoded = decode(base)
+    if decoded is None:
+        raise ToolError(f"[binary] {one_line(place.path)} is not text: {binary_kind(base)}.")
+    text = apply_hunks(place, decoded.text, patch.hunks, decoded.style.eol)
+    return encode_for(place, text, decoded.style)
+
+
+async def _plan_removal(hands: ToolContext, patch: "FilePatch") -> Write:
+    place = existing_file(hands, patch.path)
+    refuse_place(place)
+    base, now = await known_content(hands, place)
+    return lambda: _remove(hands, place, base, now)
+
+
+async def _remove(hands: ToolContext, place: ResolvedPath, base: bytes, now: bytes) -> Outcome:
+    """Remove a file that is as the model knows it."""
+    if base != now:
+        return await refuse_changed(hands, place, base, (now,))
+    known = hands.versions[place.real].hash
+    try:
+        await hands.workspace.run_in_thread(lambda: hands.workspace.remove(place.real))
+    except OSError as error:
+        raise ToolError(
+            f"[unwritable] {one_line(place.path)} cannot be removed: {os_error_text(error)}."
+        ) from None
+    fact = FileChanged(place.real, "", "agent", "", known)
+    return Outcome.of(f"Removed {one_line(place.path)}.", fact)
+
+
+APPLY_PATCH = make_tool(
+    apply_patch,
+    access="write",
+    paths=patch_paths,
+    rule_name="Edit",
+    check=check_patch,
+    kind="edit",
+    quiet=True,
+    key_argument="input",
+)

@@ -1,0 +1,199 @@
+"""`apply_patch`: patches as models write them, under the rules of `Edit`."""
+
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from longrein.agent.permission_check import tool_names
+from longrein.events import FileChanged, ToolError
+from longrein.models import is_trained_on_patches
+from longrein.tools import EDITORS, builtin_tools, offer_tools
+from longrein.tools.apply_patch import APPLY_PATCH, patch_paths
+from longrein.tools.patch_text import apply_hunks, parse_patch
+from longrein.workspace import ResolvedPath
+
+CODE = "def f():\n    return 1\n\n\ndef g():\n    return 1\n"
+PLACE = ResolvedPath("a.py", "ROOT/a.py", "ROOT/a.py", True, "file")
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def applied(text: str, *lines: str) -> str:
+    """The text after an update with these lines, or the first word of the refusal."""
+    try:
+        (one,) = parse_patch(patch("*** Update File: a.py", *lines))
+        return apply_hunks(PLACE, text, one.hunks, "\r\n" if "\r\n" in text else "\n")
+    except ToolError as refusal:
+        return str(refusal).split()[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "after"),
+    [
+        (CODE, (" def f():", "-    return 1", "+    return 2"), CODE.replace("1", "2", 1)),
+        (CODE, ("@@ def g():", "-    return 1", "+    return 2"), CODE[:-2] + "2\n"),
+        (CODE, ("@@ g", "-    return 1", "+    return 2"), CODE[:-2] + "2\n"),
+        (CODE, ("-    return 1", "+    return 2"), "[not-unique]"),
+        (CODE, ("@@ -1,2 +1,2 @@", "-    return 1", "+    return 2"), "[not-unique]"),
+        (CODE, ("@@ def h():", "-    return 1", "+    return 2"), "[no-match]"),
+        (CODE, ("-    return 3", "+    return 2"), "[no-match]"),
+        (CODE, ("-return 1", "+return 2"), "[not-unique]"),
+        ("a\nb\n", ("-a", "+A", "@@", "-b", "+B"), "A\nB\n"),
+        ("a\nb\n", ("-b", "+B", "@@", "-a", "+A"), "[no-match]"),
+        ("a\nb\nb\n", (" a", "+x", " b"), "a\nx\nb\nb\n"),
+        ("a\n\nb\n", ("-a", "", "-b", "+c"), "\nc\n"),
+        ("a\nb", ("-b", "+c"), "a\nc"),
+        ("a\nb\n", ("-b",), "a\n"),
+        ("b\na\nb\n", ("-b", "+c", "*** End of File"), "b\na\nc\n"),
+        ("a\n", ("+b",), "a\nb\n"),
+        ("a", ("+b",), "a\nb\n"),
+        ("", ("+b",), "b\n"),
+        ("a\nb\n", ("@@ a", "+x"), "a\nx\nb\n"),
+        ("a\r\nb\r\n", ("-a", "+A", "+x"), "A\r\nx\r\nb\r\n"),
+        ("abc\nab\n", ("-ab", "+x"), "abc\nx\n"),
+        ("a  \nb\n", ("-a", "+x", " b"), "x  \nb\n"),
+        ("a\n", ("?a",), "[bad-patch]"),
+        ("a\n", (), "[bad-patch]"),
+    ],
+)
+def test_hunks(text: str, lines: tuple[str, ...], after: str) -> None:
+    assert applied(text, *lines) == after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "*** Begin Patch", "*** End Patch\n*** Begin Patch", patch(), patch("a line"),
+        patch("*** Add File: a", "no plus"),
+        patch("*** Delete File: a", "*** Add File: a", "+x"),
+        patch("*** Update File: a", "*** Move to: a"),
+    ],
+)  # fmt: skip
+def test_what_is_no_patch_is_refused_and_touches_nothing(text: str) -> None:
+    with pytest.raises(ToolError, match=r"^\[bad-patch\] .* Nothing was changed\."):
+        parse_patch(text)
+    assert patch_paths({"input": text}) == ()
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "  c", "", "}", "é", "@@", "+", "-x"]), max_size=12)
+
+
+@given(LINES, LINES)
+def test_a_patch_with_all_lines_of_a_file_makes_the_other_one(
+    old: list[str], new: list[str]
+) -> None:
+    rows: list[str] = []
+    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            rows += [f" {line}" for line in old[a:b]]
+        else:
+            rows += [f"-{line}" for line in old[a:b]] + [f"+{line}" for line in new[c:d]]
+    if rows:
+        text = "".join(f"{line}\n" for line in old)
+        assert applied(text, *rows) == "".join(f"{line}\n" for line in new)
+
+
+# --- on the disk, with the rules of `Edit` --------------------------------------------------------
+
+
+async def call(harness: Any, *lines: str) -> str:
+    text: str = await harness.call("apply_patch", input=patch(*lines))
+    return text.replace(f"{harness.root}/", "")
+
+
+@pytest.mark.anyio
+async def test_files_are_changed_made_moved_and_removed(harness: Any) -> None:
+    for name in ("a.py", "b.py", "c.py"):
+        harness.file(name, CODE)
+        await harness.call("Read", file_path=name)
+    text = await call(
+        harness, "*** Update File: a.py", " def f():", "-    return 1", "+    return 2",
+        "*** Add File: new/d.py", "+x = 1", "*** Delete File: b.py",
+        "*** Update File: c.py", "*** Move to: e.py", "@@ g", "-    return 1", "+    return 3",
+    )  # fmt: skip
+    assert text.splitlines() == [
+        "Edited a.py.",
+        "Created new/d.py (1 line, 6 bytes).",
+        "Removed b.py.",
+        "Moved c.py to e.py.",
+    ]
+    left = {path.name: path.read_text() for path in Path(harness.root).rglob("*.py")}
+    assert left == {
+        "a.py": CODE.replace("1", "2", 1),
+        "d.py": "x = 1\n",
+        "e.py": CODE[:-2] + "3\n",
+    }
+    changed = [(fact.path.rpartition("/")[2], bool(fact.hash)) for fact in harness.last.facts
+               if isinstance(fact, FileChanged)]  # fmt: skip
+    assert changed == [
+        ("a.py", True), ("d.py", True), ("b.py", False), ("e.py", True), ("c.py", False),
+    ]  # fmt: skip
+
+
+UPDATE = ("*** Update File: a.py", " def f():", "-    return 1", "+    return 2")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("read", "lines", "refusal"),
+    [
+        (False, UPDATE, "[not-read] "),
+        (False, ("*** Delete File: a.py",), "[not-read] "),
+        (True, ("*** Add File: a.py", "+x"), "[exists] "),
+        (True, (*UPDATE, "*** Delete File: none.py"), "[not-found] "),
+        (True, (*UPDATE, "*** Add File: .git/hooks/x", "+x"), "[ignored-path] "),
+        (True, (*UPDATE, "@@", "-nowhere"), "[no-match] "),
+        (True, ("*** Update File: a.py", "*** Move to: b.py"), "[exists] "),
+    ],
+)
+async def test_all_of_a_patch_fits_or_nothing_is_changed(
+    harness: Any, read: bool, lines: tuple[str, ...], refusal: str
+) -> None:
+    harness.file("a.py", CODE)
+    harness.file("b.py", "b")
+    if read:
+        await harness.call("Read", file_path="a.py")
+    text = await call(harness, *lines)
+    assert text.startswith(refusal)
+    assert (harness.last.status, harness.last.facts) == ("failed", ())
+    assert (harness.root / "a.py").read_text() == CODE
+    assert (harness.root / "b.py").read_text() == "b"
+
+
+@pytest.mark.anyio
+async def test_a_change_by_the_user_is_kept_and_one_that_collides_is_not_overwritten(
+    harness: Any,
+) -> None:
+    path = harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
+    path.write_text(CODE + "# theirs\n")
+    await call(harness, *UPDATE)
+    assert path.read_text() == CODE.replace("1", "2", 1) + "# theirs\n"
+    await harness.call("Read", file_path="a.py")
+    theirs = path.read_text().replace("return 2", "return 7")
+    path.write_text(theirs)
+    text = await call(harness, "*** Update File: a.py", "-    return 2", "+    return 3")
+    assert text.startswith("[changed] ")
+    path.write_text(theirs + "# more\n")
+    text = await call(harness, "*** Delete File: a.py")
+    assert text.startswith("[changed] ")
+    assert path.read_text() == theirs + "# more\n"
+
+
+def test_a_model_gets_the_editor_that_it_is_trained_on() -> None:
+    for name, patches in (
+        ("gpt-5.2-codex", True), ("openai/gpt-5", True), ("gpt-oss-120b", True), ("o3", True),
+        ("claude-opus-4-5", False), ("gemini-3-pro", False), ("qwen3", False), ("gpt-4o", False),
+    ):  # fmt: skip
+        assert is_trained_on_patches(name) is patches, name
+    for patches, editor in ((True, "apply_patch"), (False, "Edit")):
+        listed = offer_tools(builtin_tools(), 100_000, patches=patches).listed
+        assert [spec.name for spec in listed if spec.name in EDITORS] == [editor]
+    assert tool_names(APPLY_PATCH) == ("apply_patch", "Edit")  # for matchers of hooks
+    assert APPLY_PATCH.rule_name == "Edit"
