@@ -236,7 +236,7 @@ def test_the_text_stands_in_place_of_the_default_one_and_may_bring_it_in(
         "You review.\n\nYou are a subagent of longrein, a coding agent working on"
     )
     assert "Be kind.\n\n# Your place\n" in text
-    assert "# What the harness tells you\n- `Denied`" in text
+    assert "# What the harness tells you\n- Its notes begin" in text
     assert "${base_prompt}" not in text
 
 

@@ -17,7 +17,7 @@ from longrein.config import (
     load_subagent_types,
 )
 from longrein.context import State
-from longrein.events import PrefixSet, UsageError
+from longrein.events import PrefixSet, UsageError, framed, marker_sign
 from longrein.models import WEB_SEARCH, Model, can_search_web, is_trained_on_patches
 from longrein.permissions import Call, Rules
 from longrein.run_context import RunContext
@@ -86,8 +86,8 @@ def make_offer(
     registry = tools_by_name(tools)
     mcp.attach(registry, nonce, state.prefix, state.seq)
     search = _may_search_web(run_context, additions)
-    describe = partial(_describe_surroundings, run_context, additions, sandbox, branch)
-    prefix, told = _prefix(run_context, describe, state, tools, mcp, listed, search=search)
+    read = partial(_static_context, run_context, additions, sandbox, branch, listed, nonce)
+    prefix, told = _prefix(run_context, read, state, tools, mcp, nonce, search=search)
     return Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
 
 
@@ -214,18 +214,26 @@ def _kinds(
     )
 
 
+StaticContext = tuple[tuple[str, ...], Any, Iterable[str]]
+"""Texts of the static context, the files that they come from, and notes on them."""
+
+
 def _prefix(
     run_context: RunContext,
-    describe: Callable[[], str],
+    read: Callable[[], StaticContext],
     state: State,
     tools: Sequence[Tool],
     mcp: McpToolset,
-    skills: str,
+    nonce: str,
     *,
     search: bool,
 ) -> tuple[Callable[[Model, str], PrefixSet], Iterable[str]]:
-    """Return (model, reason) -> prefix of the conversation; and notes on the files read for it."""
-    context, sources, notes = _static_context(run_context, describe, state, skills)
+    """Return (model, reason) -> prefix of the conversation; and notes on the files read for it.
+
+    `read` is called at the start of a session; what it returns is frozen then.
+    """
+    stored = state.prefix
+    context, sources, notes = (stored.context, stored.sources, ()) if stored else read()
     system = compose_system(
         replaced=run_context.options.system_prompt,
         appended=run_context.options.append_system_prompt,
@@ -240,7 +248,8 @@ def _prefix(
             search=bool(mcp.servers),
             patches=is_trained_on_patches(model.model),
         )
-        around = (*context, mcp.instructions) if mcp.instructions else context
+        servers = [framed(nonce, "MCP servers", mcp.instructions)] * bool(mcp.instructions)
+        around = (*context, *servers)
         hosted = (WEB_SEARCH,) if search and can_search_web(model.wire, model.model) else ()
         return PrefixSet(
             reason, *names, system, (*told.listed, *hosted), around, sources, told.deferred
@@ -249,30 +258,26 @@ def _prefix(
     return prefix, notes
 
 
-def _describe_surroundings(
-    run_context: RunContext, additions: Additions, sandbox: SessionSandbox, branch: str
-) -> str:
-    """Return the environment as the model is told at the start of a session."""
+def _static_context(
+    run_context: RunContext,
+    additions: Additions,
+    sandbox: SessionSandbox,
+    branch: str,
+    skills: str,
+    nonce: str,
+) -> StaticContext:
+    """Return environment, instruction files and skills, each between two marks of the session."""
     commands = sandbox.describe()
     if not (additions.asks_user or run_context.options.permission_prompt_tool):
         commands += "\nNobody answers questions in this run: what would be asked is refused."
-    return describe_environment(
+    environment = describe_environment(
         cwd=run_context.cwd,
         day=time.strftime("%Y-%m-%d"),
         roots=run_context.roots,
         branch=branch,
         commands=commands,
+        sign=f"[{marker_sign(nonce)}",
     )
-
-
-def _static_context(
-    run_context: RunContext, describe: Callable[[], str], state: State, skills: str
-) -> tuple[tuple[str, ...], Any, Iterable[str]]:
-    """Return environment, instruction files and skills: read once, at the start of a session,
-    then frozen.
-    """
-    if state.prefix is not None:
-        return state.prefix.context, state.prefix.sources, ()
     texts, sources, notes = load_instructions(
         run_context.cwd,
         run_context.home,
@@ -281,4 +286,6 @@ def _static_context(
         run_context.trusted.cover,
         own=run_context.uses("user"),
     )
-    return (describe(), *texts, *((skills,) if skills else ())), sources, notes
+    listed = [framed(nonce, "skills", skills)] * bool(skills)
+    instructions = [framed(nonce, "instructions", text) for text in texts]
+    return (framed(nonce, "environment", environment), *instructions, *listed), sources, notes

@@ -79,13 +79,15 @@ def describe_environment(
     commands: str = "",
     platform: str = PLATFORM,
     shell: str = "bash",
+    sign: str = "",
 ) -> str:
     """Describe the environment for the static context. Pure.
 
     `day`: as `2026-11-21`. `branch`: '' where unknown. `commands`: what commands can change and
-    reach.
+    reach. `sign`: beginning of longrein's notes.
     """
-    lines = [f"Current folder: {cwd}"]
+    lines = [f"Notes of longrein in this session begin with {sign}"] * bool(sign)
+    lines.append(f"Current folder: {cwd}")
     others = [root for root in roots if root != cwd]
     if others:
         lines.append(f"Further folders of the session: {', '.join(others)}")

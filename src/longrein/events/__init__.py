@@ -94,6 +94,7 @@ from longrein.events.ids import (
     call_id as call_id,
     entry_uuid as entry_uuid,
     marker as marker,
+    framed as framed,
     marker_sign as marker_sign,
     parse_handle as parse_handle,
 )

@@ -59,6 +59,11 @@ def marker(nonce: str, kind: str, text: str) -> str:
     return f"[{marker_sign(nonce)} {kind}: {text}]"
 
 
+def framed(nonce: str, kind: str, text: str) -> str:
+    """Return a text of several lines between two markers, so that its end can be told."""
+    return f"[{marker_sign(nonce)} {kind}]\n{text}\n[{marker_sign(nonce)} end]"
+
+
 def marker_sign(nonce: str) -> str:
     """Return the start of every marker of a session."""
     return f"longrein:{nonce}"

@@ -4,7 +4,7 @@ that cannot be seen.
 
 import re
 
-from longrein.events import marker_sign
+from longrein.events import AnyPart, Text, marker_sign
 from longrein.events.escape import escape
 
 _QUOTES = (
@@ -21,6 +21,27 @@ def quote_external(text: str, nonce: str) -> str:
     if all(line.startswith(_QUOTES) for line in lines):
         return safe
     return "\n".join(f"| {line}" for line in lines)
+
+
+def closed_note(text: str, nonce: str) -> str:
+    """Return a note of the harness; one of several lines with a mark of its end.
+
+    Several wires join a note and the user's words to one text.
+    """
+    is_open = "\n" in text and text.startswith(f"[{marker_sign(nonce)}")
+    return f"{text}\n[{marker_sign(nonce)} end]" if is_open else text
+
+
+def without_sign(part: AnyPart, nonce: str) -> AnyPart:
+    """Return a part of the user's words in which the harness's sign, if it occurs, is broken."""
+    sign = marker_sign(nonce)
+    if not nonce or not isinstance(part, Text) or sign not in part.text:
+        return part
+    return Text(part.text.replace(sign, _broken(sign)))
+
+
+def _broken(sign: str) -> str:
+    return f"{sign[0]}·{sign[1:]}"
 
 
 _FOREIGN = re.compile(
@@ -43,5 +64,5 @@ def neutralize_markers(text: str, nonce: str) -> str:
     text = escape(text)
     sign = marker_sign(nonce)
     if sign in text:
-        text = text.replace(sign, f"{sign[0]}·{sign[1:]}")
+        text = text.replace(sign, _broken(sign))
     return _FOREIGN.sub(lambda match: f"{match[0]}·", text)
