@@ -164,7 +164,8 @@ def main(argv: list[str]) -> int:
         )
         pip = str(walk.folder / "venv/bin/pip")
         walk.step(
-            "pip install .", lambda: walk.run(pip, "install", "-q", str(walk.folder / "clone"))
+            "pip install .",
+            lambda: walk.run(pip, "install", "-q", f"{walk.folder / 'clone'}[mcp,acp]"),
         )
         walk.step("longrein --version", lambda: walk.run(walk.longrein, "--version"))
         words = [str(walk.folder / "venv/bin/python"), "-c", SERVER, "11434"]

@@ -162,7 +162,7 @@ def test_the_install_lines_of_the_readme_never_ask_pip_to_install_into_the_syste
     ]
     assert lines
     for line in lines:
-        assert re.search(r"-m venv (\S+) && \1/bin/pip install \.", line), line
+        assert re.search(r"-m venv (\S+) && \1/bin/pip install '\.\[mcp,acp\]'", line), line
 
 
 def pins(file: str) -> dict[str, str]:

@@ -32,7 +32,7 @@ FILES = (
 def notes(request: Request) -> list[str]:
     """The reminders in a request, nonce and head left out."""
     texts = [
-        item.part.text
+        item.part.text.removesuffix("\n[longrein:n0nce end]")
         for item in request.items
         if item.kind == "reminder" and isinstance(item.part, Text)
     ]

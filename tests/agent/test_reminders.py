@@ -74,7 +74,7 @@ async def test_E4_words_and_news_that_come_while_the_model_answers_go_with_the_n
     assert said(model.requests[1])[-3] == "and quickly"
     mode, problems = notes(model.requests[1])
     assert mode.startswith("[longrein:n0nce mode: plan mode is on")
-    assert problems.endswith("]\n* a.py\n| 3: no such name")
+    assert problems.endswith("]\n* a.py\n| 3: no such name\n[longrein:n0nce end]")
 
 
 async def test_what_happens_while_nobody_speaks_waits_for_the_next_turn_and_starts_none(

@@ -134,7 +134,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("tools:\n  '*': false\n  read: true", {"tools": ("Read",)}, ""),
     (
         "permission:\n  edit: deny\n  bash:\n    '*': deny\n    x: allow",
-        {"without": ("Edit", "Bash", "Write")},
+        {"without": ("Edit", "Bash", "Write", "apply_patch")},
         "",
     ),
     ("mode: subagent\ntemperature: 0.1\ntop_p: 0.9\nhidden: true", {}, ""),
