@@ -28,6 +28,7 @@ from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
+from longrein.frontends.headless.slash_commands import COMMANDS
 from longrein.frontends.headless.stream_json_blocks import encode
 from longrein.frontends.stdio import read_lines, say
 from longrein.models import open_model
@@ -229,7 +230,14 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
             before, more = deps.redact, redactor(tuple(secrets), built.session.state.nonce, ())
             deps.redact, deps.secrets = lambda text: more(before(text)), (*deps.secrets, *secrets)
 
+    def terminal_commands() -> set[str]:
+        from longrein.frontends.terminal.commands import BY_NAME
+
+        own = built.session.skills.all() if built.session.skills is not None else ()
+        return BY_NAME.keys() - {one.name for one in own}
+
     return ControlOptions(
+        terminal_commands=terminal_commands,
         offer=lambda: offer_of(built),
         channel=channel,
         mcp=deps.mcp,
@@ -292,7 +300,7 @@ def facts_of(built: Composition) -> SessionFacts:
         notes=built.notes,
         agents=tuple(kind.name for kind in built.deps.kinds),
         plugins=built.run_context.options.plugin_dirs,
-        slash_commands=tuple(one.name for one in commands if one.for_user),
+        slash_commands=(*COMMANDS, *(one.name for one in commands if one.for_user)),
         skills=tuple(one.name for one in commands if one.kind == "skill"),
         left_out=built.run_context.left_out,
         sandbox=built.deps.sandbox.rung.name if built.deps.sandbox is not None else "none",

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.context import State
 from longrein.events import (
     AnyEvent,
     AskFailed,
@@ -71,6 +72,28 @@ def tokens(count: int) -> str:
 def money(usd: float) -> str:
     """An amount: `$0.12`, with four digits below a cent."""
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
+
+
+def spent_usd(state: State) -> float:
+    """Money spent, without the reserve of a running request."""
+    return state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)
+
+
+def usage_rows(state: State) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) of what a session has used."""
+    used = state.usage
+    share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+    return (
+        ("requests", str(state.asks)),
+        ("input, not cached", tokens(used.input_tokens)),
+        (
+            "read from cache",
+            tokens(used.cache_read_tokens) + share * bool(used.context_tokens),
+        ),
+        ("written to cache", tokens(used.cache_write_tokens)),
+        ("output", tokens(used.output_tokens)),
+        ("spent", money(spent_usd(state))),
+    )
 
 
 def size(count: int) -> str:

@@ -3,7 +3,7 @@ a reason.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,8 @@ class ControlOptions(msgspec.Struct, frozen=True):
     """Mask further secrets from now on."""
     environ: Mapping[str, str] = MappingProxyType({})
     """Variables for `${NAME}` in MCP servers of the program."""
+    terminal_commands: Callable[[], Collection[str]] = tuple
+    """Names of the slash commands of the terminal."""
     reports_state: bool = False
     """True if the program wants lines `session_state_changed` that tell when the session is
     idle.

@@ -4,6 +4,7 @@ denied.
 
 import asyncio
 import signal
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +29,7 @@ from longrein.frontends.headless.output import RunReporter
 from longrein.frontends.headless.partial_messages import SubagentStreams
 from longrein.frontends.headless.result import Stop, error_line, exit_code
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
+from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
 from longrein.frontends.signals import SIGNALS, signal_handlers
 from longrein.frontends.text_format import escape_line
 
@@ -116,6 +118,8 @@ class _Run:
         self.main_task: asyncio.Task[None] | None = None
         self.work_ready = asyncio.Event()
         """Set when a message waits, or when no more will come."""
+        self.held: deque[InputMessage | SlashCommand] = deque()
+        """Slash commands that wait for the end of a turn, and what came after them."""
         self.streams_input = False
         """True if stdin is stream-json, so that each turn gets a result of its own."""
         self.input_error: UsageError | None = None
@@ -206,6 +210,9 @@ class _Run:
                 if opened.asked is not None and opened.answer is None:  # asked before a crash
                     self.run_state.questions[call] = opened.asked
                     await self._decide(opened.asked, self.run_state)
+            if prompt and (command := slash_command(prompt, self.control.terminal_commands)):
+                await self._act(command)
+                return
             if prompt:
                 await self.session.tell(UserMessage(prompt))
                 self.work_ready.set()
@@ -233,6 +240,7 @@ class _Run:
                 self.work_ready.clear()
                 if not self.signal:
                     await self._run_turns()
+                    await self._run_held()
                     self._report_idle()
                 if ended:
                     break
@@ -244,14 +252,34 @@ class _Run:
         """Run what waits, and again while the ends of turns bring new messages."""
         await self.session.run(once=True)
         while self.retries is not None and not self.signal:
-            while (
-                self.seen < self.session.state.seq and self.error is None
-            ):  # until the end of the turn was judged
-                self.entry_seen.clear()
-                await self.entry_seen.wait()
+            await self._until_seen()  # the end of the turn was judged
             if not self.session.pending:
                 break
             await self.session.run(once=True)
+
+    async def _until_seen(self) -> None:
+        """Wait until every entry of the log was handled here."""
+        while self.seen < self.session.state.seq and self.error is None:
+            self.entry_seen.clear()
+            await self.entry_seen.wait()
+
+    async def _run_held(self) -> None:
+        """Do what was held back, in its order."""
+        while self.held and not self.signal:
+            held = self.held.popleft()
+            if isinstance(held, SlashCommand):
+                await self._act(held)
+            else:
+                await self._tell(held)
+                await self._run_turns()
+
+    async def _act(self, command: SlashCommand) -> None:
+        """Do a slash command; what it says is the answer."""
+        answer = await answer_of(command, self.session, self.control.budget)
+        await self._until_seen()
+        self.run_state.answer(answer)
+        if self.streams_input:
+            self._end_turn()
 
     async def _read_input(
         self, lines: AsyncIterator[bytes], keep_image: "KeepImage | None"
@@ -283,6 +311,14 @@ class _Run:
             )  # when this task counts as done
 
     async def _send(self, message: "InputMessage") -> None:
+        command = slash_command(message.parts, self.control.terminal_commands)
+        if command or self.held:
+            self.held.append(command or message)
+            self.work_ready.set()
+        else:
+            await self._tell(message)
+
+    async def _tell(self, message: "InputMessage") -> None:
         if message.how == "now":
             self.session.interrupt()
         self._report_state("running")

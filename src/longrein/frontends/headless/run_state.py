@@ -118,6 +118,13 @@ class RunState:
         """Text of the last reply, after the answers of earlier turns that a wake has continued."""
         return "\n\n".join(filter(None, (*self._answers, self._last_text)))
 
+    def answer(self, ended: TurnEnded) -> None:
+        """End a turn in which nobody asked the model: the message of `ended` is the answer, or
+        the error.
+        """
+        self._answers.append(ended.message if ended.reason == "done" else "")
+        self.ended = msgspec.structs.replace(ended, message="") if ended.reason == "done" else ended
+
     def take_unprinted(self) -> str:
         """The part of `text` that was not printed; it counts as printed from now on."""
         printed, self._printed_chars = self._printed_chars, len(self.text)

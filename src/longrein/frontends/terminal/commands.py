@@ -32,7 +32,7 @@ from longrein.frontends import text_format
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
-from longrein.frontends.terminal import event_lines, task_rows, themes
+from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
     Choices,
@@ -418,21 +418,7 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
 
 
 async def _cost(context: CommandContext, _: str) -> CommandResult:
-    state = context.session.state
-    used = state.usage
-    share = (
-        f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
-        if used.context_tokens
-        else ""
-    )
-    rows = (
-        ("requests", str(state.asks)),
-        ("input, not cached", text_format.tokens(used.input_tokens)),
-        ("read from cache", text_format.tokens(used.cache_read_tokens) + share),
-        ("written to cache", text_format.tokens(used.cache_write_tokens)),
-        ("output", text_format.tokens(used.output_tokens)),
-        ("spent", text_format.money(event_lines.spent_usd(state))),
-    )
+    rows = text_format.usage_rows(context.session.state)
     by_model = [line("  ", escape_line(row.line)) for row in await context.facts.commands.costs()]
     lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
     return CommandResult("what this session used", [*lines, *by_model])

@@ -57,7 +57,7 @@ def figures(
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens)
         if last.context_tokens
         else -1,
-        usd=event_lines.spent_usd(state),
+        usd=text_format.spent_usd(state),
         queued=queued,
         background=background,
         sandbox=sandbox,

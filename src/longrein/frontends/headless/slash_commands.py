@@ -1,0 +1,95 @@
+"""Slash commands of a headless run: those that need no screen act without asking the model, the
+others of the terminal are refused.
+"""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple
+
+from longrein.agent import Compact, Rewind, SessionPort
+from longrein.context import Budget, report
+from longrein.events import AnyPart, Text, TurnEnded
+from longrein.frontends import text_format
+
+BEGINNING = 1
+"""Entry to which `/clear` goes back: the one that opens the session."""
+
+
+class SlashCommand(NamedTuple):
+    """A command that a message names."""
+
+    name: str
+    argument: str
+    acts: bool
+    """False for one that needs the terminal."""
+
+
+Act = Callable[[SessionPort, Budget | None, str], Awaitable[str]]
+"""(session, budget of the model, argument) -> answer."""
+
+
+async def _compact(session: SessionPort, _budget: Budget | None, focus: str) -> str:
+    before = session.state.view_tokens
+    await session.tell(Compact(focus))
+    await session.run(once=True)
+    after = session.state.view_tokens
+    if after >= before:
+        return f"Nothing to compact: the context has {text_format.tokens(before)} tokens."
+    return f"Compacted: {text_format.tokens(before)} to {text_format.tokens(after)} tokens."
+
+
+async def _context(session: SessionPort, budget: Budget | None, _argument: str) -> str:
+    from longrein.frontends.reports.context import as_text
+
+    if budget is None or session.state.prefix is None:
+        return "Nothing fills the context yet."
+    return as_text(report(session.state, budget)).rstrip()
+
+
+async def _cost(session: SessionPort, _budget: Budget | None, _argument: str) -> str:
+    return "\n".join(f"{name:<18}{value}" for name, value in text_format.usage_rows(session.state))
+
+
+async def _clear(session: SessionPort, _budget: Budget | None, _argument: str) -> str:
+    if not session.state.words:
+        return "The conversation is empty."
+    await session.tell(Rewind(BEGINNING))
+    await session.run(once=True)
+    return "The conversation is empty now; the log keeps it, and files stay as they are."
+
+
+COMMANDS: dict[str, Act] = {
+    "compact": _compact,
+    "context": _context,
+    "cost": _cost,
+    "clear": _clear,
+}
+
+
+async def answer_of(
+    command: SlashCommand, session: SessionPort, budget: Callable[[], Budget] | None
+) -> TurnEnded:
+    """Do a command; return how it ended, with what it says as the message.
+
+    `budget`: of the model that the session has now.
+    """
+    if not command.acts:
+        acting = ", ".join(f"/{one}" for one in COMMANDS)
+        why = f"/{command.name} needs the terminal: run longrein without -p. Here act {acting}"
+        return TurnEnded("error", why)
+    act = COMMANDS[command.name]
+    return TurnEnded("done", await act(session, budget() if budget else None, command.argument))
+
+
+def slash_command(
+    parts: tuple[AnyPart, ...], terminal: Callable[[], Collection[str]]
+) -> SlashCommand | None:
+    """Return the command that a message names; None for one to the model.
+
+    `terminal`: returns the names of all commands of the terminal.
+    """
+    text = parts[0].text if len(parts) == 1 and isinstance(parts[0], Text) else ""
+    head, _, argument = text.strip().partition(" ")
+    name = head.removeprefix("/")
+    if name == head or not name or (name not in COMMANDS and name not in terminal()):
+        return None
+    return SlashCommand(name, argument.strip(), name in COMMANDS)
