@@ -76,6 +76,7 @@ def _run(parsed: Parsed, app: App) -> int:
     prompt = clean(parsed.words[0]) if parsed.words else ""
     if not options.print:
         return app.run_interactive(msgspec.structs.replace(options, prompt=prompt))
+    options = msgspec.structs.replace(options, typed=prompt)
     resumes = options.continue_newest or options.resume is not None
     if options.input_format == "text":
         prompt = with_stdin(

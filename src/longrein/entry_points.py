@@ -81,10 +81,14 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
         out.put(encode(success_line(given.id, control.offer().fields())))
         for line in given.notes:
             say(line)
+    attached = built.attachments().read(options.typed) if "@" in options.typed else None
+    for note in attached.notes if attached else ():
+        say(note)
+    parts = attached.parts if attached else ()
     try:
         return await run_headless(
             session,
-            prompt=(Text(options.prompt),) if options.prompt else (),
+            prompt=(Text(options.prompt), *parts) if options.prompt else (),
             facts=facts_of(built),
             options=output_options(built),
             out=out,

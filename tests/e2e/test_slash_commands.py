@@ -88,3 +88,13 @@ def test_over_stdin_commands_and_messages_keep_their_order(cli: CliHarness) -> N
         "requests          2",
     ]
     assert [line["is_error"] for line in results] == [False, False, True, False, False, False]
+
+
+def test_a_prompt_names_files_with_an_at_sign_and_piped_text_names_none(cli: CliHarness) -> None:
+    cli.plays(says("hi"), says("hi"))
+    (cli.project / "a.txt").write_text("blue\n")
+    (cli.project / "b.txt").write_text("red\n")
+    assert cli.run("-p", "what is in @a.txt, @missing?", stdin=b"and @b.txt").code == 0
+    first, *attached = [part.text for part in of(cli, UserSpoke)[0].parts]
+    assert first == "what is in @a.txt, @missing?\n\nand @b.txt"
+    assert [text.splitlines()[1] for text in attached] == ["| blue"]

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from longrein.composition import Composition
 from longrein.config import config_dir, project_root
-from longrein.frontends.attachments import AttachmentReader
 from longrein.frontends.terminal.clipboard_image import clipboard_image
 from longrein.frontends.terminal.input_facts import InputFacts
 from longrein.frontends.terminal.key_names import ACTIONS
@@ -19,14 +18,8 @@ def folder_name(cwd: str) -> str:
 
 def input_facts(place: RunContext, built: Composition) -> InputFacts:
     """Return the facts for the input of one session."""
-    session, settings = built.session, place.settings
-    reader = AttachmentReader(
-        workspace=built.deps.workspace,
-        cwd=lambda: session.state.cwd,
-        nonce=session.state.nonce,
-        keep_blob=built.log.put_blob,
-        is_denied=lambda path, real: _is_denied(built, path, real),
-    )
+    settings = place.settings
+    reader = built.attachments()
     return InputFacts(
         keys={
             one.name: getattr(settings.keys, one.name)
@@ -44,12 +37,6 @@ def input_facts(place: RunContext, built: Composition) -> InputFacts:
         ),
         memory_files=lambda: memory_files(place),
     )
-
-
-def _is_denied(built: Composition, path: str, real: str) -> bool:
-    from longrein.permissions.verdict import is_read_denied
-
-    return is_read_denied(path, real, built.session.rules, built.session.state.cwd)
 
 
 def memory_files(place: RunContext) -> Sequence[tuple[str, str]]:

@@ -95,6 +95,7 @@ from longrein.workspace import (
 if TYPE_CHECKING:
     from longrein.agent.background.control import BackgroundControl
     from longrein.agent.subagents.runner import SubagentRunner
+    from longrein.frontends.attachments import AttachmentReader
     from longrein.frontends.traces.exporter import SessionTraces
 
 
@@ -115,6 +116,22 @@ class Composition(msgspec.Struct):
         """
         if self.traces is not None:
             await self.traces.finish()
+
+    def attachments(self) -> "AttachmentReader":
+        """Return the reader of the files that a message names with `@`."""
+        from longrein.frontends.attachments import AttachmentReader
+        from longrein.permissions.verdict import is_read_denied
+
+        session = self.session
+        return AttachmentReader(
+            workspace=self.deps.workspace,
+            cwd=lambda: session.state.cwd,
+            nonce=session.state.nonce,
+            keep_blob=self.log.put_blob,
+            is_denied=lambda path, real: is_read_denied(
+                path, real, session.rules, session.state.cwd
+            ),
+        )
 
 
 async def build(

@@ -312,6 +312,8 @@ class Options(msgspec.Struct, frozen=True):
     """
 
     prompt: str = ""
+    typed: str = ""
+    """Words of the prompt on the command line, in which `@` names files; piped text names none."""
     print: bool = False
     output_format: Literal["text", "json", "stream-json"] = "text"
     input_format: str = "text"
