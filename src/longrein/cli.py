@@ -73,6 +73,8 @@ def _run(parsed: Parsed, app: App) -> int:
     options = options_of(parsed.values)
     for line in options.without_effect:
         say(line)
+    if options.list_tools:
+        return app.run_print(options)
     prompt = clean(parsed.words[0]) if parsed.words else ""
     if not options.print:
         return app.run_interactive(msgspec.structs.replace(options, prompt=prompt))

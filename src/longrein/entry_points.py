@@ -30,7 +30,7 @@ from longrein.frontends.headless.control import ControlChannel, error_line, succ
 from longrein.frontends.headless.control_requests import ControlOptions
 from longrein.frontends.headless.slash_commands import COMMANDS
 from longrein.frontends.headless.stream_json_blocks import encode
-from longrein.frontends.stdio import read_lines, say
+from longrein.frontends.stdio import read_lines, say, show
 from longrein.models import open_model
 from longrein.run_context import (
     CLOCK,
@@ -50,13 +50,30 @@ if TYPE_CHECKING:
 
 
 def run_print(options: Options) -> int:
-    """Run headless once; return the exit code."""
+    """Run headless once, or list the tools; return the exit code."""
+    if options.list_tools:
+        return _leave(_list_tools(options))
     if options.worktree is None:
         return _leave(_print(options))
     place = read_run_context(options)
     return _leave(
         _command("worktree_session").run_in_worktree(place, lambda inner: _print(options, inner))
     )
+
+
+async def _list_tools(options: Options) -> int:
+    """Print name and bytes of each tool of a request, then the names of those found by search."""
+    built = await build(read_run_context(options))
+    offered = built.deps.prefix(built.deps.model, "start")
+    sizes = {spec.name: len(msgspec.json.encode(spec.sent)) for spec in offered.tools}
+    rows = [f"{name:<20}{size:>6} bytes" for name, size in sizes.items()]
+    late = ", ".join(spec.name for spec in offered.deferred)
+    count = f"{len(sizes)} tools, {sum(sizes.values())} bytes"
+    show("\n".join([*rows, count, *[f"found by ToolSearch: {late}"] * bool(late)]) + "\n")
+    await built.session.close()
+    await built.finish()
+    await discard_unused(built.run_context, built.session.id, said=False)
+    return 0
 
 
 async def _print(options: Options, place: RunContext | None = None) -> int:

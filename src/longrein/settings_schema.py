@@ -260,7 +260,9 @@ class Limits(msgspec.Struct, frozen=True):
     """Input and output tokens of the session and its subagents."""
     seconds_max: float = 0.0
     """Wall time of one turn; for a subagent, of its task."""
-    agents_max: Annotated[int, Setting("subagents that run at once", "narrow", least=1)] = 20
+    agents_max: Annotated[
+        int, Setting("subagents that run at once; in the `seed` profiles 10", "narrow", least=1)
+    ] = 20
     depth_max: Annotated[
         int, Setting("levels of subagents", "narrow", key="agents_depth", least=1)
     ] = 1
@@ -304,7 +306,9 @@ class TaskOptions(msgspec.Struct, frozen=True):
         ),
     ] = 0
     cpu_s: Annotated[float, Setting("CPU seconds of a task and its child processes", "narrow")] = 0
-    timeout_s: Annotated[float, Setting("seconds of a task without a timeout", "narrow")] = 0
+    timeout_s: Annotated[
+        float, Setting("seconds of a task without a timeout; in the `seed` profiles 300", "narrow")
+    ] = 0
     policy: Annotated[
         str,
         Setting(

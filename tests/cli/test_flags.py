@@ -92,6 +92,7 @@ def test_the_main_command(line: str, fields: dict[str, Any], no_stdin: None) -> 
     assert main(shlex.split(line), app) == 0
     ((name, options),) = app.calls
     found = given(options)
+    assert found.pop("typed", "") in ("", found.get("prompt"))  # no text was piped in
     assert name == ("print" if found.pop("print", False) else "interactive")
     assert (name == "print") == bool(re.search(r"(^| )(-p|--print)", line))
     assert found == fields
@@ -141,7 +142,7 @@ def test_the_exit_code_of_the_app_is_the_exit_code(no_stdin: None) -> None:
 
 def test_every_flag_sets_a_field_that_exists() -> None:
     fields = {flag.field for flag in MAIN.flags} - {"help", "version", "skip_permissions"}
-    assert fields == set(Options.__struct_fields__) - {"prompt", "without_effect"}
+    assert fields == set(Options.__struct_fields__) - {"prompt", "typed", "without_effect"}
 
 
 tokens = st.one_of(

@@ -99,7 +99,7 @@ async def test_A4_the_later_text_keeps_what_was_read_from_files() -> None:
     assert sizes(kept.last)[4:] == [gone(), 500, 500, 500]
     for profile in ("seed", "seed-new"):
         played = await play(*steps, profile=profile, files=files)
-        assert sizes(played.last) == [gone("Read")] * 4 + [gone(), 500, 500, 500], profile
+        assert sizes(played.last) == [gone("read_file")] * 4 + [gone(), 500, 500, 500], profile
 
 
 # --- layer 2 --------------------------------------------------------------------------------------
@@ -411,15 +411,6 @@ async def test_A17_the_later_texts_wrap_a_summary_as_data() -> None:
     assert "Transcript: longrein export " in text
 
 
-async def test_A18_C6_the_five_tools_are_there() -> None:
-    """bash, read_file, write_file, edit_file and compact, under the names that users' rules and
-    hooks know.
-    """
-    played = await play(says("ok"))
-    names = [tool.name for tool in played.last.prefix.tools]
-    assert {"Bash", "Read", "Write", "Edit", "Compact"} <= set(names)
-
-
 # --- document D, which asks for the same ----------------------------------------------------------
 
 
@@ -445,7 +436,8 @@ async def test_the_profile_is_chosen_by_its_name(
     await built.session.close()
     assert built.session.state.profile == profile
     assert built.session.move_context.seed
-    assert place.settings.limits.parallel_max == 10
+    assert (place.settings.limits.parallel_max, place.settings.limits.agents_max) == (10, 10)
+    assert place.settings.tasks.timeout_s == 300
 
 
 OPENED = Opened(1, "00000000-0000-4000-8000-000000000001", "n0nce", ("/w",), "/w", "seed")

@@ -16,7 +16,7 @@ from longrein.config import (
     load_plugins,
     load_subagent_types,
 )
-from longrein.context import State
+from longrein.context import DOCUMENT_NAMES, State
 from longrein.events import PrefixSet, UsageError, framed, marker_sign
 from longrein.models import WEB_SEARCH, Model, can_search_web, is_trained_on_patches
 from longrein.permissions import Call, Rules
@@ -87,7 +87,9 @@ def make_offer(
     mcp.attach(registry, nonce, state.prefix, state.seq)
     search = _may_search_web(run_context, additions)
     read = partial(_static_context, run_context, additions, sandbox, branch, listed, nonce)
-    prefix, told = _prefix(run_context, read, state, tools, mcp, nonce, search=search)
+    is_seed = run_context.settings.profile.startswith("seed")
+    shown = _document_tools(tools, additions.tools) if is_seed else tools
+    prefix, told = _prefix(run_context, read, state, shown, mcp, nonce, search=search)
     return Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
 
 
@@ -118,6 +120,23 @@ def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> lis
         raise UsageError(f"there is no built-in tool {unknown[0]!r}; there are {', '.join(names)}")
     wanted = {*chosen, *(EDITORS if EDITORS[0] in chosen else ())}
     return [*named_tools(tool for tool in tools if tool.spec.name in wanted)]
+
+
+def _document_tools(tools: Iterable[Tool], added: Collection[Tool]) -> list[Tool]:
+    """Return the tools of the founding documents under their names there, and those of a
+    program. Longrein's others can be called all the same.
+    """
+    return [
+        msgspec.structs.replace(
+            tool,
+            spec=msgspec.structs.replace(tool.spec, name=DOCUMENT_NAMES[tool.spec.name]),
+            unlisted=False,
+        )
+        if tool.spec.name in DOCUMENT_NAMES
+        else tool
+        for tool in tools
+        if tool.spec.name in DOCUMENT_NAMES or tool in added
+    ]
 
 
 def _chosen_tools(

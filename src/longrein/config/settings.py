@@ -33,7 +33,11 @@ from longrein.config.settings_keys import (
 from longrein.events import SettingsError
 from longrein.settings_schema import MODES, SANDBOX_MODES, Settings
 
-SEED_PARALLEL_MAX = 10
+SEED_LIMITS: Mapping[tuple[str, ...], Any] = {
+    ("limits", "parallel_max"): 10,
+    ("limits", "agents_max"): 10,
+    ("tasks", "timeout_s"): 300,
+}
 """Parallel calls in the `seed` profile where the settings do not say."""
 
 
@@ -196,7 +200,8 @@ class _MergedLayers:
 
     def settings(self) -> Settings:
         if str(self.values.get(("profile",))).startswith("seed"):
-            self.values.setdefault(("limits", "parallel_max"), SEED_PARALLEL_MAX)
+            for path, value in SEED_LIMITS.items():
+                self.values.setdefault(path, value)
         tables: dict[tuple[str, str], dict[str, Any]] = {}
         """By the field of `Settings` and, for a table of tables, the user's name."""
         for path, value in self.values.items():

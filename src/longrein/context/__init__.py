@@ -44,6 +44,7 @@ from longrein.context.report import (
     specs_by_server as specs_by_server,
 )
 from longrein.context.seed_policy import (
+    DOCUMENT_NAMES as DOCUMENT_NAMES,
     build_seed_summary as build_seed_summary,
     decide_seed as decide_seed,
     render_seed_summary as render_seed_summary,

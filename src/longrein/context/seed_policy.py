@@ -274,11 +274,26 @@ def _micro(state: State, variant: SeedVariant) -> Clear | None:
     results = [item for item in state.items if isinstance(item.part, ToolResult)]
     counted = [item for item in results if _name(item) not in variant.preserved]
     forms = tuple(
-        Form(item.handle, "placeholder", f"[Previous: used {_name(item)}]")
+        Form(item.handle, "placeholder", f"[Previous: used {document_name(_name(item))}]")
         for item in counted[: -variant.keep_recent]
         if item.form != "placeholder" and len(_content(item)) > variant.clear_chars_min
     )
     return Clear(Cleared(forms, MICRO)) if forms else None
+
+
+DOCUMENT_NAMES = {
+    "Bash": "bash",
+    "Read": "read_file",
+    "Write": "write_file",
+    "Edit": "edit_file",
+    "Compact": "compact",
+}
+"""Tool -> its name in the documents, which have no others."""
+
+
+def document_name(tool: str) -> str:
+    """Return the name that a tool has in the documents; of another tool its own."""
+    return DOCUMENT_NAMES.get(tool, tool)
 
 
 def _name(item: Item) -> str:

@@ -316,6 +316,7 @@ class Options(msgspec.Struct, frozen=True):
     """Words of the prompt on the command line, in which `@` names files; piped text names none."""
     print: bool = False
     output_format: Literal["text", "json", "stream-json"] = "text"
+    list_tools: bool = False
     input_format: str = "text"
     include_partial_messages: bool = False
     verbose: bool = False

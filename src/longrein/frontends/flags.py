@@ -255,7 +255,12 @@ MAIN_GROUPS: Mapping[str, tuple[Flag, ...]] = {
         flag("--append-system-prompt-file", "the same from a file", "word", "FILE"),
         flag("--profile", "context policy; seed: the plainest one", "word", "NAME", PROFILES),
     ),
-    "Settings and state": (STATE_DIR, flag("-v --version", "show the version and exit"), HELP),
+    "Settings and state": (
+        STATE_DIR,
+        flag("--list-tools", "list the tools that each request holds, and those found by search"),
+        flag("-v --version", "show the version and exit"),
+        HELP,
+    ),
 }
 """Flags of longrein itself under their headings of the help page."""
 

@@ -404,7 +404,7 @@ BASH = make_tool(
     Bash,
     access="command",
     together=True,
-    aliases=("shell", "run_shell_command"),
+    aliases=("shell", "run_shell_command", "run_terminal_cmd"),
     kind="shell",
     key_argument="command",
 )
