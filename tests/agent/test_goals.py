@@ -47,7 +47,7 @@ async def played(
 def told(entries: list[Entry]) -> list[str]:
     """The goal tools that the model was told of at the start."""
     prefix = next(entry.event for entry in entries if isinstance(entry.event, PrefixSet))
-    return [spec.name for spec in prefix.tools if spec.name.startswith("Goal")]
+    return [spec.name for spec in prefix.deferred if spec.name.startswith("Goal")]
 
 
 def changes(entries: list[Entry]) -> list[tuple[int, str]]:

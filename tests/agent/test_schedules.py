@@ -194,7 +194,7 @@ def test_a_loop_fires_at_once_and_at_each_interval_and_wakes_the_agent_with_the_
     ]
     assert len(days.requests) == 3
     told = [item.part.text for item in days.requests[0].items if item.kind == "reminder"]
-    assert told[-1].endswith("\n* s1 (5m)\n| check the build")
+    assert told[-1].endswith("\n* s1 (5m)\n| check the build\n[longrein:n0nce end]")
     assert "to do what was scheduled: below are the user's words" in told[-1]
 
 
@@ -274,7 +274,7 @@ async def test_the_tools_are_offered_where_the_settings_say_so_and_somebody_wait
     built = await build(place, "", fresh=True, additions=Additions(model=model, asks_user=is_open))
     prefix = built.session.state.prefix
     assert prefix is not None
-    assert sum(tool.name.startswith("Cron") for tool in prefix.tools) == offered
+    assert sum(tool.name.startswith("Cron") for tool in prefix.deferred) == offered
     await built.session.close()
 
 

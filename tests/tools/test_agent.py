@@ -76,6 +76,22 @@ async def call(harness: ToolHarness, port: Port | None, **arguments: Any) -> Out
 # --- what the model is told -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("count", "chars", "listed"), [(3, 90, 3), (137, 40, 137), (137, 900, 137), (900, 40, 174)]
+)
+def test_many_subagent_types_are_cut_alike_and_all_can_be_started(
+    count: int, chars: int, listed: int
+) -> None:
+    kinds = [SubagentType(f"type{n}", "x" * chars) for n in range(count)]
+    tool = agent_tool(kinds)
+    rows = tool.spec.description.partition("Types:\n")[2].splitlines()
+    assert sum(row.startswith("- type") for row in rows) == listed
+    assert len(tool.spec.description) < 7_500
+    assert ("more are not listed" in rows[-1]) == (count > listed)
+    arguments = {"description": "d", "prompt": "p", "subagent_type": f"type{count - 1}"}
+    assert fit_arguments(tool, arguments)[1] is None
+
+
 def test_E15_the_types_are_told_in_a_fixed_order_and_are_the_only_ones() -> None:
     assert AGENT.spec.description.endswith(
         "\n\nTypes:\n"

@@ -170,7 +170,7 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
         )
     if call.arguments is None:
         return Judgement("refuse", malformed_arguments_message(call.name, call.received))
-    if tool is EXIT_PLAN_MODE and (
+    if tool.spec.name == EXIT_PLAN_MODE.spec.name and (
         session.mode != "plan" or session.deps.parent_policy is not None
     ):
         return Judgement("refuse", NOT_PLANNING)

@@ -313,7 +313,7 @@ PROMPT = (
     "The tests of this project fail. Find out why, mend it, and follow what NOTES.md says "
     "about amounts."
 )
-WINDOW_TOKENS = 14_300
+WINDOW_TOKENS = 13_200
 """Small, so that the notes do not fit beside the rest: old results are cleared and one is
 recalled.
 """

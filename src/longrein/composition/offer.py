@@ -76,7 +76,7 @@ def make_offer(
     """
     mcp.host.tunnel = additions.mcp_tunnel
     library, listed = _skills(run_context)
-    before = [spec.name for spec in state.prefix.tools] if state.prefix else []
+    before = [spec.name for spec in state.prefix.callable_tools] if state.prefix else []
     asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
     wakes = additions.asks_user and run_context.settings.tools.schedules
     wakes = SCHEDULE_TOOLS[0].spec.name in before if state.prefix else wakes

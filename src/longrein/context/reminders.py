@@ -171,7 +171,7 @@ def _draft(state: State, kind: ReminderKind, news: Sequence[Notice]) -> Reminder
         words = MODES.get(line, f"the permission mode is now {line}")
         if line == "plan" and not state.kind:
             offered = state.prefix is not None and any(
-                tool.name == PLAN_TOOL for tool in state.prefix.tools
+                tool.name == PLAN_TOOL for tool in state.prefix.callable_tools
             )
             words += PLAN_CALL if offered else PLAN_ANSWER
         return ReminderDraft(kind, words, state=line, source=source)
@@ -222,7 +222,7 @@ def _todo(state: State) -> Iterator[ReminderDraft]:
         yield ReminderDraft(KINDS["todo"], f"the todo list is now {_todo_lines(state)}", state=now)
         return
     can_plan = state.prefix is not None and any(
-        tool.name == "TodoWrite" for tool in state.prefix.tools
+        tool.name == "TodoWrite" for tool in state.prefix.callable_tools
     )
     open_todo = not state.todos or any(todo.status != "completed" for todo in state.todos)
     idle = min(state.steps, state.asks - state.todo_asks)

@@ -201,7 +201,7 @@ def schema_diagnosis(prefix: PrefixSet, window_tokens: int) -> str:
     deferred = {spec.name for spec in prefix.deferred}
     costs = {
         server: (sum(map(spec_tokens, specs)), specs[0].name in deferred)
-        for server, specs in specs_by_server((*prefix.tools, *prefix.deferred)).items()
+        for server, specs in specs_by_server(prefix.callable_tools).items()
         if server
     }
     server, (tokens, late) = max(

@@ -278,6 +278,11 @@ class PrefixSet(Event, frozen=True):
     deferred: tuple[ToolSpec, ...] = ()
     """Tools that the model can find with `ToolSearch`; their schemas are not in the prefix."""
 
+    @property
+    def callable_tools(self) -> tuple[ToolSpec, ...]:
+        """Every tool that the model was told of."""
+        return (*self.tools, *self.deferred)
+
 
 class UserSpoke(Event, frozen=True):
     """Message of the user."""

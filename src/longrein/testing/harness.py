@@ -31,7 +31,7 @@ from longrein.permissions import Rules
 from longrein.testing.clock import VirtualClock
 from longrein.testing.store import MemoryDisk
 from longrein.testing.workspace import MemoryWorkspace
-from longrein.tools import Tool, builtin_tools, offer_tools, tools_by_name
+from longrein.tools import Tool, builtin_tools, named_tools, offer_tools, tools_by_name
 from longrein.workspace import Workspace
 
 NONCE = "n0nce"
@@ -78,8 +78,8 @@ def memory_dependencies(
 
 
 def memory_tools() -> tuple[Tool, ...]:
-    """Return the built-in tools that work on a memory workspace."""
-    return tuple(tool for tool in builtin_tools() if tool.traits.kind != "search")
+    """Return the built-in tools that work on a memory workspace, all listed in each request."""
+    return named_tools(tool for tool in builtin_tools() if tool.traits.kind != "search")
 
 
 def _prefix_of(tools: Sequence[Tool], workspace: Workspace) -> Callable[[Model, str], PrefixSet]:

@@ -25,7 +25,7 @@ SYNTHESIS = "synthesis"
 """Type of the subagent that reads the reports of others, started by the argument of that name."""
 TYPES_CHARS_MAX = 6_000
 """Maximum of all types in the description of `Agent`; a tool that is sent with each request."""
-TYPE_CHARS_MIN, TYPE_CHARS_MAX = 40, 1_000
+TYPE_CHARS_MIN, TYPE_CHARS_MAX = 24, 1_000
 """Characters shown of the description of one type, as far as the maximum allows."""
 
 

@@ -53,9 +53,7 @@ def _agent(told: Conversation) -> Json:
         agent["extra"] = {"subagent_type": told.kind, "label": told.label}
     if told.prefix is not None:
         agent["model_name"] = told.prefix.model
-        agent["tool_definitions"] = [
-            _definition(tool) for tool in (*told.prefix.tools, *told.prefix.deferred)
-        ]
+        agent["tool_definitions"] = [_definition(tool) for tool in told.prefix.callable_tools]
     return agent
 
 

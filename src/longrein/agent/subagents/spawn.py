@@ -394,7 +394,9 @@ def _opened(
     told = fold(log.entries)
     if kind is None:  # the type no longer exists: keep only the tools it was told of
         kind = SubagentType(
-            started.kind, "", tools=tuple(t.name for t in told.prefix.tools) if told.prefix else ()
+            started.kind,
+            "",
+            tools=tuple(t.name for t in told.prefix.callable_tools) if told.prefix else (),
         )
     label = below(session.state.label, f"a{seq}")
     policy = LiveParentPolicy(session, tree, started.child, label, started.kind)

@@ -30,7 +30,5 @@ tool states its own traits, so nothing is added here.
 def with_traits(known: dict[str, ToolTraits], prefix: PrefixSet) -> dict[str, ToolTraits]:
     """Return `known` with the traits that `prefix` states."""
     return known | {
-        spec.name: spec.traits
-        for spec in (*prefix.tools, *prefix.deferred)
-        if spec.traits is not None
+        spec.name: spec.traits for spec in prefix.callable_tools if spec.traits is not None
     }

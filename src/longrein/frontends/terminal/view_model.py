@@ -272,7 +272,7 @@ class ViewModel:
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self.spaced("call", self.activity.apply(entry))
             case PrefixSet() as prefix:
-                specs = (*prefix.tools, *prefix.deferred)
+                specs = prefix.callable_tools
                 self._key_arguments |= {
                     spec.name: spec.traits.key_argument for spec in specs if spec.traits
                 }

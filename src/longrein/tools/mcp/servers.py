@@ -124,7 +124,7 @@ class McpToolset:
         self.pinned = self._has_search = stored is not None and any(
             spec.name == "ToolSearch" for spec in stored.tools
         )
-        for spec in (*stored.tools, *stored.deferred) if stored is not None and self.pinned else ():
+        for spec in stored.callable_tools if stored is not None and self.pinned else ():
             words = spec.name.split("__", 2)
             if spec.name in RESOURCE_TOOLS:
                 self._offered[spec.name] = msgspec.structs.replace(
