@@ -551,20 +551,22 @@ def test_on_a_full_disk_a_task_ends_as_it_ended_and_says_what_is_missing(cli: Cl
 
 
 def test_queued_tasks_that_are_left_wait_for_the_next_start_and_run_once(cli: CliHarness) -> None:
+    waits = "until test -e go; do sleep 0.05; done; echo "
     cli.settings("[tasks]\nmax = 1")
     cli.plays(
-        calls(*[background(f"echo {n} >> ran; sleep 0.2") for n in range(3)]),
+        calls(*[background(f"{waits}{n} >> r") for n in range(3)]),
         says("bye"),
         *[says("so")] * 9,
     )
     ran = cli.run("-p", "go", BYPASS, "--background", "exit")
     assert ran.err == (
-        "longrein: b1 goes on in the background: echo 0 >> ran; sleep 0.2\n"
-        "longrein: b2 waits for `longrein -c` to begin: echo 1 >> ran; sleep 0.2\n"
-        "longrein: b3 waits for `longrein -c` to begin: echo 2 >> ran; sleep 0.2\n"
+        f"longrein: b1 goes on in the background: {waits}0 >> r\n"
+        f"longrein: b2 waits for `longrein -c` to begin: {waits}1 >> r\n"
+        f"longrein: b3 waits for `longrein -c` to begin: {waits}2 >> r\n"
     )
+    (cli.project / "go").touch()
     assert cli.run("-p", "and?", "-c", BYPASS, "--background", "drain").code == 0
-    assert (cli.project / "ran").read_text() == "0\n1\n2\n"
+    assert (cli.project / "r").read_text() == "0\n1\n2\n"
     assert ended(cli) == [("b1", "done", 0), ("b2", "done", 0), ("b3", "done", 0)]
 
 
