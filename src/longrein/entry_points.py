@@ -282,7 +282,7 @@ def facts_of(built: Composition) -> SessionFacts:
         session=built.session.id,
         cwd=built.session.state.cwd,
         model=model.name,
-        tools=tuple(built.deps.tools),
+        tools=tuple(name for name, tool in built.deps.tools.items() if not tool.withdrawn),
         mode=built.session.state.mode,
         version=__version__,
         api_key_source=built.key_source,

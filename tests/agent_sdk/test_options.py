@@ -98,8 +98,15 @@ async def test_allowed_and_disallowed_tools(tmp_path: Path) -> None:
         say("ok"),
     ]
     async with sdk_setup(tmp_path, turns) as setup:
-        with pytest.raises(sdk.ResultError, match="blocked: Bash is not permitted here"):
-            await ask(setup, "go", allowed_tools=["Write", "Bash"], disallowed_tools=["Bash"])
+        messages = await ask(
+            setup, "go", allowed_tools=["Write", "Bash"], disallowed_tools=["Bash"]
+        )
+        result = messages[-1]
+        assert (result.subtype, result.result) == ("success", "ok")
+        assert [denial["tool_name"] for denial in result.permission_denials] == ["Bash"]
+        assert '"name":"Write"' in setup.sent(0)
+        assert '"name":"Bash"' not in setup.sent(0)
+        assert "Bash" not in messages[0].data["tools"]
         assert [path.name for path in setup.tree.iterdir()] == ["a.txt"]
 
 

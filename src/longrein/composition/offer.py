@@ -19,7 +19,7 @@ from longrein.config import (
 from longrein.context import State
 from longrein.events import PrefixSet, UsageError
 from longrein.models import WEB_SEARCH, Model, can_search_web
-from longrein.permissions import Call, Rules
+from longrein.permissions import Call, Rules, denies_every_call, with_tool_names
 from longrein.run_context import RunContext
 from longrein.tools import (
     ASK_USER,
@@ -28,6 +28,7 @@ from longrein.tools import (
     SubagentType,
     Tool,
     agent_tool,
+    alias_names,
     builtin_tools,
     catalogue,
     goal_tools,
@@ -73,6 +74,7 @@ def make_offer(
     with them.
     """
     mcp.host.tunnel = additions.mcp_tunnel
+    mcp.denies = partial(denies_every_call, _rules(run_context, builtin_tools()).deny)
     library, listed = _skills(run_context)
     before = [spec.name for spec in state.prefix.tools] if state.prefix else []
     asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
@@ -156,10 +158,15 @@ def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
         return False
     from longrein.permissions.verdict import judge
 
-    rules = Rules(
-        ask=settings.permissions.ask, deny=settings.permissions.deny, base=run_context.cwd
-    )
+    rules = _rules(run_context, builtin_tools())
     return judge(Call(name, {}, "none"), rules, "default", run_context.cwd).kind == "allow"
+
+
+def _rules(run_context: RunContext, tools: Iterable[Tool]) -> Rules:
+    """Return the rules of the settings that deny and ask, by the names of `tools`."""
+    given = run_context.settings.permissions
+    rules = Rules(ask=given.ask, deny=given.deny, base=run_context.cwd)
+    return with_tool_names(rules, alias_names(tools))
 
 
 def search_note(run_context: RunContext, model: Model) -> str:
@@ -190,7 +197,13 @@ def _kinds_and_tools(
         for tool in _builtin(kinds, chosen)
         if chosen is not None or tool.spec.name not in without
     ]
-    tools = (*offered, *additions.tools)
+    deny = _rules(run_context, (*_builtin(kinds, None), *additions.tools)).deny
+    tools = tuple(
+        msgspec.structs.replace(tool, withdrawn=True)
+        if denies_every_call(deny, tool.spec.name, tool.rule_name)
+        else tool
+        for tool in (*offered, *additions.tools)
+    )
     tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
     return kinds, tools, (*unread, missing)
 

@@ -47,6 +47,7 @@ from longrein.tools.subagent import agent_tool, report_text
 from longrein.tools.text_encoding import clean
 from longrein.tools.tool_search import (
     DeferralPolicy,
+    alias_names,
     bad_arguments_message,
     is_foreign,
     offer_tools,
@@ -99,6 +100,7 @@ __all__ = [
     "ToolContext",
     "ToolOptions",
     "agent_tool",
+    "alias_names",
     "bad_arguments_message",
     "builtin_tools",
     "catalogue",

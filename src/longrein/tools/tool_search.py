@@ -202,6 +202,20 @@ def is_foreign(tool: Tool) -> bool:
     return tool.deferred or tool.spec.name.startswith(MCP_PREFIX)
 
 
+def found_by_search(tools: Iterable[Tool]) -> list[ToolSpec]:
+    """Return the specs of the tools that `ToolSearch` may find."""
+    return [tool.spec for tool in tools if is_foreign(tool) and not tool.withdrawn]
+
+
+def alias_names(tools: Iterable[Tool]) -> dict[str, str]:
+    """Return alias -> name of the tool, for the aliases that are no name of another tool."""
+    known = list(tools)
+    found = {alias: tool.spec.name for tool in known for alias in tool.aliases}
+    for tool in known:
+        found.pop(tool.spec.name.lower(), None)
+    return found
+
+
 def offer_tools(
     tools: Iterable[Tool],
     usable_tokens: int,
@@ -212,10 +226,10 @@ def offer_tools(
     """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`.
     Deterministic.
 
-    Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are
-    always listed: more tools may come later.
+    Of two tools with one name the later one is used; withdrawn ones are left out. With
+    `search`, `ToolSearch` and `CallTool` are always listed: more tools may come later.
     """
-    found = {tool.spec.name: tool for tool in tools}
+    found = {tool.spec.name: tool for tool in tools if not tool.withdrawn}
     search = search or CALL_TOOL in found
     options, every = (
         options or DeferralPolicy(),
@@ -270,7 +284,7 @@ def _without_redundancy(
 def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     """Return `tools` by name, in order, with `ToolSearch` and `CallTool` when some are foreign."""
     found = {tool.spec.name: tool for tool in tools}
-    foreign = [tool.spec for tool in found.values() if is_foreign(tool)]
+    foreign = found_by_search(found.values())
     if foreign:
         search = tool_search(foreign)
         found.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})
