@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import config_dir
+from longrein.config.frontmatter import FrontmatterError, split_frontmatter
 from longrein.config.secret_files import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
@@ -380,8 +381,6 @@ class _InstructionReader:
 
     def _rule_text(self, text: str, shown: str) -> str:
         """Return a rule without its head; '' and a note for one that holds for some files only."""
-        from longrein.config.frontmatter import FrontmatterError, split_frontmatter
-
         try:
             fields, body = split_frontmatter(text)
         except FrontmatterError as error:
