@@ -14,6 +14,7 @@ from longrein.agent import Rewind
 from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
 from longrein.events import (
+    Document,
     Image,
     LongreinError,
     Opened,
@@ -90,7 +91,7 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
             err=say,
             lines=lines,
             control=control,
-            keep_image=lambda data, media: Image(built.log.put_blob(data), media, len(data)),
+            keep=lambda data, media: _kept(built.log.put_blob(data), media, len(data)),
         )
     finally:
         await session.close()
@@ -98,6 +99,11 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
         await discard_unused(
             built.run_context, session.id, said=bool(session.state.words or session.pending)
         )
+
+
+def _kept(blob: str, media: str, size_bytes: int) -> Image | Document:
+    kind = Image if media.startswith("image/") else Document
+    return kind(blob, media, size_bytes)
 
 
 async def _opened(
@@ -143,7 +149,12 @@ def _with_program(
     from longrein.frontends.headless.initialize import with_initialize
 
     hooks = tuple(callback_handlers(given, channel))
-    more = Additions(hooks=hooks, mcp_servers=program_servers(given), mcp_tunnel=tunnel)
+    more = Additions(
+        hooks=hooks,
+        mcp_servers=program_servers(given),
+        mcp_tunnel=tunnel,
+        skills=given.skills,
+    )
     return with_initialize(options, given), more
 
 

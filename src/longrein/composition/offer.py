@@ -19,7 +19,7 @@ from longrein.config import (
 from longrein.context import State
 from longrein.events import PrefixSet, UsageError
 from longrein.models import WEB_SEARCH, Model, can_search_web
-from longrein.permissions import Call, Rules, denies_every_call, with_tool_names
+from longrein.permissions import Call, Rules, denies_every_call, escape, with_tool_names
 from longrein.run_context import RunContext
 from longrein.tools import (
     ASK_USER,
@@ -75,7 +75,7 @@ def make_offer(
     """
     mcp.host.tunnel = additions.mcp_tunnel
     mcp.denies = partial(denies_every_call, _rules(run_context, builtin_tools()).deny)
-    library, listed = _skills(run_context)
+    library, listed, unknown = _skills(run_context, additions.skills)
     before = [spec.name for spec in state.prefix.tools] if state.prefix else []
     asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
     wakes = additions.asks_user and run_context.settings.tools.schedules
@@ -88,12 +88,14 @@ def make_offer(
     search = _may_search_web(run_context, additions)
     describe = partial(_describe_surroundings, run_context, additions, sandbox, branch)
     prefix, told = _prefix(run_context, describe, state, tools, mcp, listed, search=search)
-    return Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
+    return Offer(prefix, registry, kinds, library, (*told, *unread, *unknown, *library.notes))
 
 
-def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
-    """Return the skills and custom commands on disk, and the catalogue for the model; '' for
-    none.
+def _skills(
+    run_context: RunContext, only: Sequence[str] | None
+) -> tuple[SkillFiles, str, tuple[str, ...]]:
+    """Return the skills and custom commands on disk, the catalogue for the model, '' for none; and
+    a note on the names in `only` that no skill has.
     """
     library = SkillFiles(
         run_context.cwd,
@@ -101,8 +103,12 @@ def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
         run_context.environ,
         run_context.trusted.cover,
         run_context.options.plugin_dirs,
+        only,
     )
-    return library, catalogue(library.all())
+    found = library.all()
+    missing = ", ".join(sorted({*(only or ())} - {skill.name for skill in found}))
+    note = (f"skills: there is no {escape(missing)}",) if missing else ()
+    return library, catalogue(found), note
 
 
 def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
