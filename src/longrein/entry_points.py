@@ -14,6 +14,7 @@ from longrein.agent import Rewind
 from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
 from longrein.events import (
+    Document,
     Image,
     LongreinError,
     Opened,
@@ -112,7 +113,7 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
             err=say,
             lines=lines,
             control=control,
-            keep_image=lambda data, media: Image(built.log.put_blob(data), media, len(data)),
+            keep=lambda data, media: _kept(built.log.put_blob(data), media, len(data)),
         )
     finally:
         await session.close()
@@ -120,6 +121,11 @@ async def _print(options: Options, place: RunContext | None = None) -> int:
         await discard_unused(
             built.run_context, session.id, said=bool(session.state.words or session.pending)
         )
+
+
+def _kept(blob: str, media: str, size_bytes: int) -> Image | Document:
+    kind = Image if media.startswith("image/") else Document
+    return kind(blob, media, size_bytes)
 
 
 async def _opened(
@@ -165,7 +171,12 @@ def _with_program(
     from longrein.frontends.headless.initialize import with_initialize
 
     hooks = tuple(callback_handlers(given, channel))
-    more = Additions(hooks=hooks, mcp_servers=program_servers(given), mcp_tunnel=tunnel)
+    more = Additions(
+        hooks=hooks,
+        mcp_servers=program_servers(given),
+        mcp_tunnel=tunnel,
+        skills=given.skills,
+    )
     return with_initialize(options, given), more
 
 
@@ -311,7 +322,7 @@ def facts_of(built: Composition) -> SessionFacts:
         session=built.session.id,
         cwd=built.session.state.cwd,
         model=model.name,
-        tools=tuple(built.deps.tools),
+        tools=tuple(name for name, tool in built.deps.tools.items() if not tool.withdrawn),
         mode=built.session.state.mode,
         version=__version__,
         api_key_source=built.key_source,

@@ -630,8 +630,8 @@ class OtherAgentOptions(msgspec.Struct, frozen=True):
         bool,
         Setting(
             "rules, variables and hooks of `~/.claude/settings.json`, of `~/.codex/hooks.json` "
-            "and of such files in a "
-            "trusted project are used; `false` leaves them all out",
+            "and of such files in a trusted project are used, and your instructions for other "
+            "agents (`~/.claude/CLAUDE.md` …); `false` leaves them all out",
             "nothing",
         ),
     ] = True

@@ -225,9 +225,11 @@ def test_max_turns_refuses_before_the_request() -> None:
 def test_a_money_limit_refuses_before_the_request_and_lowers_its_output() -> None:
     check(move(*START, limits=Limits(usd_max=1.0)), "AskModel(usd_left=1.0")
     check(
-        move(*START, limits=Limits(usd_max=0.001)),
+        move(*START, limits=Limits(usd_max=0.0149)),
         "Stop(reason='budget', message='the money limit stands",
     )
+    check(move(*START, limits=Limits(usd_max=0.0149)), "the rest for an answer of 1,000 tokens")
+    check(move(*START, limits=Limits(usd_max=0.0160)), "AskModel(usd_left=0.016")
 
 
 def test_s03_a_turn_that_ends_on_a_denial_is_blocked() -> None:

@@ -1,9 +1,15 @@
 """Hooks that are functions of the program, over the control request `hook_callback`."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from longrein.agent.hooks import HookOutput, HookPlace
+from longrein.frontends.headless.control import ControlChannel
+from longrein.frontends.headless.hook_callbacks import CallbackHandler
+from longrein.permissions import Hook
 
 from .harness import CLI, answers, ask, call, say, sdk_setup
 
@@ -84,6 +90,20 @@ async def test_A4_a_callback_that_fails_blocks_only_if_it_is_to(
             await answers(client, "write")
         assert bool(list(setup.tree.iterdir())) == ran
         assert ("the hook failed: the hook is broken" in setup.sent()) != ran
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+async def test_A4_a_callback_without_an_answer_ends_at_its_own_limit(blocks: bool) -> None:
+    """It is no process, which would get some seconds more to end."""
+    sent: list[dict[str, Any]] = []
+    hook = Hook("PreToolUse", "hook_0", "", "", kind="callback")
+    handler = CallbackHandler(hook, ControlChannel(sent.append), blocks_on_failure=blocks)
+    place = HookPlace(None, {}, 0.01)  # type: ignore[arg-type]
+    output = await asyncio.wait_for(handler.run(b"{}", place), 5)
+    why = "no answer within 0.01 s"
+    failed = HookOutput(code=2, stderr=f"the hook failed: {why}")
+    assert output == (failed if blocks else HookOutput(problem=why))
+    assert [line["type"] for line in sent] == ["control_request", "control_cancel_request"]
 
 
 SETTINGS = (

@@ -98,9 +98,58 @@ async def test_allowed_and_disallowed_tools(tmp_path: Path) -> None:
         say("ok"),
     ]
     async with sdk_setup(tmp_path, turns) as setup:
-        with pytest.raises(sdk.ResultError, match="blocked: Bash is not permitted here"):
-            await ask(setup, "go", allowed_tools=["Write", "Bash"], disallowed_tools=["Bash"])
+        messages = await ask(
+            setup, "go", allowed_tools=["Write", "Bash"], disallowed_tools=["Bash"]
+        )
+        result = messages[-1]
+        assert (result.subtype, result.result) == ("success", "ok")
+        assert [denial["tool_name"] for denial in result.permission_denials] == ["Bash"]
+        assert '"name":"Write"' in setup.sent(0)
+        assert '"name":"Bash"' not in setup.sent(0)
+        assert "Bash" not in messages[0].data["tools"]
         assert [path.name for path in setup.tree.iterdir()] == ["a.txt"]
+
+
+SKILL = "---\nname: {0}\ndescription: Does {0}.\n---\nThe text of {0}.\n"
+
+
+def plant_skills(home: Path, *names: str) -> None:
+    for name in names:
+        folder = home / ".agents/skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(SKILL.format(name))
+
+
+@pytest.mark.parametrize(
+    ("skills", "listed"),
+    [(None, "deploy review"), ("all", "deploy review"), (["review"], "review"), ([], "")],
+)
+async def test_skills_are_chosen(skills: Any, listed: str, tmp_path: Path) -> None:
+    turns = [call("Skill", skill="deploy"), say("ok")]
+    async with sdk_setup(tmp_path, turns) as setup:
+        plant_skills(tmp_path, "deploy", "review")
+        messages = await ask(setup, "go", skills=skills)
+        assert messages[-1].result == "ok"
+        for name in ("deploy", "review"):
+            assert (f"Does {name}." in setup.sent(0)) == (name in listed.split())
+        assert ("The text of deploy." in setup.sent()) == ("deploy" in listed)
+        assert setup.errors == []
+
+
+async def test_a_skill_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    async with sdk_setup(tmp_path, [say("ok")]) as setup:
+        messages = await ask(setup, "go", skills=["gone"])
+        told = [m.data for m in of(messages, "SystemMessage") if m.subtype == "informational"]
+        assert [one["content"] for one in told] == ["skills: there is no gone"]
+
+
+@pytest.mark.parametrize("verbatim", [False, True])
+async def test_a_verbatim_prompt_names_no_skill(verbatim: bool, tmp_path: Path) -> None:
+    async with sdk_setup(tmp_path, [say("ok")]) as setup:
+        plant_skills(tmp_path, "deploy")
+        await ask(setup, "/deploy now", verbatim_prompts=verbatim)
+        assert ("The text of deploy." in setup.sent()) != verbatim
+        assert "/deploy now" in setup.sent()
 
 
 async def test_A18_12_limits_have_their_subtypes(tmp_path: Path) -> None:

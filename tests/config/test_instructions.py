@@ -13,7 +13,7 @@ from longrein.config import (
     nested_instructions,
 )
 from longrein.config.instructions import imports, without_comments
-from longrein.settings_schema import InstructionOptions, Settings
+from longrein.settings_schema import InstructionOptions, OtherAgentOptions, Settings
 
 PLAIN = Settings()
 
@@ -78,6 +78,25 @@ ORDER: list[tuple[Tree, list[str]]] = [
         {".config/longrein/AGENTS.md": "own", ".agents/AGENTS.md": "shared", "repo/AGENTS.md": "a"},
         ["own", "shared", "a"],
     ),
+    (
+        {
+            ".claude/CLAUDE.md": "claude",
+            ".claude/rules/b.md": "rule b",
+            ".claude/rules/deep/a.md": "rule a",
+            ".codex/AGENTS.md": "codex",
+            ".gemini/GEMINI.md": "gemini",
+            ".config/opencode/AGENTS.md": "opencode",
+            ".config/longrein/AGENTS.md": "own",
+            "repo/AGENTS.md": "a",
+        },
+        ["claude", "rule b", "rule a", "codex", "gemini", "opencode", "own", "a"],
+    ),
+    ({".codex/AGENTS.md": "same", ".gemini/GEMINI.md": "same"}, ["same"]),
+    ({".codex/AGENTS.md": "c", ".codex/AGENTS.override.md": "mine"}, ["mine"]),
+    ({"repo/.claude/CLAUDE.md": "c", "repo/.claude/rules/x/y.md": "r"}, ["c", "r"]),
+    ({"repo/AGENTS.md": "a", "repo/.claude/CLAUDE.md": "c"}, ["a"]),
+    ({"repo/CLAUDE.md": "c", "repo/.claude/CLAUDE.md": "d"}, ["c"]),
+    ({"repo/.claude/rules/x.md": "---\nname: x\n---\nr", "repo/.claude/rules/x.txt": "t"}, ["r"]),
     ({"AGENTS.md": "above the root", "repo/AGENTS.md": "a"}, ["a"]),
     ({"repo/AGENTS.md": "a", "repo/sub/AGENTS.md": "below"}, ["a"]),
     ({"repo/AGENTS.md/": ""}, []),
@@ -89,6 +108,65 @@ def test_A1_which_files_are_taken_and_in_which_order(
     tmp_path: Path, tree: Tree, texts: list[str]
 ) -> None:
     assert bodies(load(tmp_path, tree)) == texts
+
+
+@pytest.mark.parametrize(
+    ("settings", "texts"),
+    [
+        (Settings(other_agents=OtherAgentOptions(read=False)), ["p", "r"]),
+        (Settings(context=InstructionOptions(("AGENTS.md",))), ["c"]),
+    ],
+)
+def test_what_is_read_of_other_agents_is_set(
+    tmp_path: Path, settings: Settings, texts: list[str]
+) -> None:
+    tree: Tree = {".claude/CLAUDE.md": "c", "repo/.claude/CLAUDE.md": "p"}
+    tree |= {"repo/.claude/rules/r.md": "r"}
+    assert bodies(load(tmp_path, tree, settings=settings)) == texts
+
+
+def test_instructions_for_other_agents_take_no_room_from_nearer_ones(tmp_path: Path) -> None:
+    found = load(tmp_path, {".claude/CLAUDE.md": "long\n" * 9_000, "repo/AGENTS.md": "near"})
+    assert bodies(found)[0].startswith("long\n")
+    assert bodies(found)[1] == "near"
+    assert [source.path for source in found.sources] == [
+        f"{tmp_path}/.claude/CLAUDE.md",
+        f"{tmp_path}/repo/AGENTS.md",
+    ]
+    assert found.notes == (
+        "~/.claude/CLAUDE.md was cut: instruction files may hold 32768 bytes together.",
+    )
+
+
+def test_rules_for_some_paths_are_named_and_left_out(tmp_path: Path) -> None:
+    tree: Tree = {
+        "repo/.claude/rules/api.md": "---\npaths: [src/api/**]\n---\nOnly there.",
+        "repo/.claude/rules/open.md": "---\npaths: x\n",
+        "repo/.claude/rules/z.md": "All.",
+    }
+    found = load(tmp_path, tree)
+    assert bodies(found) == ["All."]
+    assert found.notes == (
+        "~/repo/.claude/rules/api.md holds for some paths only, not for all files: left out.",
+        (
+            "~/repo/.claude/rules/open.md line 1: the head that begins here is not closed by a "
+            "line of ---: left out."
+        ),
+    )
+    many: Tree = {f"repo/.claude/rules/m{n:02}.md": f"rule {n}" for n in range(60)}
+    found = load(tmp_path / "many", many)
+    assert len(found.texts) == 50
+    assert found.notes == ("~/repo/.claude/rules has more than 50 files: the others are left out.",)
+
+
+def test_rules_of_a_project_lead_nowhere_else(tmp_path: Path) -> None:
+    plant(tmp_path, {"away/r.md": "secret", "repo/.claude/": ""})
+    (tmp_path / "repo/.claude/rules").symlink_to(tmp_path / "away")
+    found = load(tmp_path, {})
+    assert (found.texts, found.notes) == (
+        (),
+        ("~/repo/.claude/rules/r.md leads out of the project: left out.",),
+    )
 
 
 def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:

@@ -388,6 +388,7 @@ RULES = [
         "no tool is called TaskOutptu: did you mean TaskOutput? The rule has no effect.",
     ),
     ("Frobnicate(x)", "no tool is called Frobnicate. The rule has no effect."),
+    ("PowerShell", "no tool is called PowerShell. The rule has no effect."),
     ("Frob*", "no tool is called Frob*. The rule has no effect."),
     *(
         (rule, "")
@@ -398,12 +399,13 @@ RULES = [
             "WebFetch(domain:a.com)",
             "Skill(x)",
             "MultiEdit(a)",
+            "Task(explore)",
+            "BashOutput",
+            "WebSearch",
+            "Network(example.com)",
         )
     ),
-    *(
-        (rule, "")
-        for rule in ("mcp__mem", "mcp__mem__get(x:1)", "mcp__*", "NotebookEdit", "Agent(explore)")
-    ),
+    *((rule, "") for rule in ("mcp__mem", "mcp__mem__get(x:1)", "mcp__*", "Agent(explore)")),
 ]
 
 

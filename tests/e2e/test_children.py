@@ -347,7 +347,9 @@ def test_E_R070_a_command_that_starts_longrein_again_and_again_comes_to_an_end(
     )
 
 
-@pytest.mark.parametrize("rule", ["Agent", "Agent(general)", "Bash(touch *)"])
+@pytest.mark.parametrize(
+    "rule", ["Agent", "Agent(general)", "Task", "task(general)", "Bash(touch *)"]
+)
 def test_S084_deny_rules_bind_what_is_started(cli: CliHarness, rule: str) -> None:
     with serve(
         cli,
@@ -358,11 +360,12 @@ def test_S084_deny_rules_bind_what_is_started(cli: CliHarness, rule: str) -> Non
     ):
         cli.run("-p", "SPLIT", BYPASS, "--disallowedTools", rule)
     assert not (cli.project / "made").exists()
-    if rule.startswith("Agent"):
+    if not rule.startswith("Bash"):
+        named = rule.replace("Task", "Agent").replace("task", "Agent")
         assert cli.results() == [
             (
                 "denied",
-                f"Denied: the user's rule {rule} forbids this; do not look for a way around it",
+                f"Denied: the user's rule {named} forbids this; do not look for a way around it",
             )
         ]
         assert children(cli) == {}

@@ -64,7 +64,7 @@ def test_a_confined_hook_of_the_user_reaches_its_own_scripts(cli: CliHarness, li
     (folder / "words.sh").write_text("WORDS='not on Sundays'\n")
     write(cli.home, ".claude/settings.json", hooks("PreToolUse", line.format(cli.home)))
     cli.plays(calls(TOUCH), says("done"))
-    assert cli.run("-p", "go", BYPASS).code == 3
+    assert cli.run("-p", "go", BYPASS).code == 0
     assert cli.results() == [("denied", "Denied: a hook refused this call: not on Sundays")]
 
 

@@ -37,7 +37,7 @@ def test_a_project_s_hook_runs_only_where_it_is_trusted_and_as_it_was(cli: CliHa
     (cli.project / "ran.txt").unlink()
     shown = cli.run("trust")
     assert "runs on PreToolUse: echo not here >&2; exit 2" in shown.text
-    assert cli.run("-p", "go", BYPASS).code == 3
+    assert cli.run("-p", "go", BYPASS).code == 0
     assert not (cli.project / "ran.txt").exists()
     write(cli.project, ".claude/settings.json", hooks("PreToolUse", "touch evil"))
     changed = cli.run("-p", "go", BYPASS)

@@ -165,9 +165,7 @@ async def test_what_asks_is_denied_and_recorded() -> None:
     assert result["permission_denials"] == [
         {"tool_name": "Bash", "tool_use_id": "c2.0", "tool_input": {"command": RM}}
     ]
-    assert ran.err == [
-        "blocked: Bash needs permission (rm -rf build): allow it with --allowedTools 'Bash(rm:*)'"
-    ]
+    assert ran.err == [NEEDS]
 
 
 REFUSED: list[Step] = [
@@ -180,6 +178,14 @@ BY_PROGRAM: list[Step] = [
     HookAnswered("cb", "PreToolUse", "deny", "c2.0", "no", source=PROGRAM),
     *BLOCKED[5:],
 ]
+BY_RULE: list[Step] = [*BLOCKED[:3], *BLOCKED[5:]]
+"""A turn that ends on a call that a rule or the mode has denied."""
+BY_RULE_LATER: list[Step] = [
+    asked(),
+    answered(7, call(7, 0, "Read", path="a.py")),
+    ended("c7.0", "Read", "Denied: by a rule", "denied", 0),
+]
+NEEDS = "blocked: Bash needs permission (rm -rf build): allow it with --allowedTools 'Bash(rm:*)'"
 STOPPED = TurnEnded("blocked", "enough for today")
 
 
@@ -192,7 +198,9 @@ STOPPED = TurnEnded("blocked", "enough for today")
             3,
             "the prompt was not sent: no",
         ),
-        (REFUSED, "error_during_execution", 3, "blocked: a hook refused Bash: not on Sundays"),
+        (REFUSED, "success", 0, ""),
+        (BY_RULE, "success", 0, ""),
+        ([*BLOCKED[:-3], *BY_RULE_LATER, *BLOCKED[-3:]], "error_during_execution", 3, NEEDS),
         (BY_PROGRAM, "success", 0, ""),
         ([*REFUSED[:-1], STOPPED], "error_during_execution", 3, "enough for today"),
         ([*BY_PROGRAM[:-1], STOPPED], "error_during_execution", 3, "enough for today"),
@@ -200,7 +208,7 @@ STOPPED = TurnEnded("blocked", "enough for today")
         ([*REFUSED[:-1], DONE], "success", 0, ""),
     ],
 )
-async def test_a4_a_run_that_a_hook_has_stopped_is_no_success(
+async def test_a4_a_run_is_blocked_by_a_hook_that_stops_it_or_by_a_question_without_an_answer(
     turn: list[Step], subtype: str, code: int, said: str
 ) -> None:
     ran = await play([turn], OutputOptions("json", structured=turn[-1] == STOPPED))

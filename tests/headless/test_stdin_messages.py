@@ -3,11 +3,13 @@ stdin ends the run.
 """
 
 import json
+from base64 import b64encode
 
 import pytest
 
 from longrein.agent import UserMessage
-from longrein.events import Text
+from longrein.events import Document, Image, Text, UsageError
+from longrein.frontends.headless.input import InputMessage, parse_line
 
 from .harness import DONE, HANG, ScriptedSession, Step, answered, asked, play
 
@@ -50,6 +52,59 @@ async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(
     session.busy = True
     ran = await play([], prompt="", typed=[user("a"), user("b", extra)], session=session)
     assert ran.session.said[1] == UserMessage((Text("b"),), how)  # type: ignore[arg-type]
+
+
+def kept(data: bytes, media: str) -> Image | Document:
+    kind = Image if media.startswith("image/") else Document
+    return kind(data.decode(), media, len(data))
+
+
+def b64(media: str, text: str) -> dict[str, str]:
+    return {"type": "base64", "media_type": media, "data": b64encode(text.encode()).decode()}
+
+
+BLOCKS: list[tuple[dict[str, object], object]] = [
+    ({"type": "text", "text": "a"}, Text("a")),
+    ({"type": "image", "source": b64("image/png", "p")}, Image("p", "image/png", 1)),
+    (
+        {"type": "document", "title": "a.pdf", "source": b64("application/pdf", "%PDF")},
+        Document("%PDF", "application/pdf", 4, "a.pdf"),
+    ),
+    (
+        {"type": "document", "source": b64("application/pdf", "%PDF")},
+        Document("%PDF", "application/pdf", 4),
+    ),
+    (
+        {"type": "document", "title": "n\n", "source": b64("text/plain", "t\0")},
+        Text("[attached by the user: n\\n]\nt\ufffd\n[end of n\\n]"),
+    ),
+    (
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "t"}},
+        Text("[attached by the user: a document]\nt\n[end of a document]"),
+    ),
+    ({"type": "document", "source": {"type": "url", "url": "https://a"}}, "a document by address"),
+    ({"type": "image", "source": {"type": "url", "url": "https://a"}}, "an image by address"),
+    ({"type": "document", "source": b64("application/zip", "z")}, "must be a PDF file or text"),
+    ({"type": "document", "source": {"type": "file", "file_id": "f"}}, "must be a PDF file or"),
+    ({"type": "search_result"}, "a content block of type 'search_result' cannot be taken"),
+]
+
+
+@pytest.mark.parametrize(("block", "part"), BLOCKS)
+def test_A6_3_blocks_of_a_message(block: dict[str, object], part: object) -> None:
+    """`part`: the part of the session, or words of the refusal."""
+    message = {"type": "user", "message": {"role": "user", "content": [block]}}
+    line = json.dumps(message).encode()
+    if isinstance(part, str):
+        with pytest.raises(UsageError, match=part):
+            parse_line(line, kept)
+    else:
+        assert parse_line(line, kept) == InputMessage((part,), "queued")  # type: ignore[arg-type]
+
+
+async def test_A6_4_a_composed_message_is_marked() -> None:
+    ran = await play([turn(1, "one")], prompt="", typed=[user("/go @x", ',"client_composed":true')])
+    assert ran.session.said[0] == UserMessage((Text("/go @x"),), verbatim=True)
 
 
 async def test_now_interrupts_the_turn_that_runs() -> None:

@@ -36,7 +36,7 @@ def test_a4_1_a_tool_of_a_server_decides(cli: CliHarness) -> None:
         input={"path": path, "other": "${nothing.here}", "n": 7},
         timeout=30,
     )
-    assert cli.run("-p", "go", BYPASS).code == 3
+    assert cli.run("-p", "go", BYPASS).code == 0
     assert cli.results() == [("denied", "Denied: a hook refused this call: by MCP")]
     assert [(one.hook, one.decision) for one in of(cli, HookAnswered)] == [
         ("mcp__files__read_text_file", "deny")

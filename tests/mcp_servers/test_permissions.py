@@ -43,6 +43,34 @@ def test_a_call_of_a_servers_tool(
     assert [status for status, _ in cli.results()] == ["ok" if runs else "denied"], cli.results()
 
 
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize(
+    ("deny", "stays", "gone"),
+    [
+        ("mcp__s", "Bash mcp__t__echo", "mcp__s__echo"),
+        ("mcp__s__echo", "Bash mcp__t__echo", "mcp__s__echo"),
+        ("mcp__*", "Bash", "mcp__s__echo mcp__t__echo"),
+        ("Bash", "Read mcp__s__echo mcp__t__echo", "Bash"),
+        ("Bash(*),KillShell", "Agent mcp__s__echo", "Bash TaskStop"),
+        ("Edit,Bash(rm *),Task(explore)", "Bash Agent mcp__s__echo", "Edit Write"),
+    ],
+)
+def test_a_tool_that_a_rule_denies_altogether_is_not_offered(
+    cli: CliHarness, deny: str, stays: str, gone: str, deferred: bool
+) -> None:
+    serve(cli, s=fault("good"), t=fault("good"))
+    cli.settings("[mcp]\nlisted_tokens_max = 0\n" if deferred else "")
+    cli.plays(calls(call("ToolSearch", query="mcp__s__echo, mcp__t__echo")), says("done"))
+    assert cli.run("-p", "go", "--disallowedTools", deny).text == "done\n"
+    last = prefixes(cli)[-1]
+    offered = {spec.name for spec in (*last.tools, *last.deferred)}
+    assert offered >= set(stays.split())
+    assert not offered & set(gone.split())
+    found = cli.results()[0][1]
+    assert [name for name in stays.split() if "mcp" in name and f"## {name}" not in found] == []
+    assert [name for name in gone.split() if f"## {name}" in found] == []
+
+
 def test_an_argument_named_command_is_no_shell_command(cli: CliHarness) -> None:
     """`ls` needs no question as a command of Bash; as an argument of a server's tool it says
     nothing.

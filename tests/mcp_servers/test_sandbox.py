@@ -4,15 +4,19 @@ itself.
 
 import json
 import os
+import shutil
 import socket
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.rungs import find_rung
 from tests.e2e.harness import CliHarness, says
+from tests.e2e.test_sandbox import broken_program
 from tests.mcp_servers.harness import Entry, late, one_call, program, serve
 
 pytestmark = pytest.mark.skipif(
@@ -75,6 +79,106 @@ def found(cli: CliHarness) -> Mapping[str, bool]:
     assert run.code == 0, run.told()
     made: dict[str, bool] = json.loads((cli.project / "found.json").read_text())
     return made
+
+
+START = """
+import json, os, sys
+home, names = sys.argv[1].removeprefix("at="), sys.argv[2].split(":")
+def can_read(name):
+    try:
+        open(f"{home}/{name}").close()
+        return True
+    except OSError:
+        return False
+found = {name: can_read(name) for name in names} | {"prefix": sys.prefix}
+with open(os.environ["CLAUDE_PROJECT_DIR"] + "/found.json", "w") as file:
+    json.dump(found, file)
+"""
+"""A program that tells where its Python is, and what it can read of home."""
+INSTALLATION = Path(sys.base_prefix)
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def install_python(prefix: Path) -> Path:
+    """Copy the running Python without its tests and packages; return its program."""
+    lib = f"lib/{PYTHON}"
+    left_out = shutil.ignore_patterns("test", "site-packages", "idlelib", "__pycache__", "config-*")
+    shutil.copytree(INSTALLATION / lib, prefix / lib, ignore=left_out)
+    for library in (INSTALLATION / "lib").glob("libpython*"):
+        shutil.copy(library, prefix / "lib")
+    (prefix / "bin").mkdir()
+    shutil.copy(INSTALLATION / "bin" / PYTHON, prefix / "bin")
+    (prefix / "bin/python3").symlink_to(PYTHON)
+    return prefix / "bin/python3"
+
+
+def make_venv(folder: Path, python: Path) -> Path:
+    words = [str(python), "-m", "venv", "--without-pip", str(folder)]
+    subprocess.run(words, check=True, env={"LD_LIBRARY_PATH": str(python.parent.parent / "lib")})
+    return folder / "bin/python"
+
+
+def system_venv(home: Path) -> Path:
+    return make_venv(home / ".venvs/x", Path("/usr/bin/python3"))
+
+
+def installed_venv(home: Path) -> Path:
+    return make_venv(home / ".venvs/x", install_python(home / ".tools/versions/own"))
+
+
+def venv_of_a_linked_version(home: Path) -> Path:
+    install_python(home / ".tools/versions/own.1")
+    (home / ".tools/versions/own").symlink_to("own.1")
+    return make_venv(home / ".venvs/x", home / ".tools/versions/own/bin/python3")
+
+
+def venv_in_a_linked_folder(home: Path) -> Path:
+    (home / "data/venvs").mkdir(parents=True)
+    (home / ".venvs").symlink_to(home / "data/venvs")
+    return system_venv(home)
+
+
+def script_of_a_venv(home: Path) -> Path:
+    script = home / ".venvs/x/bin/serve"
+    python = system_venv(home)
+    script.write_text(f"#!{python}\n{START}")
+    script.chmod(0o755)
+    (home / "bin").mkdir()
+    (home / "bin/serve").symlink_to(script)
+    return home / "bin/serve"
+
+
+PROGRAMS = [
+    (system_venv, "network"),
+    (system_venv, "strict"),
+    (installed_venv, "strict"),
+    (venv_of_a_linked_version, "strict"),
+    (venv_in_a_linked_folder, "strict"),
+    (script_of_a_venv, "network"),
+]
+
+
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize(("make", "sandbox"), PROGRAMS)
+def test_a_server_sees_what_its_program_needs_to_start_and_no_more_of_home(
+    cli: CliHarness, make: Callable[[Path], Path], sandbox: str, rung: str
+) -> None:
+    if rung == "landlock" and landlock.available():
+        pytest.skip(landlock.available())
+    if rung == "landlock":
+        broken_program(cli)
+    command, names = make(cli.home), ["secret", ".tools/secret", ".venvs/secret", ".venvs/y/secret"]
+    for name in names:
+        (cli.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (cli.home / name).write_text("x")
+    (cli.project / "start.py").write_text(START)
+    words = [] if command.name == "serve" else ["start.py"]
+    words += [f"at={cli.home}", ":".join(names)]
+    serve(cli, s={"command": str(command), "args": words, "sandbox": sandbox})
+    prefix = os.path.realpath(cli.home / ".venvs/x")
+    made = found(cli)
+    assert os.path.realpath(str(made["prefix"])) == prefix
+    assert [name for name in names if made[name]] == []
 
 
 USER: tuple[tuple[str, Mapping[str, object], Mapping[str, bool], str], ...] = (

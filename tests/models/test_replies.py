@@ -263,6 +263,24 @@ def f(name: str = "", arguments: Any = None) -> dict[str, Any]:
             [{"index": 0, "id": "a", **f("A", '{"x"')}, {"index": 0, "id": "a", **f("A", ":1}")}],
             [("A", {"x": 1})],
         ),
+        # the whole call again, and another call of the same id without an index
+        (
+            [{"index": 0, "id": "a", **f("A", '{"x":1}')}] * 2,
+            [("A", {"x": 1})],
+        ),
+        (
+            [
+                {"index": 0, "id": "a", **f("A", "")},
+                {"index": 0, **f("", '{"x":1}')},
+                {"index": 0, "id": "a", **f("A", '{"x":1}')},
+            ],
+            [("A", {"x": 1})],
+        ),
+        ([{"id": "a", **f("A", '{"x":1}')}] * 2, [("A", {"x": 1})]),
+        (
+            [{"id": "a", **f("A", '{"x":1}')}, {"id": "a", **f("A", '{"x":2}')}],
+            [("A", {"x": 1}), ("A", {"x": 2})],
+        ),
         # arguments as an object, as null, wrapped in quotes once more
         ([{"index": 0, **f("A", {"x": 1})}], [("A", {"x": 1})]),
         ([{"index": 0, **f("A")}], [("A", {})]),
@@ -353,6 +371,18 @@ def test_usage_in_each_servers_words(usage: dict[str, Any], expected: Usage) -> 
     assert reply.usage == expected
 
 
+def test_usage_of_groq_stands_in_a_field_of_its_own() -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 5}
+    stream = sse(
+        {
+            "choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}],
+            "x_groq": {"id": "r", "usage": usage},
+        },
+        done=True,
+    )
+    assert read("openai-chat", stream)[1].usage == Usage(10, 0, 0, 5)
+
+
 def test_half_a_surrogate_pair_and_bytes_that_are_no_utf_8_cost_a_character_and_no_more() -> None:
     stream = (
         b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\ndata: '
@@ -410,6 +440,8 @@ def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
             "rate",
         ),
         ("openai-chat", {"error": "Overloaded"}, "overload"),
+        ("openai-chat", {"detail": "Overloaded"}, "overload"),
+        ("openai-chat", {"detail": [{"loc": ["body"], "msg": "Overloaded"}]}, "overload"),
         ("openai-chat", {"error": {"type": "insufficient_quota", "message": "pay"}}, "billing"),
         (
             "openai-responses",

@@ -199,9 +199,9 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
     acts on.
     """
     match word:
-        case UserMessage(parts, how, skill=skill):
+        case UserMessage(parts, how, skill=skill, verbatim=verbatim):
             # in an open turn, also one that a crash cut, every message is a steering message
-            return (UserSpoke(parts, "steer" if state.turn_open else how, skill),)
+            return (UserSpoke(parts, "steer" if state.turn_open else how, skill, verbatim),)
         case Answer(call, verdict, scope, rule, message, by):
             waits = call in state.calls and state.calls[call].answer is None
             return (

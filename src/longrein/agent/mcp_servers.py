@@ -77,7 +77,7 @@ async def _read_mentions(session: "Session", servers: "McpToolset") -> None:
     texts = [
         text_of(entry.event.parts)
         for entry in session.entries_from(first)
-        if isinstance(entry.event, UserSpoke)
+        if isinstance(entry.event, UserSpoke) and not entry.event.verbatim
     ]
     found = [
         match.groups()

@@ -36,6 +36,8 @@ class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     """Skill or command whose text is the second part. `Session.tell` sets it; a frontend for a
     prompt of its own.
     """
+    verbatim: bool = False
+    """True if nothing that the text names is loaded: no skill, command or resource."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):

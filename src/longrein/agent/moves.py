@@ -530,11 +530,13 @@ def _ask(state: State, move_context: MoveContext) -> Move:
             f'[models."{name}"] price_input and price_output in config.toml, or use another model',
         )
     left = limit - state.spent_usd
-    reserve = reserve_usd(state, budget, output_limit(state, budget, left))
+    output_tokens = output_limit(state, budget, left)
+    reserve = reserve_usd(state, budget, output_tokens)
     if reserve > left:
         told = (
             f"${state.spent_usd:.4f} of ${limit:.4f} are spent and the next request may cost "
-            f"${reserve:.4f}"
+            f"${reserve:.4f}, of which ${reserve_usd(state, budget, 0):.4f} for its input and the "
+            f"rest for an answer of {output_tokens:,} tokens"
         )
         return Stop(
             "budget", f"the money limit stands: {told}; go on with -c and a higher --max-budget-usd"

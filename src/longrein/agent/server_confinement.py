@@ -3,13 +3,15 @@ more.
 """
 
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 
 from longrein.agent.confinement import confine
 from longrein.agent.session import Session
 from longrein.tools.mcp import McpServer
 from longrein.workspace import Confinement
-from longrein.workspace.sandbox import SessionSandbox
+from longrein.workspace.sandbox import ENVIRONMENT, INSTALLED, INTERPRETERS, SessionSandbox
 
 PACKAGE_CACHES = (
     ".npm",
@@ -26,6 +28,11 @@ PROJECT_FILES = ("package.json", "pyproject.toml", "node_modules", ".venv", "go.
 """Names in the folder around a program that needs more of it than its own file."""
 
 
+HOPS_MAX = 40
+"""Links and interpreters that are followed for one program, as the kernel follows links."""
+FIRST_LINE_BYTES = 512
+
+
 def confine_server(session: Session, server: McpServer, cwd: str) -> Confinement | None:
     """Return how to confine a server of a session; None for not at all. Raises OSError where
     that cannot be set up.
@@ -39,19 +46,18 @@ def confine_server(session: Session, server: McpServer, cwd: str) -> Confinement
 def server_sandbox(sandbox: SessionSandbox, server: McpServer, cwd: str) -> SessionSandbox:
     """Return the sandbox for a server that starts in `cwd`.
 
-    One of the user has the network, the caches of package managers, and the files and folders that
-    its entry names.
+    Every server sees what its program needs to start. One of the user also has the network, the
+    caches of package managers, and the files and folders that its entry names.
     """
     options = sandbox.options
+    shown = (*options.home, cwd, *_program_files(server, cwd, sandbox))
     if server.sandbox == "strict":
-        return sandbox.with_options(
-            home=(*options.home, cwd)
-        )  # the session may work in a folder below
+        return sandbox.with_options(home=shown)  # the session may work in a folder below
     named = tuple(_named(server, cwd))
     written = tuple(folder for path in named if (folder := _granted(path, sandbox.home)))
     around = tuple(folder for path in named if (folder := _project_around(path, sandbox.home)))
     return sandbox.with_options(
-        home=(*options.home, cwd, *around),
+        home=(*shown, *around),
         home_writable=(*options.home_writable, *PACKAGE_CACHES),
         write=(*options.write, *written),
         network=("*",),
@@ -68,12 +74,102 @@ def _named(server: McpServer, cwd: str) -> Iterator[str]:
             yield os.path.realpath(os.path.join(cwd, path))
 
 
+def _program_files(server: McpServer, cwd: str, sandbox: SessionSandbox) -> tuple[str, ...]:
+    """Return what the program of a server needs to start: its links, the virtual environment in
+    which it lies, and the installation of its interpreter.
+
+    Nothing is followed from a place that commands can change.
+    """
+    found: dict[str, None] = {}
+    waiting = [_program(server, cwd, sandbox)]
+    while waiting and len(found) < HOPS_MAX:
+        path = waiting.pop()
+        if not path or path in found or not os.path.isfile(path):
+            continue
+        found[path] = None
+        if sandbox.is_changeable(path):
+            continue
+        waiting += [_link_target(path), _interpreter(path), *_environment_programs(path)]
+    parts = [part for path in found for part in _installation(path, sandbox)]
+    return tuple(path for path in (*found, *parts) if os.path.exists(path))
+
+
+def _program(server: McpServer, cwd: str, sandbox: SessionSandbox) -> str:
+    """Return the path of a server's program; '' where it is not found."""
+    word = os.path.expanduser(server.command[0]) if server.command else ""
+    if "/" in word:
+        return os.path.normpath(os.path.join(cwd, word))
+    search_path = dict(server.env).get("PATH") or sandbox.search_path
+    return shutil.which(word, path=search_path) or ""
+
+
+def _link_target(path: str) -> str:
+    """Return where a link leads, by the names in it; '' for no link."""
+    with suppress(OSError):
+        return os.path.normpath(
+            os.path.join(os.path.realpath(os.path.dirname(path)), os.readlink(path))
+        )
+    return ""
+
+
+def _interpreter(path: str) -> str:
+    """Return the program that the first line of a script names; '' for none."""
+    with suppress(OSError), open(path, "rb") as file:
+        head, _, rest = file.read(FIRST_LINE_BYTES).partition(b"\n")[0].partition(b"#!")
+        words = os.fsdecode(rest).split()
+        return words[0] if not head and words else ""
+    return ""
+
+
+def _environment_of(path: str) -> str:
+    """Return the virtual environment of Python in whose `bin` a program lies; '' for none."""
+    above = os.path.dirname(os.path.dirname(path))
+    return above if os.path.isfile(f"{above}/{ENVIRONMENT[0]}") else ""
+
+
+def _environment_programs(path: str) -> list[str]:
+    """Return the interpreter of the virtual environment of a program, and the one that it was
+    made with.
+    """
+    environment = _environment_of(path)
+    if not environment:
+        return []
+    found = [f"{environment}/bin/python"]
+    with suppress(OSError, ValueError), open(f"{environment}/{ENVIRONMENT[0]}") as file:
+        for line in file.read().splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "home":
+                found.append(f"{value.strip()}/python3")
+    return found
+
+
+def _installation(path: str, sandbox: SessionSandbox) -> list[str]:
+    """Return the virtual environment of a program, or the installation of an interpreter."""
+    environment = _environment_of(path)
+    if environment:
+        return [f"{environment}/{part}" for part in ENVIRONMENT]
+    folder = os.path.dirname(path)
+    is_interpreter = os.path.basename(path).startswith(INTERPRETERS)
+    leads_away = os.path.dirname(os.path.realpath(path)) != os.path.realpath(folder)
+    prefix = os.path.dirname(folder)
+    if (
+        not is_interpreter
+        or leads_away
+        or not _may_be_shown(os.path.realpath(prefix), sandbox.home)
+    ):
+        return []
+    return [f"{prefix}/{part}" for part in INSTALLED]
+
+
 def _granted(path: str, home: str) -> str:
     """Return what of a named path the server may change; '' for nothing.
 
-    Of a file its folder, because databases write beside it. Never home or a folder above it.
+    Of a file its folder, because databases write beside it, but not the folder of installed
+    programs. Never home or a folder above it.
     """
     folder = path if os.path.isdir(path) else os.path.dirname(path)
+    if folder != path and os.path.basename(folder) == "bin":
+        return ""
     if _may_be_shown(folder, home):
         return folder
     return path if os.path.isfile(path) else ""

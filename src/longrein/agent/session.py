@@ -6,8 +6,9 @@ disk first (law 7).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -48,9 +49,9 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
-from longrein.permissions import Rules
+from longrein.permissions import Rules, with_tool_names
 from longrein.store import Log, Snapshot, owner_of
-from longrein.tools import TaskView
+from longrein.tools import TaskView, alias_names
 from longrein.workspace.sandbox import MaskIndex
 
 if TYPE_CHECKING:
@@ -565,7 +566,9 @@ class Session:
 
     @property
     def rules(self) -> Rules:
-        """Permission rules now: settings, those granted in this run, and those of its parents."""
+        """Permission rules now, by the own names of tools: settings, those granted in this run,
+        and those of its parents.
+        """
         rules = (
             self.deps.rules if self.deps.parent_policy is None else self.deps.parent_policy.rules
         )
@@ -573,7 +576,13 @@ class Session:
         rules = msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
         if self.approvals.changed_tools:
             rules = msgspec.structs.replace(rules, ask=(*rules.ask, *self.approvals.changed_tools))
-        return self.skills.rules(rules) if self.skills is not None else rules
+        rules = self.skills.rules(rules) if self.skills is not None else rules
+        return with_tool_names(rules, self.alias_names)
+
+    @cached_property
+    def alias_names(self) -> Mapping[str, str]:
+        """Tools by their names in other agents, which rules may use."""
+        return alias_names(self.deps.tools.values())
 
     @property
     def mode(self) -> str:

@@ -91,7 +91,8 @@ class SessionSkills:
         The future is done when the message is on disk. It raises `UsageError`, one line, and need
         not be awaited.
         """
-        first = word.parts[0] if word.parts and not word.skill else None
+        names_skill = bool(word.parts) and not (word.skill or word.verbatim)
+        first = word.parts[0] if names_skill else None
         match = (
             re.compile(_INVOCATION).fullmatch(first.text.strip())
             if isinstance(first, Text)

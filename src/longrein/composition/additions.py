@@ -44,6 +44,8 @@ class Additions(msgspec.Struct, frozen=True):
     """MCP servers in addition to the configured ones."""
     mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
     """Carries messages to MCP servers inside the program; see `ServerHost.tunnel`."""
+    skills: tuple[str, ...] | None = None
+    """Names of the skills and commands that the model may load; None for all."""
     plugins: Plugins = msgspec.field(default_factory=Plugins)
 
 

@@ -19,7 +19,7 @@ from longrein.config import (
 from longrein.context import DOCUMENT_NAMES, State
 from longrein.events import PrefixSet, UsageError, framed, marker_sign
 from longrein.models import WEB_SEARCH, Model, can_search_web, is_trained_on_patches
-from longrein.permissions import Call, Rules
+from longrein.permissions import Call, Rules, denies_every_call, escape, with_tool_names
 from longrein.run_context import RunContext
 from longrein.tools import (
     ASK_USER,
@@ -29,6 +29,7 @@ from longrein.tools import (
     SubagentType,
     Tool,
     agent_tool,
+    alias_names,
     builtin_tools,
     catalogue,
     goal_tools,
@@ -75,7 +76,8 @@ def make_offer(
     with them.
     """
     mcp.host.tunnel = additions.mcp_tunnel
-    library, listed = _skills(run_context)
+    mcp.denies = partial(denies_every_call, _rules(run_context, builtin_tools()).deny)
+    library, listed, unknown = _skills(run_context, additions.skills)
     before = [spec.name for spec in state.prefix.callable_tools] if state.prefix else []
     asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
     wakes = additions.asks_user and run_context.settings.tools.schedules
@@ -90,12 +92,14 @@ def make_offer(
     is_seed = run_context.settings.profile.startswith("seed")
     shown = _document_tools(tools, additions.tools) if is_seed else tools
     prefix, told = _prefix(run_context, read, state, shown, mcp, nonce, search=search)
-    return Offer(prefix, registry, kinds, library, (*told, *unread, *library.notes))
+    return Offer(prefix, registry, kinds, library, (*told, *unread, *unknown, *library.notes))
 
 
-def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
-    """Return the skills and custom commands on disk, and the catalogue for the model; '' for
-    none.
+def _skills(
+    run_context: RunContext, only: Sequence[str] | None
+) -> tuple[SkillFiles, str, tuple[str, ...]]:
+    """Return the skills and custom commands on disk, the catalogue for the model, '' for none; and
+    a note on the names in `only` that no skill has.
     """
     library = SkillFiles(
         run_context.cwd,
@@ -103,8 +107,12 @@ def _skills(run_context: RunContext) -> tuple[SkillFiles, str]:
         run_context.environ,
         run_context.trusted.cover,
         run_context.options.plugin_dirs,
+        only,
     )
-    return library, catalogue(library.all())
+    found = library.all()
+    missing = ", ".join(sorted({*(only or ())} - {skill.name for skill in found}))
+    note = (f"skills: there is no {escape(missing)}",) if missing else ()
+    return library, catalogue(found), note
 
 
 def _builtin(kinds: Sequence[SubagentType], chosen: Sequence[str] | None) -> list[Tool]:
@@ -178,10 +186,15 @@ def _may_search_web(run_context: RunContext, additions: Additions) -> bool:
         return False
     from longrein.permissions.verdict import judge
 
-    rules = Rules(
-        ask=settings.permissions.ask, deny=settings.permissions.deny, base=run_context.cwd
-    )
+    rules = _rules(run_context, builtin_tools())
     return judge(Call(name, {}, "none"), rules, "default", run_context.cwd).kind == "allow"
+
+
+def _rules(run_context: RunContext, tools: Iterable[Tool]) -> Rules:
+    """Return the rules of the settings that deny and ask, by the names of `tools`."""
+    given = run_context.settings.permissions
+    rules = Rules(ask=given.ask, deny=given.deny, base=run_context.cwd)
+    return with_tool_names(rules, alias_names(tools))
 
 
 def search_note(run_context: RunContext, model: Model) -> str:
@@ -212,7 +225,13 @@ def _kinds_and_tools(
         for tool in _builtin(kinds, chosen)
         if chosen is not None or tool.spec.name not in without
     ]
-    tools = (*offered, *additions.tools)
+    deny = _rules(run_context, (*_builtin(kinds, None), *additions.tools)).deny
+    tools = tuple(
+        msgspec.structs.replace(tool, withdrawn=True)
+        if denies_every_call(deny, tool.spec.name, tool.rule_name)
+        else tool
+        for tool in (*offered, *additions.tools)
+    )
     tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
     return kinds, tools, (*unread, missing)
 

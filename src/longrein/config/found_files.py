@@ -182,7 +182,9 @@ def _shadowed(found: list[FoundFile]) -> list[FoundFile]:
 # --- Kinds ----------------------------------------------------------------------------------------
 
 
-INSTRUCTIONS = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+INSTRUCTIONS = (
+    *("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md"),
+)
 """Of each folder the first that exists is read."""
 _PLUGIN_PARTS = "their skills and commands; not their hooks and servers"
 _HOOKS = "their events have other names; write them to .claude/settings.json"
@@ -200,18 +202,19 @@ KINDS = (
     *_rows(
         "used", "instructions", "docs/trust.md", *INSTRUCTIONS, "CLAUDE.local.md", "AGENTS.local.md"
     ),
-    *_rows("used", "instructions", "docs/trust.md", "~/.agents/AGENTS.md"),
     *_rows(
-        "not used",
+        "used",
         "instructions",
         "docs/trust.md",
+        ".claude/rules",
+        "~/.agents/AGENTS.md",
         *(
             "~/.claude/CLAUDE.md",
+            "~/.claude/rules",
             "~/.codex/AGENTS.md",
             "~/.gemini/GEMINI.md",
             "~/.config/opencode/AGENTS.md",
         ),
-        why="of the home only ~/.config/longrein/AGENTS.md and ~/.agents/AGENTS.md are read",
     ),
     *_rows(
         "not used",
@@ -225,8 +228,6 @@ KINDS = (
             ".goosehints",
         ),
         *(
-            ".claude/rules",
-            "~/.claude/rules",
             ".clinerules",
             "CRUSH.md",
             "CONVENTIONS.md",

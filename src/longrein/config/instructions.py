@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environment import config_dir
+from longrein.config.frontmatter import FrontmatterError, split_frontmatter
 from longrein.config.secret_files import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home
 from longrein.events import SourceFile
@@ -107,6 +108,21 @@ USUAL_NAMES = frozenset(
     (*InstructionOptions().files, *(f"{name[:-3]}.local.md" for name in InstructionOptions().files))
 )
 """Names of files that are written to be sent."""
+CLAUDE_FILE = "CLAUDE.md"
+"""File that may also stand in `.claude`, with rules beside it."""
+RULES_FOLDER = ".claude/rules"
+RULES_MAX = 50
+"""Files of one folder of rules that are read."""
+RULES_DEPTH_MAX = 4
+USER_FILES = (
+    ("CLAUDE_CONFIG_DIR", ".claude", (CLAUDE_FILE,)),
+    ("CODEX_HOME", ".codex", ("AGENTS.override.md", "AGENTS.md")),
+    ("", ".gemini", ("GEMINI.md",)),
+    ("", ".config/opencode", ("AGENTS.md",)),
+)
+"""The user's instructions for other agents: variable that names the folder, usual folder below
+home, and files of which the first with content is read.
+"""
 ROOT_MARK = ".git"
 """Entry of a project's root: a folder or, in a worktree or submodule, a file."""
 
@@ -134,8 +150,10 @@ def load_instructions(
     """Load the user's own instruction files (with `own`), then those from the project's root down
     to `cwd`.
 
-    The root is the nearest folder above with `.git`, else `cwd`. `trusted`: whether the user trusts
-    a folder. Never raises for the content of the disk.
+    The user's instructions for other agents come first, so that all others are stronger. They are
+    read last, so that they take no room from the others. The root is the nearest folder above with
+    `.git`, else `cwd`. `trusted`: whether the user trusts a folder. Never raises for the content of
+    the disk.
     """
     root = project_root(cwd)
     taking = _InstructionReader(root, cwd, home, settings)
@@ -146,17 +164,26 @@ def load_instructions(
     for folder in folders_between(root, cwd):
         if trusted(folder):
             taking.take_folder(folder)
-    return taking.done()
+    nearer = len(taking.texts)
+    if own and settings.other_agents.read:
+        taking.take_other_agents(environ)
+    return taking.done(nearer)
 
 
-def instruction_files(cwd: str, settings: Settings) -> list[str]:
-    """Return the paths of the instruction files that `load_instructions` would look at, without
-    reading them.
+def instruction_files(cwd: str, home: str, settings: Settings) -> list[str]:
+    """Return the paths of the project's instruction files that `load_instructions` would look at,
+    without reading them.
     """
-    names = (*settings.context.files, *_local_names(settings.context.files))
+    names = _names_in_folder(settings.context.files)
     folders = folders_between(project_root(cwd), cwd)
-    paths = (f"{folder.rstrip('/')}/{name}" for folder in folders for name in names)
-    return [path for path in paths if os.path.lexists(path)]
+    found = []
+    for folder in folders:
+        for name in names:
+            path = f"{folder.rstrip('/')}/{name}"
+            is_own = folder == home and name.startswith(".claude/")
+            if os.path.lexists(path) and not is_own:
+                found += _rule_files(path) if name == RULES_FOLDER else [path]
+    return found
 
 
 def nested_instructions(
@@ -217,6 +244,34 @@ def _local_names(names: Sequence[str]) -> list[str]:
     ]
 
 
+def _usual_names(names: Sequence[str]) -> Iterator[str]:
+    """Yield the names of which the first with content is read, below a folder."""
+    for name in names:
+        yield name
+        if name == CLAUDE_FILE:
+            yield f".claude/{name}"
+
+
+def _names_in_folder(names: Sequence[str]) -> tuple[str, ...]:
+    """Return all that may be read of a folder."""
+    rules = (RULES_FOLDER,) if CLAUDE_FILE in names else ()
+    return (*_usual_names(names), *_local_names(names), *rules)
+
+
+def _rule_files(folder: str) -> list[str]:
+    """Return the markdown files below a folder of rules, in order. Links to folders are not
+    followed.
+    """
+    found: list[str] = []
+    for place, folders, files in os.walk(folder):
+        depth = place.removeprefix(folder).count("/")
+        folders[:] = sorted(folders) if depth < RULES_DEPTH_MAX else []
+        found += [f"{place}/{name}" for name in sorted(files) if name.endswith(".md")]
+        if len(found) > RULES_MAX:
+            break
+    return found
+
+
 class _InstructionReader:
     """Reader of instruction files up to the byte limit."""
 
@@ -237,29 +292,54 @@ class _InstructionReader:
         self.sources: list[SourceFile] = []
         self.notes: list[str] = []
 
-    def done(self) -> Instructions:
-        return Instructions(tuple(self.texts), tuple(self.sources), tuple(self.notes))
+    def done(self, first: int = 0) -> Instructions:
+        """Return what was read; the texts from index `first` on come before the others."""
+        texts = (*self.texts[first:], *self.texts[:first])
+        sources = (*self.sources[first:], *self.sources[:first])
+        return Instructions(texts, sources, tuple(self.notes))
 
     def any_file(self, folder: str) -> bool:
-        """Return whether a folder has a file of the usual names or a local one."""
-        names = (*self.names, *_local_names(self.names))
+        """Return whether a folder has a file of the usual names, a local one or rules."""
+        names = _names_in_folder(self.names)
         return any(os.path.lexists(f"{folder.rstrip('/')}/{name}") for name in names)
 
+    def take_other_agents(self, environ: Mapping[str, str]) -> None:
+        """Read the user's instructions and rules for other agents."""
+        for variable, usual, names in USER_FILES:
+            folder = environ.get(variable, "") or f"{self.home}/{usual}"
+            any(self.take(f"{folder}/{name}", own=True) for name in names)
+            if CLAUDE_FILE in names:
+                self.take_rules(f"{folder}/rules", own=True)
+
     def take_folder(self, folder: str) -> None:
-        """Read at most one file of the usual names, and the local ones. An empty override hides
-        the others.
+        """Read at most one file of the usual names, the local ones, and rules. An empty override
+        hides the others.
         """
-        for name in self.names:
+        for name in _usual_names(self.names):
             path = f"{folder.rstrip('/')}/{name}"
             if self.take(path) or (name.endswith(".override.md") and os.path.isfile(path)):
                 break
         for name in _local_names(self.names):
             self.take(f"{folder.rstrip('/')}/{name}")
+        if CLAUDE_FILE in self.names:
+            self.take_rules(f"{folder.rstrip('/')}/{RULES_FOLDER}")
 
-    def take(self, path: str, *, own: bool = False, hops: int = 0, by: str = "") -> bool:
+    def take_rules(self, folder: str, *, own: bool = False) -> None:
+        """Read the rules of a folder that hold for all files."""
+        found = _rule_files(folder)
+        for path in found[:RULES_MAX]:
+            self.take(path, own=own, is_rule=True)
+        if len(found) > RULES_MAX:
+            shown = shorten_home(folder, self.home)
+            self.notes.append(f"{shown} has more than {RULES_MAX} files: the others are left out.")
+
+    def take(
+        self, path: str, *, own: bool = False, hops: int = 0, by: str = "", is_rule: bool = False
+    ) -> bool:
         """Read one file and its imports; return whether it has content.
 
-        `own`: the user's own file, which may import any file.
+        `own`: the user's own file, which may import any file. `is_rule`: a file with a head, which
+        may say for which files it holds.
         """
         if not os.path.lexists(path):
             return False  # most folders hold none, and realpath makes a system call per folder
@@ -289,12 +369,27 @@ class _InstructionReader:
         text = (
             without_comments(head.decode("utf-8", "replace").removeprefix("\ufeff")) if data else ""
         )
+        text = self._rule_text(text, shown) if is_rule else text
         if not data or not text.strip():
             return False
+        if own and any(source.hash == digest for source in self.sources):
+            return True  # a copy for another agent
         self.seen.add(real)
         self._add(real, shown, digest, text, by)
         self._imports(path, text, own, hops, shown)
         return True
+
+    def _rule_text(self, text: str, shown: str) -> str:
+        """Return a rule without its head; '' and a note for one that holds for some files only."""
+        try:
+            fields, body = split_frontmatter(text)
+        except FrontmatterError as error:
+            self.notes.append(f"{shown} {error}: left out.")
+            return ""
+        if fields.get("paths"):
+            self.notes.append(f"{shown} holds for some paths only, not for all files: left out.")
+            return ""
+        return body
 
     def _refused(self, path: str, real: str) -> str:
         """Return why a file must not be read, as the end of a sentence; '' where it may."""

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.permissions import check_rule, rule_tool
 from longrein.settings_schema import Setting, Settings
-from longrein.tools import own_tools
+from longrein.tools import alias_names, own_tools
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -238,25 +238,20 @@ def from_text(key: str, text: str) -> Any:
 
 OWN_TOOLS = tuple(tool.spec.name for tool in own_tools())
 """Tools of longrein."""
-FOREIGN_TOOLS = (
-    *("MultiEdit", "NotebookEdit", "NotebookRead", "LS", "WebSearch", "SlashCommand", "Task"),
-    *("TaskCreate", "TaskGet", "TaskUpdate", "BashOutput", "KillShell", "KillBash", "Monitor"),
-    *("EnterPlanMode", "EnterWorktree", "ExitWorktree", "LSP"),
-    *("SendMessage", "PowerShell", "ListMcpResources", "ReadMcpResource"),
-)
-"""Tools of other agents, whose rules users copy into settings."""
+ALIASES = alias_names(own_tools())
+"""Names in other agents -> tools of longrein that they mean."""
+OTHER_NAMES = ("WebSearch", "Network", "ListMcpResourcesTool", "ReadMcpResourceTool")
+"""Names in rules for a tool of the provider, for hosts of commands, and for tools of servers."""
 
 
 def unknown_tool(rule: str) -> str:
-    """Return a warning for a rule of an unknown tool; '' for known tools and those of servers
-    (`mcp__…`).
+    """Return a warning for a rule of an unknown tool; '' for known tools, their names in other
+    agents, and those of servers (`mcp__…`).
     """
-    name = rule_tool(rule)
-    if name.startswith("mcp_") or name in FOREIGN_TOOLS or name in OWN_TOOLS:
+    name, known = rule_tool(rule), (*OWN_TOOLS, *OTHER_NAMES)
+    if name.startswith("mcp_") or name in known or name.lower() in ALIASES:
         return ""
-    if name.endswith("*") and any(
-        one.startswith(name[:-1]) for one in (*OWN_TOOLS, *FOREIGN_TOOLS)
-    ):
+    if name.endswith("*") and any(one.startswith(name[:-1]) for one in known):
         return ""
     same = next((one for one in OWN_TOOLS if one.lower() == name.lower()), "") or nearest(
         name, OWN_TOOLS

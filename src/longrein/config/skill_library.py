@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
+import msgspec
+
 from longrein.config.custom_commands import (
     command_folders,
     command_text,
@@ -57,12 +59,14 @@ class SkillFiles:
         environ: Mapping[str, str],
         trusted: Callable[[str], bool],
         plugins: Sequence[str] = (),
+        only: Sequence[str] | None = None,
     ) -> None:
         """`trusted`: whether the user trusts a folder; asked only where it has skills or commands.
 
-        `plugins`: folders of plugins that flags name.
+        `plugins`: folders of plugins that flags name. `only`: names of the skills and commands
+        that the model may load; None for all.
         """
-        self._plugins = plugins
+        self._plugins, self._only = plugins, only
         self._cwd, self._home, self._environ, self._trusted = cwd, home, environ, trusted
         self._project = project_root(cwd)
         self._parsed: dict[Stamp, tuple[Sequence[SkillInfo], Notes]] = {}
@@ -107,7 +111,7 @@ class SkillFiles:
                 "left out."
             )
         self.notes = notes.all()
-        return [found[name] for name in sorted(found)]
+        return self._chosen(found)
 
     def nested(self, folder: str) -> Sequence[SkillInfo]:
         """See `tools.SkillLibrary.nested`."""
@@ -119,7 +123,17 @@ class SkillFiles:
             paths = [path for name in PROJECT_FOLDERS if os.path.isdir(path := f"{below}/{name}")]
             for path in paths if paths and self._trusted(below) else ():
                 self._add(found, walk.skills(path), SkillFolder(path, root), read_skill, notes)
-        return [found[name] for name in sorted(found)]
+        return self._chosen(found)
+
+    def _chosen(self, found: Mapping[str, SkillInfo]) -> list[SkillInfo]:
+        """Return skills by name; those that are not chosen are for the user only."""
+        skills = [found[name] for name in sorted(found)]
+        if self._only is None:
+            return skills
+        return [
+            one if one.name in self._only else msgspec.structs.replace(one, for_model=False)
+            for one in skills
+        ]
 
     def body(self, skill: SkillInfo) -> SkillBody:
         """See `tools.SkillLibrary.body`."""

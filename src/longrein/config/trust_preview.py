@@ -237,7 +237,7 @@ def _first(paths: Iterator[str], folder: str) -> list[str]:
 
 
 def _instruction_files(folder: Folder) -> list[str]:
-    return instruction_files(folder.cwd, folder.settings)
+    return instruction_files(folder.cwd, folder.home, folder.settings)
 
 
 def _size(path: str, _folder: Folder) -> str:

@@ -291,6 +291,7 @@ class UserSpoke(Event, frozen=True):
     parts: tuple[AnyPart, ...]  # Text, images and documents of the message
     origin: str = "prompt"  # `prompt`, `steer`, `queued` or `command`
     skill: str = ""  # Skill or custom command that the user named; its text is the second part
+    verbatim: bool = False  # True if nothing that the text names is loaded
 
     @property
     def typed(self) -> tuple[AnyPart, ...]:

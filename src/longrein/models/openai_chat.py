@@ -117,11 +117,19 @@ class _Usage(msgspec.Struct):
     cached_tokens: int | None = None
 
 
+class _GroqFields(msgspec.Struct):
+    usage: _Usage | None = None
+
+
 class _Event(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
+    x_groq: _GroqFields | None = None
+    """Fields of Groq, which has the usage of a stream here."""
     model: str | None = None
     error: msgspec.Raw = msgspec.Raw(b"")
+    detail: msgspec.Raw = msgspec.Raw(b"")
+    """Error of some frameworks for servers, also with status 200."""
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -177,10 +185,14 @@ class ChatStreamReader(StreamReader):
                 self._stop(choice.finish_reason)
             if event.model and not self.builder.model:
                 self.builder.model = event.model
-        if event.usage is not None and event.usage.prompt_tokens is not None:
-            self.builder.usage = usage_of(event.usage)
-        if event.error and bytes(event.error) != b"null":
-            self._fail(bytes(event.error))
+        usage = event.usage
+        if usage is None and event.x_groq is not None:
+            usage = event.x_groq.usage
+        if usage is not None and usage.prompt_tokens is not None:
+            self.builder.usage = usage_of(usage)
+        problem = event.error or (b"" if event.choices else event.detail)
+        if problem and bytes(problem) != b"null":
+            self._fail(bytes(problem))
 
     def finish(self) -> Reply | Failure:
         """Build the reply; a `Failure` for a stream without content and without a stop reason."""
@@ -268,6 +280,8 @@ class ChatStreamReader(StreamReader):
             slot.name = name
         if call.id or call.extra_content:
             self._keep(slot, call)
+        if name and not fresh and text and _is_complete(slot):
+            text = ""  # the whole call again
         if text:
             self.builder.grow(slot, text)
         if fresh or text:
@@ -299,6 +313,8 @@ class ChatStreamReader(StreamReader):
             id_, slot = known[-1]
             other = bool((call.id and id_ and call.id != id_) or (slot.name and name != slot.name))
             bare = call.index is None and not call.id
+            if call.id and (call.id, name) == (id_, slot.name) and _is_same(call, slot, text):
+                return slot
             again = bool(name and slot.pieces and (text or bare)) and _is_complete(slot)
             if not (name and (other or again)):
                 return slot
@@ -326,6 +342,16 @@ class ChatStreamReader(StreamReader):
         code = _error_code(raw)
         status = int(code) if code.isdecimal() and len(code) == 3 else 0
         self.fail(code, text, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
+
+
+def _is_same(call: _Call, slot: PartBuilder, text: str) -> bool:
+    """Return whether a piece of the name and id of a call belongs to it or repeats it.
+
+    Some servers give all calls one id, so that without an index the arguments decide.
+    """
+    if call.index is not None:
+        return True
+    return _is_complete(slot) and read_arguments(text) == read_arguments(slot.text)
 
 
 def _is_complete(slot: PartBuilder) -> bool:

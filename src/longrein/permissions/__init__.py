@@ -8,7 +8,12 @@ from longrein.events.escape import escape
 from longrein.lazy_names import names_at_first_use
 from longrein.permissions.display import shown_call, unseen_note, visible
 from longrein.permissions.hooks import Hook, HookAnswer
-from longrein.permissions.rules import check_rule, rule_tool
+from longrein.permissions.rules import (
+    check_rule,
+    denies_every_call,
+    rule_tool,
+    with_tool_names,
+)
 from longrein.permissions.types import Call, Mode, PartFacts, Rules, Touched, Verdict
 
 if TYPE_CHECKING:
@@ -46,6 +51,7 @@ __all__ = [
     "Verdict",
     "Word",
     "check_rule",
+    "denies_every_call",
     "escape",
     "glob_base",
     "is_read_denied",
@@ -59,5 +65,6 @@ __all__ = [
     "shown_call",
     "unseen_note",
     "visible",
+    "with_tool_names",
     "word_set",
 ]

@@ -3,11 +3,13 @@ paths.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from unicodedata import normalize
 
 import msgspec
+
+from longrein.permissions.types import Rules
 
 FILE_RULES = ("Read", "Edit", "Write")
 """Rules whose spec is a path that holds for every way to read or change the file."""
@@ -164,6 +166,37 @@ def names(rule: Rule, tool: str) -> bool:
     return rule.tool == tool or (
         rule.tool.startswith("mcp__") and tool.startswith(rule.tool + "__")
     )
+
+
+def with_tool_names(rules: Rules, aliases: Mapping[str, str]) -> Rules:
+    """Return `rules` with the tool's own name for an alias: `Agent(explore)` for `Task(explore)`.
+
+    `aliases`: alias in lower case -> name of the tool.
+    """
+    changed = {
+        kind: tuple(_with_tool_name(text, aliases) for text in getattr(rules, kind))
+        for kind in ("allow", "ask", "deny")
+    }
+    return msgspec.structs.replace(rules, **changed)
+
+
+def _with_tool_name(text: str, aliases: Mapping[str, str]) -> str:
+    written, bracket, rest = text.strip().partition("(")
+    name = aliases.get(written.strip().lower(), "")
+    return f"{name}{bracket}{rest}" if name else text
+
+
+def denies_every_call(deny: Iterable[str], tool: str, rule_name: str = "") -> bool:
+    """Return True if a deny rule forbids every call of a tool, so that no model need know of it.
+
+    `rule_name`: the rule that covers the paths of the tool too; '' for none.
+    """
+    for rule in map(parse_rule, deny):
+        is_whole = rule.problem or not rule.spec or (rule.tool, rule.spec) == ("Bash", "*")
+        is_about = names(rule, tool) or (rule.tool == rule_name and not rule.problem)
+        if is_whole and is_about:
+            return True
+    return False
 
 
 # --- Path patterns: gitignore syntax over absolute paths ------------------------------------------

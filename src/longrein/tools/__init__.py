@@ -30,7 +30,7 @@ from longrein.tools.port import (
     Tool,
     ToolContext,
 )
-from longrein.tools.registry import make_tool, own_name, tool
+from longrein.tools.registry import make_tool, tool
 from longrein.tools.schedules import SCHEDULE_TOOLS
 from longrein.tools.skill import (
     SKILL,
@@ -48,10 +48,12 @@ from longrein.tools.text_encoding import clean
 from longrein.tools.tool_search import (
     EDITORS,
     DeferralPolicy,
+    alias_names,
     bad_arguments_message,
     is_foreign,
     named_tools,
     offer_tools,
+    own_name,
     tools_by_name,
     unknown_call_message,
 )
@@ -102,6 +104,7 @@ __all__ = [
     "ToolContext",
     "ToolOptions",
     "agent_tool",
+    "alias_names",
     "bad_arguments_message",
     "builtin_tools",
     "catalogue",

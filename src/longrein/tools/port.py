@@ -545,7 +545,11 @@ class Tool(msgspec.Struct, frozen=True):
     rule_name: RuleName = ""
     """Permission rules of this name cover the paths of the tool too."""
     aliases: tuple[str, ...] = ()
-    """Names of such a tool in other agents, in lower case; files of subagents may use them."""
+    """Names of such a tool in other agents, in lower case; permission rules and files of subagents
+    may use them.
+    """
+    withdrawn: bool = False
+    """True if a rule forbids every call of the tool: no model is told of it."""
     check: Callable[..., Awaitable[None]] | None = None
     """`check(context, **arguments)` raises `ToolError` for a call that cannot succeed. It is
     awaited before the user is asked, so it changes nothing, and tells nothing of files that the

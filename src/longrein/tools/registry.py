@@ -185,20 +185,6 @@ def join_wrapped(lines: list[str]) -> str:
     return text.replace("\n\n\n", "\n\n").strip()
 
 
-# --- Names of tools in other agents ---------------------------------------------------------------
-
-
-def own_name(name: str, tools: Mapping[str, Tool]) -> str:
-    """Return the name in `tools` that a model means by `name`: itself, the same in other case
-    (`bash`), or that of the one tool with such an alias (`read_file`); else `name`.
-    """
-    if name in tools:
-        return name
-    wanted = name.lower()
-    meant = [one for one, tool in tools.items() if wanted in (one.lower(), *tool.aliases)]
-    return meant[0] if len(meant) == 1 else name
-
-
 # --- Tools from functions -------------------------------------------------------------------------
 
 

@@ -215,6 +215,31 @@ def named_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
     return tuple(msgspec.structs.replace(tool, unlisted=False) for tool in tools)
 
 
+def found_by_search(tools: Iterable[Tool]) -> list[ToolSpec]:
+    """Return the specs of the tools that `ToolSearch` may find."""
+    return [tool.spec for tool in tools if may_be_deferred(tool) and not tool.withdrawn]
+
+
+def alias_names(tools: Iterable[Tool]) -> dict[str, str]:
+    """Return alias -> name of the tool, for the aliases that are no name of another tool."""
+    known = list(tools)
+    found = {alias: tool.spec.name for tool in known for alias in tool.aliases}
+    for tool in known:
+        found.pop(tool.spec.name.lower(), None)
+    return found
+
+
+def own_name(name: str, tools: Mapping[str, Tool]) -> str:
+    """Return the name in `tools` that a model means by `name`: itself, the same in other case
+    (`bash`), or that of the tool with such an alias (`read_file`); else `name`.
+    """
+    if name in tools:
+        return name
+    wanted = name.lower()
+    same = {one.lower(): one for one in tools}
+    return same.get(wanted) or alias_names(tools.values()).get(wanted, name)
+
+
 def offer_tools(
     tools: Iterable[Tool],
     usable_tokens: int,
@@ -226,12 +251,13 @@ def offer_tools(
     """Decide which of `tools` to list and which to defer, for a usable window of `usable_tokens`.
     Deterministic.
 
-    Of two tools with one name the later one is used. With `search`, `ToolSearch` and `CallTool` are
-    always listed: more tools may come later. With `patches`, `apply_patch` stands in place of
-    `Edit`; a call of the other one is run all the same, as after a change of the model.
+    Of two tools with one name the later one is used; withdrawn ones are left out. With `search`,
+    `ToolSearch` and `CallTool` are always listed: more tools may come later. With `patches`,
+    `apply_patch` stands in place of `Edit`; a call of the other one is run all the same, as after a
+    change of the model.
     """
     options = options or DeferralPolicy()
-    found = {tool.spec.name: tool for tool in tools}
+    found = {tool.spec.name: tool for tool in tools if not tool.withdrawn}
     wanted, other = EDITORS[::-1] if patches else EDITORS
     if wanted in found:
         found.pop(other, None)
@@ -303,7 +329,7 @@ def tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     may be deferred.
     """
     found = {tool.spec.name: tool for tool in tools}
-    deferred = [tool.spec for tool in found.values() if may_be_deferred(tool)]
+    deferred = found_by_search(found.values())
     if deferred:
         search = tool_search(deferred)
         found.update({search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY})

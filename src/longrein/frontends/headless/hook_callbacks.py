@@ -2,6 +2,7 @@
 `hook_callback`.
 """
 
+import asyncio
 from collections.abc import Iterator
 
 import msgspec
@@ -23,7 +24,7 @@ class CallbackHandler:
         self.hook = hook
         self._channel, self._blocks_on_failure = channel, blocks_on_failure
 
-    async def run(self, data: bytes, _place: HookPlace) -> HookOutput:
+    async def run(self, data: bytes, place: HookPlace) -> HookOutput:
         """See `HookHandler.run`."""
         event = msgspec.json.decode(data)
         fields = {
@@ -32,16 +33,25 @@ class CallbackHandler:
             "tool_use_id": event.get("tool_use_id"),
         }
         try:
-            answer = await self._channel.request("hook_callback", fields)
+            async with asyncio.timeout(place.limit_s):
+                answer = await self._channel.request("hook_callback", fields)
+        except TimeoutError:
+            return self._failed(f"no answer within {place.limit_s:g} s")
         except ControlError as error:
-            if self._blocks_on_failure:
-                return HookOutput(code=BLOCKED, stderr=f"the hook failed: {error}")
-            return HookOutput() if self._channel.is_closed else HookOutput(problem=str(error))
+            if self._channel.is_closed and not self._blocks_on_failure:
+                return HookOutput()
+            return self._failed(str(error))
         return HookOutput(
             stdout=msgspec.json.encode(answer).decode()
             if isinstance(answer, dict) and answer
             else ""
         )
+
+    def _failed(self, why: str) -> HookOutput:
+        """Return the outcome of a function that failed: it blocks where it is to."""
+        if self._blocks_on_failure:
+            return HookOutput(code=BLOCKED, stderr=f"the hook failed: {why}")
+        return HookOutput(problem=why)
 
 
 def callback_handlers(given: Initialize, channel: ControlChannel) -> Iterator[HookHandler]:

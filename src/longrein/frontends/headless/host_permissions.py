@@ -42,9 +42,9 @@ class HostPermissions:
         self.forget(asked.call, child)
         fields = question_fields(asked, call, run_state.qualified_id(asked.call), run_state.label)
         self._report_state("requires_action")
-        run_state.answered_by_host.add(asked.call)
+        run_state.decided.add(asked.call)
         self._asking[child, asked.call] = asyncio.create_task(
-            self._ask(asked, call, child, fields, run_state.answered_by_host)
+            self._ask(asked, call, child, fields, run_state.decided)
         )
 
     async def _ask(
@@ -53,7 +53,7 @@ class HostPermissions:
         call: ToolCall,
         child: str,
         fields: dict[str, object],
-        answered_by_host: set[str],
+        decided: set[str],
     ) -> None:
         try:
             verdict = read_verdict(
@@ -61,7 +61,7 @@ class HostPermissions:
             )
         except ControlError as error:
             if self._channel.is_closed:
-                answered_by_host.discard(asked.call)
+                decided.discard(asked.call)
             verdict = refused(asked, str(error), child)
         await self._apply(verdict)
 

@@ -43,7 +43,6 @@ KNOWN = frozenset(
 )
 """Fields of the request that need no note."""
 WITHOUT_EFFECT = {
-    "skills": "all skills are offered; disallowed_tools with Skill(name) takes one away",
     "excludeDynamicSections": "the folder and the date stay in the first message, not in the "
     "system prompt",
     "systemPromptSnapshot": "the system prompt of a stored session is never taken from it",
@@ -85,6 +84,12 @@ class Initialize(msgspec.Struct, frozen=True):
             if isinstance(group, dict)
         ]
         return tuple(_hook(event, group) for event, group in groups)
+
+    @property
+    def skills(self) -> tuple[str, ...] | None:
+        """Names of the skills that the model may load; None for all."""
+        given = self.fields.get("skills")
+        return tuple(map(str, given)) if isinstance(given, list) else None
 
     @property
     def notes(self) -> tuple[str, ...]:

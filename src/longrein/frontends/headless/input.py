@@ -5,15 +5,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.events import AnyPart, Image, Text, UsageError, decode_json
+from longrein.events import ATTACHED, AnyPart, Document, Image, Text, UsageError, decode_json
 from longrein.frontends.headless.control import ControlRequest, ControlResponse
 from longrein.frontends.stdio import STDIN_BYTES_MAX
-from longrein.frontends.text_format import shortened
+from longrein.frontends.text_format import escape_line, shortened
 
 How = Literal["queued", "steer", "now"]
 
-KeepImage = Callable[[bytes, str], Image]
-"""(bytes, media type) of a picture -> its stored part."""
+Keep = Callable[[bytes, str], Image | Document]
+"""(bytes, media type) of a picture or a document -> its stored part."""
 
 
 class InputMessage(msgspec.Struct, frozen=True):
@@ -22,6 +22,8 @@ class InputMessage(msgspec.Struct, frozen=True):
     parts: tuple[AnyPart, ...]
     how: How
     """`queued`: after the running turn; `steer`: with its next request; `now`: interrupts it."""
+    verbatim: bool = False
+    """True if the program has composed the text, which therefore names no skill or resource."""
 
 
 EXAMPLE = '{"type":"user","message":{"role":"user","content":"…"}}'
@@ -29,7 +31,7 @@ PRIORITIES: dict[str, How] = {"later": "queued", "next": "steer", "now": "now"}
 
 
 def parse_line(
-    line: bytes, keep_image: KeepImage | None
+    line: bytes, keep: Keep | None
 ) -> InputMessage | ControlRequest | ControlResponse | None:
     """Parse one line; None for kinds of lines that are ignored. Raises `UsageError` for a
     malformed line.
@@ -54,10 +56,11 @@ def parse_line(
         return None  # requests of the program are answered at once, so that none is left to cancel
     if kind != "user":
         raise UsageError(f"stdin: {_short(line)} is no user message; a line is {EXAMPLE}")
-    parts = _parts(data.get("message"), keep_image)
+    parts = _parts(data.get("message"), keep)
     if not parts:
         raise UsageError(f"stdin: {_short(line)} has no text; a line is {EXAMPLE}")
-    return InputMessage(parts, PRIORITIES.get(data.get("priority", "later"), "queued"))
+    how = PRIORITIES.get(data.get("priority", "later"), "queued")
+    return InputMessage(parts, how, verbatim=data.get("client_composed") is True)
 
 
 def _response(response: Any) -> ControlResponse:
@@ -72,7 +75,7 @@ def _response(response: Any) -> ControlResponse:
             raise UsageError("stdin: a control_response has no request_id; it answers no request")
 
 
-def _parts(message: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
+def _parts(message: Any, keep: Keep | None) -> tuple[AnyPart, ...]:
     content = (
         message.get("content")
         if isinstance(message, dict) and message.get("role") == "user"
@@ -82,22 +85,52 @@ def _parts(message: Any, keep_image: KeepImage | None) -> tuple[AnyPart, ...]:
         return (_text(content),) if content.strip() else ()
     if not isinstance(content, list):
         return ()
-    return tuple(_part(block, keep_image) for block in content)
+    return tuple(_part(block, keep) for block in content)
 
 
-def _part(block: Any, keep_image: KeepImage | None) -> AnyPart:
+def _part(block: Any, keep: Keep | None) -> AnyPart:
     match block:
         case {"type": "text", "text": str(text)}:
             return _text(text)
         case {
             "type": "image",
             "source": {"type": "base64", "media_type": str(media), "data": str(data)},
-        } if keep_image:
-            return keep_image(_bytes(data), media)
+        } if keep and media.startswith("image/"):
+            return keep(_bytes(data), media)
+        case {"type": "document", "source": dict(source)} if keep:
+            return _document(source, str(block.get("title") or ""), keep)
+        case {"type": "image", "source": {"type": "url"}}:
+            raise UsageError(f"stdin: an image by address cannot be taken; {SEND_BYTES}")
         case {"type": str(kind)}:
             raise UsageError(f"stdin: a content block of type {kind!r} cannot be taken; text can")
         case _:
             raise UsageError("stdin: a content block has no type; write it as a text block")
+
+
+SEND_BYTES = "send its bytes as base64, or name the address in the text"
+
+
+def _document(source: dict[str, Any], title: str, keep: Keep) -> AnyPart:
+    """Convert a document: PDF files are kept whole, text becomes an attached text."""
+    match source:
+        case {"type": "base64", "media_type": "application/pdf", "data": str(data)}:
+            kept = keep(_bytes(data), "application/pdf")
+            return msgspec.structs.replace(kept, name=escape_line(title)) if title else kept
+        case {"type": "base64", "media_type": str(media), "data": str(data)} if media.startswith(
+            "text/"
+        ):
+            return _attached(_bytes(data).decode("utf-8", "replace"), title)
+        case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
+            return _attached(text, title)
+        case {"type": "url"}:
+            raise UsageError(f"stdin: a document by address cannot be taken; {SEND_BYTES}")
+        case _:
+            raise UsageError("stdin: a document must be a PDF file or text, as base64 or as text")
+
+
+def _attached(text: str, title: str) -> Text:
+    name = escape_line(title) or "a document"
+    return _text(f"{ATTACHED}{name}]\n{text}\n[end of {name}]")
 
 
 def _text(text: str) -> Text:
@@ -110,7 +143,7 @@ def _bytes(data: str) -> bytes:
     try:
         return a2b_base64(data, strict_mode=True)
     except ValueError:
-        raise UsageError("stdin: the data of an image is no base64") from None
+        raise UsageError("stdin: the data of an image or a document is no base64") from None
 
 
 def _short(line: bytes) -> str:

@@ -59,17 +59,17 @@ UNSTRUCTURED = "the model gave no answer that fits --json-schema"
 def _reason(run_state: RunState) -> str:
     """Return why the turn ended.
 
-    One whose last denial came from the program itself was not blocked: it was asked. One that a
-    hook stopped was.
+    A turn is blocked if a hook stopped it, or if nobody could approve the call that it ended on. A
+    rule, a hook, the mode or the program that denies a call has decided, and the turn went on.
     """
     if run_state.unstructured:
         return "unstructured"
     if run_state.ended is None:
         return "error"
-    by_host = (
-        bool(run_state.denials) and run_state.denials[-1].by_host and not run_state.ended.message
-    )
-    return "done" if run_state.ended.reason == "blocked" and by_host else run_state.ended.reason
+    is_stopped = run_state.unapproved is not None or bool(run_state.ended.message)
+    if run_state.ended.reason == "blocked" and not is_stopped:
+        return "done"
+    return run_state.ended.reason
 
 
 def error_line(run_state: RunState, stop: Stop) -> str:
@@ -81,8 +81,12 @@ def error_line(run_state: RunState, stop: Stop) -> str:
             "" if stop.write_error == "closed" else f"stdout cannot be written: {stop.write_error}"
         )
     code = exit_code(run_state, stop)
-    if code == BLOCKED and run_state.denials and not (run_state.ended and run_state.ended.message):
-        return _blocked(run_state.denials[-1])
+    if (
+        code == BLOCKED
+        and run_state.unapproved
+        and not (run_state.ended and run_state.ended.message)
+    ):
+        return _blocked(run_state.unapproved)
     return _reason_text(run_state, stop) if code else ""
 
 
@@ -148,16 +152,7 @@ def _ways(asked: PermissionAsked, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _blocked(denial: DeniedCall) -> str:
-    who = f"{denial.agent}: " if denial.agent else ""
-    if denial.hook_reason:
-        return (
-            f"blocked: {who}a hook refused {denial.call.name}: "
-            f"{denial.hook_reason.splitlines()[0][:200]}"
-        )
-    if denial.asked is None:
-        return (
-            f"blocked: {who}{denial.call.name} is not permitted here, by a rule, a hook or the mode"
-        )
+    assert denial.asked is not None
     note = unseen_note(denial.call.arguments or {})
     shown = denial.asked.shown.removeprefix(note).strip().splitlines()
     first = (shown[0] if shown else "")[:100]
@@ -165,7 +160,7 @@ def _blocked(denial: DeniedCall) -> str:
     way = f"allow it with {' or '.join(ways)}"
     if not ways:
         way = f"{denial.asked.reason}; to approve it, go on with `longrein -c`"
-    return f"blocked: {who}{denial.call.name} needs permission ({first}): {way}"
+    return f"blocked: {denial.call.name} needs permission ({first}): {way}"
 
 
 def _denial(denial: DeniedCall) -> Line:

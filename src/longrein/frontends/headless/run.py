@@ -35,7 +35,7 @@ from longrein.frontends.text_format import escape_line
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.host_permissions import HostPermissions
-    from longrein.frontends.headless.input import InputMessage, KeepImage
+    from longrein.frontends.headless.input import InputMessage, Keep
     from longrein.frontends.headless.structured_retries import StructuredRetries
 
 
@@ -61,7 +61,7 @@ async def run_headless(  # noqa: PLR0913 - each is a part of the run
     out: BufferedOutput,
     err: Callable[[str], None],
     lines: AsyncIterator[bytes] | None = None,
-    keep_image: "KeepImage | None" = None,
+    keep: "Keep | None" = None,
     control: ControlOptions | None = None,
 ) -> int:
     """Send `prompt` (() resumes an open turn), then each of `lines`, wait for the turns, and return
@@ -79,7 +79,7 @@ async def run_headless(  # noqa: PLR0913 - each is a part of the run
         number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
     ]  # as under `nohup`
     with signal_handlers({number: partial(run.stop, number) for number in caught}):
-        return await run.go(run.drive(prompt, lines, keep_image))
+        return await run.go(run.drive(prompt, lines, keep))
 
 
 class _Run:
@@ -202,7 +202,7 @@ class _Run:
         self,
         prompt: tuple[AnyPart, ...],
         lines: AsyncIterator[bytes] | None,
-        keep_image: "KeepImage | None",
+        keep: "Keep | None",
     ) -> None:
         """Send the messages and run the loop; a `LongreinError` is kept for the result."""
         try:
@@ -224,15 +224,15 @@ class _Run:
             elif lines is None and not self.session.pending:
                 raise UsageError("nothing to go on with: the last turn has ended; give a prompt")
             if lines is not None:
-                await self._run_input(lines, keep_image)
+                await self._run_input(lines, keep)
             elif not self.signal:
                 await self._run_turns()
         except LongreinError as error:
             self.error = error
 
-    async def _run_input(self, lines: AsyncIterator[bytes], keep_image: "KeepImage | None") -> None:
+    async def _run_input(self, lines: AsyncIterator[bytes], keep: "Keep | None") -> None:
         """Run a turn whenever a line arrives, until stdin ends."""
-        pump = asyncio.create_task(self._read_input(lines, keep_image))
+        pump = asyncio.create_task(self._read_input(lines, keep))
         try:
             while not self.signal and not self.out.write_error:
                 await self.work_ready.wait()
@@ -281,15 +281,13 @@ class _Run:
         if self.streams_input:
             self._end_turn()
 
-    async def _read_input(
-        self, lines: AsyncIterator[bytes], keep_image: "KeepImage | None"
-    ) -> None:
+    async def _read_input(self, lines: AsyncIterator[bytes], keep: "Keep | None") -> None:
         from longrein.frontends.headless.input import InputMessage, parse_line
 
         try:
             async for line in lines:
                 try:
-                    match parse_line(line, keep_image):
+                    match parse_line(line, keep):
                         case ControlRequest() as request:
                             await self.requests.serve(request)
                         case ControlResponse() as response:
@@ -311,7 +309,9 @@ class _Run:
             )  # when this task counts as done
 
     async def _send(self, message: "InputMessage") -> None:
-        command = slash_command(message.parts, self.control.terminal_commands)
+        command = None
+        if not message.verbatim:
+            command = slash_command(message.parts, self.control.terminal_commands)
         if command or self.held:
             self.held.append(command or message)
             self.work_ready.set()
@@ -322,8 +322,10 @@ class _Run:
         if message.how == "now":
             self.session.interrupt()
         self._report_state("running")
-        how: Literal["prompt", "steer", "queued"] = "steer" if message.how == "steer" else "queued"
-        await self.session.tell(UserMessage(message.parts, how if self.session.busy else "prompt"))
+        how: Literal["prompt", "steer", "queued"] = "prompt"
+        if self.session.busy:
+            how = "steer" if message.how == "steer" else "queued"
+        await self.session.tell(UserMessage(message.parts, how, verbatim=message.verbatim))
         self.work_ready.set()
 
     async def _listen(self) -> None:

@@ -40,10 +40,8 @@ class DeniedCall(msgspec.Struct, frozen=True):
     """The question; None when a rule or the mode denied the call."""
     agent: str = ""
     """Label of the subagent that made the call, such as `a398`; '' for the session itself."""
-    by_host: bool = False
-    """True if the program that runs longrein denied the call."""
-    hook_reason: str = ""
-    """Reason why a hook refused the call; '' when none did."""
+    is_unanswered: bool = False
+    """True if somebody should have approved the call, and nobody was there to be asked."""
 
 
 class Subagent(msgspec.Struct, frozen=True):
@@ -82,10 +80,8 @@ class RunState:
         """`provider/model` of the next reply."""
         self.calls: dict[str, ToolCall] = {}
         self.questions: dict[str, PermissionAsked] = {}
-        self.answered_by_host: set[str] = set()
-        """Calls that the program that runs longrein was asked about, or has denied by a hook."""
-        self.hook_reasons: dict[str, str] = {}
-        """Call -> why a hook refused it."""
+        self.decided: set[str] = set()
+        """Calls that the program that runs longrein was asked about, or that a hook has denied."""
         self.open_requests: dict[int, Entry] = {}
         self.spent: dict[str, tuple[Usage, float]] = {}
         """Usage and cost by model, in the whole run."""
@@ -105,6 +101,10 @@ class RunState:
         self.failure: tuple[int, AskFailed] | None = None
         """Seq and event of the last request if it failed."""
         self.denials: list[DeniedCall] = []
+        self.unapproved: DeniedCall | None = None
+        """The last call of the session itself that nobody could approve; None once a later call
+        succeeded.
+        """
         self.ended: TurnEnded | None = None
         self.structured: Line | None = None
         """Arguments of the last call of `StructuredOutput` that was taken."""
@@ -190,9 +190,7 @@ class RunState:
 
     def _hook_answered(self, answer: HookAnswered) -> None:
         if answer.decision in ("deny", "block"):
-            self.hook_reasons[answer.call] = answer.text
-            if answer.source == PROGRAM:
-                self.answered_by_host.add(answer.call)
+            self.decided.add(answer.call)
         if answer.cost_usd or answer.usage != Usage():
             self._spend(answer.usage, answer.cost_usd)
 
@@ -226,18 +224,17 @@ class RunState:
 
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
-        question, hook_reason = (
-            self.questions.pop(end.call, None),
-            self.hook_reasons.pop(end.call, ""),
-        )
+        question = self.questions.pop(end.call, None)
         if end.name == STRUCTURED_OUTPUT and end.status == "ok" and self.root is None:
             self.structured = call.arguments
         if end.status == "denied":
-            by_host = end.call in self.answered_by_host
             call = msgspec.structs.replace(call, id=self.qualified_id(call.id))
-            (self.root or self).denials.append(
-                DeniedCall(call, question, self.label, by_host, hook_reason)
-            )
+            is_unanswered = question is not None and end.call not in self.decided
+            denied = DeniedCall(call, question, self.label, is_unanswered)
+            (self.root or self).denials.append(denied)
+            self.unapproved = denied if denied.is_unanswered else self.unapproved
+        elif end.status == "ok":
+            self.unapproved = None
 
 
 class SessionFacts(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from longrein.tools.tool_search import (
     CALL_TOOL_ENTRY,
     MCP_PREFIX,
     DeferralPolicy,
-    may_be_deferred,
+    found_by_search,
     tool_search,
 )
 
@@ -80,6 +80,8 @@ class McpToolset:
         self._connections: dict[str, McpConnection] = {}
         self._registry: dict[str, Tool] = {}
         self._nonce = ""
+        self.denies: Callable[[str], bool] = lambda _: False
+        """Returns True if a rule forbids every call of a tool."""
         self._offered: dict[str, Tool] = {}
         """Tools in the prefix, with their definitions there."""
         self.instructions = ""
@@ -384,7 +386,7 @@ class McpToolset:
         known = [*before] or [
             full for full in self._offered if full.startswith(f"{MCP_PREFIX}{name}__")
         ]
-        new = [full for full in listed if full not in known]
+        new = [full for full in listed if full not in known and not self.denies(full)]
         gone = [full for full in known if full not in listed]
         changed = []
         for full, tool in listed.items():
@@ -414,9 +416,7 @@ class McpToolset:
 
     def _renew_search(self) -> None:
         """Let `ToolSearch` find the tools as they are now."""
-        search = tool_search(
-            [tool.spec for tool in self._registry.values() if may_be_deferred(tool)]
-        )
+        search = tool_search(found_by_search(self._registry.values()))
         self._registry.update(
             {search.spec.name: search, CALL_TOOL_ENTRY.spec.name: CALL_TOOL_ENTRY}
         )
@@ -457,6 +457,7 @@ class McpToolset:
             together=lambda _: reads,
             paths=lambda _: (),
             always_listed=always_listed,
+            withdrawn=self.denies(spec.name),
         )
 
     async def _call(
@@ -526,13 +527,15 @@ class McpToolset:
         return self._connections[name]
 
     def _instructions(self) -> str:
-        """Return the instructions of all connected servers, quoted as theirs."""
+        """Return the instructions of all connected servers that no rule denies, quoted as
+        theirs.
+        """
         from longrein.tools.mcp.tool_specs import instructions_text
 
         said = [
             (name, one.offer.instructions)
             for name, one in self._connections.items()
-            if one.status == "connected"
+            if one.status == "connected" and not self.denies(f"{MCP_PREFIX}{name}__")
         ]
         return instructions_text(said, self._nonce)
 
@@ -574,7 +577,10 @@ class McpToolset:
                 key_argument="uri",
             ),
         )
-        return {tool.spec.name: tool for tool in made}
+        return {
+            tool.spec.name: msgspec.structs.replace(tool, withdrawn=self.denies(tool.spec.name))
+            for tool in made
+        }
 
     async def list_resources(self, server: str = "") -> str:
         """List the resources of one server or of all, one line each."""

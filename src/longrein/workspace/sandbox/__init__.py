@@ -2,6 +2,21 @@
 
 from longrein.workspace.sandbox.masks import MaskIndex, Masks
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.sandbox.session_sandbox import SessionSandbox, network_problem
+from longrein.workspace.sandbox.session_sandbox import (
+    ENVIRONMENT,
+    INSTALLED,
+    INTERPRETERS,
+    SessionSandbox,
+    network_problem,
+)
 
-__all__ = ["MaskIndex", "Masks", "SandboxPolicy", "SessionSandbox", "network_problem"]
+__all__ = [
+    "ENVIRONMENT",
+    "INSTALLED",
+    "INTERPRETERS",
+    "MaskIndex",
+    "Masks",
+    "SandboxPolicy",
+    "SessionSandbox",
+    "network_problem",
+]

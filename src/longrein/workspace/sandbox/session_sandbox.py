@@ -433,6 +433,15 @@ class SessionSandbox:
     def _joined(self, names: Sequence[str]) -> list[str]:
         return [os.path.join(self.home, name.removeprefix("~/")) for name in names]
 
+    @property
+    def search_path(self) -> str:
+        """Search path of commands."""
+        return self._environ.get("PATH", "")
+
+    def is_changeable(self, path: str) -> bool:
+        """Return True if commands can change a file, or put a link on the way to it."""
+        return self._are_changeable((path, *places_of(path)))
+
     def _are_changeable(self, places: Sequence[str]) -> bool:
         """Return True if commands can put a link at one of these places."""
         named = self._joined((*self._options.write, *self._options.home_writable))
