@@ -120,6 +120,7 @@ class Engine:
         self._environment = environment or EngineEnvironment()
         self.entries: list[Entry] = list(self._environment.entries)  # The log, with every original
         self.state: State = fold(self.entries)  # The folded log
+        self._kept: dict[int, State] = {}  # States that the log went back to, for `advance`
         self._intake = Intake(shape, self._append, lambda: self.state)
         self._intake.recover(self.entries)
         if self.state.summarising is not None:
@@ -242,7 +243,7 @@ class Engine:
     def _append(self, event: AnyEvent) -> int:
         entry = Entry(len(self.entries) + 1, self._environment.now_us(), event)
         self.entries.append(entry)
-        self.state = advance(self.state, entry, lambda to: self.entries[:to])
+        self.state = advance(self.state, entry, lambda to: self.entries[:to], self._kept)
         self._environment.keep(entry)
         return entry.seq
 

@@ -6,6 +6,7 @@ permissions) stays as it is. `merge_rewound` joins both.
 """
 
 from copy import copy
+from typing import TypeVar
 
 import msgspec
 
@@ -34,6 +35,8 @@ from longrein.events import (
     ToolTraits,
     Usage,
 )
+
+Held = TypeVar("Held", bound=msgspec.Struct)
 
 
 class OpenCall(msgspec.Struct):
@@ -185,6 +188,7 @@ class ConversationState(msgspec.Struct):
     readings: dict[str, tuple[Reading, ...]] = {}  # Real path -> its readings, newest last
     files_just_seen: tuple[FileSeen, ...] = ()  # Files seen by the call that is about to end
     compactions: tuple[int, ...] = ()  # Entries of the newest compactions that can be undone
+    undone: dict[int, int] = {}  # Entry of each undone compaction -> entry that undid it
     skills: dict[
         str, LoadedSkill
     ] = {}  # Loaded skills by name, the newest last; at most `SKILLS_MAX`
@@ -314,6 +318,28 @@ class State(ConversationState):
     def view_tokens(self) -> int:
         """Estimated input tokens of the next request."""
         return self.gauge.tokens
+
+
+def copy_state(state: State) -> State:
+    """Return a copy that shares nothing which the fold changes in place.
+
+    The memory of the clearing policy stays behind; the policy rebuilds it from the view.
+    """
+    twin = _copy_containers(state)
+    twin.gauge = copy(state.gauge)
+    twin.ledger = _copy_containers(state.ledger)
+    twin.calls = {call: copy(open_call) for call, open_call in state.calls.items()}
+    twin.worth = None
+    return twin
+
+
+def _copy_containers(held: Held) -> Held:
+    twin = copy(held)
+    for name in held.__struct_fields__:
+        value = getattr(held, name)
+        if isinstance(value, list | dict):
+            setattr(twin, name, copy(value))
+    return twin
 
 
 def merge_rewound(then: State, now: State) -> State:
