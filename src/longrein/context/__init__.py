@@ -16,6 +16,7 @@ from longrein.context.decide import (
     Swap as Swap,
     decide as decide,
     decide_without_money as decide_without_money,
+    is_useful as is_useful,
     named_window as named_window,
     next_compacted as next_compacted,
     window_of as window_of,

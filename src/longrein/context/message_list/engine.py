@@ -11,7 +11,17 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.decide import Clear, Digest, Full, Nothing, Summarise, Swap, decide, window_of
+from longrein.context.decide import (
+    Clear,
+    Digest,
+    Full,
+    Nothing,
+    Summarise,
+    Swap,
+    decide,
+    decide_without_money,
+    window_of,
+)
 from longrein.context.fold import advance, fold
 from longrein.context.message_list.intake import Intake, message_digest
 from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
@@ -301,7 +311,7 @@ class Engine:
                 case Summarise() if able:
                     yield from self._ask_for_summary(chat, wish)
                 case Summarise(reason="request"):
-                    self._append_summary(Swap(wish.first, wish.last, wish.reason, "", 0))
+                    self._append_digest(wish)
                 case Summarise():
                     self.why = "a summary is due, but the engine has no summariser"
                     return
@@ -355,6 +365,15 @@ class Engine:
     def _note_failure(self, error: Exception) -> str:
         self.notes.append(f"no summary: {type(error).__name__}: {error}")
         return ""
+
+    def _append_digest(self, wish: Summarise) -> None:
+        """Make room on request without a summariser, or note why that is impossible."""
+        found = decide_without_money(self.state, self.budget, wish)
+        if isinstance(found, Digest):
+            self._append(found.event)
+            return
+        self.why = found.why
+        self._append(Reminded("compact_refused", "", state=found.why))
 
     def _append_summary(self, ready: Swap) -> None:
         asks = (ready.asked,) if ready.asked else ()
