@@ -394,7 +394,7 @@ def _swap(session: Session, ready: Swap) -> None:
     if not is_useful(
         state, budget, event
     ):  # files are shown again only where there is room for them
-        event = made()
+        event = made()  # files are shown again only where there is room for them
     used = context.reexpand_lines(
         state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX)
     )

@@ -68,6 +68,8 @@ from longrein.context.state.state import (
     State as State,
     SubagentState as SubagentState,
     TaskState as TaskState,
+    settled_usd as settled_usd,
+    task_usd as task_usd,
 )
 from longrein.context.state.token_estimate import (
     arguments_text as arguments_text,

@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 
 from longrein.context.decide import (
-    NO_GAIN,
     Clear,
     Decision,
     Digest,
@@ -32,7 +31,6 @@ from longrein.context.decide import (
     floor_diagnosis,
     has_overflowed,
     ready_swap,
-    useful_digest,
 )
 from longrein.context.reminders import pending_notices
 from longrein.context.state.reminder_kinds import ENDED, KINDS, Notice
@@ -440,13 +438,10 @@ def _on_request(state: State, budget: Budget) -> Decision:
     return Summarise(first, last, "request")
 
 
-def _digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Decision:
-    digest = useful_digest(state, budget, (first, last), reason)
-    if digest is not None:
-        return digest
-    if reason != "request" and state.view_tokens > budget.window_tokens:
-        return Full(floor_diagnosis(state, budget))
-    return Nothing(NO_GAIN)
+def _digest(state: State, budget: Budget, first: int, last: int, reason: str) -> Digest:
+    from longrein.context.summary.summary_text import build_digest
+
+    return Digest(build_digest(state, budget, first, last, reason))
 
 
 def _span(state: State, keep: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ A rewind restores the conversation part (`ConversationState`). The world part (m
 permissions) stays as it is. `merge_rewound` joins both.
 """
 
+from collections.abc import Mapping
 from copy import copy
 from typing import TypeVar
 
@@ -318,6 +319,30 @@ class State(ConversationState):
     def view_tokens(self) -> int:
         """Estimated input tokens of the next request."""
         return self.gauge.tokens
+
+
+def settled_usd(state: State, tree: Mapping[str, "State"]) -> float:
+    """Return the US dollars that a session and its subagents have spent, without reserves.
+
+    `tree`: states of subagents that work, by session; those that are not in it count with 0.
+    """
+    usd = state.spent_usd
+    for request in (state.asked, state.summarising):
+        if request is not None:
+            usd -= request.reserved_usd
+    for session, child in state.children.items():
+        if child.ended is not None:
+            continue
+        if child.started.grant is not None:
+            usd -= child.started.grant.usd
+        if session in tree:
+            usd += task_usd(tree[session], tree)
+    return max(0.0, usd)
+
+
+def task_usd(state: State, tree: Mapping[str, "State"]) -> float:
+    """Return the US dollars that a subagent has spent on its present task, without reserves."""
+    return max(0.0, settled_usd(state, tree) - state.began.usd)
 
 
 def copy_state(state: State) -> State:

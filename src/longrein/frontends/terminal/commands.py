@@ -24,6 +24,7 @@ from longrein.agent import (
     Unpin,
     UserMessage,
     bypass_warning,
+    session_usd,
 )
 from longrein.agent.schedules import describe, split_when
 from longrein.context import Report, State
@@ -32,7 +33,7 @@ from longrein.frontends import text_format
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
-from longrein.frontends.terminal import event_lines, task_rows, themes
+from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
     Choices,
@@ -431,7 +432,7 @@ async def _cost(context: CommandContext, _: str) -> CommandResult:
         ("read from cache", text_format.tokens(used.cache_read_tokens) + share),
         ("written to cache", text_format.tokens(used.cache_write_tokens)),
         ("output", text_format.tokens(used.output_tokens)),
-        ("spent", text_format.money(event_lines.spent_usd(state))),
+        ("spent", text_format.money(session_usd(state, context.session.agents()))),
     )
     by_model = [line("  ", escape_line(row.line)) for row in await context.facts.commands.costs()]
     lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]

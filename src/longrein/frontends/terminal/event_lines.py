@@ -8,7 +8,6 @@ from typing import Any
 from unicodedata import category, east_asian_width
 
 from longrein.agent import RetryPause
-from longrein.context import State
 from longrein.events import (
     ATTACHED,
     AnyEvent,
@@ -312,11 +311,6 @@ def status_word(status: str) -> tuple[str, str]:
     """Word (escaped) and style of a status."""
     word, style = STATUS.get(status, (escape_line(status), "bad"))
     return translate(word), style
-
-
-def spent_usd(state: State) -> float:
-    """Money spent, without the reserve of a running request."""
-    return state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)
 
 
 def call_line(name: str, argument: str, status: str, time: str, mark: str = "●") -> Line:
