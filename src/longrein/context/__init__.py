@@ -26,6 +26,7 @@ from longrein.context.fold_notices import external_event as external_event
 from longrein.context.fold_notices import is_repeated as is_repeated
 from longrein.context.reminders import (
     due_reminders as due_reminders,
+    duration_words as duration_words,
     pending_notices as pending_notices,
 )
 from longrein.context.state.quoting import neutralize_markers as neutralize_markers

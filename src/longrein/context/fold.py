@@ -356,6 +356,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case ToolStarted() as event:
             if event.call in state.calls:
                 state.calls[event.call].started = True
+                state.calls[event.call].started_at = entry.at
         case ToolEnded() as event:
             _tool_ended(state, seq, event)
         case FileSeen() as event:

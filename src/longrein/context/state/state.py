@@ -47,6 +47,7 @@ class OpenCall(msgspec.Struct):
     slot: int  # Position of the result in the view
     cut: bool = False  # True if the reply was cut inside the call. Such a call must not run.
     started: bool = False  # True if `ToolStarted` was written
+    started_at: int = 0  # Time of that entry, microseconds UTC
     asked: PermissionAsked | None = None
     answer: PermissionAnswered | None = None
 
