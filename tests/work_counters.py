@@ -1,9 +1,11 @@
-"""Count work independently of the load of the machine: files opened, functions called."""
+"""Count work independently of the load of the machine: files opened, functions called, operations
+run."""
 
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 _watching: list[list[tuple[str, bool]]] = []
 
@@ -51,4 +53,27 @@ def functions_called(counts: list[int]) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(before)
+        counts.append(count)
+
+
+@contextmanager
+def operations_run(counts: list[int]) -> Iterator[None]:
+    """Append to `counts` the number of bytecode operations that this thread runs inside the block.
+
+    Loops count however they are written; a call into C counts as one.
+    """
+    count = 0
+
+    def watch(frame: FrameType, kind: str, _argument: object) -> object:
+        nonlocal count
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        count += kind == "opcode"
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
         counts.append(count)

@@ -27,6 +27,7 @@ from longrein.agent import (
     SubagentView,
     UserMessage,
     program_event,
+    session_usd,
 )
 from longrein.composition import Additions, Composition, build
 from longrein.config.environment import environment
@@ -274,8 +275,8 @@ class Session:
 
     @property
     def spent_usd(self) -> float:
-        """US dollars spent so far; lost requests count as spent."""
-        return self._session.state.spent_usd
+        """US dollars spent so far, with subagents; lost requests count as spent."""
+        return session_usd(self._session.state, self._session.agents())
 
     async def send(
         self,

@@ -7,11 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from longrein.agent import Limits, SetModel, UserMessage
-from longrein.context import Budget, Price, fold
+from longrein.agent import Limits, SetModel, SubagentView, UserMessage, session_usd
+from longrein.context import Budget, Price, fold, settled_usd, task_usd
 from longrein.events import (
+    SCHEMA_VERSION,
+    Asked,
     AskFailed,
+    ChildStarted,
     Entry,
+    Grant,
     Opened,
     PrefixSet,
     Replied,
@@ -19,12 +23,15 @@ from longrein.events import (
     Thinking,
     TurnEnded,
     Usage,
+    UserSpoke,
+    usd_of,
 )
 from longrein.models import Failure, Reply, cost_usd, settled_usage
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import memory_dependencies, open_test_session
 from longrein.testing.store import MemoryDisk
 from tests.agent.disk_harness import UncheckedModel, turn
+from tests.context.random_session import RandomSession
 
 pytestmark = pytest.mark.anyio
 
@@ -166,3 +173,32 @@ def test_each_side_of_a_usage_is_believed_or_estimated_by_itself() -> None:
     assert settled_usage(Usage(2_000_000, 0, 0, 900), guess, 200_000, 8_000)[1] == (), (
         "documents cost what they cost"
     )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_money_spent_is_the_sum_over_the_log_while_subagents_work(seed: int) -> None:
+    """Reserves of requests and grants are no money spent."""
+    walk = RandomSession(seed).run(120)
+    spent = 0.0
+    for n, entry in enumerate(walk.entries):
+        spent += usd_of(entry.event)
+        if n % 10 == 0:
+            assert settled_usd(fold(walk.entries[: n + 1]), {}) == pytest.approx(spent)
+    assert any(isinstance(entry.event, ChildStarted) for entry in walk.entries)
+
+
+def test_a_subagent_that_works_is_shown_with_what_it_has_spent() -> None:
+    """Its request reserves 0.30, its own subagent 0.50, of which 0.04 are spent."""
+    asked, began = Asked("turn", 3, 2, reserved_usd=0.3), UserSpoke((Text("look"),))
+    opened = Opened(SCHEMA_VERSION, "s", "n0nce", ("/w",), "/w")
+    prefix = PrefixSet("start", "mock", "small", "anthropic", "")
+    paid = Replied(4, (Text("ok"),), "end", cost_usd=0.01)
+    below = ChildStarted("kid", "explore", grant=Grant(0.5, 1_000))
+    events = (opened, prefix, began, asked, paid, below, asked)
+    above = fold([Entry(n, n, event) for n, event in enumerate(events, 1)])
+    work = msgspec.structs.replace(paid, cost_usd=0.04)
+    child = fold([Entry(n, n, e) for n, e in enumerate((opened, prefix, began, asked, work), 1)])
+    assert task_usd(above, {}) == pytest.approx(0.01)
+    assert task_usd(above, {"kid": child}) == pytest.approx(0.05)
+    view = SubagentView("a6", "kid", "explore", "", "running", cost_usd=0.04)
+    assert session_usd(above, [view]) == pytest.approx(0.05)

@@ -1,5 +1,7 @@
 """What happens next: a log, and the move it leads to."""
 
+import pytest
+
 from longrein.agent import Judgement, Limits, MoveContext, next_move
 from longrein.agent.moves import Move
 from longrein.context import Budget, Price, State, fold
@@ -122,6 +124,38 @@ def test_a_crash_leaves_calls_that_may_have_run() -> None:
         "it may have run')",
     )
     check(cut, "ToolEnded(call='c4.1'")
+
+
+SECOND = 1_000_000
+ENDED = (
+    "longrein was killed, crashed or closed, or the machine went down, after 1970-01-01 00:01:40"
+)
+
+
+@pytest.mark.parametrize(
+    ("begun_s", "last_run_s", "now_s", "told"),
+    [
+        (90, 100, 220, f"{ENDED} UTC, 2 min before the session went on; this began at 00:01:30"),
+        (90, 100, 90_100, f"{ENDED} UTC, 25 h before the session went on; this began at 00:01:30"),
+        (90, 100, 100, f"{ENDED} UTC; this began at 00:01:30"),
+        (90, 100, 50, f"{ENDED} UTC; this began at 00:01:30"),
+        (90, 0, 100, ""),
+        (150, 100, 200, ""),
+    ],
+    ids=["minutes", "a day", "at once", "clock set back", "no earlier run", "of this run"],
+)
+def test_what_a_crash_cut_tells_when_and_why(
+    begun_s: int, last_run_s: int, now_s: int, told: str
+) -> None:
+    """The request and the call begin at `begun_s`; the last entry before the crash comes later."""
+    outlook = {"last_run_us": last_run_s * SECOND, "now_us": now_s * SECOND}
+    for events, head in [
+        ((*REPLIED, ToolStarted(READ.id, "Read")), "interrupted; it may have run"),
+        (ASKED, "longrein ended while it waited"),
+    ]:
+        state = fold([Entry(n, begun_s * SECOND, event) for n, event in enumerate(events, 1)])
+        context = MoveContext(Budget(100_000, 8_000), Limits(), **outlook)
+        check(next_move(state, {}, context), repr(head + (f": {told}" if told else "")))
 
 
 def test_a_crash_leaves_a_request_without_an_answer_and_its_money_counts_as_spent() -> None:

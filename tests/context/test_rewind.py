@@ -1,8 +1,16 @@
-"""Rewind to before the prefix was set: the token estimate counts the present prefix and keeps
-the learned window.
+"""Rewinds: the token estimate after them, and states equal to those of a fold that begins anew for
+each of them.
 """
 
-from longrein.context import Budget, advance, fold, step, window_of
+import random
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from longrein.agent.rewind import step_end
+from longrein.context import Budget, State, advance, fold, step, window_of
+from longrein.context.fold import rejoin, rejoin_restored
 from longrein.events import (
     AnyEvent,
     Asked,
@@ -10,11 +18,13 @@ from longrein.events import (
     Entry,
     Opened,
     PrefixSet,
+    Restored,
     Rewound,
     Text,
     ToolSpec,
     UserSpoke,
 )
+from tests.context.random_session import RandomSession
 
 
 def weight(*events: AnyEvent) -> int:
@@ -51,3 +61,46 @@ def test_a_window_that_was_learned_is_of_one_model_and_outlives_a_rewind() -> No
     assert window_of(state, big).window_tokens == 12_000
     state = step(state, Entry(8, 8, PrefixSet("model", "test", "large", "scripted", "")))
     assert window_of(state, big).window_tokens == 200_000
+
+
+def reference(entries: Sequence[Entry]) -> State:
+    """Fold a log; begin anew for each entry that goes back, and for those inside it again."""
+    state = State()
+    for at, entry in enumerate(entries):
+        before = entries[:at]
+        match entry.event:
+            case Rewound(to=to):
+                state = rejoin(reference([one for one in before if one.seq <= to]), state, entry)
+            case Restored(undone=undone):
+                then = reference([one for one in before if one.seq != undone])
+                gone = next((one.event for one in before if one.seq == undone), None)
+                state = rejoin_restored(then, state, entry, gone)
+            case _:
+                state = step(state, entry)
+    return state
+
+
+def encoded(state: State) -> bytes:
+    """`state` as bytes, without what the reference has no use for."""
+    return msgspec.json.encode(msgspec.structs.replace(state, undone={}, worth=None))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nested_rewinds_and_restores_give_the_state_of_a_fold_anew_for_each(seed: int) -> None:
+    luck = random.Random(seed)
+    walk = RandomSession(seed, profile=["default", "default", "seed"][seed % 3])
+    for _ in range(8):
+        walk.run(luck.randrange(3, 30))
+        for _ in range(luck.choice([0, 1, 1, 2])):
+            if walk.state.compactions and luck.random() < 0.5:
+                walk.add(Restored(luck.choice(walk.state.compactions)))
+            elif not walk.state.calls:
+                to = step_end(walk.entries, luck.randrange(2, walk.state.seq + 1))
+                walk.add(Rewound(to))
+    expected = encoded(reference(walk.entries))
+    assert encoded(fold(walk.entries)) == expected
+    assert encoded(walk.state) == expected
+    kept, state = dict[int, State](), State()
+    for entry in walk.entries:
+        state = advance(state, entry, lambda to: walk.entries[:to], kept)
+    assert encoded(state) == expected

@@ -11,6 +11,7 @@ from tests.tools.conftest import ToolHarness
 
 from longrein.events import CwdSet, Document, Text
 from longrein.tools.bash import CommandOutput
+from longrein.tools.recall import InMemoryHistory, search_words
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +144,27 @@ async def test_what_cleaning_takes_from_a_small_output_has_a_handle(
     title = "result of Bash" + (", failed" if ended.status == "failed" else "")
     page = f"[r1.2: {title}, output byte for byte, all of it: {lines}]\n{shown}"
     assert await harness.call("Recall", handle="r1.2") == page
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "shown"),
+    [
+        ("printf 'PROG1\\rPROG2\\r\\n'", "PROG1", "PROG1␍PROG2␍"),
+        ("printf 'one\\033[31mtwo\\033[0m\\n'", "31mtwo", "one␛[31mtwo␛[0m"),
+        ("printf 'left\\0right\\n'", "left", "left␀right"),
+    ],
+    ids=["carriage returns", "escapes", "zero bytes"],
+)
+async def test_what_cleaning_takes_is_named_and_found_by_query_page_and_lines(
+    harness: Any, command: str, words: str, shown: str
+) -> None:
+    await harness.call("Bash", command=command)
+    whole = await harness.call("Recall", handle="r1")
+    assert '(byte for byte: Recall(handle="r1.2"))' in whole
+    found = search_words(InMemoryHistory(harness.context()), words, 0)
+    assert 'Recall(handle="r1.2", lines="1-11")' in found
+    assert (await harness.call("Recall", handle="r1.2", lines="1")).endswith(f"\n{shown}")
+    assert (await harness.call("Recall", handle="r1.2", lines="1:1-4")).endswith(f"\n{shown[:4]}")
 
 
 @given(st.binary(max_size=300) | st.text("ab \r\n\0\x1b[31m\x9b", max_size=60).map(str.encode))

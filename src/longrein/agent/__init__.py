@@ -37,6 +37,7 @@ from longrein.agent.messages import (
     UserNotice,
     approval_digest,
     program_event,
+    session_usd,
 )
 from longrein.agent.moves import Judgement, Move, next_move
 from longrein.agent.open_session import (
@@ -109,4 +110,5 @@ __all__ = [
     "program_event",
     "resumed_state",
     "run",
+    "session_usd",
 ]

@@ -6,6 +6,7 @@ used as prose only.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 
 import msgspec
@@ -30,6 +31,7 @@ from longrein.context import (
     estimate_text,
     event_texts,
     fits_in_window,
+    is_useful,
     merge_request,
     prose_problem,
     render_seed_summary,
@@ -387,9 +389,12 @@ def _swap(session: Session, ready: Swap) -> None:
     span = (ready.first, ready.last)
     rebuilt = rebuild(session, ready.last)
     seen = claim_lookup(state, span, texts_cleared_since(session, span, ready.asked))
-    event = build_summary(
-        state, budget, span, ready.reason, ready.prose, (ready.asked,), rebuilt.blocks, seen
-    )
+    made = partial(build_summary, state, budget, span, ready.reason, ready.prose, (ready.asked,))
+    event = made(rebuilt.blocks, seen)
+    if not is_useful(
+        state, budget, event
+    ):  # files are shown again only where there is room for them
+        event = made()  # files are shown again only where there is room for them
     used = context.reexpand_lines(
         state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX)
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from longrein.context import PROGRAM_KINDS, State
+from longrein.context import PROGRAM_KINDS, State, settled_usd
 from longrein.events import AnyPart, Entry, FilePut, PermissionAsked, TaskEnded, Text, UsageError
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
@@ -441,3 +441,9 @@ class SessionPort(Protocol):
         """Stop running tools, flush the log, release the lock. `reason`: for hooks of the
         session's end.
         """
+
+
+def session_usd(state: State, agents: Sequence[SubagentView]) -> float:
+    """Return the US dollars that an open session and its subagents have spent, without reserves."""
+    working = {name for name, child in state.children.items() if child.ended is None}
+    return settled_usd(state, {}) + sum(one.cost_usd for one in agents if one.child in working)

@@ -6,6 +6,7 @@ therefore cut by a crash, as was a request without an answer; resuming is the sa
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -26,6 +27,7 @@ from longrein.context import (
     decide_seed,
     decide_without_money,
     due_reminders,
+    duration_words,
     named_window,
     output_limit,
     reserve_usd,
@@ -228,7 +230,7 @@ def next_move(state: State, judged: Mapping[str, Judgement], move_context: MoveC
     """Return the next move. `judged` holds a judgement for each open call."""
     if state.calls:
         lost = tuple(
-            call_ended(call, "interrupted", "interrupted; it may have run") for call in _cut(state)
+            call_ended(call, "interrupted", _cut_text(call, move_context)) for call in _cut(state)
         )
         if lost:
             return Record(lost)
@@ -251,6 +253,30 @@ def _cut(state: State) -> list[OpenCall]:
     """Return the calls that a crash cut. A call that has started subagents continues with them."""
     joined = {child.started.call for child in state.children.values()} if state.children else ()
     return [call for call in state.calls.values() if call.started and call.call.id not in joined]
+
+
+def _cut_text(call: OpenCall, move_context: MoveContext) -> str:
+    """Tell the model of a call that a crash cut: when and why, as far as the log knows."""
+    how = _how_the_run_ended(call.started_at, move_context)
+    return f"interrupted; it may have run{how}"
+
+
+def _how_the_run_ended(begun_us: int, move_context: MoveContext) -> str:
+    """Return when and why the run ended in which something began; '' for the present run.
+
+    `begun_us`: microseconds UTC. A run that is killed writes no last word, so its last entry tells
+    the time.
+    """
+    last_us = move_context.last_run_us
+    if not 0 < begun_us <= last_us:
+        return ""
+    begun, last = (datetime.fromtimestamp(at / 1e6, UTC) for at in (begun_us, last_us))
+    gap_s = (move_context.now_us - last_us) / 1e6
+    gap = f", {duration_words(gap_s)} before the session went on" if gap_s >= 1 else ""
+    return (
+        ": longrein was killed, crashed or closed, or the machine went down, after "
+        f"{last:%Y-%m-%d %H:%M:%S} UTC{gap}; this began at {begun:%H:%M:%S}"
+    )
 
 
 def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
@@ -278,13 +304,18 @@ def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
 
 def _lost(state: State, move_context: MoveContext) -> tuple[AskFailed, ...]:
     """Return failures for requests that a crash left without an answer."""
-    waiting = [(state.asked_seq, state.asked)]
+    waiting = [(state.asked_seq, state.asked, state.asked_at)]
     if not move_context.summarising:
-        waiting.append((state.summarising_seq, state.summarising))
+        waiting.append((state.summarising_seq, state.summarising, 0))
     why = "longrein ended while it waited"
     return tuple(
-        AskFailed(seq, "lost", why, assumed_usd=asked.reserved_usd)
-        for seq, asked in waiting
+        AskFailed(
+            seq,
+            "lost",
+            why + _how_the_run_ended(begun_us, move_context),
+            assumed_usd=asked.reserved_usd,
+        )
+        for seq, asked, begun_us in waiting
         if asked
     )
 

@@ -12,8 +12,8 @@ from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies
 from longrein.agent.redaction import redacted
 from longrein.agent.session import CLOSE_WAIT_S, Session
-from longrein.context import State, advance, fold
-from longrein.events import ModeSet, Opened, PrefixSet
+from longrein.context import State, fold, step
+from longrein.events import ModeSet, Opened, PrefixSet, Restored, Rewound
 from longrein.store import Log
 
 BYPASS = "bypassPermissions"
@@ -90,7 +90,9 @@ def resumed_state(log: Log) -> State:
     if kept is None or state is None or (state.seq, state.session) != (kept.seq, log.session):
         return fold(log.entries)
     for entry in log.history(kept.seq + 1, len(log.entries)):
-        state = advance(state, entry, lambda to: log.history(1, to))
+        if isinstance(entry.event, Rewound | Restored):
+            return fold(log.entries)  # goes back once for all of them
+        state = step(state, entry)
     return state
 
 

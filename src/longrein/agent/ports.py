@@ -158,6 +158,9 @@ class MoveContext(msgspec.Struct, frozen=True):
     """Failures in a row for which a pause was already made."""
     now_us: int = 0
     """Time in microseconds UTC, for the age of the provider's cache; 0 when not known."""
+    last_run_us: int = 0
+    """Time of the last entry of the run before this one, microseconds UTC; 0 when there was none.
+    """
     task_s: float = 0.0
     """Seconds since the present task began."""
     summarising: bool = False

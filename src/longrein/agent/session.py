@@ -174,7 +174,8 @@ class Session:
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log, self.deps, self.state = log, deps, state
-        self.id = log.session
+        # `last_run_us`: time of the last entry of the run before this one, microseconds UTC
+        self.id, self.last_run_us = log.session, state.at
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
         self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
@@ -618,6 +619,7 @@ class Session:
             digest_hooks=self.hooks.compaction_concerns,
             policy=deps.policy,
             now_us=deps.clock.wall_us(),
+            last_run_us=self.last_run_us,
             task_s=self.elapsed.task_s,
             summarising=self.summary_request.running,
             pressed=self.memory.pressed,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.agent.hooks import CommandHandler
+from longrein.agent.messages import session_usd
 from longrein.events import LongreinError
 from longrein.permissions import Hook, visible
 
@@ -51,10 +52,8 @@ class StatusCommand:
         return output.stdout
 
     def _cost(self) -> dict[str, Any]:
-        state = self._session.state
-        return {
-            "total_cost_usd": state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)
-        }
+        session = self._session
+        return {"total_cost_usd": session_usd(session.state, session.agents())}
 
     def _data(self) -> dict[str, Any]:
         session, state = self._session, self._session.state

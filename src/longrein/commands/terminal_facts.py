@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from longrein import __version__
+from longrein.agent.messages import session_usd
 from longrein.composition import Composition
 from longrein.config import shorten_home, user_file
 from longrein.config.rule_removal import forget_rule, own_rules
@@ -90,7 +91,7 @@ def _status(
             rung.name if rung is not None and rung.confines else "none: commands run as you",
         ),
         ("context", f"{tokens(state.view_tokens)} of {tokens(window)} tokens"),
-        ("spent", money(state.spent_usd)),
+        ("spent", money(session_usd(state, built.session.agents()))),
         ("MCP servers", f"{working} of {len(servers)} connected" if servers else "none"),
         ("state folder", place.state_dir),
     ]

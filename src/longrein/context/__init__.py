@@ -16,6 +16,7 @@ from longrein.context.decide import (
     Swap as Swap,
     decide as decide,
     decide_without_money as decide_without_money,
+    is_useful as is_useful,
     named_window as named_window,
     next_compacted as next_compacted,
     window_of as window_of,
@@ -25,6 +26,7 @@ from longrein.context.fold_notices import external_event as external_event
 from longrein.context.fold_notices import is_repeated as is_repeated
 from longrein.context.reminders import (
     due_reminders as due_reminders,
+    duration_words as duration_words,
     pending_notices as pending_notices,
 )
 from longrein.context.state.quoting import neutralize_markers as neutralize_markers
@@ -68,6 +70,8 @@ from longrein.context.state.state import (
     State as State,
     SubagentState as SubagentState,
     TaskState as TaskState,
+    settled_usd as settled_usd,
+    task_usd as task_usd,
 )
 from longrein.context.state.token_estimate import (
     arguments_text as arguments_text,

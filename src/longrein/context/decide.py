@@ -20,7 +20,7 @@ from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.view import span_of
 from longrein.context.truncation import births, births_gain
-from longrein.events import Cleared, Summarized, text_of
+from longrein.events import Cleared, Summarized, Text, text_of
 
 GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
 # The same where reading is cheap: rewriting is then what costs, and deeper means less often
@@ -48,6 +48,7 @@ MILD_SHARE = 0.03
 that, a summary loses less.
 """
 PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short of memory
+NO_GAIN = "a summary would not make the context smaller"
 REARM_SHARE = 0.10  # Share that must be new before the next crossing counts (law 6)
 NEW_SHARE_MIN = 0.02  # Share that must be new before the model can request another summary
 MODEL_SOURCE = "Compact"  # Source of the model's request: its tool
@@ -143,7 +144,8 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
     named, budget = named_window(state, budget), window_of(state, budget)
     if state.compact_wanted is not None:
         return _on_request(state, budget, state.compact_wanted)
-    overflow, view = has_overflowed(state), _tokens_when_sent(state, budget)
+    view = _tokens_when_sent(state, budget)
+    overflow = has_overflowed(state) and not _answer_was_too_long(state, budget, view)
     known = budget
     if overflow and view < budget.window_tokens:  # the window is smaller than known
         budget = msgspec.structs.replace(budget, window_tokens=view)
@@ -234,14 +236,13 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     model.
     """
     from longrein.context.clear_items import squeeze
-    from longrein.context.summary.summary_text import build_digest
 
     goal, mild = goal_tokens(state, budget), _mild_clearing(state, budget, view, reason)
     if mild is not None:
         return Clear(mild)
-    swap = ready_swap(state, reason)
+    swap = _useful_swap(state, budget, reason)
     if swap is not None:
-        return _widen_swap(state, budget, swap)
+        return swap
     if not must and view < budget.compact_share * budget.usable_tokens:
         return Nothing("there is room yet")
     if not must:
@@ -249,21 +250,59 @@ def _shrink(state: State, budget: Budget, view: int, *, must: bool, reason: str)
     cleared = squeeze(state, budget, goal, reason)
     if cleared is not None and view - cleared.gain_tokens <= goal:
         return Clear(cleared)
-    first, last = summary_span(state)
-    if last < first:
-        return Clear(cleared) if cleared is not None else _last_resort(state, budget, view, reason)
-    return Digest(build_digest(state, budget, first, last, reason))
+    digest = useful_digest(state, budget, summary_span(state), reason)
+    if digest is not None:
+        return digest
+    return Clear(cleared) if cleared is not None else _last_resort(state, budget, view, reason)
+
+
+def useful_digest(
+    state: State, budget: Budget, span: tuple[int, int], reason: str
+) -> Digest | None:
+    """Return the digest of a span; None if the span is empty or its digest is of no use."""
+    from longrein.context.summary.summary_text import build_digest
+
+    if span[1] < span[0]:
+        return None
+    made = build_digest(state, budget, *span, reason)
+    return Digest(made) if is_useful(state, budget, made) else None
+
+
+def is_useful(state: State, budget: Budget, event: Summarized) -> bool:
+    """Return True if the view is smaller with the text of `event` than with its span.
+
+    What was asked for may also be larger while the view stays as small as a compaction would make
+    it.
+    """
+    items = state.conversation
+    gone = sum(item.tokens for item in items if event.first <= item.seqs[0] <= event.last)
+    reply = state.gauge.tokens_of(Text(event.reply)) if event.reply else 0
+    more = state.gauge.tokens_of(Text(event.text)) + reply - state.gauge.scale(gone)
+    wanted = event.reason == "request" and state.view_tokens + more <= goal_tokens(state, budget)
+    return more < 0 or wanted
+
+
+def _useful_swap(state: State, budget: Budget, reason: str) -> Swap | None:
+    """Return the swap for a summary that has come and is of use."""
+    from longrein.context.summary.summary_text import build_summary
+
+    ready = ready_swap(state, reason)
+    if ready is None:
+        return None
+    swap = _widen_swap(state, budget, ready)
+    span = (swap.first, swap.last)
+    made = build_summary(state, budget, span, reason, swap.prose, (swap.asked,))
+    return swap if is_useful(state, budget, made) else None
 
 
 def decide_without_money(state: State, budget: Budget, wish: Summarise) -> Digest | Nothing:
     """Decide when the money left does not pay for the summary: a digest if needed, which is
     free.
     """
-    from longrein.context.summary.summary_text import build_digest
-
     if wish.beside:
         return Nothing("no money is left for a summary")
-    return Digest(build_digest(state, window_of(state, budget), wish.first, wish.last, wish.reason))
+    span = (wish.first, wish.last)
+    return useful_digest(state, window_of(state, budget), span, wish.reason) or Nothing(NO_GAIN)
 
 
 def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decision:
@@ -274,7 +313,7 @@ def _last_resort(state: State, budget: Budget, view: int, reason: str) -> Decisi
     """
     from longrein.context.summary.summary_text import build_digest
 
-    most = budget.window_tokens * (1 - ANSWER_SHARE_MIN)
+    most = _largest_view(budget)
     if (
         reason != "overflow"
         and state.view_tokens - births_gain(state, births(state, budget)) <= most
@@ -333,22 +372,24 @@ def _widen_swap(state: State, budget: Budget, swap: Swap) -> Swap:
 
 
 def _on_request(state: State, budget: Budget, focus: str) -> Decision:
-    from longrein.context.summary.summary_text import build_digest
-
-    swap = ready_swap(state, "request")
-    if swap is not None and (
+    ready = ready_swap(state, "request")
+    if ready is not None and (
         not focus or state.summary_of is None or state.summary_of.focus == focus
     ):
-        return swap
+        span = (ready.first, ready.last)
+        span = (ready.first, ready.last)
+        swap = _useful_swap(state, budget, "request")
+        return swap or useful_digest(state, budget, span, "request") or Nothing(NO_GAIN)
     first, last = summary_span(state)
     if last < first:
         return Nothing("there is nothing yet that could be compacted")
     if state.compact_by == MODEL_SOURCE and _is_mostly_summary(state, budget, first, last):
         return Nothing("too little is new since the last compaction")
-    fits = _tokens_when_sent(state, budget) <= budget.window_tokens - budget.max_output_tokens // 2
+    most = (budget.window_tokens + budget.usable_tokens) // 2
+    fits = _tokens_when_sent(state, budget) <= most
     if state.summary_attempts < SUMMARY_ATTEMPTS_MAX and fits and state.seen_reach > 0:
         return Summarise(first, last, "request", focus)
-    return Digest(build_digest(state, budget, first, last, "request"))
+    return useful_digest(state, budget, (first, last), "request") or Nothing(NO_GAIN)
 
 
 def _is_mostly_summary(state: State, budget: Budget, first: int, last: int) -> bool:
@@ -381,6 +422,18 @@ def has_overflowed(state: State) -> bool:
     )
 
 
+def _answer_was_too_long(state: State, budget: Budget, view: int) -> bool:
+    """True if the refused request may fit with less room for its answer: the provider has named a
+    window that has room beside the view. Tried once.
+    """
+    named = state.failure is not None and state.failure.limit_tokens > 0
+    return named and state.failures == 1 and view <= _largest_view(budget)
+
+
+def _largest_view(budget: Budget) -> float:
+    return budget.window_tokens * (1 - ANSWER_SHARE_MIN)
+
+
 def _is_rearmed(state: State, usable: int) -> bool:
     if not state.settled:
         return True
@@ -392,23 +445,29 @@ def _is_rearmed(state: State, usable: int) -> bool:
 
 
 def floor_diagnosis(state: State, budget: Budget) -> str:
-    """Return one line that says what fills the window."""
-    conversation = sum(item.tokens for item in state.items)
-    fixed = state.gauge.scale(state.gauge.raw - conversation)
-    largest = max(state.items, key=lambda item: item.tokens, default=None)
-    biggest = (
-        f", largest block {state.gauge.scale(largest.tokens)} ({largest.handle})" if largest else ""
-    )
-    servers = schema_diagnosis(state.prefix, budget.window_tokens) if state.prefix else ""
-    window = f"window {budget.window_tokens}"
-    if state.view_tokens < budget.window_tokens:
-        window = f"refused although the window is known as {budget.window_tokens}"
+    """Return one line that says what fills the window and what to do."""
+    said = state.conversation
+    largest = max(said, key=lambda item: item.tokens, default=None)
+    conversation = state.gauge.scale(sum(item.tokens for item in said))
+    fixed = max(0, state.view_tokens - conversation)
+    biggest = ""
+    if largest is not None:
+        biggest = f", largest block {state.gauge.scale(largest.tokens)} ({largest.handle})"
+    window = budget.window_tokens
+    room = f"window {window}"
+    if state.view_tokens < window:
+        room = f"which leaves {window - state.view_tokens} of the window {window} for the answer"
+        if has_overflowed(state) or state.refused_raw:
+            room = f"refused although the window is known as {window}"
+    servers = schema_diagnosis(state.prefix, window) if state.prefix else ""
+    advice = "use a model with a larger window or start a new session"
+    if fixed > budget.usable_tokens // 2:
+        advice = "use a model with a larger window, or fewer tools (--tools) and instructions"
     return (
-        f"the request does not fit: {state.view_tokens} tokens, {window} "
-        f"(system text and tools {fixed}, conversation "
-        f"{state.gauge.scale(conversation)}{biggest}); "
+        f"the request does not fit: {state.view_tokens} tokens, {room} "
+        f"(system text, tools and instructions {fixed}, conversation {conversation}{biggest}); "
         + (f"{servers}; " if servers else "")
-        + "use a model with a larger window or start a new session"
+        + advice
     )
 
 
@@ -434,12 +493,17 @@ def summary_span(state: State) -> tuple[int, int]:
 def _unseen_span(state: State) -> tuple[int, int]:
     """Return the entries that a digest may replace when nothing else fits. Empty if last < first.
 
-    Unsent messages are excluded, since they have birth forms. A single call or result may be larger
-    than the window, and a summary larger than the window that a provider turns out to have.
+    What follows the user's newest message is excluded until it is sent, since it has birth forms.
+    A single call or result may be larger than the window, and a summary larger than the window that
+    a provider turns out to have.
     """
     items = state.conversation
+    newest = max((item.seqs[0] for item in items if item.kind == "user"), default=0)
     while items and not (
-        items[-1].kind == "result" or items[-1].mine or items[-1].seqs[1] <= state.sent_reach
+        items[-1].kind == "result"
+        or items[-1].mine
+        or items[-1].seqs[1] <= state.sent_reach
+        or items[-1].seqs[1] < newest
     ):
         items.pop()
     return (items[0].seqs[0], max(item.seqs[1] for item in items)) if items else (1, 0)

@@ -6,8 +6,10 @@ in whatever order the calls end; messages that come meanwhile follow them.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from copy import copy
+from operator import attrgetter
 from typing import assert_never
 
 import msgspec
@@ -31,10 +33,12 @@ from longrein.context.state.state import (
     SubagentState,
     TaskState,
     UsageBaseline,
+    copy_state,
     merge_rewound,
 )
 from longrein.context.state.view import append_item, count_prefix, make_item, replace_item
 from longrein.events import (
+    AnyEvent,
     Asked,
     AskFailed,
     CheckpointTaken,
@@ -162,37 +166,155 @@ History = Callable[
 ]  # Function that returns entries 1 to n of the session's log
 
 
-def fold(entries: Sequence[Entry]) -> State:
+KEPT_MAX = 16  # Limit of states that `advance` keeps for the next rewinds
+
+Kept = dict[int, State]  # Number of entries -> the state that they fold to
+
+
+def fold(entries: Iterable[Entry]) -> State:
     """Return the state after `entries`, the whole log of a session."""
-    state = State()
-    for at, entry in enumerate(entries):
-        state = advance(state, entry, partial(_up_to, entries, at))
-    return state
+    log = list(entries)
+    return _Pass(log).run(State(), 0, len(log))
 
 
-def _up_to(entries: Sequence[Entry], count: int, to: int) -> list[Entry]:
-    return [entry for entry in entries[:count] if entry.seq <= to]
+def advance(state: State, entry: Entry, history: History, kept: Kept | None = None) -> State:
+    """Apply any entry, also `Rewound` and `Restored`, which need the log again.
 
-
-def advance(state: State, entry: Entry, history: History) -> State:
-    """Apply any entry, also `Rewound` and `Restored`, which need the log again."""
+    `kept`: memory of one log between calls. With it a rewind costs what came since the last one.
+    """
     match entry.event:
         case Rewound(to=to):
-            return _take_back(fold(list(history(to))), state, entry)
+            then = _state_at(list(history(to)), {} if kept is None else kept)
+            return rejoin(then, state, entry)
         case Restored(undone=undone):
-            log = list(history(entry.seq - 1))
-            joined = _take_back(fold([e for e in log if e.seq != undone]), state, entry)
-            gone = next((e.event for e in log if e.seq == undone), None)
-            if isinstance(gone, Cleared):
-                joined.held |= {form.handle for form in gone.forms}
-            joined.settled = (CompactionMark(joined.gauge.raw, joined.asks),)
-            joined.turn_open, joined.owes_reply = state.turn_open, state.owes_reply
-            return joined
+            log = [*history(entry.seq - 1), entry]
+            again = _Pass(log)
+            again.run(State(), 0, len(log) - 1)
+            return again.restore(state, len(log) - 1, undone)
         case _:
             return step(state, entry)
 
 
-def _take_back(then: State, now: State, entry: Entry) -> State:
+def _state_at(log: Sequence[Entry], kept: Kept) -> State:
+    """Fold `log` from the last kept state, and keep its state."""
+    first = max((count for count in kept if count <= len(log)), default=0)
+    again = _Pass(log, kept, first)
+    if not again.is_possible:
+        first, again = 0, _Pass(log)
+    start = copy_state(kept[first]) if first else State()
+    state = again.run(start, first, len(log))
+    kept.pop(len(log), None)
+    kept[len(log)] = copy_state(state)
+    while len(kept) > KEPT_MAX:
+        del kept[next(iter(kept))]
+    return state
+
+
+class _Pass:
+    """One pass over a log, which keeps copies of the states that its rewinds return to.
+
+    `kept`: states before entry `first`, where the pass begins.
+    """
+
+    def __init__(self, log: Sequence[Entry], kept: Kept | None = None, first: int = 0) -> None:
+        self._log = log
+        self._kept: Kept = {0: State(), **(kept or {})}
+        self._uses = self._last_uses(first)
+        self._ends: dict[int, list[int]] = {}  # Entry -> states that no later one needs
+        for count, at in self._uses.items():
+            self._ends.setdefault(at, []).append(count)
+        self.is_possible = all(n in self._kept or n >= first for n in self._uses)
+
+    def _last_uses(self, first: int) -> dict[int, int]:
+        """Return the states to keep, each with the entry that needs it last.
+
+        An undone compaction needs the state before it, and its pass those of all rewinds.
+        """
+        uses: dict[int, int] = {}
+        last_undo = 0
+        for at in range(first, len(self._log)):
+            match self._log[at].event:
+                case Rewound(to=to):
+                    uses[self._count(to, at)] = at
+                case Restored(undone=undone):
+                    uses[self._count(undone - 1, at)] = last_undo = at
+                case _:
+                    pass
+        return {count: max(at, last_undo) for count, at in uses.items()}
+
+    def _count(self, seq: int, most: int) -> int:
+        """Return how many of the first `most` entries are not after entry `seq`."""
+        return bisect_right(self._log, seq, hi=most, key=attrgetter("seq"))
+
+    def run(
+        self, state: State, first: int, last: int, skipped: frozenset[int] | None = None
+    ) -> State:
+        """Apply the entries from `first` to before `last`.
+
+        With `skipped` the compactions of these entries never were, so what undid them only leaves
+        its marks.
+        """
+        for at in range(first, last):
+            entry = self._log[at]
+            match entry.event:
+                case _ if skipped is not None and entry.seq in skipped:
+                    pass
+                case Rewound(to=to):
+                    state = rejoin(copy_state(self._kept[self._count(to, at)]), state, entry)
+                case Restored(undone=undone) if skipped is not None:
+                    state = rejoin_restored(
+                        copy_state(state), state, entry, self._event(undone, at)
+                    )
+                case Restored(undone=undone):
+                    state = self.restore(state, at, undone)
+                case _:
+                    state = step(state, entry)
+            if self._uses.get(at + 1, 0) > at:
+                self._kept[at + 1] = copy_state(state)
+            for done in self._ends.get(at, ()):
+                self._kept.pop(done, None)
+        return state
+
+    def restore(self, state: State, at: int, undone: int) -> State:
+        """Apply the `Restored` at position `at`: the conversation as if no compaction that was
+        undone had been.
+        """
+        entry = self._log[at]
+        gone = dict(state.undone)
+        gone.pop(undone, None)
+        gone[undone] = entry.seq
+        first = at
+        for seq, by in reversed(gone.items()):
+            if self._count(by, at + 1) <= first:
+                break
+            first = self._count(seq - 1, first)
+        again = copy(self)
+        again._kept = {count: one for count, one in self._kept.items() if count <= first}
+        then = again.run(copy_state(self._kept[first]), first, at, frozenset(gone))
+        joined = rejoin_restored(then, state, entry, self._event(undone, at))
+        joined.undone = gone
+        return joined
+
+    def _event(self, seq: int, most: int) -> AnyEvent | None:
+        at = self._count(seq, most) - 1
+        return self._log[at].event if at >= 0 and self._log[at].seq == seq else None
+
+
+def rejoin_restored(then: State, now: State, entry: Entry, gone: AnyEvent | None) -> State:
+    """Join `then`, in which `gone` never was, with the world of `now`."""
+    turn_open, owes_reply = now.turn_open, now.owes_reply
+    joined = rejoin(then, now, entry)
+    if isinstance(gone, Cleared):
+        joined.held |= {form.handle for form in gone.forms}
+    joined.settled = (CompactionMark(joined.gauge.raw, joined.asks),)
+    joined.turn_open, joined.owes_reply = turn_open, owes_reply
+    return joined
+
+
+def rejoin(then: State, now: State, entry: Entry) -> State:
+    """Apply an entry that goes back: the conversation of `then` with the world of `now`. Changes
+    both.
+    """
     known = then.files
     count_prefix(then, -1)  # the prefix is the present one, even if it was set later
     joined = merge_rewound(then, now)
@@ -235,6 +357,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
         case ToolStarted() as event:
             if event.call in state.calls:
                 state.calls[event.call].started = True
+                state.calls[event.call].started_at = entry.at
         case ToolEnded() as event:
             _tool_ended(state, seq, event)
         case FileSeen() as event:

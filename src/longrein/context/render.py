@@ -4,7 +4,7 @@ is encoded once.
 
 import msgspec
 
-from longrein.context.decide import Summarise, window_of
+from longrein.context.decide import Summarise, has_overflowed, window_of
 from longrein.context.seed_policy import OPENING
 from longrein.context.state.request import Budget, Item, Request
 from longrein.context.state.state import FRAMEWORK_PROFILE, State
@@ -12,6 +12,12 @@ from longrein.context.state.token_estimate import ITEM_TOKENS, estimate_part, es
 from longrein.events import PrefixSet, Text, text_of
 
 OUTPUT_TOKENS_MIN = 1_000  # A money limit does not lower the output limit below this
+OUTPUT_TOKENS_LEAST = 64  # A small window does not lower the output limit below this
+ESTIMATE_ERROR_SHARE = 0.04
+"""Share of the view that is left free beside the output limit.
+
+Some providers refuse a request whose input and output limit exceed the window by one token.
+"""
 
 
 def render(
@@ -67,11 +73,22 @@ def marks(state: State) -> tuple[int, ...]:
 
 
 def output_limit(
-    state: State, budget: Budget, usd_left: float | None, tokens_left: int | None = None
+    state: State,
+    budget: Budget,
+    usd_left: float | None,
+    tokens_left: int | None = None,
+    more_tokens: int = 0,
 ) -> int:
-    """Return the output limit by the model, the window, and the money and tokens left."""
+    """Return the output limit by the model, the window, and the money and tokens left.
+
+    `more_tokens`: input beside the view.
+    """
     budget = window_of(state, budget)
-    limit = min(budget.max_output_tokens, max(256, budget.window_tokens - state.view_tokens))
+    sent = (state.view_tokens + more_tokens) * (1 + ESTIMATE_ERROR_SHARE)
+    room = budget.window_tokens - round(sent)
+    if has_overflowed(state):
+        room //= 1 + state.failures
+    limit = min(budget.max_output_tokens, max(OUTPUT_TOKENS_LEAST, room))
     if usd_left is not None and budget.price is not None and budget.price.output > 0:
         affordable = int((usd_left - input_usd(state, budget)) * 1e6 / budget.price.output)
         limit = min(limit, max(OUTPUT_TOKENS_MIN, affordable))
@@ -120,4 +137,7 @@ def render_summary(state: State, budget: Budget, wish: Summarise) -> Request:
         (state.seq, 0, -1), "reminder", (state.seq, state.seq), "", Text(text), "full", tokens
     )
     tail = tuple(at for at in live.marks if at < len(carried))
-    return msgspec.structs.replace(live, items=(*carried, ask), marks=tail, purpose="summary")
+    limit = output_limit(state, budget, None, more_tokens=state.gauge.scale(tokens))
+    return msgspec.structs.replace(
+        live, items=(*carried, ask), marks=tail, purpose="summary", max_output_tokens=limit
+    )

@@ -86,7 +86,9 @@ from longrein.events.events import (
     TurnEnded as TurnEnded,
     Usage as Usage,
     UserSpoke as UserSpoke,
+    PAID_EVENTS as PAID_EVENTS,
     counts_of as counts_of,
+    usd_of as usd_of,
     is_count as is_count,
 )
 from longrein.events.ids import (

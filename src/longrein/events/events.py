@@ -752,6 +752,25 @@ AnyEvent = (
 )
 
 
+def usd_of(event: AnyEvent) -> float:
+    """Return the US dollars that an entry of a session's log says were spent.
+
+    The sum over a log includes the subagents that have ended. A request without an answer counts
+    with the money it has probably cost.
+    """
+    match event:
+        case Replied(cost_usd=usd) | ChildEnded(cost_usd=usd) | HookAnswered(cost_usd=usd):
+            return max(0.0, usd)
+        case AskFailed(assumed_usd=usd):
+            return max(0.0, usd)
+        case _:
+            return 0.0
+
+
+PAID_EVENTS = ("Replied", "AskFailed", "ChildEnded", "HookAnswered")
+"""Kinds of events for which `usd_of` is not always 0."""
+
+
 class Entry(msgspec.Struct, frozen=True):
     """Entry of the log."""
 

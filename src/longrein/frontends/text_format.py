@@ -74,13 +74,8 @@ def money(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
 
 
-def spent_usd(state: State) -> float:
-    """Money spent, without the reserve of a running request."""
-    return state.spent_usd - (state.asked.reserved_usd if state.asked else 0.0)
-
-
-def usage_rows(state: State) -> tuple[tuple[str, str], ...]:
-    """Return (name, value) of what a session has used."""
+def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) of what a session has used; `usd`: with its subagents."""
     used = state.usage
     share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
     return (
@@ -92,7 +87,7 @@ def usage_rows(state: State) -> tuple[tuple[str, str], ...]:
         ),
         ("written to cache", tokens(used.cache_write_tokens)),
         ("output", tokens(used.output_tokens)),
-        ("spent", money(spent_usd(state))),
+        ("spent", money(usd)),
     )
 
 

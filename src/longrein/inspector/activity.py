@@ -14,6 +14,7 @@ from longrein.events import (
     Replied,
     ToolEnded,
     counts_of,
+    usd_of,
 )
 from longrein.inspector.data import FileData, Spent, SubagentData, Touch
 
@@ -41,12 +42,12 @@ class Child(msgspec.Struct):
     def hear(self, entry: Entry) -> None:
         """Take in an entry of its own log."""
         self.last_at = entry.at
+        self.usd += usd_of(entry.event)
         match entry.event:
-            case Replied(usage=usage, cost_usd=usd):
+            case Replied(usage=usage):
                 counted = counts_of(usage)
                 self.requests += 1
                 self.tokens += counted.context_tokens + counted.output_tokens
-                self.usd += max(0.0, usd)
             case PermissionAsked(call=call):
                 self.asking = {*self.asking, call}
             case PermissionAnswered(call=call) | ToolEnded(call=call):

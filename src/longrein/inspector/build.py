@@ -87,6 +87,7 @@ class SessionInspector:
         self._budget_for = budget_for
         self._budgets: dict[str, Budget] = {}
         self._state = State()
+        self._kept: dict[int, State] = {}  # States that the log went back to, for `advance`
         self._entries: list[Entry] = []
         self._items = ItemTracker()
         self._requests = RequestTracker(self._items, self._budget)
@@ -180,7 +181,7 @@ class SessionInspector:
             self._children[agent.session].hear(entry)
             return
         kept = self._state.sent_items
-        self._state = advance(self._state, entry, lambda to: self._entries[:to])
+        self._state = advance(self._state, entry, lambda to: self._entries[:to], self._kept)
         self._entries.append(entry)
         self._requests.hear(entry, self._state, kept)
         if isinstance(entry.event, Opened):

@@ -132,9 +132,7 @@ def _contents(event: AnyEvent) -> list[Content]:  # noqa: C901, PLR0911, PLR0912
             return [_content(part) for part in event.parts]
         case ToolEnded():
             parts = [_with_tool(_content(part), event.name) for part in event.parts]
-            raw = Content(
-                "output byte for byte", blob=event.raw, aside=True, searchable=False, raw=True
-            )
+            raw = Content("output byte for byte", blob=event.raw, aside=True, raw=True)
             return [*parts, raw] if event.raw else parts
         case Replied():
             blocks = [

@@ -84,6 +84,10 @@ def resolve_handle(past: SessionHistory, text: str) -> HandleContent:
     title = title_of(entry)
     if handle.part and chosen[0].title not in ("content", title):
         title += f", {chosen[0].title}"
+    exact = next((n for n, content in enumerate(contents, 1) if content.raw), 0)
+    if exact and not any(content.raw for content in chosen):
+        here = msgspec.structs.replace(handle, part=exact)
+        title += f' as a terminal shows it (byte for byte: Recall(handle="{here}"))'
     parts = [(content, content.part or _as_media(home, content)) for content in chosen]
     texts = [content for content, part in parts if part is None]
     media = [(part, _media_bytes(home, past, part)) for _, part in parts if part is not None]

@@ -9,7 +9,7 @@ from longrein.agent.ports import below
 from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
 from longrein.agent.subagents.tree import ActiveSubagent
-from longrein.context import SubagentState, external_event, is_repeated
+from longrein.context import State, SubagentState, external_event, is_repeated, task_usd
 from longrein.events import (
     Reminded,
     Replied,
@@ -37,7 +37,8 @@ def subagent_views(
         label = below(session.state.label, f"a{now.seq}")
         view = SubagentView(label, child, started.kind, started.description, "queued", depth=depth)
         if one is not None:
-            found += [_at_work(view, one), *subagent_views(one.session, working, depth + 1)]
+            states = {name: each.session.state for name, each in working.items()}
+            found += [_at_work(view, one, states), *subagent_views(one.session, working, depth + 1)]
         else:
             found.append(_over(view, now))
     return found
@@ -82,7 +83,7 @@ def _over(view: SubagentView, now: SubagentState) -> SubagentView:
     )
 
 
-def _at_work(view: SubagentView, one: ActiveSubagent) -> SubagentView:
+def _at_work(view: SubagentView, one: ActiveSubagent, states: Mapping[str, State]) -> SubagentView:
     state, began = one.session.state, one.session.state.began
     used = state.usage.context_tokens + state.usage.output_tokens
     before = began.usage.context_tokens + began.usage.output_tokens
@@ -97,7 +98,7 @@ def _at_work(view: SubagentView, one: ActiveSubagent) -> SubagentView:
         elapsed_s=one.session.elapsed.task_s,
         steps=state.asks - began.asks,
         tokens=used - before,
-        cost_usd=max(0.0, state.spent_usd - began.usd),
+        cost_usd=task_usd(state, states),
         last=_latest(one),
         model=one.started.model,
     )

@@ -11,7 +11,17 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.decide import Clear, Digest, Full, Nothing, Summarise, Swap, decide, window_of
+from longrein.context.decide import (
+    Clear,
+    Digest,
+    Full,
+    Nothing,
+    Summarise,
+    Swap,
+    decide,
+    decide_without_money,
+    window_of,
+)
 from longrein.context.fold import advance, fold
 from longrein.context.message_list.intake import Intake, message_digest
 from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
@@ -120,6 +130,7 @@ class Engine:
         self._environment = environment or EngineEnvironment()
         self.entries: list[Entry] = list(self._environment.entries)  # The log, with every original
         self.state: State = fold(self.entries)  # The folded log
+        self._kept: dict[int, State] = {}  # States that the log went back to, for `advance`
         self._intake = Intake(shape, self._append, lambda: self.state)
         self._intake.recover(self.entries)
         if self.state.summarising is not None:
@@ -242,7 +253,7 @@ class Engine:
     def _append(self, event: AnyEvent) -> int:
         entry = Entry(len(self.entries) + 1, self._environment.now_us(), event)
         self.entries.append(entry)
-        self.state = advance(self.state, entry, lambda to: self.entries[:to])
+        self.state = advance(self.state, entry, lambda to: self.entries[:to], self._kept)
         self._environment.keep(entry)
         return entry.seq
 
@@ -300,7 +311,7 @@ class Engine:
                 case Summarise() if able:
                     yield from self._ask_for_summary(chat, wish)
                 case Summarise(reason="request"):
-                    self._append_summary(Swap(wish.first, wish.last, wish.reason, "", 0))
+                    self._append_digest(wish)
                 case Summarise():
                     self.why = "a summary is due, but the engine has no summariser"
                     return
@@ -354,6 +365,15 @@ class Engine:
     def _note_failure(self, error: Exception) -> str:
         self.notes.append(f"no summary: {type(error).__name__}: {error}")
         return ""
+
+    def _append_digest(self, wish: Summarise) -> None:
+        """Make room on request without a summariser, or note why that is impossible."""
+        found = decide_without_money(self.state, self.budget, wish)
+        if isinstance(found, Digest):
+            self._append(found.event)
+            return
+        self.why = found.why
+        self._append(Reminded("compact_refused", "", state=found.why))
 
     def _append_summary(self, ready: Swap) -> None:
         asks = (ready.asked,) if ready.asked else ()

@@ -5,7 +5,9 @@ A rewind restores the conversation part (`ConversationState`). The world part (m
 permissions) stays as it is. `merge_rewound` joins both.
 """
 
+from collections.abc import Mapping
 from copy import copy
+from typing import TypeVar
 
 import msgspec
 
@@ -35,6 +37,8 @@ from longrein.events import (
     Usage,
 )
 
+Held = TypeVar("Held", bound=msgspec.Struct)
+
 
 class OpenCall(msgspec.Struct):
     """Tool call without a result."""
@@ -43,6 +47,7 @@ class OpenCall(msgspec.Struct):
     slot: int  # Position of the result in the view
     cut: bool = False  # True if the reply was cut inside the call. Such a call must not run.
     started: bool = False  # True if `ToolStarted` was written
+    started_at: int = 0  # Time of that entry, microseconds UTC
     asked: PermissionAsked | None = None
     answer: PermissionAnswered | None = None
 
@@ -185,6 +190,7 @@ class ConversationState(msgspec.Struct):
     readings: dict[str, tuple[Reading, ...]] = {}  # Real path -> its readings, newest last
     files_just_seen: tuple[FileSeen, ...] = ()  # Files seen by the call that is about to end
     compactions: tuple[int, ...] = ()  # Entries of the newest compactions that can be undone
+    undone: dict[int, int] = {}  # Entry of each undone compaction -> entry that undid it
     skills: dict[
         str, LoadedSkill
     ] = {}  # Loaded skills by name, the newest last; at most `SKILLS_MAX`
@@ -314,6 +320,52 @@ class State(ConversationState):
     def view_tokens(self) -> int:
         """Estimated input tokens of the next request."""
         return self.gauge.tokens
+
+
+def settled_usd(state: State, tree: Mapping[str, "State"]) -> float:
+    """Return the US dollars that a session and its subagents have spent, without reserves.
+
+    `tree`: states of subagents that work, by session; those that are not in it count with 0.
+    """
+    usd = state.spent_usd
+    for request in (state.asked, state.summarising):
+        if request is not None:
+            usd -= request.reserved_usd
+    for session, child in state.children.items():
+        if child.ended is not None:
+            continue
+        if child.started.grant is not None:
+            usd -= child.started.grant.usd
+        if session in tree:
+            usd += task_usd(tree[session], tree)
+    return max(0.0, usd)
+
+
+def task_usd(state: State, tree: Mapping[str, "State"]) -> float:
+    """Return the US dollars that a subagent has spent on its present task, without reserves."""
+    return max(0.0, settled_usd(state, tree) - state.began.usd)
+
+
+def copy_state(state: State) -> State:
+    """Return a copy that shares nothing which the fold changes in place.
+
+    The memory of the clearing policy stays behind; the policy rebuilds it from the view.
+    """
+    twin = _copy_containers(state)
+    twin.gauge = copy(state.gauge)
+    twin.ledger = _copy_containers(state.ledger)
+    twin.calls = {call: copy(open_call) for call, open_call in state.calls.items()}
+    twin.worth = None
+    return twin
+
+
+def _copy_containers(held: Held) -> Held:
+    twin = copy(held)
+    for name in held.__struct_fields__:
+        value = getattr(held, name)
+        if isinstance(value, list | dict):
+            setattr(twin, name, copy(value))
+    return twin
 
 
 def merge_rewound(then: State, now: State) -> State:

@@ -13,6 +13,7 @@ from longrein.agent import (
     SetMode,
     SetModel,
     UserMessage,
+    session_usd,
 )
 from longrein.events import (
     AnyPart,
@@ -91,7 +92,7 @@ class EditorSession:
                 facts.file_text,
                 facts.read_blob,
                 facts.window_tokens,
-                lambda: facts.port.state.spent_usd,
+                lambda: session_usd(facts.port.state, facts.port.agents()),
             )
         )
         self._prompts: list[Prompt] = []

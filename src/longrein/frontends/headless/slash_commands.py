@@ -5,7 +5,7 @@ others of the terminal are refused.
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from longrein.agent import Compact, Rewind, SessionPort
+from longrein.agent import Compact, Rewind, SessionPort, session_usd
 from longrein.context import Budget, report
 from longrein.events import AnyPart, Text, TurnEnded
 from longrein.frontends import text_format
@@ -46,7 +46,8 @@ async def _context(session: SessionPort, budget: Budget | None, _argument: str) 
 
 
 async def _cost(session: SessionPort, _budget: Budget | None, _argument: str) -> str:
-    return "\n".join(f"{name:<18}{value}" for name, value in text_format.usage_rows(session.state))
+    rows = text_format.usage_rows(session.state, session_usd(session.state, session.agents()))
+    return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 
 async def _clear(session: SessionPort, _budget: Budget | None, _argument: str) -> str:

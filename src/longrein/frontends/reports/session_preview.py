@@ -2,12 +2,26 @@
 
 from collections.abc import Sequence
 
-from longrein.events import PrefixSet, Replied, Text, Usage, UserSpoke, text_of
+from longrein.events import (
+    PAID_EVENTS,
+    ChildEnded,
+    HookAnswered,
+    PrefixSet,
+    Replied,
+    Text,
+    Usage,
+    UserSpoke,
+    counts_of,
+    text_of,
+    usd_of,
+)
 from longrein.frontends.text_format import counted, joined, money, tokens
 from longrein.store import Reader
 
 REPLIES_MAX = 2_000
-"""Replies whose tokens and money are summed; of a longer session the newest."""
+"""Replies whose tokens and money are summed, with those of subagents and hooks between them; of a
+longer session the newest.
+"""
 TEXT_LINES_MAX = 3
 TEXT_CHARS_MAX = 300
 
@@ -17,13 +31,13 @@ def preview_lines(reader: Reader) -> Sequence[str]:
     answer.
     """
     usage, usd, asked, answer = Usage(), 0.0, 0, ""
-    for entry in reader.of_kind("Replied"):
+    for entry in reader.of_kind(*PAID_EVENTS):
+        usd += usd_of(entry.event)
+        if isinstance(entry.event, ChildEnded | HookAnswered):
+            usage += counts_of(entry.event.usage)
         if isinstance(entry.event, Replied):
-            usage, usd, asked = (
-                usage + entry.event.usage,
-                usd + max(0.0, entry.event.cost_usd),
-                asked + 1,
-            )
+            usage += counts_of(entry.event.usage)
+            asked += 1
             answer = (
                 answer
                 or "".join(

@@ -10,7 +10,6 @@ from msgspec import Struct
 from longrein.agent import SubagentView
 from longrein.events import (
     Asked,
-    AskFailed,
     ChildEnded,
     ChildStarted,
     Entry,
@@ -19,6 +18,7 @@ from longrein.events import (
     Replied,
     ToolEnded,
     UserSpoke,
+    usd_of,
 )
 from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
 from longrein.frontends.text_format import (
@@ -44,6 +44,8 @@ _KINDS = (
     "Asked",
     "Replied",
     "AskFailed",
+    "ChildEnded",
+    "HookAnswered",
     "PermissionAsked",
     "PermissionAnswered",
     "ToolEnded",
@@ -138,13 +140,12 @@ def _working(
     usd = 0.0
     last, asking = "", dict[str, str]()
     for own in entries:
+        usd += usd_of(own.event)
         match own.event:
             case Asked(purpose="turn"):
                 steps += 1
-            case Replied(usage=used, cost_usd=cost):
-                tokens, usd = tokens + used.context_tokens + used.output_tokens, usd + cost
-            case AskFailed(assumed_usd=assumed):
-                usd += assumed
+            case Replied(usage=used):
+                tokens += used.context_tokens + used.output_tokens
             case PermissionAsked(call=call):
                 asking[call] = activity_text(own.event)
                 continue

@@ -24,6 +24,7 @@ from longrein.agent import (
     Unpin,
     UserMessage,
     bypass_warning,
+    session_usd,
 )
 from longrein.agent.schedules import describe, split_when
 from longrein.context import Report, State
@@ -418,7 +419,9 @@ def _schedule(context: CommandContext, text: str) -> CommandResult:
 
 
 async def _cost(context: CommandContext, _: str) -> CommandResult:
-    rows = text_format.usage_rows(context.session.state)
+    session = context.session
+    usd = session_usd(session.state, session.agents())
+    rows = text_format.usage_rows(session.state, usd)
     by_model = [line("  ", escape_line(row.line)) for row in await context.facts.commands.costs()]
     lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
     return CommandResult("what this session used", [*lines, *by_model])

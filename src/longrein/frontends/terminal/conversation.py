@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import structs
 from prompt_toolkit.buffer import Buffer
 
-from longrein.agent import BYPASS, Answer, InboxMessage, SessionPort, SubagentView, UserMessage
+from longrein.agent import (
+    BYPASS,
+    Answer,
+    InboxMessage,
+    SessionPort,
+    SubagentView,
+    UserMessage,
+    session_usd,
+)
 from longrein.events import LongreinError
 from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
@@ -542,7 +550,10 @@ class Conversation:
         agents = sum(view.state in task_rows.OPEN for view in self._agents())
         background = task_rows.counts(len(self.view.activity.tasks), agents)
         queued, sandbox = len(self.session.pending), self.facts.sandbox()
-        now = figures(self.session.state, self.facts.model, window, queued, background, sandbox)
+        usd = session_usd(self.session.state, self.session.agents())
+        now = figures(
+            self.session.state, self.facts.model, window, queued, usd, background, sandbox
+        )
         if (wanted := self.view.mode_wanted) not in ("", now.mode) and now.mode != BYPASS:
             now = structs.replace(now, mode=f"{now.mode} → {wanted}")
         vim = self.screen.vim_mode

@@ -45,6 +45,7 @@ def figures(
     model: str,
     window_tokens: int,
     queued: int,
+    usd: float,
     background: str = "",
     sandbox: str = "",
 ) -> Figures:
@@ -57,7 +58,7 @@ def figures(
         cache_percent=round(100 * last.cache_read_tokens / last.context_tokens)
         if last.context_tokens
         else -1,
-        usd=text_format.spent_usd(state),
+        usd=usd,
         queued=queued,
         background=background,
         sandbox=sandbox,
