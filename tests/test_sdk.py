@@ -5,14 +5,17 @@ import pydoc
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import longrein
 from longrein import Session, TurnFailed, UsageError
-from longrein.events import PermissionAsked, Replied, ToolSpec
+from longrein.events import PermissionAsked, Replied, ToolSpec, TurnEnded
 from longrein.models import Failure
 from longrein.testing.scripted_model import ScriptedModel, call, says
 
@@ -305,3 +308,186 @@ async def test_what_happened_goes_with_the_next_request_and_starts_no_turn(
         await session.ask("go")
     told = [item.part.text for item in model.requests[0].items if item.kind == "reminder"]
     assert [text.partition("\n")[2] for text in told] == ["* ci\n| the build failed"]
+
+
+# --- Several at once, cancelled, closed -----------------------------------------------------------
+
+
+class Echo(ScriptedModel):
+    """Answer each message with its own text, when `gate` is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        super().__init__(wait=self.gate.wait)
+
+    def _next(self, request: Any) -> Any:
+        texts = [item.part.text for item in request.items if item.kind == "user"]
+        return says(f"to {texts[-1]}")
+
+
+async def requests_reach(model: ScriptedModel, count: int) -> None:
+    while len(model.requests) < count:  # noqa: ASYNC110 - the model tells nobody
+        await asyncio.sleep(0.001)
+
+
+async def test_an_answer_belongs_to_its_own_message(here: dict[str, Any]) -> None:
+    model = Echo()
+    async with Session.open(model, **here) as session:
+        model.gate.set()
+        both = asyncio.gather(session.ask("a"), session.ask("b"))
+        assert await both == ["to a", "to b"]
+        model.gate.clear()
+        await session.send("c")
+        later = asyncio.ensure_future(session.ask("d"))
+        await requests_reach(model, 3)
+        model.gate.set()
+        assert await later == "to d"
+
+
+async def test_a_cancelled_waiter_never_cancels_the_turn(here: dict[str, Any]) -> None:
+    model = Echo()
+    async with Session.open(model, **here) as session:
+        waits: list[Any] = [
+            lambda: session.ask("a"),
+            session.wait,
+            lambda: anext(session.follow(session._session.subscribers.committed)),
+        ]
+        for made in waits:
+            waiter = asyncio.ensure_future(made())
+            await requests_reach(model, 1)
+            waiter.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiter
+        sent = asyncio.ensure_future(session.send("b"))
+        await asyncio.sleep(0)
+        sent.cancel()
+        late = asyncio.ensure_future(session.ask("c"))
+        model.gate.set()
+        assert await late == "to c"
+        ends = [e.event async for e in session.follow() if isinstance(e.event, TurnEnded)]
+        assert [end.reason for end in ends] == ["done"] * 3
+
+
+async def test_an_interrupt_ends_the_turn_of_a_cancelled_ask(here: dict[str, Any]) -> None:
+    model = Echo()
+    async with Session.open(model, **here) as session:
+        waiter = asyncio.ensure_future(session.ask("a"))
+        await requests_reach(model, 1)
+        waiter.cancel()
+        session.interrupt()
+        model.gate.set()
+        assert await session.ask("b") == "to b"
+        ends = [e.event async for e in session.follow() if isinstance(e.event, TurnEnded)]
+        assert [end.reason for end in ends] == ["interrupted", "done"]
+
+
+async def test_a_closed_session_says_so(here: dict[str, Any]) -> None:
+    model = Echo()
+    session = await Session.open(model, **here)
+    waiting = asyncio.ensure_future(session.ask("a"))
+    await requests_reach(model, 1)
+    first = asyncio.ensure_future(session.close())
+    await asyncio.gather(session.close(), first)
+    with pytest.raises(TurnFailed, match="closed before the turn had ended"):
+        await waiting
+    uses: list[Any] = [
+        lambda: session.ask("b"),
+        lambda: session.send("b"),
+        lambda: session.happened("program_message", "b"),
+        session.go_on,
+        session.compact,
+        lambda: session.rewind(1),
+        lambda: session.preview_rewind(1),
+        lambda: session.answer("c1", "deny"),
+        lambda: session.leave("stop"),
+        lambda: anext(session.follow()),
+    ]
+    for use in uses:
+        with pytest.raises(longrein.SessionClosed, match=f"resume.'{session.id}'"):
+            await use()
+    with pytest.raises(longrein.SessionClosed):
+        session.interrupt()
+    await session.wait()
+    assert session.spent_usd > 0
+
+
+async def test_close_ends_an_ask_whose_approval_waits(here: dict[str, Any]) -> None:
+    asked = asyncio.Event()
+
+    async def approve(_asked: PermissionAsked) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    model = ScriptedModel(says(call("Write", file_path="n.txt", content="one")))
+    session = await Session.open(model, **here)
+    waiting = asyncio.ensure_future(session.ask("Write it.", approve=approve))
+    await asked.wait()
+    await session.close()
+    with pytest.raises(TurnFailed, match="closed before"):
+        await waiting
+
+
+@pytest.mark.parametrize(
+    ("approve", "error", "line"),
+    [
+        (lambda _: "deny", UsageError, "`approve` returned 'deny' for Write: return True"),
+        (lambda _: 1 / 0, ZeroDivisionError, "division by zero"),
+    ],
+)
+async def test_a_broken_approval_interrupts_its_turn(
+    approve: Any, error: type[Exception], line: str, here: dict[str, Any]
+) -> None:
+    model = ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("Next."))
+    async with Session.open(model, **here) as session:
+        with pytest.raises(error, match=line):
+            await session.ask("Write it.", approve=approve)
+        assert await session.ask("And now?") == "Next."
+    assert not (Path(here["folder"]) / "n.txt").exists()
+
+
+Step = tuple[str, int]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("ask", "send", "cancel", "pause", "gate")), st.integers(0, 5)),
+    max_size=12,
+)
+
+
+@given(steps=STEPS, closes=st.booleans())
+@settings(max_examples=25)
+def test_any_interleaving_gives_each_ask_its_own_answer(steps: list[Step], closes: bool) -> None:
+    """Or, when the session is closed before, an error that says so."""
+
+    async def play(folder: str) -> None:
+        model = Echo()
+        session = await Session.open(model, folder=folder, state_dir=f"{folder}/state")
+        asks: list[tuple[str, asyncio.Task[str]]] = []
+        for number, (act, value) in enumerate(steps):
+            match act:
+                case "ask":
+                    words = f"ask {number}"
+                    asks.append((words, asyncio.ensure_future(session.ask(words))))
+                case "send":
+                    await session.send(f"send {number}")
+                case "cancel" if asks:
+                    asks[value % len(asks)][1].cancel()
+                case "pause":
+                    for _ in range(value * 10):
+                        await asyncio.sleep(0)
+                case "gate":
+                    (model.gate.set if value % 2 else model.gate.clear)()
+                case _:
+                    pass
+        if closes:
+            await session.close()
+        model.gate.set()
+        found = await asyncio.gather(*(ask for _, ask in asks), return_exceptions=True)
+        for (words, _), answer in zip(asks, found, strict=True):
+            if isinstance(answer, longrein.SessionClosed | TurnFailed):
+                assert closes
+            elif not isinstance(answer, asyncio.CancelledError):
+                assert answer == f"to {words}"
+        await session.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(play(folder))

@@ -78,6 +78,8 @@ class Inbox:
         self._words: list[tuple[int, InboxMessage]] = []
         self._foreign: set[int] = set()
         self._wake = asyncio.Event()
+        self.first_entries: dict[str, int] = {}
+        """Reference of a taken message -> the first entry that it became."""
         for message in log.inbox:
             self._admit(message.id, message.body)
 

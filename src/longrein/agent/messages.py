@@ -36,6 +36,10 @@ class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     """Skill or command whose text is the second part. `Session.tell` sets it; a frontend for a
     prompt of its own.
     """
+    reference: str = ""
+    """Name by which the sender finds the turn of the message in `Inbox.first_entries`; '' for
+    none.
+    """
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):
