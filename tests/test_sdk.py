@@ -1,5 +1,6 @@
 """The public names of longrein, and `Session` as an agent inside a program."""
 
+import ast
 import asyncio
 import pydoc
 import re
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 import longrein
 from longrein import Session, TurnFailed, UsageError
 from longrein.events import PermissionAsked, Replied, ToolSpec, TurnEnded
+from longrein.frontends.flags import MAIN
 from longrein.models import Failure
+from longrein.sdk import library_words
 from longrein.testing.scripted_model import ScriptedModel, call, says
 
 pytestmark = pytest.mark.anyio
@@ -189,6 +192,17 @@ async def Double(number: int) -> str:
     return str(2 * number)
 
 
+async def read_number() -> int:
+    """Read a number."""
+    return 4
+
+
+@longrein.tool
+async def Read(file: str) -> str:
+    """Read in another way."""
+    return file
+
+
 @pytest.mark.parametrize(
     ("chosen", "sent"),
     [
@@ -250,6 +264,18 @@ async def test_instructions_come_after_the_system_prompt_or_in_its_place(
             "window 1000 must be larger than max_output 2000",
         ),
         ({"folder": "/nowhere"}, "folder: /nowhere is not a folder"),
+        ({"model": 123}, "model is 'PROVIDER/MODEL' or a longrein.models.Model, not 123"),
+        ({"tools": len}, "tools is a list of tools, not builtin_function_or_method"),
+        (
+            {"tools": [read_number]},
+            "tools: read_number is a function, not a tool: write @longrein.tool above",
+        ),
+        ({"tools": [lambda: 1]}, "tools: <lambda> is a function, not a tool"),
+        ({"tools": [Double, Double]}, "tools: there are two tools 'Double': rename one"),
+        (
+            {"tools": [Read]},
+            "tools: there are two tools 'Read': rename one, or leave the built-in one out of",
+        ),
     ],
 )
 async def test_an_argument_that_cannot_be_is_refused(
@@ -259,6 +285,101 @@ async def test_an_argument_that_cannot_be_is_refused(
     with pytest.raises(UsageError) as refused:
         await Session.open(**{"model": ScriptedModel(), **here, **wrong})
     assert line in str(refused.value)
+
+
+async def test_a_built_in_tool_is_replaced_where_it_is_left_out(here: dict[str, Any]) -> None:
+    model = ScriptedModel(says("ok"))
+    async with Session.open(model, tools=[Read], builtin_tools=["Glob"], **here) as session:
+        await session.ask("go")
+    assert tools_sent(model) == ["Glob", "Read"]
+
+
+async def test_a_missing_await_is_named(here: dict[str, Any]) -> None:
+    line = "write `session = await Session.open"
+    with pytest.raises(UsageError, match=f"not open yet, so it has no ask: {line}"):
+        Session.open(ScriptedModel(), **here).ask("hi")  # type: ignore[attr-defined]
+    with (
+        pytest.raises(UsageError, match=f"`with` is not enough for a session: {line}"),
+        Session.open(ScriptedModel(), **here),
+    ):
+        pass
+    async with Session.open(ScriptedModel(), **here) as session:
+        for use in (session.ask, session.send):
+            with pytest.raises(UsageError, match="`await` is missing before it"):
+                await use(read_number())  # type: ignore[operator]
+        with pytest.raises(UsageError, match="a message is a text or a list of parts"):
+            await session.ask(4)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="tools: read_number is a coroutine, not a tool"):
+        await Session.open(ScriptedModel(), tools=[read_number()], **here)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"allow": ["Bsh(x)"]}, "no tool is called Bsh: did you mean Bash? The rule has no"),
+        (
+            {"mcp_servers": {"gone": {"command": "/nowhere/server"}}},
+            "MCP server gone: it cannot be started: /nowhere/server: no such file",
+        ),
+    ],
+)
+async def test_notes_hold_what_the_terminal_would_show(
+    arguments: dict[str, Any], line: str, here: dict[str, Any]
+) -> None:
+    async with Session.open(ScriptedModel(says("ok")), **here, **arguments) as session:
+        await session.ask("go")
+        assert [note for note in session.notes if line in note], session.notes
+
+
+def test_no_message_of_the_library_names_a_flag() -> None:
+    """Each text of the program that names a flag of the command line, in the library's words."""
+    flag = re.compile(r"(?<![\w-])--[a-z][\w-]+|(?<=with )-c\b|`longrein -c`")
+    flags = {name for one in MAIN.flags for name in one.names} | {"-c", "`longrein -c`"}
+    root = Path(longrein.__file__).parent
+    apart = ("cli.py", "commands", "frontends", "inspector", "replay", "testing", "transcripts")
+    texts: set[str] = set()
+    for path in root.rglob("*.py"):
+        if path.relative_to(root).parts[0] not in apart:
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            texts |= {
+                node.value
+                for node in nodes
+                if isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and flags & {*flag.findall(node.value)}
+            }
+    assert len(texts) > 10
+    for text in texts:
+        assert not flags & {*flag.findall(library_words(text))}, library_words(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "go on with -c and a higher --max-turns",
+            "go on with `Session.resume` and a higher max_turns",
+        ),
+        ("give --permission-mode auto to have it", "give permission_mode='auto' to have it"),
+        ("--permission-mode must be", "permission_mode must be"),
+        ("name one with --model PROVIDER/MODEL.", "name one with model='PROVIDER/MODEL'."),
+        ("`longrein trust` or --trust changes that", "`longrein trust` or trust=True changes that"),
+        ("git merge --squash x", "git merge --squash x"),
+    ],
+)
+def test_messages_name_arguments_in_place_of_flags(text: str, told: str) -> None:
+    assert library_words(text) == told
+
+
+async def test_errors_of_a_session_name_arguments(here: dict[str, Any]) -> None:
+    model = ScriptedModel(*[says(call("Glob", pattern="*"))] * 2)
+    async with Session.open(model, max_turns=1, **here) as session:
+        with pytest.raises(TurnFailed, match=r"`Session\.resume` and a higher max_turns"):
+            await session.ask("Look.")
+    with pytest.raises(longrein.SettingsError, match=r"^permission_mode must be one of plan, "):
+        await Session.open(model, permission_mode="all", **here)  # type: ignore[arg-type]
+    with pytest.raises(longrein.ModelUnknown, match="with model='PROVIDER/MODEL'"):
+        await Session.open("anthropic/claude-sonnet-4-5", **here)
 
 
 async def test_a_window_is_named_for_a_model_that_nobody_knows(

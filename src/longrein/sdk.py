@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import uuid
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -51,9 +50,10 @@ from longrein.events import (
     text_of,
 )
 from longrein.frontends.argv import Options
+from longrein.frontends.flags import MAIN
 from longrein.models import Model
 from longrein.run_context import read_run_context
-from longrein.settings_schema import PermissionMode
+from longrein.settings_schema import MODES, PermissionMode
 from longrein.tools import TaskView, Tool
 from longrein.tools.mcp import McpServer
 
@@ -81,7 +81,9 @@ _ARGUMENTS = {
     "--trust": "trust=True",
 }
 """Flag -> the argument of `Session.open` in its place, where it is not called like the flag."""
-_FLAG = re.compile(r"(?<![\w`/-])--([a-z][a-z-]*[a-z])(?:[ =]([A-Z/]{4,}|(?<=-mode )\w+))?")
+_NAMES = "|".join(sorted((name[2:] for flag in MAIN.flags for name in flag.names), reverse=True))
+_VALUE = rf"PROVIDER/MODEL|{'|'.join(MODES)}"
+_FLAG = re.compile(rf"(?<![\w-])--({_NAMES})(?![\w-])(?: ({_VALUE})\b)?")
 _RESUMED = re.compile(r"`longrein -c`|(?<=with )-c\b")
 
 
@@ -186,6 +188,7 @@ class Session:
         self._decided: set[tuple[str, str]] = set()
         """Questions that an `ask` has taken: session of the subagent, call."""
         self._closing: asyncio.Future[None] | None = None
+        self._asks = 0
 
     @classmethod
     def open(  # noqa: PLR0913 - all that an agent can differ in
@@ -353,7 +356,8 @@ class Session:
 
     async def _answer_to(self, parts: tuple[AnyPart, ...], approve: Approve | None) -> str:
         start = self._session.subscribers.committed
-        reference = uuid.uuid4().hex
+        self._asks += 1
+        reference = f"ask {self._asks}"
         await self._deliver(UserMessage(parts, reference=reference))
         first_entries = self._session.inbox.first_entries
         begun = False
@@ -662,7 +666,10 @@ def _check(given: SessionArguments) -> None:
         value = getattr(given, name)
         if isinstance(value, str):  # would be taken letter by letter
             raise UsageError(f"{name} is a list of texts, not a text: write {name}=[{value!r}]")
-    if not isinstance(given.model, str) and (given.window or given.max_output):
+    model: object = given.model
+    if not isinstance(model, str) and not hasattr(model, "stream"):
+        raise UsageError(f"model is 'PROVIDER/MODEL' or a longrein.models.Model, not {model!r:.60}")
+    if not isinstance(model, str) and (given.window or given.max_output):
         raise UsageError(
             "window and max_output go with the name of a model: a model object has its own `budget`"
         )

@@ -85,9 +85,12 @@ class Inbox:
 
     def _admit(self, number: int, body: bytes) -> None:
         try:
-            self._words.append((number, _decoder.decode(body)))
+            word = _decoder.decode(body)
         except msgspec.DecodeError:
-            self._words.append((number, Continue()))
+            word = Continue()
+        if isinstance(word, UserMessage) and word.reference:  # of an earlier process
+            word = msgspec.structs.replace(word, reference="")
+        self._words.append((number, word))
 
     def put(self, word: InboxMessage) -> Awaitable[None]:
         """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when

@@ -191,8 +191,21 @@ def _kinds_and_tools(
         if chosen is not None or tool.spec.name not in without
     ]
     tools = (*offered, *additions.tools)
+    _check_names(tools)
     tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
     return kinds, tools, (*unread, missing)
+
+
+def _check_names(tools: Sequence[Tool]) -> None:
+    """Raise `UsageError` when two tools have one name, of which only one could be called."""
+    taken: set[str] = set()
+    builtin = {tool.spec.name for tool in _builtin((), None)}
+    for tool in tools:
+        name = tool.spec.name
+        if name in taken:
+            advice = ", or leave the built-in one out of `builtin_tools`" if name in builtin else ""
+            raise UsageError(f"tools: there are two tools {name!r}: rename one{advice}")
+        taken.add(name)
 
 
 def _kinds(
