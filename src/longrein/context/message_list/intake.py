@@ -72,6 +72,7 @@ class Intake:
         self.usage: Usage | None = None  # Usage of the request that is not answered yet
         self.notes: list[str] = []  # Lines for the user
         self._calls: dict[str, str] = {}  # provider's id -> ours
+        self._unread_kinds: set[str] = set()  # Kinds of blocks that no format knows
         self._seen: list[
             tuple[Any, NeutralMessage]
         ] = []  # cached readings, so that a message is read once
@@ -128,7 +129,7 @@ class Intake:
         while at < len(read):
             at = (
                 self._take_replies(read, at)
-                if read[at].side == "assistant"
+                if read[at].side in ("assistant", "other")
                 else self._take_message(read, at)
             )
 
@@ -195,8 +196,13 @@ class Intake:
     def _take_replies(self, read: Sequence[NeutralMessage], at: int) -> int:
         """Append consecutive assistant messages as one reply."""
         end = at
-        while end < len(read) and read[end].side == "assistant":
+        while end < len(read) and read[end].side in ("assistant", "other"):
             end += 1
+        self._note_unread(read[at:end])
+        if all(one.side == "other" for one in read[at:end]):
+            for one in read[at:end]:
+                self._record_taken(one, (), ())
+            return end
         if self._state().asked is None:
             self.append_request()
         asked = self._state().asked_seq
@@ -206,7 +212,10 @@ class Intake:
         stop = "calls" if any(isinstance(part, ToolCall) for part in parts) else "end"
         usage = next((one.usage for one in read[at:end] if one.usage is not None), self.usage)
         self.usage = None
-        seq = self._append(Replied(asked, parts, stop, usage or Usage(), blocks))
+        reply = Replied(asked, parts, stop, usage or Usage(), blocks)
+        if self._unread_kinds:  # the provider has counted what the state has not
+            reply = msgspec.structs.replace(reply, estimated=("input",))
+        seq = self._append(reply)
         first = 0
         for one in read[at:end]:
             handles = tuple(f"r{seq}.{first + n + 1}" for n in range(len(one.parts)))
@@ -246,6 +255,7 @@ class Intake:
             seqs = (self._append(Reminded("system", said.system)),) if late and said.system else ()
             self._record_taken(said, tuple(f"r{seq}" for seq in seqs), seqs, fixed=True)
             return at + 1
+        self._note_unread((said,))
         self.fail_open_request("the list went on without an answer")
         found = {
             n: self._append_result(part)
@@ -283,6 +293,13 @@ class Intake:
         call = waiting.call
         seq = self._append(ToolEnded(call.id, part.name or call.name, part.status, part.parts))
         return f"r{seq}", seq
+
+    def _note_unread(self, said: Sequence[NeutralMessage]) -> None:
+        """Tell the user once of each kind of block that is always sent unchanged."""
+        for kind in dict.fromkeys(block.kind for one in said for block in one.unread):
+            if kind not in self._unread_kinds:
+                self._unread_kinds.add(kind)
+                self.notes.append(f"{kind}: the engine does not shorten it; it is sent unchanged")
 
     # --- Records ----------------------------------------------------------------------------------
 
