@@ -95,12 +95,12 @@ class DictFormat:
         """See `MessageFormat.read`."""
         fields = fields_of(one)
         match fields.get("type"):
+            case kind if _is_unread(kind, fields):
+                return NeutralMessage("other", unread=(unread_item(kind or "message", fields),))
             case "function_call" | "custom_tool_call":
                 return NeutralMessage(
                     "assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),)
                 )
-            case kind if _is_unread(kind, fields):
-                return NeutralMessage("other", unread=(unread_item(kind or "message", fields),))
             case "function_call_output" | "custom_tool_call_output":
                 return NeutralMessage("user", (_result(fields["call_id"], fields.get("output")),))
             case "reasoning":
@@ -160,13 +160,14 @@ def _is_unread(kind: Any, fields: dict[str, Any]) -> bool:
     tool, a message of another wire.
     """
     if kind in _ITEMS:
-        return False
+        return kind != "reasoning" and not fields.get("call_id")
     role = fields.get("role")
     if role == "assistant":
         return bool(fields.get("function_call") or fields.get("audio"))
     if role in ("system", "developer", "user", "tool"):
         return "content" not in fields and "parts" in fields
-    return bool(kind) or role == "function" or "parts" in fields
+    references = role is None and "id" in fields
+    return bool(kind) or role == "function" or "parts" in fields or references
 
 
 def unread_item(kind: str, content: Any) -> Unread:
@@ -218,6 +219,7 @@ def is_read(side: str, block: Any) -> bool:
 
 
 def _kind(block: Any) -> str:
+    """Return the type of a block; the name of its one field where it has none, as on Bedrock."""
     fields = fields_of(block)
     kind = fields.get("type") or next(iter(fields), "")
     return str(kind)
@@ -235,8 +237,9 @@ def content_parts(content: Any) -> tuple[AnyPart, ...]:
 
 
 def _block(block: Any) -> AnyPart:
-    fields = {"type": "text", "text": block} if isinstance(block, str) else fields_of(block)
-    kind = fields.get("type")
+    if isinstance(block, str):
+        return Text(block)
+    fields, kind = fields_of(block), _kind(block)
     if kind in _TEXT_TYPES:
         return Text(str(fields.get("text") or fields.get("refusal") or ""))
     if kind in ("thinking", "redacted_thinking"):
@@ -386,7 +389,7 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
             return {**fields, "input": msgspec.json.decode(arguments_text(change))}
         case ToolResult():
             return {**fields, "content": result_content(change, fields.get("content"))}
-        case _ if fields.get("type") in _TEXT_TYPES:
+        case _ if _kind(block) in _TEXT_TYPES:
             return {**fields, "text": text_of((change,))}
         case _:
             return {"type": "text", "text": text_of((change,))}
