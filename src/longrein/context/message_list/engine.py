@@ -23,6 +23,7 @@ from longrein.context.message_list.message_formats import (
 from longrein.context.message_list.render import (
     ListRenderer,
     OutgoingMessage,
+    kept_parts,
     original,
     page,
     page_chars,
@@ -307,7 +308,9 @@ class Engine:
     def _make_room(self, chat: Sequence[Any]) -> Generator[list[Any], None, None]:
         able = self._summarise is not None
         for _ in range(ROUNDS_MAX):
-            self._unread_tokens = unread_tokens(self.state, self._intake.taken, self._said(chat))
+            if self._intake.has_unread:
+                taken, said = self._intake.taken, self._said(chat)
+                self._unread_tokens = unread_tokens(self.state, taken, said)
             wish = decide(self.state, self._budget_left, self._environment.now_us())
             self.why = type(wish).__name__.lower()
             match wish:
@@ -379,7 +382,9 @@ class Engine:
         self._append(build_summary(self.state, self.budget, span, ready.reason, ready.prose, asks))
 
     def _view(self, chat: Sequence[Any]) -> list[OutgoingMessage]:
-        return self._renderer.show(self.state, chat, self._intake.taken, self._said(chat))
+        said = self._said(chat)
+        kept = kept_parts(said) if self._intake.has_unread else {}
+        return self._renderer.show(self.state, chat, self._intake.taken, said, kept)
 
     def _said(self, chat: Sequence[Any]) -> list[NeutralMessage]:
         return [

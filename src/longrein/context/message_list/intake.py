@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
+from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage, is_fixed
 from longrein.context.state.state import State
 from longrein.events import (
     AnyEvent,
@@ -72,6 +72,7 @@ class Intake:
         self.usage: Usage | None = None  # Usage of the request that is not answered yet
         self.notes: list[str] = []  # Lines for the user
         self._calls: dict[str, str] = {}  # provider's id -> ours
+        self.has_unread = False  # True once the list has held what no format reads
         self._unread_kinds: set[str] = set()  # Kinds of blocks that no format knows
         self._seen: list[
             tuple[Any, NeutralMessage]
@@ -142,7 +143,9 @@ class Intake:
         for n, one in enumerate(chat):
             if n < len(pairs) and type(one) is dict and pairs[n][0] == one:
                 continue
-            pairs[n : n + 1] = [(copy_containers(one), self._shape.read(one))]
+            said = self._shape.read(one)
+            self.has_unread = self.has_unread or bool(said.unread) or any(map(is_fixed, said.parts))
+            pairs[n : n + 1] = [(copy_containers(one), said)]
         return [said for _, said in pairs]
 
     def _known(self, read: Sequence[NeutralMessage]) -> int:
@@ -213,7 +216,7 @@ class Intake:
         usage = next((one.usage for one in read[at:end] if one.usage is not None), self.usage)
         self.usage = None
         reply = Replied(asked, parts, stop, usage or Usage(), blocks)
-        if self._unread_kinds:  # the provider has counted what the state has not
+        if self.has_unread:  # the provider has counted what the state has not
             reply = msgspec.structs.replace(reply, estimated=("input",))
         seq = self._append(reply)
         first = 0

@@ -62,11 +62,11 @@ class ListRenderer:
         chat: Sequence[Any],
         taken: Sequence[TakenMessage],
         said: Sequence[NeutralMessage],
+        kept: Mapping[int, tuple[int, ...]],
     ) -> list[OutgoingMessage]:
-        """Return the list to be sent."""
+        """Return the list to be sent. `kept`: see `kept_parts`."""
         view: list[OutgoingMessage] = []
         waiting = [item for item in state.items if item.kind == "summary"]
-        kept = kept_parts(said)
         for n, (one, record, reading) in enumerate(zip(chat, taken, said, strict=True)):
             for summary in [item for item in waiting if _summary_starts_at(item, record)]:
                 waiting.remove(summary)
@@ -143,8 +143,6 @@ def kept_parts(said: Sequence[NeutralMessage]) -> Mapping[int, tuple[int, ...]]:
     They are results that hold what the format does not know, the calls of these results, and the
     thinking right before an unread item, which providers want to see together.
     """
-    if not any(one.unread or any(map(is_fixed, one.parts)) for one in said):
-        return {}
     calls = {part.call for one in said for part in one.parts if is_fixed(part)}  # type: ignore[union-attr]
     kept: dict[int, tuple[int, ...]] = {}
     after = False
