@@ -509,7 +509,10 @@ def test_every_module_and_public_definition_has_a_docstring() -> None:
         if not ast.get_docstring(tree):
             wrong.append(name(path))
         public = [n for n in tree.body if isinstance(n, DEFINITION) and not n.name.startswith("_")]
-        wrong += [f"{name(path)}: {node.name}" for node in public if not ast.get_docstring(node)]
+        documented = [n for n in public if "overload" not in map(ast.unparse, n.decorator_list)]
+        wrong += [
+            f"{name(path)}: {node.name}" for node in documented if not ast.get_docstring(node)
+        ]
     assert not wrong, wrong
 
 

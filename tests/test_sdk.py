@@ -1,19 +1,25 @@
 """The public names of longrein, and `Session` as an agent inside a program."""
 
+import ast
 import asyncio
 import pydoc
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import longrein
 from longrein import Session, TurnFailed, UsageError
-from longrein.events import PermissionAsked, Replied, ToolSpec
+from longrein.events import PermissionAsked, Replied, ToolSpec, TurnEnded
+from longrein.frontends.flags import MAIN
 from longrein.models import Failure
+from longrein.sdk import library_words
 from longrein.testing.scripted_model import ScriptedModel, call, says
 
 pytestmark = pytest.mark.anyio
@@ -186,6 +192,17 @@ async def Double(number: int) -> str:
     return str(2 * number)
 
 
+async def read_number() -> int:
+    """Read a number."""
+    return 4
+
+
+@longrein.tool
+async def Read(file: str) -> str:
+    """Read in another way."""
+    return file
+
+
 @pytest.mark.parametrize(
     ("chosen", "sent"),
     [
@@ -247,6 +264,18 @@ async def test_instructions_come_after_the_system_prompt_or_in_its_place(
             "window 1000 must be larger than max_output 2000",
         ),
         ({"folder": "/nowhere"}, "folder: /nowhere is not a folder"),
+        ({"model": 123}, "model is 'PROVIDER/MODEL' or a longrein.models.Model, not 123"),
+        ({"tools": len}, "tools is a list of tools, not builtin_function_or_method"),
+        (
+            {"tools": [read_number]},
+            "tools: read_number is a function, not a tool: write @longrein.tool above",
+        ),
+        ({"tools": [lambda: 1]}, "tools: <lambda> is a function, not a tool"),
+        ({"tools": [Double, Double]}, "tools: there are two tools 'Double': rename one"),
+        (
+            {"tools": [Read]},
+            "tools: there are two tools 'Read': rename one, or leave the built-in one out of",
+        ),
     ],
 )
 async def test_an_argument_that_cannot_be_is_refused(
@@ -256,6 +285,101 @@ async def test_an_argument_that_cannot_be_is_refused(
     with pytest.raises(UsageError) as refused:
         await Session.open(**{"model": ScriptedModel(), **here, **wrong})
     assert line in str(refused.value)
+
+
+async def test_a_built_in_tool_is_replaced_where_it_is_left_out(here: dict[str, Any]) -> None:
+    model = ScriptedModel(says("ok"))
+    async with Session.open(model, tools=[Read], builtin_tools=["Glob"], **here) as session:
+        await session.ask("go")
+    assert tools_sent(model) == ["Glob", "Read"]
+
+
+async def test_a_missing_await_is_named(here: dict[str, Any]) -> None:
+    line = "write `session = await Session.open"
+    with pytest.raises(UsageError, match=f"not open yet, so it has no ask: {line}"):
+        Session.open(ScriptedModel(), **here).ask("hi")  # type: ignore[attr-defined]
+    with (
+        pytest.raises(UsageError, match=f"`with` is not enough for a session: {line}"),
+        Session.open(ScriptedModel(), **here),
+    ):
+        pass
+    async with Session.open(ScriptedModel(), **here) as session:
+        for use in (session.ask, session.send):
+            with pytest.raises(UsageError, match="`await` is missing before it"):
+                await use(read_number())  # type: ignore[operator]
+        with pytest.raises(UsageError, match="a message is a text or a list of parts"):
+            await session.ask(4)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="tools: read_number is a coroutine, not a tool"):
+        await Session.open(ScriptedModel(), tools=[read_number()], **here)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"allow": ["Bsh(x)"]}, "no tool is called Bsh: did you mean Bash? The rule has no"),
+        (
+            {"mcp_servers": {"gone": {"command": "/nowhere/server"}}},
+            "MCP server gone: it cannot be started: /nowhere/server: no such file",
+        ),
+    ],
+)
+async def test_notes_hold_what_the_terminal_would_show(
+    arguments: dict[str, Any], line: str, here: dict[str, Any]
+) -> None:
+    async with Session.open(ScriptedModel(says("ok")), **here, **arguments) as session:
+        await session.ask("go")
+        assert [note for note in session.notes if line in note], session.notes
+
+
+def test_no_message_of_the_library_names_a_flag() -> None:
+    """Each text of the program that names a flag of the command line, in the library's words."""
+    flag = re.compile(r"(?<![\w-])--[a-z][\w-]+|(?<=with )-c\b|`longrein -c`")
+    flags = {name for one in MAIN.flags for name in one.names} | {"-c", "`longrein -c`"}
+    root = Path(longrein.__file__).parent
+    apart = ("cli.py", "commands", "frontends", "inspector", "replay", "testing", "transcripts")
+    texts: set[str] = set()
+    for path in root.rglob("*.py"):
+        if path.relative_to(root).parts[0] not in apart:
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            texts |= {
+                node.value
+                for node in nodes
+                if isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and flags & {*flag.findall(node.value)}
+            }
+    assert len(texts) > 10
+    for text in texts:
+        assert not flags & {*flag.findall(library_words(text))}, library_words(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "go on with -c and a higher --max-turns",
+            "go on with `Session.resume` and a higher max_turns",
+        ),
+        ("give --permission-mode auto to have it", "give permission_mode='auto' to have it"),
+        ("--permission-mode must be", "permission_mode must be"),
+        ("name one with --model PROVIDER/MODEL.", "name one with model='PROVIDER/MODEL'."),
+        ("`longrein trust` or --trust changes that", "`longrein trust` or trust=True changes that"),
+        ("git merge --squash x", "git merge --squash x"),
+    ],
+)
+def test_messages_name_arguments_in_place_of_flags(text: str, told: str) -> None:
+    assert library_words(text) == told
+
+
+async def test_errors_of_a_session_name_arguments(here: dict[str, Any]) -> None:
+    model = ScriptedModel(*[says(call("Glob", pattern="*"))] * 2)
+    async with Session.open(model, max_turns=1, **here) as session:
+        with pytest.raises(TurnFailed, match=r"`Session\.resume` and a higher max_turns"):
+            await session.ask("Look.")
+    with pytest.raises(longrein.SettingsError, match=r"^permission_mode must be one of plan, "):
+        await Session.open(model, permission_mode="all", **here)  # type: ignore[arg-type]
+    with pytest.raises(longrein.ModelUnknown, match="with model='PROVIDER/MODEL'"):
+        await Session.open("anthropic/claude-sonnet-4-5", **here)
 
 
 async def test_a_window_is_named_for_a_model_that_nobody_knows(
@@ -305,3 +429,186 @@ async def test_what_happened_goes_with_the_next_request_and_starts_no_turn(
         await session.ask("go")
     told = [item.part.text for item in model.requests[0].items if item.kind == "reminder"]
     assert [text.partition("\n")[2] for text in told] == ["* ci\n| the build failed"]
+
+
+# --- Several at once, cancelled, closed -----------------------------------------------------------
+
+
+class Echo(ScriptedModel):
+    """Answer each message with its own text, when `gate` is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        super().__init__(wait=self.gate.wait)
+
+    def _next(self, request: Any) -> Any:
+        texts = [item.part.text for item in request.items if item.kind == "user"]
+        return says(f"to {texts[-1]}")
+
+
+async def requests_reach(model: ScriptedModel, count: int) -> None:
+    while len(model.requests) < count:  # noqa: ASYNC110 - the model tells nobody
+        await asyncio.sleep(0.001)
+
+
+async def test_an_answer_belongs_to_its_own_message(here: dict[str, Any]) -> None:
+    model = Echo()
+    async with Session.open(model, **here) as session:
+        model.gate.set()
+        both = asyncio.gather(session.ask("a"), session.ask("b"))
+        assert await both == ["to a", "to b"]
+        model.gate.clear()
+        await session.send("c")
+        later = asyncio.ensure_future(session.ask("d"))
+        await requests_reach(model, 3)
+        model.gate.set()
+        assert await later == "to d"
+
+
+async def test_a_cancelled_waiter_never_cancels_the_turn(here: dict[str, Any]) -> None:
+    model = Echo()
+    async with Session.open(model, **here) as session:
+        waits: list[Any] = [
+            lambda: session.ask("a"),
+            session.wait,
+            lambda: anext(session.follow(session._session.subscribers.committed)),
+        ]
+        for made in waits:
+            waiter = asyncio.ensure_future(made())
+            await requests_reach(model, 1)
+            waiter.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiter
+        sent = asyncio.ensure_future(session.send("b"))
+        await asyncio.sleep(0)
+        sent.cancel()
+        late = asyncio.ensure_future(session.ask("c"))
+        model.gate.set()
+        assert await late == "to c"
+        ends = [e.event async for e in session.follow() if isinstance(e.event, TurnEnded)]
+        assert [end.reason for end in ends] == ["done"] * 3
+
+
+async def test_an_interrupt_ends_the_turn_of_a_cancelled_ask(here: dict[str, Any]) -> None:
+    model = Echo()
+    async with Session.open(model, **here) as session:
+        waiter = asyncio.ensure_future(session.ask("a"))
+        await requests_reach(model, 1)
+        waiter.cancel()
+        session.interrupt()
+        model.gate.set()
+        assert await session.ask("b") == "to b"
+        ends = [e.event async for e in session.follow() if isinstance(e.event, TurnEnded)]
+        assert [end.reason for end in ends] == ["interrupted", "done"]
+
+
+async def test_a_closed_session_says_so(here: dict[str, Any]) -> None:
+    model = Echo()
+    session = await Session.open(model, **here)
+    waiting = asyncio.ensure_future(session.ask("a"))
+    await requests_reach(model, 1)
+    first = asyncio.ensure_future(session.close())
+    await asyncio.gather(session.close(), first)
+    with pytest.raises(TurnFailed, match="closed before the turn had ended"):
+        await waiting
+    uses: list[Any] = [
+        lambda: session.ask("b"),
+        lambda: session.send("b"),
+        lambda: session.happened("program_message", "b"),
+        session.go_on,
+        session.compact,
+        lambda: session.rewind(1),
+        lambda: session.preview_rewind(1),
+        lambda: session.answer("c1", "deny"),
+        lambda: session.leave("stop"),
+        lambda: anext(session.follow()),
+    ]
+    for use in uses:
+        with pytest.raises(longrein.SessionClosed, match=f"resume.'{session.id}'"):
+            await use()
+    with pytest.raises(longrein.SessionClosed):
+        session.interrupt()
+    await session.wait()
+    assert session.spent_usd > 0
+
+
+async def test_close_ends_an_ask_whose_approval_waits(here: dict[str, Any]) -> None:
+    asked = asyncio.Event()
+
+    async def approve(_asked: PermissionAsked) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    model = ScriptedModel(says(call("Write", file_path="n.txt", content="one")))
+    session = await Session.open(model, **here)
+    waiting = asyncio.ensure_future(session.ask("Write it.", approve=approve))
+    await asked.wait()
+    await session.close()
+    with pytest.raises(TurnFailed, match="closed before"):
+        await waiting
+
+
+@pytest.mark.parametrize(
+    ("approve", "error", "line"),
+    [
+        (lambda _: "deny", UsageError, "`approve` returned 'deny' for Write: return True"),
+        (lambda _: 1 / 0, ZeroDivisionError, "division by zero"),
+    ],
+)
+async def test_a_broken_approval_interrupts_its_turn(
+    approve: Any, error: type[Exception], line: str, here: dict[str, Any]
+) -> None:
+    model = ScriptedModel(says(call("Write", file_path="n.txt", content="one")), says("Next."))
+    async with Session.open(model, **here) as session:
+        with pytest.raises(error, match=line):
+            await session.ask("Write it.", approve=approve)
+        assert await session.ask("And now?") == "Next."
+    assert not (Path(here["folder"]) / "n.txt").exists()
+
+
+Step = tuple[str, int]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("ask", "send", "cancel", "pause", "gate")), st.integers(0, 5)),
+    max_size=12,
+)
+
+
+@given(steps=STEPS, closes=st.booleans())
+@settings(max_examples=25)
+def test_any_interleaving_gives_each_ask_its_own_answer(steps: list[Step], closes: bool) -> None:
+    """Or, when the session is closed before, an error that says so."""
+
+    async def play(folder: str) -> None:
+        model = Echo()
+        session = await Session.open(model, folder=folder, state_dir=f"{folder}/state")
+        asks: list[tuple[str, asyncio.Task[str]]] = []
+        for number, (act, value) in enumerate(steps):
+            match act:
+                case "ask":
+                    words = f"ask {number}"
+                    asks.append((words, asyncio.ensure_future(session.ask(words))))
+                case "send":
+                    await session.send(f"send {number}")
+                case "cancel" if asks:
+                    asks[value % len(asks)][1].cancel()
+                case "pause":
+                    for _ in range(value * 10):
+                        await asyncio.sleep(0)
+                case "gate":
+                    (model.gate.set if value % 2 else model.gate.clear)()
+                case _:
+                    pass
+        if closes:
+            await session.close()
+        model.gate.set()
+        found = await asyncio.gather(*(ask for _, ask in asks), return_exceptions=True)
+        for (words, _), answer in zip(asks, found, strict=True):
+            if isinstance(answer, longrein.SessionClosed | TurnFailed):
+                assert closes
+            elif not isinstance(answer, asyncio.CancelledError):
+                assert answer == f"to {words}"
+        await session.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(play(folder))

@@ -30,6 +30,7 @@ _HOMES = {
             "LongreinError",
             "ModelUnknown",
             "SessionBusy",
+            "SessionClosed",
             "SessionError",
             "SessionReadOnly",
             "SessionUnknown",

@@ -5,6 +5,7 @@ from longrein.events import BudgetError as BudgetError
 from longrein.events import LongreinError as LongreinError
 from longrein.events import ModelUnknown as ModelUnknown
 from longrein.events import SessionBusy as SessionBusy
+from longrein.events import SessionClosed as SessionClosed
 from longrein.events import SessionError as SessionError
 from longrein.events import SessionReadOnly as SessionReadOnly
 from longrein.events import SessionUnknown as SessionUnknown

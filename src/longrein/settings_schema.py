@@ -22,6 +22,8 @@ MODE_TEXTS = {
 """Permission mode -> what it does, as the settings, `--help` and editors show it."""
 MODES = tuple(MODE_TEXTS)
 """Permission modes, narrowest first."""
+PermissionMode = Literal["plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions"]
+"""The same for type checkers."""
 PROFILES = ("default", "seed", "seed-later", "seed-new", "seed-framework")
 POLICIES = ("ask", "keep", "stop")
 """Policies for background tasks when longrein exits."""

@@ -1,5 +1,7 @@
-"""docs/library.md: its code runs, and it lists the public names."""
+"""docs/library.md and docs/session.md: their code runs, and they list the public names."""
 
+import inspect
+import os
 import re
 import subprocess
 import sys
@@ -7,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import longrein
 import longrein.context
 
 PAGE = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SESSION_PAGE = (Path(__file__).parents[2] / "docs" / "session.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE + SESSION_PAGE, re.DOTALL)
 
 PUBLIC = {
     "Budget",
@@ -38,9 +42,22 @@ PUBLIC = {
 @pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_code_of_the_page_runs(code: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_session_page_names_each_method_and_argument() -> None:
+    names = {name for name in vars(longrein.Session) if not name.startswith("_")}
+    names |= {*inspect.signature(longrein.Session.open).parameters}
+    assert not [
+        name for name in names if not re.search(rf"`{name}\b|Session\.{name}\b", SESSION_PAGE)
+    ]
 
 
 def documented() -> set[str]:

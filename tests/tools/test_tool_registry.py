@@ -9,7 +9,7 @@ from longrein.agent import builtin_kinds
 from longrein.config.subagent_types import tool_names
 from longrein.context.clearing.features import kind_of_name
 from longrein.context.state.tool_traits import UNSTATED
-from longrein.events import ToolError, ToolSpec, ToolTraits
+from longrein.events import ToolError, ToolSpec, ToolTraits, text_of
 from longrein.tools import (
     SCHEDULE_TOOLS,
     SKILL,
@@ -126,6 +126,66 @@ async def test_any_function_runs(harness: Any) -> None:
     assert await echo.run(harness.context(), text="no") == Outcome.fail("[no] Not that.")
     with pytest.raises(ZeroDivisionError):
         await echo.run(harness.context(), **{"text": "", "-l": True})
+
+
+class Answer(msgspec.Struct):
+    number: int
+
+
+class Odd:
+    pass
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("ä", "ä"),
+        (4, "4"),
+        (None, "null"),
+        (True, "true"),
+        ({"a": [1, 2.5]}, '{"a":[1,2.5]}'),
+        (Answer(4), '{"number":4}'),
+        (Odd(), "TypeError: the tool returned Odd, which has no JSON form"),
+    ],
+)
+async def test_the_model_gets_any_value_as_json(value: Any, text: str, harness: Any) -> None:
+    @tool(access="none")
+    async def Give() -> Any:
+        return value
+
+    got = await _text_or_error(Give, harness)
+    assert got == text or (text.startswith("TypeError") and got.startswith(text))
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_forgets_to_await_is_told(harness: Any) -> None:
+    async def fetch() -> int:
+        return 4
+
+    @tool
+    async def Give() -> Any:
+        return fetch()
+
+    assert Give.access == "command"
+    line = "TypeError: the tool returned a coroutine: `await` is missing before it"
+    assert await _text_or_error(Give, harness) == line
+
+
+async def _text_or_error(given: Any, harness: Any) -> str:
+    try:
+        return text_of((await given.run(harness.context())).parts)
+    except TypeError as error:
+        return f"TypeError: {error}"
+
+
+def test_a_tool_is_made_of_an_async_function() -> None:
+    def Give() -> int:
+        return 4
+
+    for wrong in (Give, print, Odd()):
+        with pytest.raises(TypeError, match=r"a tool is made of an async function, and .* is none"):
+            tool(wrong)  # type: ignore[arg-type, call-overload]
 
 
 def test_a_hint_without_schema_is_a_mistake() -> None:

@@ -50,7 +50,7 @@ from longrein.agent.open_session import (
 )
 from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
-from longrein.agent.session import Session
+from longrein.agent.session import Session, retrieve_error
 from longrein.agent.task_pool import TaskPool
 from longrein.models import Clock
 from longrein.settings_schema import Limits, TaskOptions
@@ -109,6 +109,7 @@ __all__ = [
     "open_session",
     "program_event",
     "resumed_state",
+    "retrieve_error",
     "run",
     "session_usd",
 ]

@@ -78,14 +78,19 @@ class Inbox:
         self._words: list[tuple[int, InboxMessage]] = []
         self._foreign: set[int] = set()
         self._wake = asyncio.Event()
+        self.first_entries: dict[str, int] = {}
+        """Reference of a taken message -> the first entry that it became."""
         for message in log.inbox:
             self._admit(message.id, message.body)
 
     def _admit(self, number: int, body: bytes) -> None:
         try:
-            self._words.append((number, _decoder.decode(body)))
+            word = _decoder.decode(body)
         except msgspec.DecodeError:
-            self._words.append((number, Continue()))
+            word = Continue()
+        if isinstance(word, UserMessage) and word.reference:  # of an earlier process
+            word = msgspec.structs.replace(word, reference="")
+        self._words.append((number, word))
 
     def put(self, word: InboxMessage) -> Awaitable[None]:
         """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when

@@ -56,6 +56,7 @@ async def drain_inbox(session: Session) -> None:
         if taken is None:
             return
         after: list[AnyEvent] = []
+        reference = taken[1].reference if isinstance(taken[1], UserMessage) else ""
         if (
             isinstance(taken[1], UserMessage)
             and session.deps.parent_policy is None
@@ -64,6 +65,7 @@ async def drain_inbox(session: Session) -> None:
             instead, after = await refuse_prompt(session, taken[1])
             if instead:
                 session.take(taken[0])
+                _note_first_entry(session, reference)
                 session.append(*instead)
                 continue
         trees = (
@@ -79,8 +81,14 @@ async def drain_inbox(session: Session) -> None:
             taken[1], Answer | CommandRun | SetMode
         ):
             continue
+        _note_first_entry(session, reference)
         _take(session, taken[1], trees)
         session.append(*after)
+
+
+def _note_first_entry(session: Session, reference: str) -> None:
+    if reference:
+        session.inbox.first_entries[reference] = session.state.seq + 1
 
 
 def _has_prompt_hooks(session: Session) -> bool:

@@ -38,6 +38,10 @@ class UserMessage(msgspec.Struct, frozen=True, tag="Said"):
     """
     verbatim: bool = False
     """True if nothing that the text names is loaded: no skill, command or resource."""
+    reference: str = ""
+    """Name by which the sender finds the turn of the message in `Inbox.first_entries`; '' for
+    none.
+    """
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):

@@ -9,13 +9,22 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING
 
-from longrein.agent.messages import FromSubagent, Output, ReplyDelta, SessionUpdate, TaskOver
+from longrein.agent.messages import (
+    FromSubagent,
+    Output,
+    ReplyDelta,
+    SessionUpdate,
+    TaskOver,
+    UserNotice,
+)
 from longrein.events import Entry
 
 if TYPE_CHECKING:
     from longrein.agent.subagents.spawn import LiveParentPolicy
 
 History = Callable[[int, int], Iterable[Entry]]
+NOTICES_MAX = 1_000
+"""Lines for the user that are kept for a program that asks for them."""
 
 
 class Subscribers:
@@ -30,6 +39,8 @@ class Subscribers:
         self._closed = False
         self.committed = committed
         """Last entry that subscribers may have seen."""
+        self.notices: deque[str] = deque(maxlen=NOTICES_MAX)
+        """The newest lines for the user."""
         self.asking: Callable[[], Iterable[FromSubagent]] = tuple
         """Returns the questions of subagents that wait for the user, for new subscribers."""
 
@@ -45,6 +56,8 @@ class Subscribers:
         `streaming`.
         """
         news = heard.heard if isinstance(heard, FromSubagent) else heard
+        if isinstance(news, UserNotice):
+            self.notices.append(news.text)
         growing = isinstance(news, ReplyDelta | Output | TaskOver)
         for queue, wake, streaming in self._queues:
             if streaming or not growing:

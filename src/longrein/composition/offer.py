@@ -225,6 +225,7 @@ def _kinds_and_tools(
         for tool in _builtin(kinds, chosen)
         if chosen is not None or tool.spec.name not in without
     ]
+    _check_names((*offered, *additions.tools))
     deny = _rules(run_context, (*_builtin(kinds, None), *additions.tools)).deny
     tools = tuple(
         msgspec.structs.replace(tool, withdrawn=True)
@@ -234,6 +235,18 @@ def _kinds_and_tools(
     )
     tools = tools if additions.editor is None else tuple(map(additions.editor.wrap, tools))
     return kinds, tools, (*unread, missing)
+
+
+def _check_names(tools: Sequence[Tool]) -> None:
+    """Raise `UsageError` when two tools have one name, of which only one could be called."""
+    taken: set[str] = set()
+    builtin = {tool.spec.name for tool in _builtin((), None)}
+    for tool in tools:
+        name = tool.spec.name
+        if name in taken:
+            advice = ", or leave the built-in one out of `builtin_tools`" if name in builtin else ""
+            raise UsageError(f"tools: there are two tools {name!r}: rename one{advice}")
+        taken.add(name)
 
 
 def _kinds(

@@ -28,6 +28,7 @@ from longrein.events.errors import (
     SessionBusy as SessionBusy,
     SessionError as SessionError,
     SessionReadOnly as SessionReadOnly,
+    SessionClosed as SessionClosed,
     SessionUnknown as SessionUnknown,
     SettingsError as SettingsError,
     StoreDamaged as StoreDamaged,

@@ -1,18 +1,19 @@
 """Errors that longrein raises, with their exit codes and what the user can do.
 
-    LongreinError ├── UsageError           the command line or a prompt is wrong: correct it
-    exit 2 ├── SettingsError        a settings file is wrong: file, line, key, nearest valid key
-    exit 2 ├── ModelUnknown         no such provider or model, or no key for it: what was looked
-    for, where exit 1 ├── SessionError │   ├── SessionUnknown   no session of that id: `longrein
-    sessions` lists them                   exit 1 │   ├── SessionBusy      open in another process:
-    close that one, or fork                        exit 1 │   ├── SessionReadOnly  written by a
-    newer longrein: upgrade, or export                         exit 1 │   ├── StoreDamaged     the
-    database is damaged: it was set aside, nothing overwritten          exit 1 │   └── StoreFull
-    no room on the disk: free some, then go on with `longrein -c`           exit 1 ├── TurnFailed
-    `Session.ask` has no answer: a limit, the provider, an interrupt           exit 1 ├──
-    BudgetError          a money limit with a model of unknown price: name the price
-    exit 2 └── ToolError            a call cannot be done: the model is told and goes on (never
-    reaches a person)
+    LongreinError
+    ├── UsageError           an argument, the command line or a prompt is wrong: correct it; exit 2
+    ├── SettingsError        a settings file is wrong: file, line, key, nearest valid key; exit 2
+    ├── ModelUnknown         no such provider or model, or no key: what was looked for; exit 1
+    ├── SessionError         exit 1
+    │   ├── SessionUnknown   no session of that id: `longrein sessions` lists them
+    │   ├── SessionBusy      open in another process: close that one, or fork
+    │   ├── SessionReadOnly  written by a newer longrein: upgrade, or export
+    │   ├── SessionClosed    `close` was called: open it again with `Session.resume`
+    │   ├── StoreDamaged     the database is damaged: it was set aside, nothing overwritten
+    │   └── StoreFull        no room on the disk: free some, then go on with `longrein -c`
+    ├── TurnFailed           `Session.ask` has no answer: a limit, the provider, an interrupt; 1
+    ├── BudgetError          a money limit with a model of unknown price: name the price; exit 2
+    └── ToolError            a call cannot be done: the model is told and goes on
 
 Failures of the outside world (a provider times out, a file is gone) are events, not errors. Each
 message is one line that says what happened, to what, and what to do now.
@@ -63,6 +64,10 @@ class StoreDamaged(SessionError):
 
 class StoreFull(SessionError):
     """No room on the disk."""
+
+
+class SessionClosed(SessionError):
+    """The session object was closed."""
 
 
 class TurnFailed(LongreinError):

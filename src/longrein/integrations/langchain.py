@@ -7,7 +7,7 @@ Needs `pip install longrein[langchain]`.
 """
 
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,6 @@ from langchain_core.tools import StructuredTool
 from langgraph.config import get_config
 
 from longrein.context.message_list import (
-    DICT_FORMAT,
     RECALL,
     RECALL_DESCRIPTION,
     RECALL_SCHEMA,
@@ -25,10 +24,17 @@ from longrein.context.message_list import (
     NeutralMessage,
     usage_of,
 )
-from longrein.context.message_list.message_formats import result_content
+from longrein.context.message_list.message_formats import (
+    content_parts,
+    read_blocks,
+    result_content,
+    rewrite_blocks,
+)
 from longrein.events import AnyPart, ToolCall, ToolResult, UsageError, text_of
 from longrein.integrations import StoredEngine, did_not_fit, engine
 
+CALL_BLOCKS = ("tool_use", "tool_call", "function_call", "custom_tool_call")
+"""Types of content blocks that repeat an entry of `tool_calls`."""
 MESSAGES_FIELD = "messages"
 """LangChain's name of the message list."""
 Chooser = Callable[[Any], Engine]
@@ -42,20 +48,26 @@ class LangChainFormat:
         """See `Shape.read`."""
         match one:
             case SystemMessage():
-                return NeutralMessage("system", system=text_of(_contents(one)))
+                return NeutralMessage("system", system=text_of(content_parts(one.content)))
             case ToolMessage():
                 status = "failed" if one.status == "error" else "ok"
                 return NeutralMessage(
-                    "user", (ToolResult(one.tool_call_id, one.name or "", status, _contents(one)),)
+                    "user",
+                    (
+                        ToolResult(
+                            one.tool_call_id, one.name or "", status, content_parts(one.content)
+                        ),
+                    ),
                 )
             case AIMessage():
                 calls = tuple(
                     ToolCall(call["id"] or "", call["name"], call["args"])
                     for call in one.tool_calls
                 )
-                return NeutralMessage("assistant", (*_spoken(one), *calls), usage=usage_of(one))
+                said = read_blocks("assistant", _without_calls(one), calls)
+                return msgspec.structs.replace(said, usage=usage_of(one))
             case _:
-                return NeutralMessage("user", _contents(one))
+                return read_blocks("user", one.content)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
         """See `Shape.rewrite`."""
@@ -66,15 +78,18 @@ class LangChainFormat:
                 if change is None
                 else one.model_copy(update={"content": result_content(change, one.content)})
             )
-        spoken = len(_spoken(one) if isinstance(one, AIMessage) else _contents(one))
+        side = "assistant" if isinstance(one, AIMessage) else "user"
+        content = _without_calls(one)
+        kept, spoken = rewrite_blocks(side, content, changes)
         fields: dict[str, Any] = {"content": one.content}
-        if texts := {n: change for n, change in changes.items() if n < spoken}:
-            written = DICT_FORMAT.rewrite({"role": "user", "content": _without_calls(one)}, texts)
-            fields["content"] = (written or {}).get("content") or ""
+        if any(n < spoken for n in changes):
+            fields["content"] = "".join(kept) if isinstance(content, str) else kept or ""
         if isinstance(one, AIMessage):
             fields["tool_calls"] = _calls(
                 one, {n - spoken: to for n, to in changes.items() if n >= spoken}
             )
+            if isinstance(one.content, list) and fields["content"] is one.content:
+                fields["content"] = _with_calls(one.content, fields["tool_calls"])
         return (
             one.model_copy(update=fields) if fields["content"] or fields.get("tool_calls") else None
         )
@@ -88,20 +103,28 @@ FORMAT = LangChainFormat()
 
 
 def _without_calls(one: BaseMessage) -> Any:
-    """Return the content without the blocks that repeat `tool_calls`, as Anthropic's do."""
+    """Return the content without the blocks that repeat `tool_calls`, as providers' do."""
     if isinstance(one.content, str):
+        return one.content if one.content or not isinstance(one, AIMessage) else []
+    if not isinstance(one, AIMessage):
         return one.content
     return [
-        block for block in one.content if isinstance(block, str) or block.get("type") != "tool_use"
+        block
+        for block in one.content
+        if isinstance(block, str) or block.get("type") not in CALL_BLOCKS
     ]
 
 
-def _contents(one: BaseMessage) -> tuple[AnyPart, ...]:
-    return DICT_FORMAT.read({"role": "user", "content": _without_calls(one)}).parts
-
-
-def _spoken(one: AIMessage) -> tuple[AnyPart, ...]:
-    return _contents(one) if one.content else ()
+def _with_calls(content: list[Any], calls: Sequence[Any]) -> list[Any]:
+    """Return the content without the blocks that repeat a call which is not in `calls`."""
+    ids = [call["id"] for call in calls]
+    return [
+        block
+        for block in content
+        if isinstance(block, str)
+        or block.get("type") not in CALL_BLOCKS
+        or block.get("call_id", block.get("id")) in ids
+    ]
 
 
 def _calls(one: AIMessage, changes: Mapping[int, AnyPart | None]) -> list[Any]:

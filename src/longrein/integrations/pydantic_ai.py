@@ -28,7 +28,7 @@ from longrein.context.message_list import (
     NeutralMessage,
     usage_of,
 )
-from longrein.context.message_list.message_formats import parsed
+from longrein.context.message_list.message_formats import Unread, parsed, unread_item
 from longrein.events import (
     AnyPart,
     Document,
@@ -63,14 +63,14 @@ class PydanticFormat:
         """See `Shape.read`."""
         parts = tuple(found for part in _parts(one) if (found := _read(part)) is not None)
         if isinstance(one, theirs.ModelResponse):
-            return NeutralMessage("assistant", parts, usage=usage_of(one))
+            return NeutralMessage("assistant", parts, usage=usage_of(one), unread=_unread(one))
         system = [part.content for part in one.parts if isinstance(part, theirs.SystemPromptPart)]
-        return NeutralMessage("user", parts, "\n\n".join(system))
+        return NeutralMessage("user", parts, "\n\n".join(system), unread=_unread(one))
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
         """See `Shape.rewrite`."""
         parts: list[Any] = []
-        n = said = 0
+        n = 0
         for part in one.parts:
             if _read(part) is None:
                 parts.append(part)
@@ -79,10 +79,7 @@ class PydanticFormat:
             n += 1
             if change is not None:
                 parts.append(part if change is part else _rewritten(part, change))
-                said += 1
-        if not parts or (not said and isinstance(one, theirs.ModelResponse)):
-            return None
-        return replace(one, parts=parts)
+        return replace(one, parts=parts) if parts else None
 
     def tell(self, text: str) -> Any:
         """See `Shape.tell`."""
@@ -99,8 +96,19 @@ def _parts(one: Any) -> Sequence[Any]:
     return parts
 
 
+def _unread(one: Any) -> tuple[Unread, ...]:
+    """Return what is sent unchanged: parts of hosted tools, and parts that only the framework
+    understands.
+    """
+    return tuple(
+        unread_item(part.part_kind, repr(part))
+        for part in one.parts
+        if _read(part) is None and not isinstance(part, theirs.SystemPromptPart)
+    )
+
+
 def _read(part: Any) -> AnyPart | None:
-    """Return the neutral form of a part; None for a part that is not of the conversation."""
+    """Return the neutral form of a part; None for a part that is sent unchanged."""
     match part:
         case theirs.UserPromptPart():
             return _prompt(part)
@@ -118,6 +126,9 @@ def _read(part: Any) -> AnyPart | None:
             return ToolResult(
                 part.tool_call_id, part.tool_name, status, (Text(part.model_response_str()),)
             )
+        case theirs.RetryPromptPart() if part.tool_name:
+            text = Text(part.model_response())
+            return ToolResult(part.tool_call_id, part.tool_name, "failed", (text,))
         case _:
             return None
 

@@ -11,14 +11,14 @@ docstring.
     COUNT = make_tool(Count, access="read", together=True, paths=[("file_path", False)])
 
 The parameter called `hands` receives the `ToolContext`; it may be left out. The function may return
-a plain string instead of an `Outcome`. A call that cannot be done raises `ToolError`, whose text
-the model reads.
+a string instead of an `Outcome`, or another value, which the model gets as JSON. A call that cannot
+be done raises `ToolError`, whose text the model reads.
 """
 
 import types
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Union, Unpack
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, TypedDict, Union, Unpack, overload
 
 import msgspec
 
@@ -191,6 +191,10 @@ def join_wrapped(lines: list[str]) -> str:
 Together = bool | Callable[[Mapping[str, Any]], bool]
 Paths = Sequence[tuple[str, bool]] | Callable[[Mapping[str, Any]], tuple[tuple[str, bool], ...]]
 Run = Callable[..., Awaitable[Outcome]]
+Function = Callable[..., Awaitable[Any]]
+"""Function that a tool is made of."""
+ASYNC_CODE = 0x80 | 0x100
+"""Flags of the code of `async def` and of `types.coroutine`."""
 
 
 class Traits(TypedDict, total=False):
@@ -204,7 +208,7 @@ class Traits(TypedDict, total=False):
 
 
 def make_tool(  # noqa: PLR0913 - each is a property of the tool
-    function: Callable[..., Awaitable[Outcome | str]],
+    function: Function,
     *,
     access: Access,
     together: Together = False,
@@ -225,8 +229,15 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     pairs. `names`: the model's names for parameters. `deferred`: whether the model may have to find
     the tool with `ToolSearch`. `unlisted`, `rule_name`, `aliases`, `check`, `user`: see `Tool`.
     `traits`: fields of `events.ToolTraits`. Raises TypeError for a type hint without a JSON schema,
-    and for a path parameter without `paths`, which rules would not see.
+    for a path parameter without `paths`, which rules would not see, and for what is no async
+    function.
     """
+    code = getattr(function, "__code__", None)
+    if code is None or not (code.co_flags & ASYNC_CODE or hasattr(function, "__wrapped__")):
+        name = getattr(function, "__name__", repr(function))
+        raise TypeError(
+            f"a tool is made of an async function, and {name} is none: write `async def {name}`"
+        )
     renamed = names or {}
     unseen = [
         parameter.name for parameter in parameters(function) if parameter.name.endswith("path")
@@ -251,6 +262,9 @@ def make_tool(  # noqa: PLR0913 - each is a property of the tool
     )
 
 
+@overload
+def tool(function: Function, /) -> Tool: ...
+@overload
 def tool(
     *,
     access: Access = "command",
@@ -259,19 +273,36 @@ def tool(
     rule_name: RuleName = "",
     aliases: Sequence[str] = (),
     **traits: Unpack[Traits],
-) -> Callable[[Callable[..., Awaitable[Outcome | str]]], Tool]:
-    """Decorator form of `make_tool`. Without `access`, each call asks for permission like a
-    command.
+) -> Callable[[Function], Tool]: ...
+def tool(
+    function: Function | None = None,
+    /,
+    *,
+    access: Access = "command",
+    together: Together = False,
+    paths: Paths = (),
+    rule_name: RuleName = "",
+    aliases: Sequence[str] = (),
+    **traits: Unpack[Traits],
+) -> Tool | Callable[[Function], Tool]:
+    """Decorator form of `make_tool`, with or without brackets.
+
+    Without `access`, each call asks for permission like a command. Raises TypeError as `make_tool`
+    does.
     """
-    return lambda function: make_tool(
-        function,
-        access=access,
-        together=together,
-        paths=paths,
-        rule_name=rule_name,
-        aliases=aliases,
-        **traits,
-    )
+
+    def made(function: Function) -> Tool:
+        return make_tool(
+            function,
+            access=access,
+            together=together,
+            paths=paths,
+            rule_name=rule_name,
+            aliases=aliases,
+            **traits,
+        )
+
+    return made if function is None else made(function)
 
 
 def named_paths(
@@ -283,11 +314,11 @@ def named_paths(
     )
 
 
-def make_runner(function: Callable[..., Awaitable[Outcome | str]], names: Mapping[str, str]) -> Run:
+def make_runner(function: Function, names: Mapping[str, str]) -> Run:
     """Return `run(context, **arguments)`, which calls `function` and always gives an `Outcome`.
 
-    A returned string becomes an `Outcome`, a `ToolError` a failed one. Other exceptions propagate
-    to the loop.
+    A returned string becomes an `Outcome`, any other value its JSON text, a `ToolError` a failed
+    one. Other exceptions propagate to the loop.
     """
     wants_hands = "hands" in function.__code__.co_varnames[: function.__code__.co_argcount]
 
@@ -301,6 +332,29 @@ def make_runner(function: Callable[..., Awaitable[Outcome | str]], names: Mappin
             found = await (function(hands, **given) if wants_hands else function(**given))
         except ToolError as refusal:
             return Outcome.fail(str(refusal))
-        return Outcome.of(found) if isinstance(found, str) else found
+        return found if isinstance(found, Outcome) else Outcome.of(text_of_value(found))
 
     return run
+
+
+def text_of_value(value: Any) -> str:
+    """Return what a tool returned as text for the model: a string as it is, else its JSON.
+
+    Raises TypeError for a value without a JSON form, and for an awaitable.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Awaitable):
+        if isinstance(value, Coroutine):
+            value.close()
+        raise TypeError("the tool returned a coroutine: `await` is missing before it")
+    return msgspec.json.encode(value, enc_hook=_fields_of_value).decode()
+
+
+def _fields_of_value(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(
+        f"the tool returned {type(value).__name__}, which has no JSON form: return a text, or "
+        "values of JSON"
+    )

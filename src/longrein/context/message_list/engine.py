@@ -24,13 +24,20 @@ from longrein.context.decide import (
 )
 from longrein.context.fold import advance, fold
 from longrein.context.message_list.intake import Intake, message_digest
-from longrein.context.message_list.message_formats import DICT_FORMAT, MessageFormat, usage_of
+from longrein.context.message_list.message_formats import (
+    DICT_FORMAT,
+    MessageFormat,
+    NeutralMessage,
+    usage_of,
+)
 from longrein.context.message_list.render import (
     ListRenderer,
     OutgoingMessage,
+    kept_parts,
     original,
     page,
     page_chars,
+    unread_tokens,
 )
 from longrein.context.state.request import Budget, Price
 from longrein.context.state.state import State
@@ -145,6 +152,7 @@ class Engine:
         self._tools: tuple[ToolSpec, ...] = ()
         self._prose = ""
         self._sent: list[Any] = []
+        self._unread_tokens = 0  # Tokens of the list that the state does not count
         self.why = ""  # Reason for the last decision of `prepare`
 
     # --- Requests ---------------------------------------------------------------------------------
@@ -191,7 +199,8 @@ class Engine:
         `window`: tokens, where the error names them.
         """
         if self.state.asked is not None:
-            self._append(AskFailed(self.state.asked_seq, "overflow", message, limit_tokens=window))
+            read = max(1, window - self._unread_tokens) if window else 0
+            self._append(AskFailed(self.state.asked_seq, "overflow", message, limit_tokens=read))
 
     def compact(self, focus: str = "") -> None:
         """Make room at the next `prepare`. `focus`: what a summary should keep above all."""
@@ -236,12 +245,12 @@ class Engine:
     @property
     def tokens(self) -> int:
         """Input tokens of the next request."""
-        return self.state.view_tokens
+        return self.state.view_tokens + self._unread_tokens
 
     @property
     def room(self) -> int:
         """Tokens left before the usable window is full; negative when it is overfull."""
-        return window_of(self.state, self.budget).usable_tokens - self.state.view_tokens
+        return window_of(self.state, self._budget_left).usable_tokens - self.state.view_tokens
 
     @property
     def notes(self) -> list[str]:
@@ -249,6 +258,15 @@ class Engine:
         return self._intake.notes
 
     # --- Private steps ----------------------------------------------------------------------------
+
+    @property
+    def _budget_left(self) -> Budget:
+        """The budget without the tokens of what is sent unread."""
+        if not self._unread_tokens:
+            return self.budget
+        window = max(2, self.budget.window_tokens - self._unread_tokens)
+        output = min(self.budget.max_output_tokens, window - 1)
+        return msgspec.structs.replace(self.budget, window_tokens=window, max_output_tokens=output)
 
     def _append(self, event: AnyEvent) -> int:
         entry = Entry(len(self.entries) + 1, self._environment.now_us(), event)
@@ -274,7 +292,7 @@ class Engine:
             yield from self._make_room(chat)
             self._intake.append_request(whole=False)
             state = self.state
-            forms = births(state, window_of(state, self.budget))
+            forms = births(state, window_of(state, self._budget_left))
             self._append(Asked("turn", state.seq, state.prefix_seq, forms, state.view_tokens))
         view = self._view(chat)
         self._intake.given, self._intake.given_said = (
@@ -301,7 +319,10 @@ class Engine:
     def _make_room(self, chat: Sequence[Any]) -> Generator[list[Any], None, None]:
         able = self._summarise is not None
         for _ in range(ROUNDS_MAX):
-            wish = decide(self.state, self.budget, self._environment.now_us())
+            if self._intake.has_unread:
+                taken, said = self._intake.taken, self._said(chat)
+                self._unread_tokens = unread_tokens(self.state, taken, said)
+            wish = decide(self.state, self._budget_left, self._environment.now_us())
             self.why = type(wish).__name__.lower()
             match wish:
                 case Clear(event) | Digest(event):
@@ -381,11 +402,15 @@ class Engine:
         self._append(build_summary(self.state, self.budget, span, ready.reason, ready.prose, asks))
 
     def _view(self, chat: Sequence[Any]) -> list[OutgoingMessage]:
-        said = [
+        said = self._said(chat)
+        kept = kept_parts(said) if self._intake.has_unread else {}
+        return self._renderer.show(self.state, chat, self._intake.taken, said, kept)
+
+    def _said(self, chat: Sequence[Any]) -> list[NeutralMessage]:
+        return [
             one if one is not None else self._shape.read(chat[n])
             for n, one in enumerate(self._intake.said)
         ]
-        return self._renderer.show(self.state, chat, self._intake.taken, said)
 
 
 def _spec(tool: Any) -> ToolSpec:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
+from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage, is_fixed
 from longrein.context.state.state import State
 from longrein.events import (
     AnyEvent,
@@ -72,6 +72,8 @@ class Intake:
         self.usage: Usage | None = None  # Usage of the request that is not answered yet
         self.notes: list[str] = []  # Lines for the user
         self._calls: dict[str, str] = {}  # provider's id -> ours
+        self.has_unread = False  # True once the list has held what no format reads
+        self._unread_kinds: set[str] = set()  # Kinds of blocks that no format knows
         self._seen: list[
             tuple[Any, NeutralMessage]
         ] = []  # cached readings, so that a message is read once
@@ -128,7 +130,7 @@ class Intake:
         while at < len(read):
             at = (
                 self._take_replies(read, at)
-                if read[at].side == "assistant"
+                if read[at].side in ("assistant", "other")
                 else self._take_message(read, at)
             )
 
@@ -141,7 +143,9 @@ class Intake:
         for n, one in enumerate(chat):
             if n < len(pairs) and type(one) is dict and pairs[n][0] == one:
                 continue
-            pairs[n : n + 1] = [(copy_containers(one), self._shape.read(one))]
+            said = self._shape.read(one)
+            self.has_unread = self.has_unread or bool(said.unread) or any(map(is_fixed, said.parts))
+            pairs[n : n + 1] = [(copy_containers(one), said)]
         return [said for _, said in pairs]
 
     def _known(self, read: Sequence[NeutralMessage]) -> int:
@@ -195,8 +199,13 @@ class Intake:
     def _take_replies(self, read: Sequence[NeutralMessage], at: int) -> int:
         """Append consecutive assistant messages as one reply."""
         end = at
-        while end < len(read) and read[end].side == "assistant":
+        while end < len(read) and read[end].side in ("assistant", "other"):
             end += 1
+        self._note_unread(read[at:end])
+        if all(one.side == "other" for one in read[at:end]):
+            for one in read[at:end]:
+                self._record_taken(one, (), ())
+            return end
         if self._state().asked is None:
             self.append_request()
         asked = self._state().asked_seq
@@ -206,7 +215,10 @@ class Intake:
         stop = "calls" if any(isinstance(part, ToolCall) for part in parts) else "end"
         usage = next((one.usage for one in read[at:end] if one.usage is not None), self.usage)
         self.usage = None
-        seq = self._append(Replied(asked, parts, stop, usage or Usage(), blocks))
+        reply = Replied(asked, parts, stop, usage or Usage(), blocks)
+        if self.has_unread:  # the provider has counted what the state has not
+            reply = msgspec.structs.replace(reply, estimated=("input",))
+        seq = self._append(reply)
         first = 0
         for one in read[at:end]:
             handles = tuple(f"r{seq}.{first + n + 1}" for n in range(len(one.parts)))
@@ -246,6 +258,7 @@ class Intake:
             seqs = (self._append(Reminded("system", said.system)),) if late and said.system else ()
             self._record_taken(said, tuple(f"r{seq}" for seq in seqs), seqs, fixed=True)
             return at + 1
+        self._note_unread((said,))
         self.fail_open_request("the list went on without an answer")
         found = {
             n: self._append_result(part)
@@ -283,6 +296,13 @@ class Intake:
         call = waiting.call
         seq = self._append(ToolEnded(call.id, part.name or call.name, part.status, part.parts))
         return f"r{seq}", seq
+
+    def _note_unread(self, said: Sequence[NeutralMessage]) -> None:
+        """Tell the user once of each kind of block that is always sent unchanged."""
+        for kind in dict.fromkeys(block.kind for one in said for block in one.unread):
+            if kind not in self._unread_kinds:
+                self._unread_kinds.add(kind)
+                self.notes.append(f"{kind}: the engine does not shorten it; it is sent unchanged")
 
     # --- Records ----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from longrein.context.state.token_estimate import arguments_text
+from longrein.context.state.token_estimate import arguments_text, estimate_text
 from longrein.events import (
     TOO_DEEP,
     AnyPart,
@@ -23,14 +23,21 @@ from longrein.events import (
 )
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """A block or item of a kind that a format does not know. It is always sent unchanged."""
+
+    kind: str  # Its type, for the user
+    tokens: int  # Estimated tokens
+
+
 class NeutralMessage(msgspec.Struct, frozen=True):
     """A message of a list in neutral form. Equal messages read equal; parts hidden from the
     model are left out.
     """
 
     side: Literal[
-        "system", "user", "assistant"
-    ]  # Role of the author. Results of tools belong to the user's side.
+        "system", "user", "assistant", "other"
+    ]  # Role of the author. Results of tools belong to the user's side. `other`: unread as a whole
     parts: tuple[
         AnyPart, ...
     ] = ()  # Content in order. `ToolCall.id` and `ToolResult.call` are the provider's ids.
@@ -38,6 +45,7 @@ class NeutralMessage(msgspec.Struct, frozen=True):
     usage: Usage | None = (
         None  # Usage of the request that the message answers, where the message holds it
     )
+    unread: tuple[Unread, ...] = ()  # Blocks beside the parts that the format does not know
 
 
 class MessageFormat(Protocol):
@@ -69,6 +77,14 @@ class MessageFormat(Protocol):
 
 _TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "summary_text")
 _IMAGE_TYPES = ("image", "image_url", "input_image")
+_DOCUMENT_TYPES = ("document", "file", "input_file", "input_audio")
+_KNOWN_BLOCKS = {
+    "user": (*_TEXT_TYPES, *_IMAGE_TYPES, *_DOCUMENT_TYPES, "tool_result"),
+    "assistant": (*_TEXT_TYPES, "thinking", "redacted_thinking", "tool_use"),
+}
+"""Role -> types of the blocks that are read. Every other block is sent unchanged."""
+_UNREAD = "unread/"
+"""Start of the media type of a block inside a result that is not read."""
 _SHOWN_CHARS = 200  # Characters kept of content that is neither text nor image
 
 
@@ -79,6 +95,8 @@ class DictFormat:
         """See `MessageFormat.read`."""
         fields = fields_of(one)
         match fields.get("type"):
+            case kind if _is_unread(kind, fields):
+                return NeutralMessage("other", unread=(unread_item(kind or "message", fields),))
             case "function_call" | "custom_tool_call":
                 return NeutralMessage(
                     "assistant", (_call(fields["call_id"], fields["name"], _arguments_of(fields)),)
@@ -86,9 +104,8 @@ class DictFormat:
             case "function_call_output" | "custom_tool_call_output":
                 return NeutralMessage("user", (_result(fields["call_id"], fields.get("output")),))
             case "reasoning":
-                return NeutralMessage(
-                    "assistant", (Thinking(text_of(_contents(fields.get("summary")))),)
-                )
+                summary = text_of(content_parts(fields.get("summary")))
+                return NeutralMessage("assistant", (Thinking(summary),))
             case _:
                 return _read_spoken(fields)
 
@@ -138,18 +155,45 @@ def fields_of(one: Any) -> dict[str, Any]:
 # --- Reading --------------------------------------------------------------------------------------
 
 
+def _is_unread(kind: Any, fields: dict[str, Any]) -> bool:
+    """Return whether a message is of a form that this format does not know: an item of a hosted
+    tool, a message of another wire.
+    """
+    if kind in _ITEMS:
+        return kind != "reasoning" and not fields.get("call_id")
+    role = fields.get("role")
+    if role == "assistant":
+        return bool(fields.get("function_call") or fields.get("audio"))
+    if role in ("system", "developer", "user", "tool"):
+        return "content" not in fields and "parts" in fields
+    references = role is None and "id" in fields
+    return bool(kind) or role == "function" or "parts" in fields or references
+
+
+def unread_item(kind: str, content: Any) -> Unread:
+    """Return the record of a block or item that is sent unchanged."""
+    return Unread(kind, estimate_text(_raw(content)))
+
+
+def is_fixed(part: AnyPart) -> bool:
+    """Return whether a result holds a block of a kind that is not read: it is sent unchanged."""
+    return isinstance(part, ToolResult) and any(
+        isinstance(inner, Document) and inner.media.startswith(_UNREAD) for inner in part.parts
+    )
+
+
 def _read_spoken(fields: dict[str, Any]) -> NeutralMessage:
     content = fields.get("content")
     match fields.get("role"):
         case "system" | "developer":
-            return NeutralMessage("system", system=text_of(_contents(content)))
+            return NeutralMessage("system", system=text_of(content_parts(content)))
         case "tool":
             return NeutralMessage("user", (_result(str(fields.get("tool_call_id")), content),))
         case "assistant":
             calls = tuple(_chat_call(call) for call in fields.get("tool_calls") or ())
-            return NeutralMessage("assistant", (*_contents(content), *calls))
+            return read_blocks("assistant", content, calls)
         case "user":
-            return NeutralMessage("user", _contents(content))
+            return read_blocks("user", content)
         case role:
             raise UsageError(
                 f"a message of the list has the role {role!r}; roles are system, user, assistant, "
@@ -157,15 +201,45 @@ def _read_spoken(fields: dict[str, Any]) -> NeutralMessage:
             )
 
 
-def _contents(content: Any) -> tuple[AnyPart, ...]:
+def read_blocks(
+    side: Literal["user", "assistant"], content: Any, calls: Sequence[ToolCall] = ()
+) -> NeutralMessage:
+    """Read the content of a message of this side."""
+    blocks = _blocks(content)
+    parts = [_block(block) for block in blocks if is_read(side, block)]
+    unread = [
+        unread_item(_kind(block), fields_of(block)) for block in blocks if not is_read(side, block)
+    ]
+    return NeutralMessage(side, (*parts, *calls), unread=tuple(unread))
+
+
+def is_read(side: str, block: Any) -> bool:
+    """Return whether a content block of this side is one of the parts of its message."""
+    return isinstance(block, str) or _kind(block) in _KNOWN_BLOCKS[side]
+
+
+def _kind(block: Any) -> str:
+    """Return the type of a block; the name of its one field where it has none, as on Bedrock."""
+    fields = fields_of(block)
+    kind = fields.get("type") or next(iter(fields), "")
+    return str(kind)
+
+
+def _blocks(content: Any) -> list[Any]:
+    return [content] if isinstance(content, str) else list(content or ())
+
+
+def content_parts(content: Any) -> tuple[AnyPart, ...]:
+    """Return all parts of a content; a block of an unknown kind becomes a document."""
     if isinstance(content, str):
         return (Text(content),)
-    return tuple(_block(block) for block in content or ())
+    return tuple(_block(block) for block in _blocks(content))
 
 
 def _block(block: Any) -> AnyPart:
-    fields = {"type": "text", "text": block} if isinstance(block, str) else fields_of(block)
-    kind = fields.get("type")
+    if isinstance(block, str):
+        return Text(block)
+    fields, kind = fields_of(block), _kind(block)
     if kind in _TEXT_TYPES:
         return Text(str(fields.get("text") or fields.get("refusal") or ""))
     if kind in ("thinking", "redacted_thinking"):
@@ -182,11 +256,17 @@ def _other(kind: str, fields: dict[str, Any]) -> AnyPart:
     """Return an image or document part. Its name is made of its last characters; the bytes stay
     in the list.
     """
-    shown = {key: value for key, value in fields.items() if key != "cache_control"}
-    raw = msgspec.json.encode(shown, enc_hook=str).decode()
+    raw = _raw({key: value for key, value in fields.items() if key != "cache_control"})
+    name = f"list:{raw[-_SHOWN_CHARS:]}"
     if kind in _IMAGE_TYPES:
-        return Image(f"list:{raw[-_SHOWN_CHARS:]}", "image/*", len(raw))
-    return Document(f"list:{raw[-_SHOWN_CHARS:]}", kind, len(raw), head=raw[:_SHOWN_CHARS])
+        return Image(name, "image/*", len(raw))
+    if kind in _DOCUMENT_TYPES:
+        return Document(name, kind, len(raw), head=raw[:_SHOWN_CHARS])
+    return Document(name, f"{_UNREAD}{kind}", len(raw), head=raw)
+
+
+def _raw(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def _chat_call(call: Any) -> ToolCall:
@@ -215,7 +295,7 @@ def parsed(text: str) -> dict[str, Any] | None:
 
 def _result(call: str, content: Any, status: str = "ok") -> ToolResult:
     if isinstance(content, str) or content is None or isinstance(content, Sequence):
-        return ToolResult(call, "", status, _contents(content))
+        return ToolResult(call, "", status, content_parts(content))
     return ToolResult(
         call, "", status, (Text(msgspec.json.encode(content, enc_hook=str).decode()),)
     )
@@ -259,13 +339,8 @@ def result_content(change: AnyPart, content: Any, kind: str = "text") -> Any:
 
 def _rewrite_spoken(fields: dict[str, Any], changes: Mapping[int, AnyPart | None]) -> Any:
     content, calls = fields.get("content"), list(fields.get("tool_calls") or ())
-    blocks = [content] if isinstance(content, str) else list(content or ())
-    new = [
-        _rewrite_block(block, changes[n]) if n in changes else block
-        for n, block in enumerate(blocks)
-    ]
-    kept = [block for block in new if block is not None]
-    asked = [(call, changes.get(n, call)) for n, call in enumerate(calls, len(blocks))]
+    kept, said = rewrite_blocks(str(fields.get("role")), content, changes)
+    asked = [(call, changes.get(n, call)) for n, call in enumerate(calls, said)]
     left = [
         _rewrite_chat_call(call, to) if isinstance(to, ToolCall) else call
         for call, to in asked
@@ -278,8 +353,28 @@ def _rewrite_spoken(fields: dict[str, Any], changes: Mapping[int, AnyPart | None
     return {**rest, "content": written, **({"tool_calls": left} if left else {})}
 
 
+def rewrite_blocks(
+    side: str, content: Any, changes: Mapping[int, AnyPart | None]
+) -> tuple[list[Any], int]:
+    """Return the blocks of a content that are left, changed ones included, and how many were
+    parts of the message.
+    """
+    kept: list[Any] = []
+    said = 0
+    for block in _blocks(content):
+        new = block
+        if is_read(side, block):
+            new = _rewrite_block(block, changes[said]) if said in changes else block
+            said += 1
+        if new is not None:
+            kept.append(new)
+    return kept, said
+
+
 def _rewrite_chat_call(call: Any, to: ToolCall) -> dict[str, Any]:
     fields = fields_of(call)
+    if "custom" in fields:
+        return {**fields, "custom": {**fields["custom"], "input": arguments_text(to)}}
     return {**fields, "function": {**fields["function"], "arguments": arguments_text(to)}}
 
 
@@ -294,7 +389,7 @@ def _rewrite_block(block: Any, change: AnyPart | None) -> Any:
             return {**fields, "input": msgspec.json.decode(arguments_text(change))}
         case ToolResult():
             return {**fields, "content": result_content(change, fields.get("content"))}
-        case _ if fields.get("type") in _TEXT_TYPES:
+        case _ if _kind(block) in _TEXT_TYPES:
             return {**fields, "text": text_of((change,))}
         case _:
             return {"type": "text", "text": text_of((change,))}

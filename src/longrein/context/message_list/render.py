@@ -5,16 +5,17 @@ The order is the caller's. A summary stands at the place of the first message th
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from longrein.context.clearing.features import is_escaped_line, unescape_lines
 from longrein.context.message_list.intake import TakenMessage
-from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage
+from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage, is_fixed
 from longrein.context.state.request import Budget, Item
 from longrein.context.state.state import State
+from longrein.context.state.token_estimate import estimate_part
 from longrein.events import (
     AnyPart,
     Entry,
@@ -22,6 +23,7 @@ from longrein.events import (
     Replied,
     Summarized,
     Text,
+    Thinking,
     ToolCall,
     ToolEnded,
     ToolError,
@@ -32,8 +34,8 @@ from longrein.events import (
 )
 
 CurrentItems = tuple[
-    Item | None, ...
-]  # Present items of a message's parts; None for a part that is not in the view
+    Item | int | None, ...
+]  # Present items of a message's parts, None for a part that is not in the view; then kept parts
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
@@ -60,16 +62,17 @@ class ListRenderer:
         chat: Sequence[Any],
         taken: Sequence[TakenMessage],
         said: Sequence[NeutralMessage],
+        kept: Mapping[int, tuple[int, ...]],
     ) -> list[OutgoingMessage]:
-        """Return the list to be sent."""
+        """Return the list to be sent. `kept`: see `kept_parts`."""
         view: list[OutgoingMessage] = []
         waiting = [item for item in state.items if item.kind == "summary"]
-        for one, record, reading in zip(chat, taken, said, strict=True):
+        for n, (one, record, reading) in enumerate(zip(chat, taken, said, strict=True)):
             for summary in [item for item in waiting if _summary_starts_at(item, record)]:
                 waiting.remove(summary)
                 if summary.handle not in record.handles:
                     view.append(self._summary_message(summary))
-            message = self._message_to_send(state, one, record, reading)
+            message = self._message_to_send(state, one, record, reading, kept.get(n, ()))
             if message.one is not None:
                 view.append(message)
         return view
@@ -87,27 +90,41 @@ class ListRenderer:
         return message
 
     def _message_to_send(
-        self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage
+        self,
+        state: State,
+        one: Any,
+        taken: TakenMessage,
+        reading: NeutralMessage,
+        kept: Collection[int],
     ) -> OutgoingMessage:
         if taken.fixed or not taken.handles:
             return OutgoingMessage(one, taken, reading)
         index, items = state.index, state.items
-        now = tuple(items[index[handle]] if handle in index else None for handle in taken.handles)
+        now = (
+            *(items[index[handle]] if handle in index else None for handle in taken.handles),
+            *kept,
+        )
         known = self._made.get(taken.handles)
         if known is not None and known[0] == now and known[1] is one and "" not in taken.handles:
             return known[2]
-        message = self._rewritten_message(state, one, taken, reading)
+        message = self._rewritten_message(state, one, taken, reading, kept)
         self._made[taken.handles] = (now, one, message)
         return message
 
     def _rewritten_message(
-        self, state: State, one: Any, taken: TakenMessage, reading: NeutralMessage
+        self,
+        state: State,
+        one: Any,
+        taken: TakenMessage,
+        reading: NeutralMessage,
+        kept: Collection[int],
     ) -> OutgoingMessage:
-        changes = changes_of(state, taken, reading)
+        changes = changes_of(state, taken, reading, kept)
         if not changes:
             return OutgoingMessage(one, taken, reading)
         left = [n for n in range(len(taken.handles)) if changes.get(n, taken) is not None]
-        written = self._shape.rewrite(one, changes) if left or reading.system else None
+        stays = bool(left or reading.system or reading.unread)
+        written = self._shape.rewrite(one, changes) if stays else None
         if written is None:
             return OutgoingMessage(None, taken, reading)
         handles, seqs = tuple(taken.handles[n] for n in left), tuple(taken.seqs[n] for n in left)
@@ -120,16 +137,58 @@ def _summary_starts_at(summary: Item, taken: TakenMessage) -> bool:
     return summary.handle in taken.handles or any(first <= seq <= last for seq in taken.seqs)
 
 
+def kept_parts(said: Sequence[NeutralMessage]) -> Mapping[int, tuple[int, ...]]:
+    """Return message -> indices of its parts that are always sent unchanged.
+
+    They are results that hold what the format does not know, the calls of these results, and the
+    thinking right before an unread item, which providers want to see together.
+    """
+    calls = {part.call for one in said for part in one.parts if is_fixed(part)}  # type: ignore[union-attr]
+    kept: dict[int, tuple[int, ...]] = {}
+    after = False
+    for n in range(len(said) - 1, -1, -1):
+        one = said[n]
+        thinks = bool(one.parts) and all(isinstance(part, Thinking) for part in one.parts)
+        after = one.side == "other" or (after and thinks)
+        kept[n] = tuple(
+            at
+            for at, part in enumerate(one.parts)
+            if after or is_fixed(part) or (isinstance(part, ToolCall) and part.id in calls)
+        )
+    return kept
+
+
+def unread_tokens(
+    state: State, taken: Sequence[TakenMessage], said: Sequence[NeutralMessage]
+) -> int:
+    """Estimate the tokens of the list that the state does not count: what no format has read, and
+    parts that are sent although the state has shortened them.
+    """
+    tokens = sum(block.tokens for one in said for block in one.unread)
+    for n, parts in kept_parts(said).items():
+        if not parts:
+            continue
+        changes = changes_of(state, taken[n], said[n])
+        for at in parts:
+            if at in changes:
+                shown = changes[at]
+                hidden = estimate_part(shown) if shown is not None else 0
+                tokens += max(0, estimate_part(said[n].parts[at]) - hidden)
+    return tokens
+
+
 def changes_of(
-    state: State, taken: TakenMessage, said: NeutralMessage
+    state: State, taken: TakenMessage, said: NeutralMessage, kept: Collection[int] = ()
 ) -> Mapping[int, AnyPart | None]:
     """Return the parts of a message that are shown differently; None for a part that is not
-    shown.
+    shown. Those in `kept` are shown unchanged.
     """
     changes: dict[int, AnyPart | None] = {}
     for n, (handle, seq, part) in enumerate(
         zip(taken.handles, taken.seqs, said.parts, strict=True)
     ):
+        if n in kept:
+            continue
         at = state.index.get(handle)
         if at is None:
             if handle or any(

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.events import decode_object
 from longrein.models.scripted import split_text
 from longrein.testing.loopback.answer import (
     SEARCHES,
@@ -370,6 +371,29 @@ class Anthropic(Wire):
             )
         )
         return [*out, _event("message_stop", b'{"type":"message_stop"}')]
+
+    def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        """See `Wire.plain_body`."""
+        message: dict[str, Any] = {}
+        for event in events:
+            match event:
+                case {"type": "message_start", "message": dict(started)}:
+                    message = started
+                case {"type": "content_block_start", "content_block": dict(block)}:
+                    message["content"].append(block)
+                case {"type": "content_block_delta", "delta": dict(delta)}:
+                    block = message["content"][-1]
+                    for key, text in delta.items():
+                        if key != "type":
+                            block[key] = block.get(key, "") + text
+                case {"type": "message_delta", "delta": dict(delta), "usage": dict(usage)}:
+                    message |= {**delta, "usage": {**message["usage"], **usage}}
+                case _:
+                    pass
+        for block in message["content"]:
+            if "partial_json" in block:
+                block["input"] = decode_object(block.pop("partial_json") or "{}") or {}
+        return message
 
 
 def _check_searches(at: int, message: Message) -> None:

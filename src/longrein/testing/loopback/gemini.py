@@ -1,4 +1,6 @@
-"""The Gemini wire: validation of `POST /v1beta/models/X:streamGenerateContent`, and answers."""
+"""The Gemini wire: validation of `POST /v1beta/models/X:streamGenerateContent` and
+`…:generateContent`, and answers.
+"""
 
 import re
 from collections.abc import Callable
@@ -82,7 +84,7 @@ class Gemini(Wire):
     """The wire `gemini`."""
 
     name = overflow = "gemini"
-    path = r"(?:/\w+)*/models/(?P<model>[^/:]+):streamGenerateContent"
+    path = r"(?:/\w+)*/models/(?P<model>[^/:]+):(?:stream)?[gG]enerateContent"
     items = "contents"
     at = "contents[{at}].parts[{n}]"
     reply_role = "model"
@@ -294,6 +296,29 @@ class Gemini(Wire):
             out.append(chunk(encode(part)))
         tail = encode({"usageMetadata": _usage(answer)})[1:-1] + b"," + tail
         return [*out, chunk(b'{"text":""}', b',"finishReason":%b' % encode(reason))]
+
+    def streams(self, fields: dict[str, msgspec.Raw], path: str) -> bool:
+        """See `Wire.streams`: the path tells."""
+        del fields
+        return ":stream" in path
+
+    def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        """See `Wire.plain_body`."""
+        parts: list[dict[str, Any]] = []
+        for part in [part for event in events for part in _parts_of(event)]:
+            before = parts[-1] if parts else {}
+            if "text" in part and "text" in before and before.keys() == part.keys():
+                before["text"] += part["text"]
+            elif part.get("text") != "":
+                parts.append(part)
+        body = events[-1]
+        body["candidates"][0]["content"]["parts"] = parts
+        return body
+
+
+def _parts_of(event: dict[str, Any]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = event["candidates"][0]["content"]["parts"]
+    return parts
 
 
 def signs_calls(model: str) -> bool:

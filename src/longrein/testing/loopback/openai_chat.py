@@ -313,6 +313,30 @@ class OpenAIChat(OpenAI):
             out.append(b'data: %b,"choices":[],"usage":%b}\n\n' % (lead, encode(_usage(answer))))
         return [*out, b"data: [DONE]\n\n"]
 
+    def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        """See `Wire.plain_body`."""
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        calls: dict[int, dict[str, Any]] = {}
+        reason = None
+        for choice in [choice for event in events for choice in event["choices"]]:
+            reason = choice["finish_reason"] or reason
+            delta = choice["delta"]
+            for key in ("reasoning_content", "content"):
+                if delta.get(key):
+                    message[key] = (message.get(key) or "") + delta[key]
+            for piece in delta.get("tool_calls", ()):
+                call = calls.setdefault(piece["index"], {"function": {"arguments": ""}})
+                function = piece.get("function", {})
+                call |= {key: piece[key] for key in ("id", "type") if key in piece}
+                call["function"]["arguments"] += function.get("arguments", "")
+                call["function"] |= {key: function[key] for key in ("name",) if key in function}
+        if calls:
+            message["tool_calls"] = list(calls.values())
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        head = {key: events[0][key] for key in ("id", "created", "model", "system_fingerprint")}
+        usage = {"usage": events[-1]["usage"]}
+        return {**head, "object": "chat.completion", "choices": [choice], **usage}
+
 
 def _problem(block: Block, fields: dict[str, Any]) -> str:
     """Say what is wrong with a message wherever it stands; empty for nothing."""

@@ -230,6 +230,11 @@ class OpenAIResponses(OpenAI):
         )
         return stream.events
 
+    def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        """See `Wire.plain_body`."""
+        response: dict[str, Any] = events[-1]["response"]
+        return response
+
 
 # --- Items ----------------------------------------------------------------------------------------
 

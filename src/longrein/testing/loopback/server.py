@@ -1,5 +1,5 @@
 """`LoopbackProvider`: receives requests, validates and keeps them, and plays the script. Answers
-always stream.
+stream where the request asks for it.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from pathlib import Path
 import h11
 import msgspec
 
-from longrein.testing.loopback.answer import ReplyContext, count_usage
+from longrein.testing.loopback.answer import ReplyContext, count_usage, encode
 from longrein.testing.loopback.anthropic import Anthropic
 from longrein.testing.loopback.gemini import Gemini
 from longrein.testing.loopback.http import Connection, planned_writes, split_writes
@@ -22,7 +22,7 @@ from longrein.testing.loopback.overflow_errors import overflow
 from longrein.testing.loopback.player import Answer, Received, ScriptPlayer
 from longrein.testing.loopback.prompt_cache import PromptCache
 from longrein.testing.loopback.script import Fault, Limits, Play, Rules, Turn
-from longrein.testing.loopback.validation import Block, Refused, Wire, parse_body
+from longrein.testing.loopback.validation import Block, Refused, Wire, event_data, parse_body
 
 # --- Wires ----------------------------------------------------------------------------------------
 
@@ -255,6 +255,7 @@ class LoopbackProvider:
         try:
             check_headers(wire, request.headers, request.path, self._rules)
             fields = parse_body(request.body, self._limits, self._rules)
+            streams = wire.streams(fields, request.path)
             request.parsed = wire.parse_request(
                 fields, self._limits, self._rules, self._blocks, model
             )
@@ -274,10 +275,11 @@ class LoopbackProvider:
             await out.sleep(turn.delay_s)
         fault = turn.fault
         request.fault = (fault.kind or "status") if fault is not None else ""
-        if fault is not None and (fault.status or fault.kind in ("status", "overflow")):
+        whole = () if streams else ("error",)  # an error is a whole answer
+        if fault is not None and (fault.status or fault.kind in ("status", "overflow", *whole)):
             await self._error(wire, request, fault, out)
             return True
-        return await self._stream(wire, request, turn, out)
+        return await self._reply(wire, request, turn, out, streams=streams)
 
     async def _turn(self, request: Received) -> Turn | None:
         """Choose the turn for `request`, with its fault if it is due."""
@@ -309,7 +311,9 @@ class LoopbackProvider:
             body = fault.body.encode("utf-8", "surrogateescape")
         await out.send(request.status, fault.headers, body)
 
-    async def _stream(self, wire: Wire, request: Received, turn: Turn, out: Connection) -> bool:
+    async def _reply(
+        self, wire: Wire, request: Received, turn: Turn, out: Connection, *, streams: bool
+    ) -> bool:
         assert request.parsed is not None
         fault = turn.fault or Fault(kind="none")
         if fault.kind == "empty":
@@ -318,18 +322,23 @@ class LoopbackProvider:
         counts = {"input": cached.input, "cache_read": cached.read, "cache_write": cached.written}
         request.usage = {**counts, "output": output, "reasoning": reasoning}
         parsed = request.parsed
-        answer = ReplyContext(
-            parsed.model, request.number, cached, output, reasoning, parsed.flags, fault
-        )
+        flags = parsed.flags if streams else parsed.flags | {"usage"}
+        answer = ReplyContext(parsed.model, request.number, cached, output, reasoning, flags, fault)
+        events = wire.stream_events(turn, answer)
+        form = {}
+        if not streams:
+            events = [encode(wire.plain_body(event_data(events)))]
+            form = {"content-type": "application/json"}
         error = wire.error_event(529, fault.name, fault.body or ERROR_TEXTS[529])
         writes, rest = (
-            planned_writes(turn, fault, wire.stream_events(turn, answer), error),
+            planned_writes(turn, fault, events, error),
             list[bytes](),
         )
         if fault.kind in ("cut", "stall"):
             writes, rest = split_writes(writes, fault.at)
         request.status = 200
-        await out.begin_stream({"request-id": f"req_{request.number:024d}", **fault.headers})
+        id_ = {"request-id": f"req_{request.number:024d}"}
+        await out.begin_stream({**id_, **form, **fault.headers})
         if not rest and fault.kind not in ("error", "empty"):
             self._player.written(parsed)
         await out.stream(writes, turn.pace_s)

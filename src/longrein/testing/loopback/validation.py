@@ -429,11 +429,27 @@ class Wire(ABC):
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
         """Return all events of an answer."""
 
+    def streams(self, fields: dict[str, msgspec.Raw], path: str) -> bool:
+        """Return whether a request asks for a stream of events."""
+        del path
+        return bytes(fields.get("stream", msgspec.Raw(b""))) == b"true"
+
+    @abstractmethod
+    def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the answer without streaming: what the events of the stream add up to."""
+
     @abstractmethod
     def error_event(self, status: int, word: str, message: str) -> bytes:
         """Return an error event inside a stream; `word` is the error type, by default that of
         `status`.
         """
+
+
+def event_data(events: list[bytes]) -> list[dict[str, Any]]:
+    """Return the JSON of a stream's events; `[DONE]` is left out."""
+    lines = b"".join(events).splitlines()
+    data = [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: {")]
+    return [msgspec.json.decode(one) for one in data]
 
 
 def _spoken(messages: list[Message]) -> list[Message]:
