@@ -109,6 +109,12 @@ LAZY_STDLIB = {
     "msgspec",
 }
 """Modules for which the same holds, most of them of the standard library."""
+LAZY_HEADLESS = {
+    "longrein.frontends.attachments",  # few prompts name files
+    "longrein.frontends.terminal.commands",  # imports prompt_toolkit, for the names of its commands
+    "longrein.frontends.reports.context",  # only for /context
+}
+"""Modules that a headless run imports at first use, and the terminal at its start."""
 LAZY_OWN = {
     "longrein.workspace.system_keyring",  # where `longrein login` has kept a key there
     "longrein.frontends.terminal.markdown",  # imports rich, which no prompt needs
@@ -116,9 +122,6 @@ LAZY_OWN = {
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
     "longrein.tools.patch_text",  # few models write patches
-    "longrein.frontends.attachments",  # few headless prompts name files
-    "longrein.frontends.terminal.commands",  # imports prompt_toolkit, which only its names want
-    "longrein.frontends.reports.context",  # only for /context
     "longrein.models.scripted",
     *(
         f"longrein.models.{wire}"
@@ -210,7 +213,7 @@ def test_functions_import_only_heavy_modules() -> None:
         for path, tree in trees().items()
         for node in {node for function in functions(tree) for node in ast.walk(function)}
         for module in imported(node)
-        if module.split(".")[0] not in LAZY | LAZY_STDLIB and module not in LAZY_OWN
+        if module.split(".")[0] not in LAZY | LAZY_STDLIB and module not in LAZY_OWN | LAZY_HEADLESS
     ]
     assert not wrong, wrong
 

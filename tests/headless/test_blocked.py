@@ -40,3 +40,17 @@ def test_a_refusal_names_the_flag_that_would_allow_the_call(
         cli.plays(calls(asked), says("Done."))
         rules = line.split("--allowedTools '")[1].split("'")[0]
         assert cli.run("-p", "go", "--allowedTools", rules).code == 0
+
+
+def test_a_plan_that_nobody_can_judge_is_the_answer(cli: CliHarness) -> None:
+    plan = call("ExitPlanMode", plan="1. Read\n2. Write")
+    wrapped = {"name": "CallTool", "arguments": {"name": "ExitPlanMode", "args": plan["arguments"]}}
+    for presents in (plan, wrapped):
+        cli.plays(calls(presents), says("Open: the name."))
+        run = cli.run("-p", "go", "--permission-mode", "plan")
+        assert run.told() == (0, "1. Read\n2. Write\n\nOpen: the name.\n", "")
+    result = cli.run("-p", "go", "--permission-mode", "plan", "--output-format", "json").result
+    assert (result["subtype"], result["is_error"], result["permission_denials"]) == (
+        "success", False, [],
+    )  # fmt: skip
+    assert result["result"] == "1. Read\n2. Write\n\nOpen: the name."

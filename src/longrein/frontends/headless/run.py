@@ -32,6 +32,7 @@ from longrein.frontends.headless.run_state import OutputOptions, RunState, Sessi
 from longrein.frontends.headless.slash_commands import SlashCommand, answer_of, slash_command
 from longrein.frontends.signals import SIGNALS, signal_handlers
 from longrein.frontends.text_format import escape_line
+from longrein.tools import EXIT_PLAN_MODE
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.host_permissions import HostPermissions
@@ -46,6 +47,11 @@ DENIAL = (
 )
 """Message to the model with each denial."""
 
+PLAN_TAKEN = (
+    "The user gets this plan as the answer of this run and judges it later; plan mode goes on. End "
+    "your turn now with one line, which may hold what is open; do not repeat the plan."
+)
+"""Message to the model when it presents a plan."""
 WAITING_SAID_S = 3.0
 """Seconds after the answer until a run that still waits for background work says so on stderr."""
 FAREWELL_S = 2.0
@@ -400,7 +406,8 @@ class _Run:
     ) -> None:
         """Ask the program about a call; without one, deny the call."""
         if self.permissions is None:
-            await self._deny(question.call, child)
+            is_plan = question.name == EXIT_PLAN_MODE.spec.name and not child
+            await self._deny(question.call, child, PLAN_TAKEN if is_plan else DENIAL)
             return
         call = run_state.calls.get(question.call) or ToolCall(question.call, question.name, {})
         self.permissions.ask(question, call, run_state, child)
@@ -422,8 +429,8 @@ class _Run:
         if not self.session.busy and not self.session.pending:
             self._report_state("idle")
 
-    async def _deny(self, call: str, child: str = "") -> None:
-        await self.session.tell(Answer(call, "deny", message=DENIAL, by="headless", session=child))
+    async def _deny(self, call: str, child: str, why: str) -> None:
+        await self.session.tell(Answer(call, "deny", message=why, by="headless", session=child))
 
     def _end_turn(self) -> None:
         self.reporter.end(self.run_state, self._stop())

@@ -26,7 +26,7 @@ from longrein.events import (
     unwrapped,
 )
 from longrein.frontends.headless.stream_json_blocks import Line, tail
-from longrein.tools import STRUCTURED_OUTPUT
+from longrein.tools import EXIT_PLAN_MODE, STRUCTURED_OUTPUT
 
 PROGRAM = "the program that runs longrein"
 """Source of the hooks that are functions of it."""
@@ -111,12 +111,16 @@ class RunState:
         self.unstructured = False
         """True if the turn ended without the structured answer that was asked for."""
         self._answers: list[str] = []
+        self._plan = ""
+        """The last plan that was presented where nobody could judge it."""
         self._printed_chars = 0
 
     @property
     def text(self) -> str:
-        """Text of the last reply, after the answers of earlier turns that a wake has continued."""
-        return "\n\n".join(filter(None, (*self._answers, self._last_text)))
+        """Text of the last reply, after the answers of earlier turns that a wake has continued and
+        the plan that was presented.
+        """
+        return "\n\n".join(filter(None, (*self._answers, self._plan, self._last_text)))
 
     def answer(self, ended: TurnEnded) -> None:
         """End a turn in which nobody asked the model: the message of `ended` is the answer, or
@@ -225,6 +229,9 @@ class RunState:
     def _tool_ended(self, end: ToolEnded) -> None:
         call = self.calls.pop(end.call, None) or ToolCall(end.call, end.name, {})
         question = self.questions.pop(end.call, None)
+        if self._is_plan_for_user(end, question):
+            self._plan = str((call.arguments or {}).get("plan", ""))
+            return
         if end.name == STRUCTURED_OUTPUT and end.status == "ok" and self.root is None:
             self.structured = call.arguments
         if end.status == "denied":
@@ -235,6 +242,11 @@ class RunState:
             self.unapproved = denied if denied.is_unanswered else self.unapproved
         elif end.status == "ok":
             self.unapproved = None
+
+    def _is_plan_for_user(self, end: ToolEnded, question: PermissionAsked | None) -> bool:
+        """Return True for a plan that nobody could judge: it is the answer of the run."""
+        is_plan = end.name == EXIT_PLAN_MODE.spec.name and self.root is None
+        return is_plan and question is not None and end.call not in self.decided
 
 
 class SessionFacts(msgspec.Struct, frozen=True):
