@@ -36,7 +36,7 @@ def test_a_task_runs_while_the_turn_ends_and_its_end_wakes_the_agent() -> None:
     assert notice.startswith(
         "[longrein:n0nce bg_done: background tasks have ended]\n* b1 (make): done, exit code 0"
     )
-    assert notice.endswith("\n| built")
+    assert notice.endswith("\n| built\n[longrein:n0nce end]")
     ended = harness.of(TaskEnded)[0]
     assert (ended.task, ended.state, ended.code, ended.elapsed_ms, ended.tail) == (
         "b1",

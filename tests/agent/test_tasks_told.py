@@ -13,9 +13,11 @@ from tests.agent.task_harness import CRASH, TaskHarness, background, one_turn, p
 
 
 def notices(model: ScriptedModel, kind: str = "bg_done") -> list[str]:
-    """What the last request tells of this kind."""
+    """What the last request tells of this kind, without the mark of its end."""
     return [
-        text for text in said(model.requests[-1]) if text.startswith(f"[longrein:n0nce {kind}:")
+        text.removesuffix("\n[longrein:n0nce end]")
+        for text in said(model.requests[-1])
+        if text.startswith(f"[longrein:n0nce {kind}:")
     ]
 
 

@@ -21,6 +21,7 @@ from longrein.events import (
     LongreinError,
     ModelUnknown,
     SessionBusy,
+    SessionClosed,
     SessionError,
     SessionReadOnly,
     SessionUnknown,
@@ -251,6 +252,7 @@ ELSEWHERE = {
     TranscriptUnknown: "tests/transcripts: files of no known format",
     BlobDamaged: "tests/store/test_repair.py: a blob is not what was written",
     TurnFailed: "tests/test_sdk.py: a program catches it",
+    SessionClosed: "tests/test_sdk.py: a program that goes on after close",
     NoModelFound: "tests/e2e/test_login.py: without a model three lines say what to do",
     LongreinError: "the root",
 }

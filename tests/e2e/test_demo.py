@@ -55,9 +55,11 @@ def test_the_demo_tells_of_kill_clearing_recall_summary_and_context_and_the_read
     assert excerpt is not None
     shown = iter(ran.text.splitlines())
     for line in filter(str.strip, excerpt[1].splitlines()):
-        assert line.strip() in (found.strip() for found in shown), (
-            f"the demo does not show, in this order: {line}"
-        )
+        wanted, is_cut = line.strip().removesuffix("…"), line.endswith("…")
+        assert any(
+            found.strip().startswith(wanted) if is_cut else found.strip() == wanted
+            for found in shown
+        ), f"the demo does not show, in this order: {line}"
 
 
 def test_the_demo_leaves_no_folder_behind(cli: CliHarness) -> None:
