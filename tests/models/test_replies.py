@@ -401,6 +401,102 @@ def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
     )
 
 
+# --- reasoning between tags in the text ----------------------------------------------------------
+
+
+def parts_of(*pieces: str) -> tuple[Any, ...]:
+    end = chat(*({"content": piece} for piece in pieces), stop="stop")
+    return end.parts if isinstance(end, Reply) else end.partial
+
+
+LONE = "I think.\n```\nx\n```\nYes.\n</think>\n\nSo."
+FENCED = "It ends so:\n```\n</think>\n```\nDone."
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("<think>\nhm</think>\n\nso", (Thinking("hm"), Text("so"))),
+        (" \n<think>a < b </thin</think>so", (Thinking("a < b </thin"), Text("so"))),
+        ("<think>\n\n</think>\n\nso", (Text("so"),)),
+        ("<think>a <think> b</think>so </think>", (Thinking("a <think> b"), Text("so </think>"))),
+        ("<think>no answer", (Thinking("no answer"),)),
+        # an answer about the tag
+        ("The tag <think>x</think> is old.", (Text("The tag <think>x</think> is old."),)),
+        ("`<think>x</think>` is old.", (Text("`<think>x</think>` is old."),)),
+        ("<thinking>x</thinking> so", (Text("<thinking>x</thinking> so"),)),
+        ("<thin", (Text("<thin"),)),
+        (" <", (Text(" <"),)),
+        (" " * 70 + "<think>x</think>", (Text(" " * 70 + "<think>x</think>"),)),
+        # the template holds the first tag
+        (LONE, (Thinking("I think.\n```\nx\n```\nYes."), Text("So."))),
+        ("</think>\n\nSo.", (Text("So."),)),
+        ("It ends with </think>.\nSo.", (Text("It ends with </think>.\nSo."),)),
+        ("With </think>:\n</think>\nSo.", (Text("With </think>:\n</think>\nSo."),)),
+        ("From <think> to\n</think>\nSo.", (Text("From <think> to\n</think>\nSo."),)),
+        (FENCED, (Text(FENCED),)),
+        ("The end is\n</think>", (Text("The end is\n</think>"),)),
+    ],
+)
+def test_reasoning_in_tags_before_the_answer_is_thinking(
+    content: str, parts: tuple[Any, ...]
+) -> None:
+    assert parts_of(content) == parts
+    assert parts_of(*content) == parts
+
+
+WORDS = ["<think>", "</think>", "\n", " ", "\n</think>\n", "hm", "<", "</th", "```\n"]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map("".join), st.data())
+def test_reasoning_in_tags_is_the_same_wherever_the_text_is_cut(
+    content: str, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=8)))
+    pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+    assert parts_of(*pieces) == parts_of(content)
+
+
+def test_reasoning_in_tags_streams_as_thinking() -> None:
+    chunks = [{"choices": [{"delta": {"content": one}}]} for one in "<think>\nhm</think>\n\nso"]
+    end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    deltas, reply = read("openai-chat", sse(*chunks, end, done=True))
+    assert deltas == [*map(ThinkingDelta, "hm"), *map(TextDelta, "so")]
+    assert isinstance(reply, Reply)
+    assert [block.raw for block in reply.blocks] == ['{"content":"<think>\\nhm\\n</think>"}']
+
+
+@pytest.mark.parametrize(
+    ("deltas", "parts"),
+    [
+        # reasoning with calls
+        (
+            ({"content": "<think>hm</think>"}, {"tool_calls": [{"index": 0, **f("A", "{}")}]}),
+            (Thinking("hm"), ToolCall("", "A", {})),
+        ),
+        (
+            ({"content": "I see.\n</think>\n\n"}, {"tool_calls": [{"index": 0, **f("A", "{}")}]}),
+            (Thinking("I see."), ToolCall("", "A", {})),
+        ),
+        # a server that sends reasoning in a field leaves no tags in the text
+        (
+            ({"reasoning_content": "hm"}, {"content": "<think>is a tag"}),
+            (Thinking("hm"), Text("<think>is a tag")),
+        ),
+        (
+            ({"reasoning": "hm"}, {"content": "It ends:\n</think>\nso"}),
+            (Thinking("hm"), Text("It ends:\n</think>\nso")),
+        ),
+    ],
+)
+def test_reasoning_in_tags_beside_calls_and_fields(
+    deltas: tuple[dict[str, Any], ...], parts: tuple[Any, ...]
+) -> None:
+    end = chat(*deltas, stop="stop")
+    assert isinstance(end, Reply)
+    assert end.parts == parts
+
+
 # --- errors in mid-stream -------------------------------------------------------------------------
 
 

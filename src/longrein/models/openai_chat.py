@@ -3,7 +3,8 @@ and many others.
 
 Fragments have three shapes: text is the inside of a JSON string (without a bare quote), an object
 begins with `{"`, a field of the assistant's message (its reasoning) begins with `"`. All text of a
-run is joined into one string, because several servers refuse lists.
+run is joined into one string, because several servers refuse lists. Reasoning between `<think>`
+tags is text on the wire and thinking in the log.
 """
 
 from collections.abc import Sequence
@@ -30,15 +31,19 @@ from longrein.models.wire import (
 )
 from longrein.models.wire_content import (
     PIECE_CHARS,
+    THINK,
+    THINK_END,
     ImagePiece,
     PartBuilder,
     PdfPiece,
     Piece,
     TextPiece,
+    ThinkTags,
     arguments_string,
     encode_json,
     read_arguments,
     received_json,
+    split_at_lone_end,
 )
 
 # --- Reading a stream -----------------------------------------------------------------------------
@@ -159,6 +164,8 @@ class ChatStreamReader(StreamReader):
         self._says_done = says_done
         self._text: PartBuilder | None = None
         self._thinking: PartBuilder | None = None
+        """Reasoning; its name is the field that it came in, `content` for reasoning in tags."""
+        self._tags = ThinkTags()
         self._calls: list[tuple[int | None, str, PartBuilder]] = []
         self._details: list[dict[str, Any]] = []
         """Reasoning blocks; streamed fields hold `_Pieces`."""
@@ -182,6 +189,7 @@ class ChatStreamReader(StreamReader):
             if delta is not None:
                 self._grow(delta, out)
             if choice.finish_reason:
+                self._content("", out, last=True)
                 self._stop(choice.finish_reason)
             if event.model and not self.builder.model:
                 self.builder.model = event.model
@@ -196,18 +204,37 @@ class ChatStreamReader(StreamReader):
 
     def finish(self) -> Reply | Failure:
         """Build the reply; a `Failure` for a stream without content and without a stop reason."""
+        self._content("", [], last=True)
+        self._split_at_lone_end()
         if not self.builder.stop and not self.builder.slots:
             return self.builder.failure("empty", "the model gave an empty answer")
-        if self._thinking is not None and (self._details or self._thinking.name):
-            fields: dict[str, Any] = (
-                {self._thinking.name: self._thinking.text} if self._thinking.name else {}
-            )
+        thinking = self._thinking
+        if thinking is not None and (self._details or thinking.name):
+            fields: dict[str, Any] = {thinking.name: thinking.text} if thinking.name else {}
+            if thinking.name == "content":
+                fields = {"content": f"{THINK}\n{thinking.text.strip()}\n{THINK_END}"}
             if self._details:
                 fields = {"reasoning_details": [_join_pieces(detail) for detail in self._details]}
-            self._thinking.raw = encode_json(fields).decode()
+            thinking.raw = encode_json(fields).decode()
         return super().finish()
 
+    def _split_at_lone_end(self) -> None:
+        """Take the reasoning out of text in which only `</think>` came."""
+        slots = self.builder.slots
+        if self._thinking is not None or not slots or slots[0] is not self._text:
+            return
+        found = split_at_lone_end(self._text.text)
+        if found is None or not (found[1] or self.builder.calls):
+            return
+        thought, answer = found
+        self._text.pieces = [answer]
+        if thought:
+            self._thinking = PartBuilder("thinking", [thought], "content")
+            slots.insert(0, self._thinking)
+
     def _grow(self, delta: _Delta, out: list[Delta]) -> None:
+        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+            self._content("", out, last=True)  # such a server leaves no tags in the text
         if delta.reasoning_content:
             self._think("reasoning_content", delta.reasoning_content, out)
         elif delta.reasoning:
@@ -217,15 +244,25 @@ class ChatStreamReader(StreamReader):
         content = delta.content
         if content:
             if isinstance(content, str):
-                self._say(content, out)
+                self._content(content, out)
             else:
                 self._chunks(content, out)
+        if delta.tool_calls or delta.refusal:
+            self._content("", out, last=True)
         if delta.tool_calls:
             for call in delta.tool_calls:
                 self._call(call, out)
         if delta.refusal:
             self._say(delta.refusal, out)
             self.builder.stop = "refusal"
+
+    def _content(self, text: str, out: list[Delta], *, last: bool = False) -> None:
+        """Read text that may begin with reasoning in tags. `last`: hold nothing back."""
+        for kind, piece in self._tags.feed(text, last=last):
+            if kind == "thinking":
+                self._think("content", piece, out)
+            else:
+                self._say(piece, out)
 
     def _say(self, text: str, out: list[Delta]) -> None:
         if self._text is None:
@@ -492,9 +529,15 @@ class OpenAIChat(Wire):
 
     def _thinking(self, item: Item) -> bytes:
         """Encode reasoning as a field of the assistant's message, under the field name it was
-        received with.
+        received with, or as text in its tags.
+
+        The chat templates of models that write `<think>` cut the text at `</think>`. They leave
+        the reasoning of earlier turns out and keep that of the running turn, which Qwen and
+        MiniMax need between calls. So the server decides, and gets what the model wrote.
         """
-        return encode_json(self._own_fields(item))[1:-1]
+        fields = self._own_fields(item)
+        tagged = fields.get("content")
+        return self._said(item, tagged) if isinstance(tagged, str) else encode_json(fields)[1:-1]
 
     def _said(self, item: Item, text: str) -> bytes:  # noqa: ARG002
         return encode_json(text)[1:-1]

@@ -248,6 +248,96 @@ def describe_search(what: str, found: Sequence[tuple[str, str]] = (), problem: s
     return "\n".join((f"Searched the web: {what}{failed}", *pages)) + "\n"
 
 
+# --- Reasoning inside the text --------------------------------------------------------------------
+#
+# DeepSeek R1, Qwen3, MiniMax and others write their reasoning before the answer, between tags. A
+# server that knows the model sends it in a field of its own; the others leave it in the text.
+
+
+THINK = "<think>"
+"""Tag that begins reasoning."""
+THINK_END = "</think>"
+"""Tag that ends reasoning."""
+TAG_BLANKS_MAX = 64
+"""Largest number of blanks before the first tag."""
+_LONE_END = r"(?m)^</think>[ \t\r]*$"
+_FENCE_LINE = r"(?m)^ {0,3}(?:```|~~~)"
+
+
+class ThinkTags:
+    """Splitter of text that begins with `<think>`, which may be cut at any character.
+
+    A tag after the first word is text, because an answer may be about the tag.
+    """
+
+    def __init__(self) -> None:
+        self._awaited = THINK
+        """Tag that comes next; empty: the rest is text."""
+        self._held = ""
+        """Text that may be the start of this tag."""
+        self._after_tag = False
+        """True until something other than blanks follows a tag."""
+
+    def feed(self, text: str, *, last: bool = False) -> list[tuple[str, str]]:
+        """Return the certain pieces, each with its kind: `thinking` or `text`. `last`: hold
+        nothing back.
+        """
+        text, self._held = self._held + text, ""
+        if self._awaited == THINK:
+            text = self._begin(text, last=last)
+        thought = ""
+        if self._awaited == THINK_END:
+            thought, end, text = text.partition(THINK_END)
+            if not end and not last:
+                thought = self._hold_tag_start(thought)
+            thought = self._without_first_blanks(thought)
+            if end:
+                self._awaited, self._after_tag = "", True
+        pieces = (("thinking", thought), ("text", self._without_first_blanks(text)))
+        return [piece for piece in pieces if piece[1]]
+
+    def _begin(self, text: str, *, last: bool) -> str:
+        """Look for the first tag; return what can be passed on."""
+        begun = text.lstrip()
+        is_near = len(text) - len(begun) <= TAG_BLANKS_MAX
+        if is_near and begun.startswith(THINK):
+            self._awaited, self._after_tag = THINK_END, True
+            return begun.removeprefix(THINK)
+        if is_near and THINK.startswith(begun) and not last:
+            self._held = text
+            return ""
+        self._awaited = ""
+        return text
+
+    def _hold_tag_start(self, thought: str) -> str:
+        for chars in range(len(THINK_END) - 1, 0, -1):
+            if thought.endswith(THINK_END[:chars]):
+                self._held = thought[-chars:]
+                return thought[:-chars]
+        return thought
+
+    def _without_first_blanks(self, text: str) -> str:
+        if self._after_tag:
+            text = text.lstrip()
+            self._after_tag = not text
+        return text
+
+
+def split_at_lone_end(text: str) -> tuple[str, str] | None:
+    """Split text into reasoning and answer at its first line that is `</think>`; None for none.
+
+    Some chat templates put `<think>` into the prompt, so that only the end is received. A text that
+    names a tag before that line, or has that line in a code fence, may be an answer about the tag.
+    """
+    found = re.search(_LONE_END, text)
+    if found is None:
+        return None
+    before = text[: found.start()]
+    if "think>" in before or len(re.findall(_FENCE_LINE, before)) % 2:
+        return None
+    return before.strip(), text[found.end() :].lstrip()
+
+
 # --- Building a reply -----------------------------------------------------------------------------
 
 
