@@ -250,11 +250,6 @@ class _Message(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Error(msgspec.Struct):
-    type: str | None = None
-    message: str | None = None
-
-
 class _Event(msgspec.Struct):
     type: str = ""
     index: int = 0
@@ -262,7 +257,6 @@ class _Event(msgspec.Struct):
     content_block: msgspec.Raw = msgspec.Raw(b"")
     message: _Message | None = None
     usage: _Usage | None = None
-    error: _Error | None = None
 
 
 class _Whole(_Message):
@@ -316,6 +310,7 @@ class AnthropicStreamReader(StreamReader):
     """Parser of one message, streamed or whole."""
 
     wire = "anthropic"
+    error_statuses = _ERROR_CODES
     kinds = frozenset(
         {
             *("message_start", "message_delta", "message_stop", "message", "error"),
@@ -351,10 +346,6 @@ class AnthropicStreamReader(StreamReader):
             self.done = True
         elif event.type == "message":
             self._whole(_decode_whole(payload), out)
-        elif event.error is not None:
-            code = event.error.type or ""
-            status, text = _ERROR_CODES.get(code, 0), event.error.message or ""
-            self.fail(str(status or code), text, text or code, status)
 
     def _begin(self, message: _Message) -> None:
         """Read the start of a message. A second one inside a message (a gateway that retried) is

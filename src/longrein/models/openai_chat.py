@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import ToolCall, ToolResult, ToolSpec, Usage, decode_json
-from longrein.models.failures import error_text
+from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
 from longrein.models.port import CallDelta, Delta, Failure, Reply
 from longrein.models.wire import (
     FragmentCache,
@@ -132,9 +131,6 @@ class _Event(msgspec.Struct):
     x_groq: _GroqFields | None = None
     """Fields of Groq, which has the usage of a stream here."""
     model: str | None = None
-    error: msgspec.Raw = msgspec.Raw(b"")
-    detail: msgspec.Raw = msgspec.Raw(b"")
-    """Error of some frameworks for servers, also with status 200."""
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -198,9 +194,6 @@ class ChatStreamReader(StreamReader):
             usage = event.x_groq.usage
         if usage is not None and usage.prompt_tokens is not None:
             self.builder.usage = usage_of(usage)
-        problem = event.error or (b"" if event.choices else event.detail)
-        if problem and bytes(problem) != b"null":
-            self._fail(bytes(problem))
 
     def finish(self) -> Reply | Failure:
         """Build the reply; a `Failure` for a stream without content and without a stop reason."""
@@ -374,12 +367,6 @@ class ChatStreamReader(StreamReader):
         elif self.builder.stop != "refusal":
             self.builder.stop = _STOPS.get(reason, "end")
 
-    def _fail(self, raw: bytes) -> None:
-        text = raw.decode("utf-8", "replace")
-        code = _error_code(raw)
-        status = int(code) if code.isdecimal() and len(code) == 3 else 0
-        self.fail(code, text, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
-
 
 def _is_same(call: _Call, slot: PartBuilder, text: str) -> bool:
     """Return whether a piece of the name and id of a call belongs to it or repeats it.
@@ -407,16 +394,6 @@ def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:
         key: "".join(value) if isinstance(value, _Pieces) else value
         for key, value in detail.items()
     }
-
-
-def _error_code(raw: bytes) -> str:
-    try:
-        value = decode_json(raw)
-    except msgspec.DecodeError:
-        return ""
-    if not isinstance(value, dict):
-        return ""
-    return str(value.get("code") or value.get("status") or value.get("type") or "")
 
 
 # --- Writing a request ----------------------------------------------------------------------------

@@ -117,9 +117,6 @@ class _Event(msgspec.Struct):
     delta: str | None = None
     item: msgspec.Raw = msgspec.Raw(b"")
     response: _Response | None = None
-    error: _Error | None = None
-    code: str | int | None = None
-    message: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -211,8 +208,6 @@ class ResponsesStreamReader(StreamReader):
                 self._fail((event.response or _Response()).error or _Error(event.type))
             case "" if event.object == "response":
                 self._whole_response(_decode_whole(payload), out)
-            case _ if event.type == "error" or event.error is not None:
-                self._fail(event.error or _Error(event.code, None, event.message))
         if event.type == "response.refusal.delta":
             self.builder.stop = "refusal"
 
