@@ -416,23 +416,26 @@ class AnthropicStreamReader(StreamReader):
                 self._end_search(raw, out)
             return
         block = _decode_block(raw)
-        self._slots[index] = slot = self.builder.open(
-            kind, name=(block.name or "") if kind == "call" else ""
-        )
         if kind == "call":
-            slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
-            whole = bytes(block.input).strip()
-            if whole not in (b"", b"{}", b"null"):
-                self._given[index] = msgspec.json.format(
-                    whole, indent=-1
-                ).decode()  # without blanks
-            out.append(CallDelta(slot.call, slot.name))
-        elif block.type == "redacted_thinking":
+            self._open_call(index, block, out)
+            return
+        self._slots[index] = slot = self.builder.open(kind)
+        if block.type == "redacted_thinking":
             slot.raw = encode_json({"type": "redacted_thinking", "data": block.data or ""}).decode()
         elif kind == "thinking":
             self._think(slot, block.thinking or "", block.signature or "", out)
         else:
             self.grow(slot, block.text, out)
+
+    def _open_call(self, index: int, block: _Block, out: list[Delta]) -> None:
+        slot = self.builder.open_call(block.name or "", index, block.id or "")
+        self._slots[index] = slot
+        whole = bytes(block.input).strip()
+        if whole not in (b"", b"{}", b"null"):
+            self._given[index] = msgspec.json.format(whole, indent=-1).decode()  # without blanks
+        if not slot.raw:
+            slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
+            out.append(CallDelta(slot.call, slot.name))
 
     def _begin_search(self, index: int, block: _Block) -> None:
         if block.name == "web_search" and block.id:

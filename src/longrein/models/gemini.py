@@ -210,6 +210,7 @@ class GeminiStreamReader(StreamReader):
             return
         received = received_json(call.args or {})
         slot = self.builder.open("call", received, call.name or "")
+        slot.place = (0, call.id) if call.id else None
         fields = {"id": call.id} if call.id else {}
         if signature:
             fields["thoughtSignature"] = signature

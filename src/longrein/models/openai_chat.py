@@ -310,7 +310,7 @@ class ChatStreamReader(StreamReader):
             slot.name = name
         if call.id or call.extra_content:
             self._keep(slot, call)
-        if name and not fresh and text and _is_complete(slot):
+        if name and not fresh and text and slot.is_complete:
             text = ""  # the whole call again
         if text:
             self.builder.grow(slot, text)
@@ -327,7 +327,7 @@ class ChatStreamReader(StreamReader):
         if text and not name and self._again == (call.id or id_, slot.name):
             name = slot.name
         alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.pieces
-        self._again = (id_, name) if alone and _is_complete(slot) else None
+        self._again = (id_, name) if alone and slot.is_complete else None
         return name
 
     def _slot(self, call: _Call, name: str, text: str) -> PartBuilder:
@@ -345,7 +345,7 @@ class ChatStreamReader(StreamReader):
             bare = call.index is None and not call.id
             if call.id and (call.id, name) == (id_, slot.name) and _is_same(call, slot, text):
                 return slot
-            again = bool(name and slot.pieces and (text or bare)) and _is_complete(slot)
+            again = bool(name and slot.pieces and (text or bare)) and slot.is_complete
             if not (name and (other or again)):
                 return slot
         slot = self.builder.open("call")
@@ -375,17 +375,7 @@ def _is_same(call: _Call, slot: PartBuilder, text: str) -> bool:
     """
     if call.index is not None:
         return True
-    return _is_complete(slot) and read_arguments(text) == read_arguments(slot.text)
-
-
-def _is_complete(slot: PartBuilder) -> bool:
-    """Return whether the arguments of a call are complete. Looks at the last pieces first, which
-    is cheap.
-    """
-    return (
-        "".join(slot.pieces[-8:]).rstrip().endswith(("}", '"', "]"))
-        and read_arguments(slot.text) is not None
-    )
+    return slot.is_complete and read_arguments(text) == read_arguments(slot.text)
 
 
 def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:

@@ -222,8 +222,12 @@ class ResponsesStreamReader(StreamReader):
             self._slots[index] = None
             return None
         item = _decode_item(raw)
-        self._slots[index] = slot = self.builder.open(kind, name=item.name or "")
-        if kind == "call":
+        if kind != "call":
+            self._slots[index] = slot = self.builder.open(kind, name=item.name or "")
+            return slot
+        slot = self.builder.open_call(item.name or "", index, item.call_id or "")
+        self._slots[index] = slot
+        if not slot.raw:
             slot.raw = encode_json({"id": item.id or "", "call_id": item.call_id or ""}).decode()
             out.append(CallDelta(slot.call, slot.name))
         return slot

@@ -364,6 +364,8 @@ class PartBuilder(msgspec.Struct):
     """Provider block to send back; empty for none."""
     call: int = -1
     """Index of the call in the reply; -1 for other parts."""
+    place: tuple[int, str] | None = None
+    """Index and id of a call at the provider; None without an id."""
     signature_pieces: list[str] = []
     """Received pieces of the signature of thinking."""
 
@@ -371,6 +373,12 @@ class PartBuilder(msgspec.Struct):
     def text(self) -> str:
         """Text or arguments received so far."""
         return "".join(self.pieces)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the arguments are complete. Looks at the last pieces first, which is cheap."""
+        end = "".join(self.pieces[-8:]).rstrip()
+        return end.endswith(("}", '"', "]")) and read_arguments(self.text) is not None
 
 
 class ReplyBuilder:
@@ -381,6 +389,8 @@ class ReplyBuilder:
         self.size_chars = 0
         """Size of the received content; grows with each piece of content and with nothing else."""
         self.calls = 0
+        self._places: dict[tuple[tuple[int, str] | None, str], PartBuilder] = {}
+        """Newest call of each place and name."""
         self.usage = Usage()
         self.stop = ""
         self.model = ""
@@ -392,6 +402,16 @@ class ReplyBuilder:
         if kind == "call":
             slot.call, self.calls = self.calls, self.calls + 1
         self.slots.append(slot)
+        return slot
+
+    def open_call(self, name: str, index: int, id_: str) -> PartBuilder:
+        """Begin a call, or return the incomplete one of this name, index and id."""
+        place = (index, id_) if id_ else None
+        known = self._places.get((place, name))
+        if place is not None and known is not None and not known.is_complete:
+            return known
+        self._places[place, name] = slot = self.open("call", name=name)
+        slot.place = place
         return slot
 
     def grow(self, slot: PartBuilder, text: str) -> None:
@@ -406,12 +426,28 @@ class ReplyBuilder:
         return self.open(kind)
 
     def parts(self) -> tuple[AnyPart, ...]:
-        """Parts received so far, without blank text and empty thinking."""
+        """Parts received so far, without blank text, empty thinking and copies of calls."""
         return tuple(part for _, part in self._filled())
 
     def _filled(self) -> list[tuple[PartBuilder, AnyPart]]:
-        made = ((slot, _part(slot)) for slot in self.slots)
-        return [(slot, part) for slot, part in made if part is not None]
+        filled: list[tuple[PartBuilder, AnyPart]] = []
+        seen: set[tuple[object, ...]] = set()
+        for slot in self.slots:
+            part = _part(slot)
+            if part is None:
+                continue
+            if isinstance(part, ToolCall) and slot.place is not None:
+                # Some gateways send a call twice, or its beginning once more after its end.
+                key = (slot.place, part.name)
+                whole = (
+                    *key,
+                    part.received if part.arguments is None else exact_json(part.arguments),
+                )
+                if whole in seen or (key in seen and not slot.text.strip()):
+                    continue
+                seen |= {key, whole}
+            filled.append((slot, part))
+        return filled
 
     def finish(self, wire: str, model: str) -> Reply | Failure:
         """Build the reply; a `Failure` when it holds neither text nor call, or announced calls
