@@ -251,6 +251,10 @@ class ChatStreamReader(StreamReader):
 
     def _content(self, text: str, out: list[Delta], *, last: bool = False) -> None:
         """Read text that may begin with reasoning in tags. `last`: hold nothing back."""
+        if self._tags.is_over:
+            if text:
+                self._say(text, out)
+            return
         for kind, piece in self._tags.feed(text, last=last):
             if kind == "thinking":
                 self._think("content", piece, out)

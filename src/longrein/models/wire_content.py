@@ -277,6 +277,8 @@ class ThinkTags:
         """Text that may be the start of this tag."""
         self._after_tag = False
         """True until something other than blanks follows a tag."""
+        self.is_over = False
+        """True if all that follows is text."""
 
     def feed(self, text: str, *, last: bool = False) -> list[tuple[str, str]]:
         """Return the certain pieces, each with its kind: `thinking` or `text`. `last`: hold
@@ -294,6 +296,7 @@ class ThinkTags:
             if end:
                 self._awaited, self._after_tag = "", True
         pieces = (("thinking", thought), ("text", self._without_first_blanks(text)))
+        self.is_over = not (self._awaited or self._after_tag)
         return [piece for piece in pieces if piece[1]]
 
     def _begin(self, text: str, *, last: bool) -> str:
