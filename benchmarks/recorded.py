@@ -6,18 +6,22 @@ projects.
 
 Reads `*.chunks.txt` (the data of one event a line), `*.sse`, `*.json` and cassettes (`*.yaml`,
 which needs PyYAML), finds the wire of each answer by its shape, and replays it whole and in random
-cuts. Text and calls must equal a plain reading of the same record, wherever the network cuts. The
-records stay in the other projects; none is copied here.
+cuts. Text and calls must equal a plain reading of the same record, wherever the network cuts. Files
+and answers that are left out are counted with the reason; `--left-out` names each. The records stay
+in the other projects; none is copied here.
 """
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import msgspec
 
 from longrein.events import Text, ToolCall
 from longrein.models import Failure, Reply
@@ -36,14 +40,21 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--cuts", type=int, default=8, help="random ways to cut each stream")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--left-out", action="store_true", help="name what is left out")
     given = parser.parse_args()
+    for folder in given.folders:
+        if not folder.is_dir():
+            parser.error(f"{folder} is no folder")
     counted: Counter[str] = Counter()
     wrong = 0
     for name, body in records(given.folders):
-        events = events_of(body)
+        events = [] if isinstance(body, LeftOut) else events_of(body)
         wire = wire_named(events)
-        if not wire or is_unsupported(body, events):
-            counted["left out" if wire else "of no wire of ours"] += 1
+        reason = body.reason if isinstance(body, LeftOut) else left_out(body, events, wire)
+        if reason or isinstance(body, LeftOut):
+            counted[f"left out: {reason}"] += 1
+            if given.left_out:
+                print(f"{name}: left out: {reason}")
             continue
         streamed = body.lstrip()[:1] not in (b"{", b"[")
         problem = judge(wire, body, events, streamed, Random(f"{given.seed} {name}"), given.cuts)
@@ -60,18 +71,30 @@ def main() -> None:
 # --- records --------------------------------------------------------------------------------------
 
 
-def records(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and body of each recorded answer."""
-    for path in sorted(path for folder in folders for path in folder.rglob("*")):
+class LeftOut(msgspec.Struct):
+    """A file or an answer that is not replayed."""
+
+    reason: str
+
+
+Record = tuple[str, bytes | LeftOut]
+"""Name and body of an answer."""
+
+
+def records(folders: list[Path]) -> Iterator[Record]:
+    """Yield each recorded answer, and each file and answer that is left out."""
+    for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
         if path.name.endswith(".chunks.txt"):
             yield from chunks(path)
         elif path.suffix in (".sse", ".json"):
             yield path.name, path.read_bytes()
         elif path.suffix in (".yaml", ".yml"):
             yield from cassette(path)
+        else:
+            yield path.name, LeftOut(f"file of another kind ({path.suffix or 'no suffix'})")
 
 
-def chunks(path: Path) -> Iterator[tuple[str, bytes]]:
+def chunks(path: Path) -> Iterator[Record]:
     """Yield the streams of a file with one event per line, each ended by its terminal event."""
     stream = b""
     for n, line in enumerate(line for line in path.read_bytes().split(b"\n") if line.strip()):
@@ -84,24 +107,40 @@ def chunks(path: Path) -> Iterator[tuple[str, bytes]]:
             stream = b""
     if stream:
         yield path.name, stream
+    elif not path.read_bytes().strip():
+        yield path.name, LeftOut("no content")
 
 
-def cassette(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the answers with status 200 of a VCR cassette."""
-    import yaml
-
+def cassette(path: Path) -> Iterator[Record]:
+    """Yield the answers of a VCR cassette; those with another status than 200 are left out."""
+    try:
+        import yaml
+    except ImportError:
+        yield path.name, LeftOut("cassette, which needs PyYAML")
+        return
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        entries = (yaml.load(path.read_bytes(), Loader=loader) or {}).get("interactions", [])
-    except (yaml.YAMLError, AttributeError):
+        read = yaml.load(path.read_bytes(), Loader=loader)
+    except yaml.YAMLError:
+        yield path.name, LeftOut("YAML that cannot be read")
+        return
+    entries = read.get("interactions") if isinstance(read, dict) else None
+    if not entries:
+        yield path.name, LeftOut("YAML without answers")
         return
     for n, entry in enumerate(entries):
+        name = f"{path.stem} {n}"
         answer = entry.get("response", {})
         body = answer.get("parsed_body") or (answer.get("body") or {}).get("string")
         if isinstance(body, dict | list):
             body = json.dumps(body)
-        if body and answer.get("status", {}).get("code", 200) == 200:
-            yield f"{path.stem} {n}", body if isinstance(body, bytes) else body.encode()
+        status = answer.get("status", {}).get("code", 200)
+        if status != 200:
+            yield name, LeftOut(f"status {status}")
+        elif not body:
+            yield name, LeftOut("no content")
+        else:
+            yield name, body if isinstance(body, bytes) else body.encode()
 
 
 def events_of(body: bytes) -> list[Any]:
@@ -138,10 +177,21 @@ def wire_named(events: list[Any]) -> str:
     return ""
 
 
-def is_unsupported(body: bytes, events: list[Any]) -> bool:
-    """Return whether the record has argument pieces that longrein never requests, or was
-    shortened by its owner.
-    """
+def left_out(body: bytes, events: list[Any], wire: str) -> str:
+    """Return the reason for which an answer cannot be judged; '' for none."""
+    if not body.strip():
+        return "no content"
+    if not events:
+        return "not JSON"
+    if not wire:
+        return "of no wire of ours"
+    if b'"willContinue"' in body:
+        return "arguments in pieces, which longrein never requests"
+    return "shortened by its owner" if is_shortened(events) else ""
+
+
+def is_shortened(events: list[Any]) -> bool:
+    """Return whether the pieces of a text are not the start of that text."""
     deltas, whole = dict[Any, str](), dict[Any, str]()
     for event in events:
         if event.get("type") == "response.output_text.delta":
@@ -153,9 +203,7 @@ def is_unsupported(body: bytes, events: list[Any]) -> bool:
             whole[event["output_index"]] = "".join(
                 part.get("text", "") for part in event["item"].get("content", [])
             )
-    return b'"willContinue"' in body or any(
-        not whole.get(at, text).startswith(text) for at, text in deltas.items()
-    )
+    return any(not whole.get(at, text).startswith(text) for at, text in deltas.items())
 
 
 # --- replaying ------------------------------------------------------------------------------------
@@ -294,7 +342,8 @@ def _chat(events: list[Any]) -> Told:
                     calls.append((call["function"]["name"], []))
                 at = by_index[key] if key else by_index[(call.get("index"),)]
                 calls[at][1].append(call["function"].get("arguments") or "")
-    return text.strip(), [
+    answer = re.sub(r"\A\s*<think>.*?(</think>|\Z)", "", text, flags=re.DOTALL)
+    return answer.strip(), [
         (name, pieces[0] if isinstance(pieces[0], dict) else object_in("".join(pieces)))
         for name, pieces in calls
     ]

@@ -15,7 +15,7 @@ from tests.test_architecture import LAZY_OWN
 
 LIST = Path(__file__).parent / "start_modules.txt"
 """Modules of longrein that are imported when a headless run sends its first request, one a line."""
-OWN_BYTES_MAX = 2_060_000
+OWN_BYTES_MAX = 2_080_000
 """Source of those modules: the time of a start grows with it."""
 OTHER_MODULES_MAX = 215
 """Modules of Python and of other packages at that time; 205 with Python 3.11."""

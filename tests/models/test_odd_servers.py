@@ -1,6 +1,7 @@
 """Unusual streams of OpenAI-compatible servers and gateways."""
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -158,6 +159,90 @@ def test_calls_that_share_an_id_and_have_no_index_are_as_many_as_they_are(
         reply = chat(*deltas)
         assert isinstance(reply, Reply)
         assert reply.parts == (ToolCall("", "A", {"x": 1}), ToolCall("", "A", {"x": 2}))
+
+
+def sent_calls(wire: str, *sent: tuple[int, str, str, str]) -> list[tuple[str, Any]]:
+    """Calls of a reply in which each step of `sent` came: index, id, arguments and steps.
+
+    The steps are letters: `b` the beginning, `p` the arguments in pieces, `e` the end.
+    """
+    encode = {
+        "anthropic": anthropic_steps,
+        "openai-responses": responses_steps,
+        "gemini": gemini_steps,
+    }[wire]
+    events = [event for one in sent for event in encode(*one)]
+    last = {
+        "anthropic": [
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+            {"type": "message_stop"},
+        ],
+        "openai-responses": [{"type": "response.completed", "response": {}}],
+        "gemini": [{"candidates": [{"finishReason": "STOP"}]}],
+    }[wire]
+    reply = read(wire, sse(*events, *last))[1]
+    assert isinstance(reply, Reply)
+    return [(part.name, part.arguments) for part in reply.parts if isinstance(part, ToolCall)]
+
+
+def anthropic_steps(index: int, id_: str, given: str, steps: str) -> list[dict[str, Any]]:
+    block = {"type": "tool_use", "id": id_ or None, "name": "A", "input": {}}
+    events: dict[str, list[dict[str, Any]]] = {
+        "b": [{"type": "content_block_start", "content_block": block}],
+        "p": [
+            {"type": "content_block_delta", "delta": {"partial_json": piece}}
+            for piece in (given[:3], given[3:])
+        ],
+        "e": [{"type": "content_block_stop"}],
+    }
+    return [event | {"index": index} for step in steps for event in events[step]]
+
+
+def responses_steps(index: int, id_: str, given: str, steps: str) -> list[dict[str, Any]]:
+    item = {"type": "function_call", "call_id": id_ or None, "name": "A", "arguments": ""}
+    events: dict[str, list[dict[str, Any]]] = {
+        "b": [{"type": "response.output_item.added", "item": item}],
+        "p": [
+            {"type": "response.function_call_arguments.delta", "delta": piece}
+            for piece in (given[:3], given[3:])
+        ],
+        "e": [{"type": "response.output_item.done", "item": item | {"arguments": given}}],
+    }
+    return [event | {"output_index": index} for step in steps for event in events[step]]
+
+
+def gemini_steps(index: int, id_: str, given: str, steps: str) -> list[dict[str, Any]]:
+    del index, steps
+    call = {"name": "A", "args": json.loads(given)} | ({"id": id_} if id_ else {})
+    return [{"candidates": [{"content": {"parts": [{"functionCall": call}]}}]}]
+
+
+X1, X2 = '{"x":1}', '{"x":2}'
+STREAMED = ("anthropic", "openai-responses")
+
+
+@pytest.mark.parametrize(
+    ("wires", "sent", "found"),
+    [
+        # the whole call again, its end again, its beginning twice, before and after its end
+        ((*STREAMED, "gemini"), [(1, "a", X1, "bpe")] * 2, [{"x": 1}]),
+        (STREAMED, [(1, "a", X1, "bpee")], [{"x": 1}]),
+        (STREAMED, [(1, "a", X1, "bbpe")], [{"x": 1}]),
+        (STREAMED, [(1, "a", X1, "bpeb")], [{"x": 1}]),
+        (("openai-responses",), [(1, "a", X1, "ee")], [{"x": 1}]),
+        ((*STREAMED, "gemini"), [(1, "a", "{}", "be")] * 2, [{}]),
+        # other calls: other arguments, another index, no id
+        ((*STREAMED, "gemini"), [(1, "a", X1, "bpe"), (1, "a", X2, "bpe")], [{"x": 1}, {"x": 2}]),
+        (STREAMED, [(1, "a", X1, "bpe"), (2, "a", X1, "bpe")], [{"x": 1}] * 2),
+        ((*STREAMED, "gemini"), [(1, "a", X1, "bpe"), (1, "b", X1, "bpe")], [{"x": 1}] * 2),
+        ((*STREAMED, "gemini"), [(1, "", X1, "bpe")] * 2, [{"x": 1}] * 2),
+    ],
+)
+def test_a_call_sent_again_under_its_index_and_id_is_one_call(
+    wires: tuple[str, ...], sent: list[tuple[int, str, str, str]], found: list[dict[str, int]]
+) -> None:
+    for wire in wires:
+        assert sent_calls(wire, *sent) == [("A", arguments) for arguments in found], wire
 
 
 def test_a_name_in_each_piece_is_one_call() -> None:

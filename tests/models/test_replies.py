@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from longrein.events import ProviderBlock, Text, Thinking, ToolCall, Usage
 from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
-from longrein.models.http_model import read_events, read_rest
+from longrein.models.http_model import read_body, read_events, read_rest
 from longrein.models.open_model import make_wire
 from longrein.models.transport import EventSplitter
 from longrein.models.wire import StreamReader, WireTarget
@@ -401,6 +401,102 @@ def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
     )
 
 
+# --- reasoning between tags in the text ----------------------------------------------------------
+
+
+def parts_of(*pieces: str) -> tuple[Any, ...]:
+    end = chat(*({"content": piece} for piece in pieces), stop="stop")
+    return end.parts if isinstance(end, Reply) else end.partial
+
+
+LONE = "I think.\n```\nx\n```\nYes.\n</think>\n\nSo."
+FENCED = "It ends so:\n```\n</think>\n```\nDone."
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("<think>\nhm</think>\n\nso", (Thinking("hm"), Text("so"))),
+        (" \n<think>a < b </thin</think>so", (Thinking("a < b </thin"), Text("so"))),
+        ("<think>\n\n</think>\n\nso", (Text("so"),)),
+        ("<think>a <think> b</think>so </think>", (Thinking("a <think> b"), Text("so </think>"))),
+        ("<think>no answer", (Thinking("no answer"),)),
+        # an answer about the tag
+        ("The tag <think>x</think> is old.", (Text("The tag <think>x</think> is old."),)),
+        ("`<think>x</think>` is old.", (Text("`<think>x</think>` is old."),)),
+        ("<thinking>x</thinking> so", (Text("<thinking>x</thinking> so"),)),
+        ("<thin", (Text("<thin"),)),
+        (" <", (Text(" <"),)),
+        (" " * 70 + "<think>x</think>", (Text(" " * 70 + "<think>x</think>"),)),
+        # the template holds the first tag
+        (LONE, (Thinking("I think.\n```\nx\n```\nYes."), Text("So."))),
+        ("</think>\n\nSo.", (Text("So."),)),
+        ("It ends with </think>.\nSo.", (Text("It ends with </think>.\nSo."),)),
+        ("With </think>:\n</think>\nSo.", (Text("With </think>:\n</think>\nSo."),)),
+        ("From <think> to\n</think>\nSo.", (Text("From <think> to\n</think>\nSo."),)),
+        (FENCED, (Text(FENCED),)),
+        ("The end is\n</think>", (Text("The end is\n</think>"),)),
+    ],
+)
+def test_reasoning_in_tags_before_the_answer_is_thinking(
+    content: str, parts: tuple[Any, ...]
+) -> None:
+    assert parts_of(content) == parts
+    assert parts_of(*content) == parts
+
+
+WORDS = ["<think>", "</think>", "\n", " ", "\n</think>\n", "hm", "<", "</th", "```\n"]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map("".join), st.data())
+def test_reasoning_in_tags_is_the_same_wherever_the_text_is_cut(
+    content: str, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=8)))
+    pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+    assert parts_of(*pieces) == parts_of(content)
+
+
+def test_reasoning_in_tags_streams_as_thinking() -> None:
+    chunks = [{"choices": [{"delta": {"content": one}}]} for one in "<think>\nhm</think>\n\nso"]
+    end = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    deltas, reply = read("openai-chat", sse(*chunks, end, done=True))
+    assert deltas == [*map(ThinkingDelta, "hm"), *map(TextDelta, "so")]
+    assert isinstance(reply, Reply)
+    assert [block.raw for block in reply.blocks] == ['{"content":"<think>\\nhm\\n</think>"}']
+
+
+@pytest.mark.parametrize(
+    ("deltas", "parts"),
+    [
+        # reasoning with calls
+        (
+            ({"content": "<think>hm</think>"}, {"tool_calls": [{"index": 0, **f("A", "{}")}]}),
+            (Thinking("hm"), ToolCall("", "A", {})),
+        ),
+        (
+            ({"content": "I see.\n</think>\n\n"}, {"tool_calls": [{"index": 0, **f("A", "{}")}]}),
+            (Thinking("I see."), ToolCall("", "A", {})),
+        ),
+        # a server that sends reasoning in a field leaves no tags in the text
+        (
+            ({"reasoning_content": "hm"}, {"content": "<think>is a tag"}),
+            (Thinking("hm"), Text("<think>is a tag")),
+        ),
+        (
+            ({"reasoning": "hm"}, {"content": "It ends:\n</think>\nso"}),
+            (Thinking("hm"), Text("It ends:\n</think>\nso")),
+        ),
+    ],
+)
+def test_reasoning_in_tags_beside_calls_and_fields(
+    deltas: tuple[dict[str, Any], ...], parts: tuple[Any, ...]
+) -> None:
+    end = chat(*deltas, stop="stop")
+    assert isinstance(end, Reply)
+    assert end.parts == parts
+
+
 # --- errors in mid-stream -------------------------------------------------------------------------
 
 
@@ -440,8 +536,6 @@ def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
             "rate",
         ),
         ("openai-chat", {"error": "Overloaded"}, "overload"),
-        ("openai-chat", {"detail": "Overloaded"}, "overload"),
-        ("openai-chat", {"detail": [{"loc": ["body"], "msg": "Overloaded"}]}, "overload"),
         ("openai-chat", {"error": {"type": "insufficient_quota", "message": "pay"}}, "billing"),
         (
             "openai-responses",
@@ -486,13 +580,66 @@ def test_garbage_in_place_of_an_event_is_a_failure_that_says_so() -> None:
 def test_an_error_event_ends_the_answer_and_keeps_what_had_come(
     wire: str, event: dict[str, Any], kind: str
 ) -> None:
-    begun = STREAMS["text"][wire].split(b"\n\n")
-    begun = begun[: next(n for n, event in enumerate(begun) if "你好".encode() in event) + 1]
-    _, failure = read(wire, b"\n\n".join(begun) + b"\n\n" + sse(event))
+    _, failure = read(wire, begun_reply(wire) + sse(event))
     assert isinstance(failure, Failure)
     assert failure.kind == kind
     assert failure.partial == (Text("Hello 你好"),)
     assert failure.message
+
+
+def begun_reply(wire: str) -> bytes:
+    """First events of a stream, up to its text."""
+    events = STREAMS["text"][wire].split(b"\n\n")
+    last = next(n for n, event in enumerate(events) if "你好".encode() in event)
+    return b"\n\n".join(events[: last + 1]) + b"\n\n"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("event", "kind", "message"),
+    [
+        # frameworks for servers and gateways, whatever wire is behind them
+        (sse({"detail": "Overloaded"}), "overload", "Overloaded"),
+        (sse({"detail": [{"loc": ["body"], "msg": "Overloaded"}]}), "overload", "Overloaded"),
+        (sse({"error": "Overloaded"}), "overload", "Overloaded"),
+        (sse({"error": {"code": "rate_limit_exceeded", "message": "slow"}}), "rate", "slow"),
+        (sse({"error": {"code": 429, "message": "slow"}}), "rate", "slow"),
+        (sse({"type": "error", "message": "Overloaded"}), "overload", "Overloaded"),
+        (b"error: Overloaded\n\n", "overload", "Overloaded"),
+        (b'error: {"message": "slow", "code": 429}\n\n', "rate", "slow"),
+        (b"error: no\nerror: capacity\n\n", "server", "no capacity"),
+        (b"event: error\ndata: Overloaded\n\n", "overload", "Overloaded"),
+        (b"event:error\ndata:Overloaded\n\n", "overload", "Overloaded"),
+        (b"event: error\ndata: no\ndata: capacity\n\n", "server", "no capacity"),
+        (b'event: error\ndata: {"message": "slow", "code": 429}\n\n', "rate", "slow"),
+        (b'event: error\ndata: {"detail": "Overloaded"}\n\n', "overload", "Overloaded"),
+        (b"event: error\ndata: \n\n", "server", "the provider broke off"),
+        (b"event: error\ndata: \xff 429\n\n", "server", "\ufffd 429"),
+    ],
+)
+def test_an_error_of_any_server_is_a_failure_with_its_text_on_every_wire(
+    event: bytes, kind: str, message: str, wire: str
+) -> None:
+    for begun, partial in ((b"", ()), (begun_reply(wire), (Text("Hello 你好"),))):
+        for pieces in ([begun + event], [bytes([byte]) for byte in begun + event]):
+            _, failure = read(wire, *pieces)
+            assert isinstance(failure, Failure)
+            assert (failure.kind, failure.message, failure.partial) == (kind, message, partial)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_error_as_a_json_body_is_a_failure_on_every_wire(wire: str) -> None:
+    for body in (b'{"detail": "Overloaded"}', b'{"error": "Overloaded"}'):
+        assert read_body(reading(wire), body)[1] == Failure("overload", "Overloaded")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_text_that_names_errors_is_no_error(wire: str) -> None:
+    said = json.dumps('{"type": "error", "detail": "x"} error: y')[1:-1].encode()
+    stream = STREAMS["text"][wire].replace("你好".encode(), said)
+    _, reply = read(wire, b'event: note\ndata: {"type": "note", "text": "error"}\n\n', stream)
+    assert isinstance(reply, Reply)
+    assert reply.parts == (Text('Hello {"type": "error", "detail": "x"} error: y'),)
 
 
 def test_a_blocked_prompt_is_a_refusal() -> None:

@@ -193,6 +193,28 @@ PLAIN = {
 }
 
 
+TAGGED = '{"content":"<think>\\nhm\\n</think>"}'
+
+
+@pytest.mark.parametrize(
+    ("model", "content"),
+    [("test-model", "<think>\nhm\n</think>\n\nso"), ("other-model", "so")],
+)
+def test_reasoning_in_tags_goes_back_in_its_tags_to_the_model_that_wrote_it(
+    model: str, content: str
+) -> None:
+    items = [
+        item(1, Text("q"), "user"),
+        item(2, Thinking("hm"), raw=TAGGED, wire="openai-chat"),
+        item(2, Text("so"), "text", 1),
+        item(2, ToolCall("c2.2", "Read", {}), n=2),
+    ]
+    said = sent("openai-chat", *items, model=model, system="")["messages"][1]
+    assert (said["content"], len(said["tool_calls"])) == (content, 1)
+    alone = sent("openai-chat", *items[:2], items[3], model="test-model", system="")["messages"][1]
+    assert alone["content"] == "<think>\nhm\n</think>"
+
+
 @pytest.mark.parametrize(
     ("now", "wrote", "goes_back"),
     [

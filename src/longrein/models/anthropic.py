@@ -250,11 +250,6 @@ class _Message(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Error(msgspec.Struct):
-    type: str | None = None
-    message: str | None = None
-
-
 class _Event(msgspec.Struct):
     type: str = ""
     index: int = 0
@@ -262,7 +257,6 @@ class _Event(msgspec.Struct):
     content_block: msgspec.Raw = msgspec.Raw(b"")
     message: _Message | None = None
     usage: _Usage | None = None
-    error: _Error | None = None
 
 
 class _Whole(_Message):
@@ -316,6 +310,7 @@ class AnthropicStreamReader(StreamReader):
     """Parser of one message, streamed or whole."""
 
     wire = "anthropic"
+    error_statuses = _ERROR_CODES
     kinds = frozenset(
         {
             *("message_start", "message_delta", "message_stop", "message", "error"),
@@ -351,10 +346,6 @@ class AnthropicStreamReader(StreamReader):
             self.done = True
         elif event.type == "message":
             self._whole(_decode_whole(payload), out)
-        elif event.error is not None:
-            code = event.error.type or ""
-            status, text = _ERROR_CODES.get(code, 0), event.error.message or ""
-            self.fail(str(status or code), text, text or code, status)
 
     def _begin(self, message: _Message) -> None:
         """Read the start of a message. A second one inside a message (a gateway that retried) is
@@ -425,23 +416,26 @@ class AnthropicStreamReader(StreamReader):
                 self._end_search(raw, out)
             return
         block = _decode_block(raw)
-        self._slots[index] = slot = self.builder.open(
-            kind, name=(block.name or "") if kind == "call" else ""
-        )
         if kind == "call":
-            slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
-            whole = bytes(block.input).strip()
-            if whole not in (b"", b"{}", b"null"):
-                self._given[index] = msgspec.json.format(
-                    whole, indent=-1
-                ).decode()  # without blanks
-            out.append(CallDelta(slot.call, slot.name))
-        elif block.type == "redacted_thinking":
+            self._open_call(index, block, out)
+            return
+        self._slots[index] = slot = self.builder.open(kind)
+        if block.type == "redacted_thinking":
             slot.raw = encode_json({"type": "redacted_thinking", "data": block.data or ""}).decode()
         elif kind == "thinking":
             self._think(slot, block.thinking or "", block.signature or "", out)
         else:
             self.grow(slot, block.text, out)
+
+    def _open_call(self, index: int, block: _Block, out: list[Delta]) -> None:
+        slot = self.builder.open_call(block.name or "", index, block.id or "")
+        self._slots[index] = slot
+        whole = bytes(block.input).strip()
+        if whole not in (b"", b"{}", b"null"):
+            self._given[index] = msgspec.json.format(whole, indent=-1).decode()  # without blanks
+        if not slot.raw:
+            slot.raw = encode_json({"type": "tool_use", "id": block.id or ""}).decode()
+            out.append(CallDelta(slot.call, slot.name))
 
     def _begin_search(self, index: int, block: _Block) -> None:
         if block.name == "web_search" and block.id:

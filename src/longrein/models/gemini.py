@@ -103,18 +103,11 @@ class _Feedback(msgspec.Struct, rename="camel"):
     block_reason: str | None = None
 
 
-class _Error(msgspec.Struct, rename="camel"):
-    code: int | None = None
-    status: str | None = None
-    message: str | None = None
-
-
 class _Event(msgspec.Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
     usage_metadata: _Usage | None = None
     model_version: str | None = None
     prompt_feedback: _Feedback | None = None
-    error: _Error | None = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -162,13 +155,6 @@ class GeminiStreamReader(StreamReader):
                 self._stop(candidate)
         elif event.prompt_feedback is not None and event.prompt_feedback.block_reason:
             self.builder.stop = "refusal"
-        if event.error is not None:
-            text = event.error.message or event.error.status or ""
-            self.fail(
-                str(event.error.code or event.error.status or ""),
-                text,
-                status=event.error.code or 0,
-            )
 
     def _part(self, part: _Part, out: list[Delta]) -> None:
         if part.tool_call or part.tool_response:
@@ -224,6 +210,7 @@ class GeminiStreamReader(StreamReader):
             return
         received = received_json(call.args or {})
         slot = self.builder.open("call", received, call.name or "")
+        slot.place = (0, call.id) if call.id else None
         fields = {"id": call.id} if call.id else {}
         if signature:
             fields["thoughtSignature"] = signature

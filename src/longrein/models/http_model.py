@@ -325,7 +325,7 @@ def read_events(
     batch: list[Delta] = []
     for payload in payloads:
         try:
-            reader.feed(payload, batch)
+            reader.read(payload, batch)
         except DECODE_ERRORS:
             loose = repair_json(payload)
             if loose is None or not (_try_read(reader, loose, batch) or _is_foreign(reader, loose)):
@@ -383,7 +383,7 @@ def _split_list(body: bytes) -> list[bytes]:
 
 def _try_read(reader: StreamReader, payload: bytes, batch: list[Delta]) -> bool:
     try:
-        reader.feed(payload, batch)
+        reader.read(payload, batch)
     except DECODE_ERRORS:
         return False
     return True

@@ -3,7 +3,8 @@ and many others.
 
 Fragments have three shapes: text is the inside of a JSON string (without a bare quote), an object
 begins with `{"`, a field of the assistant's message (its reasoning) begins with `"`. All text of a
-run is joined into one string, because several servers refuse lists.
+run is joined into one string, because several servers refuse lists. Reasoning between `<think>`
+tags is text on the wire and thinking in the log.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,7 @@ from typing import Any
 import msgspec
 
 from longrein.context import Item, Request
-from longrein.events import ToolCall, ToolResult, ToolSpec, Usage, decode_json
-from longrein.models.failures import error_text
+from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
 from longrein.models.port import CallDelta, Delta, Failure, Reply
 from longrein.models.wire import (
     FragmentCache,
@@ -30,15 +30,19 @@ from longrein.models.wire import (
 )
 from longrein.models.wire_content import (
     PIECE_CHARS,
+    THINK,
+    THINK_END,
     ImagePiece,
     PartBuilder,
     PdfPiece,
     Piece,
     TextPiece,
+    ThinkTags,
     arguments_string,
     encode_json,
     read_arguments,
     received_json,
+    split_at_lone_end,
 )
 
 # --- Reading a stream -----------------------------------------------------------------------------
@@ -127,9 +131,6 @@ class _Event(msgspec.Struct):
     x_groq: _GroqFields | None = None
     """Fields of Groq, which has the usage of a stream here."""
     model: str | None = None
-    error: msgspec.Raw = msgspec.Raw(b"")
-    detail: msgspec.Raw = msgspec.Raw(b"")
-    """Error of some frameworks for servers, also with status 200."""
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -159,6 +160,8 @@ class ChatStreamReader(StreamReader):
         self._says_done = says_done
         self._text: PartBuilder | None = None
         self._thinking: PartBuilder | None = None
+        """Reasoning; its name is the field that it came in, `content` for reasoning in tags."""
+        self._tags = ThinkTags()
         self._calls: list[tuple[int | None, str, PartBuilder]] = []
         self._details: list[dict[str, Any]] = []
         """Reasoning blocks; streamed fields hold `_Pieces`."""
@@ -182,6 +185,7 @@ class ChatStreamReader(StreamReader):
             if delta is not None:
                 self._grow(delta, out)
             if choice.finish_reason:
+                self._content("", out, last=True)
                 self._stop(choice.finish_reason)
             if event.model and not self.builder.model:
                 self.builder.model = event.model
@@ -190,24 +194,40 @@ class ChatStreamReader(StreamReader):
             usage = event.x_groq.usage
         if usage is not None and usage.prompt_tokens is not None:
             self.builder.usage = usage_of(usage)
-        problem = event.error or (b"" if event.choices else event.detail)
-        if problem and bytes(problem) != b"null":
-            self._fail(bytes(problem))
 
     def finish(self) -> Reply | Failure:
         """Build the reply; a `Failure` for a stream without content and without a stop reason."""
+        self._content("", [], last=True)
+        self._split_at_lone_end()
         if not self.builder.stop and not self.builder.slots:
             return self.builder.failure("empty", "the model gave an empty answer")
-        if self._thinking is not None and (self._details or self._thinking.name):
-            fields: dict[str, Any] = (
-                {self._thinking.name: self._thinking.text} if self._thinking.name else {}
-            )
+        thinking = self._thinking
+        if thinking is not None and (self._details or thinking.name):
+            fields: dict[str, Any] = {thinking.name: thinking.text} if thinking.name else {}
+            if thinking.name == "content":
+                fields = {"content": f"{THINK}\n{thinking.text.strip()}\n{THINK_END}"}
             if self._details:
                 fields = {"reasoning_details": [_join_pieces(detail) for detail in self._details]}
-            self._thinking.raw = encode_json(fields).decode()
+            thinking.raw = encode_json(fields).decode()
         return super().finish()
 
+    def _split_at_lone_end(self) -> None:
+        """Take the reasoning out of text in which only `</think>` came."""
+        slots = self.builder.slots
+        if self._thinking is not None or not slots or slots[0] is not self._text:
+            return
+        found = split_at_lone_end(self._text.text)
+        if found is None or not (found[1] or self.builder.calls):
+            return
+        thought, answer = found
+        self._text.pieces = [answer]
+        if thought:
+            self._thinking = PartBuilder("thinking", [thought], "content")
+            slots.insert(0, self._thinking)
+
     def _grow(self, delta: _Delta, out: list[Delta]) -> None:
+        if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+            self._content("", out, last=True)  # such a server leaves no tags in the text
         if delta.reasoning_content:
             self._think("reasoning_content", delta.reasoning_content, out)
         elif delta.reasoning:
@@ -217,15 +237,29 @@ class ChatStreamReader(StreamReader):
         content = delta.content
         if content:
             if isinstance(content, str):
-                self._say(content, out)
+                self._content(content, out)
             else:
                 self._chunks(content, out)
+        if delta.tool_calls or delta.refusal:
+            self._content("", out, last=True)
         if delta.tool_calls:
             for call in delta.tool_calls:
                 self._call(call, out)
         if delta.refusal:
             self._say(delta.refusal, out)
             self.builder.stop = "refusal"
+
+    def _content(self, text: str, out: list[Delta], *, last: bool = False) -> None:
+        """Read text that may begin with reasoning in tags. `last`: hold nothing back."""
+        if self._tags.is_over:
+            if text:
+                self._say(text, out)
+            return
+        for kind, piece in self._tags.feed(text, last=last):
+            if kind == "thinking":
+                self._think("content", piece, out)
+            else:
+                self._say(piece, out)
 
     def _say(self, text: str, out: list[Delta]) -> None:
         if self._text is None:
@@ -280,7 +314,7 @@ class ChatStreamReader(StreamReader):
             slot.name = name
         if call.id or call.extra_content:
             self._keep(slot, call)
-        if name and not fresh and text and _is_complete(slot):
+        if name and not fresh and text and slot.is_complete:
             text = ""  # the whole call again
         if text:
             self.builder.grow(slot, text)
@@ -297,7 +331,7 @@ class ChatStreamReader(StreamReader):
         if text and not name and self._again == (call.id or id_, slot.name):
             name = slot.name
         alone = name and not text and (call.id or id_, name) == (id_, slot.name) and slot.pieces
-        self._again = (id_, name) if alone and _is_complete(slot) else None
+        self._again = (id_, name) if alone and slot.is_complete else None
         return name
 
     def _slot(self, call: _Call, name: str, text: str) -> PartBuilder:
@@ -315,7 +349,7 @@ class ChatStreamReader(StreamReader):
             bare = call.index is None and not call.id
             if call.id and (call.id, name) == (id_, slot.name) and _is_same(call, slot, text):
                 return slot
-            again = bool(name and slot.pieces and (text or bare)) and _is_complete(slot)
+            again = bool(name and slot.pieces and (text or bare)) and slot.is_complete
             if not (name and (other or again)):
                 return slot
         slot = self.builder.open("call")
@@ -337,12 +371,6 @@ class ChatStreamReader(StreamReader):
         elif self.builder.stop != "refusal":
             self.builder.stop = _STOPS.get(reason, "end")
 
-    def _fail(self, raw: bytes) -> None:
-        text = raw.decode("utf-8", "replace")
-        code = _error_code(raw)
-        status = int(code) if code.isdecimal() and len(code) == 3 else 0
-        self.fail(code, text, error_text(f'{{"error":{text}}}') or "the provider broke off", status)
-
 
 def _is_same(call: _Call, slot: PartBuilder, text: str) -> bool:
     """Return whether a piece of the name and id of a call belongs to it or repeats it.
@@ -351,17 +379,7 @@ def _is_same(call: _Call, slot: PartBuilder, text: str) -> bool:
     """
     if call.index is not None:
         return True
-    return _is_complete(slot) and read_arguments(text) == read_arguments(slot.text)
-
-
-def _is_complete(slot: PartBuilder) -> bool:
-    """Return whether the arguments of a call are complete. Looks at the last pieces first, which
-    is cheap.
-    """
-    return (
-        "".join(slot.pieces[-8:]).rstrip().endswith(("}", '"', "]"))
-        and read_arguments(slot.text) is not None
-    )
+    return slot.is_complete and read_arguments(text) == read_arguments(slot.text)
 
 
 def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:
@@ -370,16 +388,6 @@ def _join_pieces(detail: dict[str, Any]) -> dict[str, Any]:
         key: "".join(value) if isinstance(value, _Pieces) else value
         for key, value in detail.items()
     }
-
-
-def _error_code(raw: bytes) -> str:
-    try:
-        value = decode_json(raw)
-    except msgspec.DecodeError:
-        return ""
-    if not isinstance(value, dict):
-        return ""
-    return str(value.get("code") or value.get("status") or value.get("type") or "")
 
 
 # --- Writing a request ----------------------------------------------------------------------------
@@ -492,9 +500,15 @@ class OpenAIChat(Wire):
 
     def _thinking(self, item: Item) -> bytes:
         """Encode reasoning as a field of the assistant's message, under the field name it was
-        received with.
+        received with, or as text in its tags.
+
+        The chat templates of models that write `<think>` cut the text at `</think>`. They leave
+        the reasoning of earlier turns out and keep that of the running turn, which Qwen and
+        MiniMax need between calls. So the server decides, and gets what the model wrote.
         """
-        return encode_json(self._own_fields(item))[1:-1]
+        fields = self._own_fields(item)
+        tagged = fields.get("content")
+        return self._said(item, tagged) if isinstance(tagged, str) else encode_json(fields)[1:-1]
 
     def _said(self, item: Item, text: str) -> bytes:  # noqa: ARG002
         return encode_json(text)[1:-1]

@@ -117,9 +117,6 @@ class _Event(msgspec.Struct):
     delta: str | None = None
     item: msgspec.Raw = msgspec.Raw(b"")
     response: _Response | None = None
-    error: _Error | None = None
-    code: str | int | None = None
-    message: str | None = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -211,8 +208,6 @@ class ResponsesStreamReader(StreamReader):
                 self._fail((event.response or _Response()).error or _Error(event.type))
             case "" if event.object == "response":
                 self._whole_response(_decode_whole(payload), out)
-            case _ if event.type == "error" or event.error is not None:
-                self._fail(event.error or _Error(event.code, None, event.message))
         if event.type == "response.refusal.delta":
             self.builder.stop = "refusal"
 
@@ -227,8 +222,12 @@ class ResponsesStreamReader(StreamReader):
             self._slots[index] = None
             return None
         item = _decode_item(raw)
-        self._slots[index] = slot = self.builder.open(kind, name=item.name or "")
-        if kind == "call":
+        if kind != "call":
+            self._slots[index] = slot = self.builder.open(kind, name=item.name or "")
+            return slot
+        slot = self.builder.open_call(item.name or "", index, item.call_id or "")
+        self._slots[index] = slot
+        if not slot.raw:
             slot.raw = encode_json({"id": item.id or "", "call_id": item.call_id or ""}).decode()
             out.append(CallDelta(slot.call, slot.name))
         return slot

@@ -17,7 +17,9 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import h11
+import msgspec
 
+from longrein.events import decode_json
 from longrein.models.port import ModelOptions
 
 # --- HTTP/1.1 on asyncio --------------------------------------------------------------------------
@@ -621,15 +623,31 @@ class EventSplitter:
 
 def _event_data(event: bytes) -> bytes:
     """Return the data of one event, its lines joined. The common forms have one `data:` line,
-    maybe after `event:`.
+    maybe after `event:`. Gateways name an event or a field `error`, with data of any form.
     """
     first, found, data = event.partition(b"data: ")
     plain = not first or (first.startswith(b"event: ") and first.find(b"\n") == len(first) - 1)
     if found and plain and b"\n" not in data:
+        return data if first[7:-1] != b"error" else _error_data(data)
+    lines = event.removeprefix(_BOM).split(b"\n")
+    if problem := _field(lines, b"error:"):
+        return _error_data(problem)
+    data = _field(lines, b"data:")
+    return data if _field(lines, b"event:") != b"error" else _error_data(data)
+
+
+def _field(lines: list[bytes], name: bytes) -> bytes:
+    """Join the values of the lines that begin with `name`."""
+    values = [line.removeprefix(name).removeprefix(b" ") for line in lines if line.startswith(name)]
+    return values[0] if len(values) == 1 else b"\n".join(values)
+
+
+def _error_data(data: bytes) -> bytes:
+    """Return the data of an error event as JSON with a field `error`, which every wire reads."""
+    try:
+        value = decode_json(data)
+    except msgspec.DecodeError:
+        value = data.decode("utf-8", "replace")
+    if isinstance(value, dict) and (value.get("error") or value.get("type") == "error"):
         return data
-    lines = [
-        line[5:].removeprefix(b" ")
-        for line in event.removeprefix(_BOM).split(b"\n")
-        if line.startswith(b"data:")
-    ]
-    return lines[0] if len(lines) == 1 else b"\n".join(lines)
+    return msgspec.json.encode({"type": "error", "error": value})

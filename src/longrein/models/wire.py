@@ -7,7 +7,8 @@ no socket.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ from longrein.events import (
     ToolTraits,
     decode_json,
 )
-from longrein.models.failures import kind_of_error_event, limit_tokens
+from longrein.models.failures import error_text, kind_of_error_event, limit_tokens
 from longrein.models.port import (
     CallDelta,
     Delta,
@@ -34,6 +35,7 @@ from longrein.models.port import (
     ThinkingDelta,
 )
 from longrein.models.wire_content import (
+    DECODE_ERRORS,
     IMAGE_SIDE_PX_MAX,
     PartBuilder,
     Piece,
@@ -299,6 +301,20 @@ class TokenDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
+class _ErrorEvent(msgspec.Struct):
+    """Fields that tell an error event from a piece of a reply."""
+
+    type: Any = None
+    error: msgspec.Raw = msgspec.Raw(b"")
+    detail: msgspec.Raw = msgspec.Raw(b"")
+    """Error of some frameworks for servers, also with status 200."""
+    choices: msgspec.Raw = msgspec.Raw(b"")
+    candidates: msgspec.Raw = msgspec.Raw(b"")
+
+
+_decode_error_event = msgspec.json.Decoder(_ErrorEvent).decode
+
+
 class StreamReader(ABC):
     """Parser of one reply: takes event payloads, emits deltas, builds the reply."""
 
@@ -308,6 +324,8 @@ class StreamReader(ABC):
     """Values of `type` that this wire reads; other events are ignored. Empty: events have no
     type.
     """
+    error_statuses: Mapping[str, int] = {}
+    """Error code of the provider -> HTTP status."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -325,11 +343,25 @@ class StreamReader(ABC):
         """
         return False
 
+    def read(self, payload: bytes, out: list[Delta]) -> None:
+        """Read one event and append its deltas to `out`; an error in any server's form sets
+        `failed`.
+
+        Raises `msgspec.DecodeError` for bytes of no such wire.
+        """
+        may_fail = b'"error"' in payload or b'"detail"' in payload
+        problem = self._error_in(payload) if may_fail else b""
+        if not problem:
+            self.feed(payload, out)
+            return
+        with suppress(*DECODE_ERRORS):  # an error event may hold a piece of the reply too
+            self.feed(payload, out)
+        if self.failed is None:
+            self._fail_with(problem)
+
     @abstractmethod
     def feed(self, payload: bytes, out: list[Delta]) -> None:
-        """Read one event and append its deltas to `out`. Raises `msgspec.DecodeError` for bytes
-        of no such wire.
-        """
+        """Read one event as `read` does, but for its error."""
 
     def finish(self) -> Reply | Failure:
         """Return the reply, once `done` or `may_end`."""
@@ -348,6 +380,24 @@ class StreamReader(ABC):
             case _:
                 out.append(CallDelta(slot.call, json=text))
 
+    def _error_in(self, payload: bytes) -> bytes:
+        """Return the error that an event holds, as JSON; empty for none."""
+        event = _decode_error_event(payload)
+        if event.error and bytes(event.error) != b"null":
+            return bytes(event.error)
+        if event.type == "error":
+            return payload
+        is_reply = event.choices or event.candidates or str(event.type) in self.kinds
+        return b"" if is_reply or bytes(event.detail) == b"null" else bytes(event.detail)
+
+    def _fail_with(self, problem: bytes) -> None:
+        text = problem.decode("utf-8", "replace")
+        code = _error_code(problem)
+        status = int(code) if code.isdecimal() and len(code) == 3 else 0
+        status = self.error_statuses.get(code, status)
+        message = error_text(f'{{"error":{text}}}') or code or "the provider broke off"
+        self.fail(str(status or code), text, message, status)
+
     def fail(self, code: str, text: str, message: str = "", status: int = 0) -> None:
         """Set `failed` for an error event: its code (a word or a status), its text, and the
         message to show.
@@ -357,6 +407,12 @@ class StreamReader(ABC):
         self.failed = msgspec.structs.replace(
             failure, limit_tokens=limit_tokens(text) if kind == "overflow" else 0
         )
+
+
+def _error_code(problem: bytes) -> str:
+    """Code, status or type of an error; empty for none."""
+    fields = json_fields(problem.decode("utf-8", "replace"))
+    return str(fields.get("code") or fields.get("status") or fields.get("type") or "")
 
 
 class Wire(ABC):

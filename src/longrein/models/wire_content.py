@@ -248,6 +248,99 @@ def describe_search(what: str, found: Sequence[tuple[str, str]] = (), problem: s
     return "\n".join((f"Searched the web: {what}{failed}", *pages)) + "\n"
 
 
+# --- Reasoning inside the text --------------------------------------------------------------------
+#
+# DeepSeek R1, Qwen3, MiniMax and others write their reasoning before the answer, between tags. A
+# server that knows the model sends it in a field of its own; the others leave it in the text.
+
+
+THINK = "<think>"
+"""Tag that begins reasoning."""
+THINK_END = "</think>"
+"""Tag that ends reasoning."""
+TAG_BLANKS_MAX = 64
+"""Largest number of blanks before the first tag."""
+_LONE_END = r"(?m)^</think>[ \t\r]*$"
+_FENCE_LINE = r"(?m)^ {0,3}(?:```|~~~)"
+
+
+class ThinkTags:
+    """Splitter of text that begins with `<think>`, which may be cut at any character.
+
+    A tag after the first word is text, because an answer may be about the tag.
+    """
+
+    def __init__(self) -> None:
+        self._awaited = THINK
+        """Tag that comes next; empty: the rest is text."""
+        self._held = ""
+        """Text that may be the start of this tag."""
+        self._after_tag = False
+        """True until something other than blanks follows a tag."""
+        self.is_over = False
+        """True if all that follows is text."""
+
+    def feed(self, text: str, *, last: bool = False) -> list[tuple[str, str]]:
+        """Return the certain pieces, each with its kind: `thinking` or `text`. `last`: hold
+        nothing back.
+        """
+        text, self._held = self._held + text, ""
+        if self._awaited == THINK:
+            text = self._begin(text, last=last)
+        thought = ""
+        if self._awaited == THINK_END:
+            thought, end, text = text.partition(THINK_END)
+            if not end and not last:
+                thought = self._hold_tag_start(thought)
+            thought = self._without_first_blanks(thought)
+            if end:
+                self._awaited, self._after_tag = "", True
+        pieces = (("thinking", thought), ("text", self._without_first_blanks(text)))
+        self.is_over = not (self._awaited or self._after_tag)
+        return [piece for piece in pieces if piece[1]]
+
+    def _begin(self, text: str, *, last: bool) -> str:
+        """Look for the first tag; return what can be passed on."""
+        begun = text.lstrip()
+        is_near = len(text) - len(begun) <= TAG_BLANKS_MAX
+        if is_near and begun.startswith(THINK):
+            self._awaited, self._after_tag = THINK_END, True
+            return begun.removeprefix(THINK)
+        if is_near and THINK.startswith(begun) and not last:
+            self._held = text
+            return ""
+        self._awaited = ""
+        return text
+
+    def _hold_tag_start(self, thought: str) -> str:
+        for chars in range(len(THINK_END) - 1, 0, -1):
+            if thought.endswith(THINK_END[:chars]):
+                self._held = thought[-chars:]
+                return thought[:-chars]
+        return thought
+
+    def _without_first_blanks(self, text: str) -> str:
+        if self._after_tag:
+            text = text.lstrip()
+            self._after_tag = not text
+        return text
+
+
+def split_at_lone_end(text: str) -> tuple[str, str] | None:
+    """Split text into reasoning and answer at its first line that is `</think>`; None for none.
+
+    Some chat templates put `<think>` into the prompt, so that only the end is received. A text that
+    names a tag before that line, or has that line in a code fence, may be an answer about the tag.
+    """
+    found = re.search(_LONE_END, text)
+    if found is None:
+        return None
+    before = text[: found.start()]
+    if "think>" in before or len(re.findall(_FENCE_LINE, before)) % 2:
+        return None
+    return before.strip(), text[found.end() :].lstrip()
+
+
 # --- Building a reply -----------------------------------------------------------------------------
 
 
@@ -274,6 +367,8 @@ class PartBuilder(msgspec.Struct):
     """Provider block to send back; empty for none."""
     call: int = -1
     """Index of the call in the reply; -1 for other parts."""
+    place: tuple[int, str] | None = None
+    """Index and id of a call at the provider; None without an id."""
     signature_pieces: list[str] = []
     """Received pieces of the signature of thinking."""
 
@@ -281,6 +376,12 @@ class PartBuilder(msgspec.Struct):
     def text(self) -> str:
         """Text or arguments received so far."""
         return "".join(self.pieces)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the arguments are complete. Looks at the last pieces first, which is cheap."""
+        end = "".join(self.pieces[-8:]).rstrip()
+        return end.endswith(("}", '"', "]")) and read_arguments(self.text) is not None
 
 
 class ReplyBuilder:
@@ -291,6 +392,8 @@ class ReplyBuilder:
         self.size_chars = 0
         """Size of the received content; grows with each piece of content and with nothing else."""
         self.calls = 0
+        self._places: dict[tuple[tuple[int, str] | None, str], PartBuilder] = {}
+        """Newest call of each place and name."""
         self.usage = Usage()
         self.stop = ""
         self.model = ""
@@ -302,6 +405,16 @@ class ReplyBuilder:
         if kind == "call":
             slot.call, self.calls = self.calls, self.calls + 1
         self.slots.append(slot)
+        return slot
+
+    def open_call(self, name: str, index: int, id_: str) -> PartBuilder:
+        """Begin a call, or return the incomplete one of this name, index and id."""
+        place = (index, id_) if id_ else None
+        known = self._places.get((place, name))
+        if place is not None and known is not None and not known.is_complete:
+            return known
+        self._places[place, name] = slot = self.open("call", name=name)
+        slot.place = place
         return slot
 
     def grow(self, slot: PartBuilder, text: str) -> None:
@@ -316,12 +429,28 @@ class ReplyBuilder:
         return self.open(kind)
 
     def parts(self) -> tuple[AnyPart, ...]:
-        """Parts received so far, without blank text and empty thinking."""
+        """Parts received so far, without blank text, empty thinking and copies of calls."""
         return tuple(part for _, part in self._filled())
 
     def _filled(self) -> list[tuple[PartBuilder, AnyPart]]:
-        made = ((slot, _part(slot)) for slot in self.slots)
-        return [(slot, part) for slot, part in made if part is not None]
+        filled: list[tuple[PartBuilder, AnyPart]] = []
+        seen: set[tuple[object, ...]] = set()
+        for slot in self.slots:
+            part = _part(slot)
+            if part is None:
+                continue
+            if isinstance(part, ToolCall) and slot.place is not None:
+                # Some gateways send a call twice, or its beginning once more after its end.
+                key = (slot.place, part.name)
+                whole = (
+                    *key,
+                    part.received if part.arguments is None else exact_json(part.arguments),
+                )
+                if whole in seen or (key in seen and not slot.text.strip()):
+                    continue
+                seen |= {key, whole}
+            filled.append((slot, part))
+        return filled
 
     def finish(self, wire: str, model: str) -> Reply | Failure:
         """Build the reply; a `Failure` when it holds neither text nor call, or announced calls
