@@ -3,7 +3,7 @@ Pure.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,9 +16,13 @@ from longrein.events import (
     Text,
     ToolCall,
     ToolEnded,
+    ToolError,
     unwrapped,
 )
 from longrein.permissions import escape
+
+if TYPE_CHECKING:
+    from longrein.tools.patch_text import FilePatch
 
 __all__ = ["escape", "escape_bytes", "escape_line"]
 
@@ -184,7 +188,22 @@ def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
         values[key] for key in (stated, *KEYS) if isinstance(values.get(key), str) and values[key]
     ]
     found = named or [value for value in values.values() if isinstance(value, str) and value]
+    if found and found[0] == values.get("input") and (patches := file_patches(values)):
+        found = [", ".join(path for one in patches for path in (one.path, one.moved_to) if path)]
     return first_line(found[0]) if found else ""
+
+
+def file_patches(arguments: dict[str, Any] | None) -> "list[FilePatch]":
+    """The changes of files that a call of `apply_patch` makes; [] for text that is no patch."""
+    text = (arguments or {}).get("input")
+    if not isinstance(text, str):
+        return []
+    from longrein.tools.patch_text import parse_patch
+
+    try:
+        return parse_patch(text)
+    except ToolError:
+        return []
 
 
 def activity_text(event: AnyEvent) -> str:

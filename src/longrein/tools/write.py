@@ -92,12 +92,17 @@ def refuse_unseen(hands: ToolContext, place: ResolvedPath) -> None:
 
     The text is the same whether there is such a file or not.
     """
-    if place.real not in hands.versions and (
-        not place.inside or (hands.hidden is not None and hands.hidden(place.path, place.real))
-    ):
+    if is_unseen(hands, place):
         raise ToolError(
             f"[not-read] You have not read {one_line(place.path)}. Read it first, then try again."
         )
+
+
+def is_unseen(hands: ToolContext, place: ResolvedPath) -> bool:
+    """Return True for a place of which a check tells nothing, not even that a file is there."""
+    return place.real not in hands.versions and (
+        not place.inside or (hands.hidden is not None and hands.hidden(place.path, place.real))
+    )
 
 
 def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
@@ -113,10 +118,10 @@ def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
 
 
 async def create_file(
-    hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str
+    hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str, like: str = ""
 ) -> Outcome:
-    """Create a file that must not exist yet."""
-    replaced = await _replace_file(hands, place, data, "", None)
+    """Create a file that must not exist yet, with the attributes of the file `like`."""
+    replaced = await _replace_file(hands, place, data, "", None, like)
     if replaced.data is None:
         who = hands.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
         text = (
@@ -216,14 +221,21 @@ async def refuse_changed(
 
 
 async def _replace_file(
-    hands: ToolContext, place: ResolvedPath, data: bytes, expect: str, base: bytes | None
+    hands: ToolContext,
+    place: ResolvedPath,
+    data: bytes,
+    expect: str,
+    base: bytes | None,
+    like: str = "",
 ) -> ReplaceResult:
     """Call `Workspace.replace`, and turn operating system errors into `ToolError`."""
     from longrein.tools.diff import merge
 
     try:
         return await hands.workspace.run_in_thread(
-            lambda: hands.workspace.replace(place.real, data, expect=expect, base=base, merge=merge)
+            lambda: hands.workspace.replace(
+                place.real, data, expect=expect, base=base, merge=merge, like=like
+            )
         )
     except FileNotFoundError:
         raise ToolError(
