@@ -81,13 +81,14 @@ def money(usd: float) -> str:
 def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
     """Return (name, value) of what a session has used; `usd`: with its subagents."""
     used = state.usage
-    share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+    share = 100 * used.cache_read_tokens / max(used.context_tokens, 1)
     return (
         ("requests", str(state.asks)),
         ("input, not cached", tokens(used.input_tokens)),
         (
             "read from cache",
-            tokens(used.cache_read_tokens) + share * bool(used.context_tokens),
+            tokens(used.cache_read_tokens)
+            + f" ({share:.0f}% of input)" * bool(used.context_tokens),
         ),
         ("written to cache", tokens(used.cache_write_tokens)),
         ("output", tokens(used.output_tokens)),
