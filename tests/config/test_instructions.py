@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from longrein.composition.offer import marked_context
 from longrein.config import (
     Instructions,
     describe_environment,
@@ -13,6 +14,7 @@ from longrein.config import (
     nested_instructions,
 )
 from longrein.config.instructions import imports, without_comments
+from longrein.events import framed
 from longrein.settings_schema import InstructionOptions, OtherAgentOptions, Settings
 
 PLAIN = Settings()
@@ -368,3 +370,16 @@ def test_the_environment_is_a_text_of_values() -> None:
         "Shell of Bash: bash\n"
         "Day the session started: 2026-11-21"
     )
+
+
+def test_a_session_of_an_earlier_longrein_gets_the_marks_that_its_system_prompt_speaks_of() -> None:
+    old = ("Environment:\nPlatform: Linux", "Instructions from a.md:\n\nTabs.", "Skills: …")
+    environment, *others = marked_context(old, "0n")
+    assert environment.splitlines() == [
+        "[longrein:0n environment]",
+        "Notes of longrein in this session begin with [longrein:0n",
+        *old[0].splitlines(),
+        "[longrein:0n end]",
+    ]
+    assert others == [framed("0n", "instructions", old[1]), framed("0n", "skills", old[2])]
+    assert marked_context((environment, *others), "0n") == (environment, *others)
