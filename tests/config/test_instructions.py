@@ -13,7 +13,7 @@ from longrein.config import (
     load_instructions,
     nested_instructions,
 )
-from longrein.config.instructions import imports, without_comments
+from longrein.config.instructions import imports, instruction_files, without_comments
 from longrein.events import framed
 from longrein.settings_schema import InstructionOptions, OtherAgentOptions, Settings
 
@@ -167,8 +167,9 @@ def test_rules_of_a_project_lead_nowhere_else(tmp_path: Path) -> None:
     found = load(tmp_path, {})
     assert (found.texts, found.notes) == (
         (),
-        ("~/repo/.claude/rules/r.md leads out of the project: left out.",),
+        ("~/repo/.claude/rules leads out of the project: left out.",),
     )
+    assert instruction_files(str(tmp_path / "repo"), str(tmp_path), PLAIN) == []
 
 
 def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:
