@@ -155,6 +155,11 @@ class EditorWorkspace(PlainWorkspace):
         self._look_after_write(path, data, disk)
         return ReplaceResult(data, taken)
 
+    def remove(self, path: str) -> None:
+        """See `Workspace.remove`. A file with unsaved text stays."""
+        self._refuse_unsaved(path)
+        super().remove(path)
+
     def _write(self, path: str, text: str) -> bool:
         """Let the editor write, and wait for it; False when it refuses or does not answer."""
         writing = asyncio.run_coroutine_threadsafe(self._editor.write(path, text), self._loop)
