@@ -27,9 +27,9 @@ def change(step: str) -> Any:
 async def play(folder: Path, steps: str) -> str:
     """The files and what each rewind did, after `steps`:
 
-    `a=1 b=2` a turn that writes these, `a=` that deletes it, `a>b` that moves it; `back 2` go back with files to the end of turn 2 (0: before
-    all of them), `talk 2` without files; `user a=9` somebody else writes it; `gone a` somebody
-    removes it.
+    `a=1 b=2` a turn that writes these, `a=` that deletes it, `a>b` that moves it; `back 2` go back
+    with files to the end of turn 2 (0: before all of them), `talk 2` without files; `user a=9`
+    somebody else writes it; `gone a` somebody removes it.
     """
     harness = DiskHarness(folder)
     (harness.tree / "old").write_text("0")
