@@ -258,6 +258,18 @@ async def test_a_moved_file_keeps_its_mode_and_a_link_is_left_alone(harness: Any
 
 
 @pytest.mark.anyio
+async def test_a_file_that_no_rewind_could_restore_is_moved_but_not_removed(harness: Any) -> None:
+    harness.limit(keep_bytes_max=3)
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
+    assert (await call(harness, "*** Delete File: a.py")).startswith("[not-kept] ")
+    assert (
+        await call(harness, "*** Update File: a.py", "*** Move to: b.py") == "Moved a.py to b.py."
+    )
+    assert (harness.root / "b.py").read_text() == CODE
+
+
+@pytest.mark.anyio
 async def test_a_check_tells_nothing_of_files_that_the_model_does_not_know(harness: Any) -> None:
     harness.file("a.py", CODE)
     await harness.call("Read", file_path="a.py")

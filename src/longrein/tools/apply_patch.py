@@ -27,6 +27,7 @@ from longrein.tools.write import (
     described_file,
     encode_for,
     is_unseen,
+    kept_content,
     known_content,
     refuse_changed,
     refuse_place,
@@ -186,6 +187,11 @@ async def _plan_removal(hands: ToolContext, patch: "FilePatch") -> Plan:
             "with Bash. Nothing was changed."
         )
     base, now = await known_content(hands, place)
+    if not patch.moved_to and kept_content(hands, hands.versions[place.real]) is None:
+        raise ToolError(
+            f"[not-kept] The log does not hold {one_line(place.path)}, so a rewind could not "
+            "bring it back; remove it with Bash (rm). Nothing was changed."
+        )
     return Plan(patch.path, lambda: _remove(hands, place), base != now)
 
 

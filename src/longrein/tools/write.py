@@ -75,7 +75,7 @@ async def _merge_base(
     digest = await run_by_size(hands, len(now), lambda: sha256(now).hexdigest())
     if digest == known.hash:
         return now, now
-    base = _kept_content(hands, known)
+    base = kept_content(hands, known)
     if base is None:
         who = hands.wrote(place.real, digest)
         raise ToolError(
@@ -105,9 +105,10 @@ def is_unseen(hands: ToolContext, place: ResolvedPath) -> bool:
     )
 
 
-def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
-    """Return the content of a version; None when it was too large to keep, or a secret in it was
-    replaced.
+def kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
+    """Return the content of a version; None when it was not kept.
+
+    It was too large, or a secret in it was replaced.
     """
     if not known.blob or known.blob != known.hash:
         return None
