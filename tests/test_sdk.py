@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import json
 import pydoc
 import re
 import subprocess
@@ -463,6 +464,25 @@ async def test_an_answer_belongs_to_its_own_message(here: dict[str, Any]) -> Non
         await requests_reach(model, 3)
         model.gate.set()
         assert await later == "to d"
+
+
+async def test_an_ask_that_a_hook_refuses_has_no_answer(
+    tmp_path: Path, here: dict[str, Any]
+) -> None:
+    line = {"type": "command", "command": "grep -q 1234 && { echo no passwords >&2; exit 2; } || :"}
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/settings.json").write_text(
+        json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [line]}]}})
+    )
+    (tmp_path / "project").mkdir()
+    model = Echo()
+    model.gate.set()
+    async with Session.open(model, **{**here, "folder": str(tmp_path / "project")}) as session:
+        both = [session.ask("my password is 1234"), session.ask("b")]
+        refused, answer = await asyncio.gather(*both, return_exceptions=True)
+        assert isinstance(refused, TurnFailed)
+        assert "no passwords" in str(refused)
+        assert answer == "to b"
 
 
 async def test_a_cancelled_waiter_never_cancels_the_turn(here: dict[str, Any]) -> None:

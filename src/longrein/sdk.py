@@ -382,7 +382,9 @@ class Session:
                         questions.append((asked, ""))
                     case Replied(parts=replied):
                         answer = text_of(replied)
-                    case TurnEnded(reason="done" | "blocked"):
+                    case TurnEnded(reason="done") | TurnEnded(reason="blocked", message=""):
+                        return answer
+                    case TurnEnded(reason="blocked") if answer:
                         return answer
                     case TurnEnded(reason=reason, message=message):
                         told = message or f"the turn ended without an answer: {reason}"

@@ -2,7 +2,9 @@
 wrote there is not.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,21 @@ from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 pytestmark = pytest.mark.anyio
 
 
+def change(step: str) -> Any:
+    """The call for `a=1` (write), `a=` (delete) or `a>b` (move)."""
+    name, sign, text = re.split("([=>])", step)
+    if sign == "=" and text:
+        return call("Write", file_path=name, content=text)
+    lines = f"Update File: {name}\n*** Move to: {text}" if text else f"Delete File: {name}"
+    return call("apply_patch", input=f"*** Begin Patch\n*** {lines}\n*** End Patch")
+
+
 async def play(folder: Path, steps: str) -> str:
     """The files and what each rewind did, after `steps`:
 
-    `a=1 b=2` a turn that writes these; `back 2` go back with files to the end of turn 2 (0: before
-    all of them), `talk 2` without files; `user a=9` somebody else writes it; `gone a` somebody
-    removes it.
+    `a=1 b=2` a turn that writes these, `a=` that deletes it, `a>b` that moves it; `back 2` go back
+    with files to the end of turn 2 (0: before all of them), `talk 2` without files; `user a=9`
+    somebody else writes it; `gone a` somebody removes it.
     """
     harness = DiskHarness(folder)
     (harness.tree / "old").write_text("0")
@@ -29,11 +40,7 @@ async def play(folder: Path, steps: str) -> str:
     ]
     script = [says(call("Read", file_path="old")), says("read")]
     for writes in turns:
-        written = (pair.split("=") for pair in writes.split())
-        script += [
-            says(*(call("Write", file_path=name, content=text) for name, text in written)),
-            says("written"),
-        ]
+        script += [says(*map(change, writes.split())), says("written")]
     told = []
     async with harness.session(Script(*script)) as session:
 
@@ -73,6 +80,12 @@ STORIES = {
     # one without files in between
     "a=1; a=2; a=3; talk 2; back 1; back 0": "old=0 |  | a:back | a:back",
     "a=1; a=2; back 1; talk 0; a=3; back 2": "a=2 old=0 | a:back |  | a:back",
+    # removed and moved files
+    "old=; back 0": "old=0 | old:back",
+    "old>new; back 0": "old=0 | new:back old:back",
+    "old>new; new=2; back 1; back 0": "old=0 | new:back | new:back old:back",
+    "a=1; a=; a=3; back 2; back 1": "a=1 old=0 | a:back | a:back",
+    "old=; user old=9; back 0": "old=9 | old:it was changed since by somebody else",
     # nothing to do, or done already
     "a=1; a=2; back 1; back 1": "a=1 old=0 | a:back | ",
     "a=1; a=2; user a=1; back 1; back 0": "old=0 | a:back | a:back",

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from longrein.composition.offer import marked_context
 from longrein.config import (
     Instructions,
     describe_environment,
     load_instructions,
     nested_instructions,
 )
-from longrein.config.instructions import imports, without_comments
+from longrein.config.instructions import imports, instruction_files, without_comments
+from longrein.events import framed
 from longrein.settings_schema import InstructionOptions, OtherAgentOptions, Settings
 
 PLAIN = Settings()
@@ -165,8 +167,9 @@ def test_rules_of_a_project_lead_nowhere_else(tmp_path: Path) -> None:
     found = load(tmp_path, {})
     assert (found.texts, found.notes) == (
         (),
-        ("~/repo/.claude/rules/r.md leads out of the project: left out.",),
+        ("~/repo/.claude/rules leads out of the project: left out.",),
     )
+    assert instruction_files(str(tmp_path / "repo"), str(tmp_path), PLAIN) == []
 
 
 def test_without_a_root_only_the_present_folder_counts(tmp_path: Path) -> None:
@@ -368,3 +371,16 @@ def test_the_environment_is_a_text_of_values() -> None:
         "Shell of Bash: bash\n"
         "Day the session started: 2026-11-21"
     )
+
+
+def test_a_session_of_an_earlier_longrein_gets_the_marks_that_its_system_prompt_speaks_of() -> None:
+    old = ("Environment:\nPlatform: Linux", "Instructions from a.md:\n\nTabs.", "Skills: …")
+    environment, *others = marked_context(old, "0n")
+    assert environment.splitlines() == [
+        "[longrein:0n environment]",
+        "Notes of longrein in this session begin with [longrein:0n",
+        *old[0].splitlines(),
+        "[longrein:0n end]",
+    ]
+    assert others == [framed("0n", "instructions", old[1]), framed("0n", "skills", old[2])]
+    assert marked_context((environment, *others), "0n") == (environment, *others)

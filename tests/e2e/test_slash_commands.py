@@ -36,6 +36,13 @@ def test_a_command_answers_without_a_request(cli: CliHarness, prompt: str, said:
     assert (result["subtype"], result["total_cost_usd"], result["num_turns"]) == ("success", 0, 0)
 
 
+@pytest.mark.parametrize("prompt", ["/context", "/cost", "/clear", "/compact"])
+def test_a_command_answers_in_a_session_without_a_message(cli: CliHarness, prompt: str) -> None:
+    cli.plays()
+    done = cli.run("-p", prompt)
+    assert (done.code, bool(done.text), done.err) == (0, True, "")
+
+
 def test_compact_makes_room_with_its_focus(cli: CliHarness) -> None:
     summary = "<summary>The user likes blue.</summary>"
     cli.plays(*[says("word " * 4_000) for _ in range(3)], says(summary), says("on"))

@@ -73,3 +73,33 @@ def test_A18_C6_under_seed_the_five_tools_of_the_documents_are_there_and_no_othe
     assert [(end.name, end.status) for end in of(cli, ToolEnded)] == [
         ("Read", "ok"), ("Bash", "denied"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("*** Update File: a.txt\n*** Move to: secret/b.txt", "denied"),
+        ("*** Delete File: secret/a.txt", "denied"),
+        ("*** Update File: a.txt\n-x\n+y\n*** Add File: secret/c.txt\n+x", "denied"),
+        ("*** Update File: a.txt\n-x\n+y\n*** Add File: .claude/settings.json\n+x", "denied"),
+        ("*** Update File: a.txt\n-x\n+y\n*** Add File: ../c.txt\n+x", "denied"),
+        ("*** Update File: a.txt\n-x\n+y\n*** Add File: link/c.txt\n+x", "denied"),
+        ("*** Update File: a.txt\n*** Move to: b.txt\n-x\n+y", "ok"),
+    ],
+)
+def test_every_path_of_a_patch_is_judged(cli: CliHarness, lines: str, status: str) -> None:
+    (cli.project / "secret").mkdir()
+    (cli.project / "link").symlink_to("secret")
+    for name in ("a.txt", "secret/a.txt"):
+        (cli.project / name).write_text("x\n")
+    patch = call("apply_patch", input=f"*** Begin Patch\n{lines}\n*** End Patch")
+    read = calls(call("Read", file_path="a.txt"), call("Read", file_path="secret/a.txt"))
+    cli.plays(read, calls(patch), says("ok"))
+
+    def files() -> dict[str, str]:
+        return {str(path): path.read_text() for path in cli.project.rglob("*.txt")}
+
+    before = files()
+    cli.run("-p", "go", "--permission-mode", "acceptEdits", "--disallowedTools", "Edit(secret/**)")
+    assert of(cli, ToolEnded)[-1].status == status
+    assert (files() == before) == (status == "denied")

@@ -2,12 +2,13 @@
 stdin ends the run.
 """
 
+import asyncio
 import json
 from base64 import b64encode
 
 import pytest
 
-from longrein.agent import UserMessage
+from longrein.agent import Compact, InboxMessage, UserMessage
 from longrein.events import Document, Image, Text, UsageError
 from longrein.frontends.headless.input import InputMessage, parse_line
 
@@ -52,6 +53,37 @@ async def test_a_message_while_a_turn_runs_is_queued_unless_it_says_otherwise(
     session.busy = True
     ran = await play([], prompt="", typed=[user("a"), user("b", extra)], session=session)
     assert ran.session.said[1] == UserMessage((Text("b"),), how)  # type: ignore[arg-type]
+
+
+class CompactingSession(ScriptedSession):
+    """A session whose compaction lasts until another message has come, or could have."""
+
+    async def tell(self, word: InboxMessage) -> None:
+        if not isinstance(word, Compact):
+            await super().tell(word)
+        for _ in range(20 * isinstance(word, Compact)):
+            await asyncio.sleep(0)
+
+
+async def test_what_comes_while_a_command_acts_is_answered_after_it() -> None:
+    session = CompactingSession([turn(1, "one")])
+    ran = await play([], prompt="", typed=[user("/compact"), user("a")], session=session)
+    told = [line["result"] for line in ran.lines if line["type"] == "result"]
+    assert [text.split()[0] for text in told] == ["Nothing", "one"]
+
+
+async def test_a_prompt_that_is_a_command_leaves_the_messages_after_it() -> None:
+    ran = await play([turn(1, "one")], prompt="/cost", typed=[user("a")])
+    told = [line["result"] for line in ran.lines if line["type"] == "result"]
+    assert [text.split()[0] for text in told] == ["requests", "one"]
+
+
+async def test_an_urgent_message_behind_a_command_interrupts_the_turn() -> None:
+    session = ScriptedSession([[asked(), HANG], turn(4, "two")])
+    urgent = user("b", ',"priority":"now"')
+    ran = await play([], prompt="", typed=[user("a"), user("/cost"), urgent], session=session)
+    ends = [line["subtype"] for line in ran.lines if line["type"] == "result"]
+    assert ends == ["error_during_execution", "success", "success"]
 
 
 def kept(data: bytes, media: str) -> Image | Document:

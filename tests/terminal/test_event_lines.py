@@ -350,6 +350,24 @@ def test_a_difference_holds_every_line_of_both_sides(old: str, new: str) -> None
     assert [row[2:] for row in rows if row[0] in " +"] == new.split("\n")
 
 
+PATCH = """*** Begin Patch
+*** Update File: a.py
+*** Move to: b.py
+ def f():
+-    return 1
++    return 2
+@@ def g():
++    x\x1b[2J
+*** Delete File: c.py
+*** Add File: d.py
++new
+*** End Patch"""
+PATCH_ROWS = [
+    "Update a.py -> b.py", "@@", "  def f():", "-     return 1", "+     return 2", "@@ def g():",
+    r"+     x\x1b[2J", "Delete c.py", "- gone", "Add d.py", "+ new",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "known", "rows"),
     [
@@ -366,6 +384,8 @@ def test_a_difference_holds_every_line_of_both_sides(old: str, new: str) -> None
         ("Write", {"file_path": "f", "content": "x\n\n"}, None, ["+ x", "+"]),
         ("Write", {"file_path": "f", "content": "x\nz"}, "x\ny", ["  x", "- y", "+ z"]),
         ("Bash", {"command": "ls"}, None, []),
+        ("apply_patch", {"input": PATCH}, "gone\n", PATCH_ROWS),
+        ("apply_patch", {"input": "no patch"}, None, []),
     ],
 )
 def test_what_a_call_would_change(
@@ -449,6 +469,12 @@ def test_an_edit_is_approved_with_all_its_arguments() -> None:
     arguments = {"file_path": "a.py", "replace_all": True, "old_string": "a", "new_string": "b"}
     question = Question(PermissionAsked("c4.0", "Edit", "{…}", "it changes a.py", ""), arguments)
     assert texts(content_lines(question)) == ["file_path: a.py", "replace_all: True", "- a", "+ b"]
+    asked = PermissionAsked("c4.0", "apply_patch", "{…}", "it changes a.py", "")
+    question = Question(asked, {"input": PATCH})
+    note, *rows = texts(content_lines(question, lambda _: "gone\n"))
+    assert (note[:28], rows) == ("[1 character that cannot be ", PATCH_ROWS)
+    drawn = texts(Approval(question, content_lines(question)).draw(60, 5))
+    assert drawn[0] == "? apply_patch: a.py, b.py, c.py, d.py: it changes a.py"
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (30, 14)])

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.agent.permission_check import tool_names
-from longrein.events import FileChanged, ToolError
+from longrein.events import FileChanged, ToolCall, ToolError, ToolTraits
+from longrein.frontends.acp.tool_calls import announce, view_of
 from longrein.models import is_trained_on_patches
 from longrein.tools import EDITORS, builtin_tools, offer_tools
-from longrein.tools.apply_patch import APPLY_PATCH, patch_paths
+from longrein.tools.apply_patch import APPLY_PATCH, check_patch, patch_paths
 from longrein.tools.patch_text import apply_hunks, parse_patch
 from longrein.workspace import ResolvedPath
 
@@ -58,6 +59,17 @@ def applied(text: str, *lines: str) -> str:
         ("a\r\nb\r\n", ("-a", "+A", "+x"), "A\r\nx\r\nb\r\n"),
         ("abc\nab\n", ("-ab", "+x"), "abc\nx\n"),
         ("a  \nb\n", ("-a", "+x", " b"), "x  \nb\n"),
+        ("  }\n}\n}\n", ("-}", "-}"), "  }\n"),
+        ("a\na\na\n", ("-a", "-a", "+b"), "[not-unique]"),
+        ("\r\na\r\n\r\nb\r\n", ("-", "-b", "+c"), "\r\na\r\nc\r\n"),
+        ("a\n\na\n\n", ("-a", "-", "+b", "*** End of File"), "a\n\nb\n"),
+        ("a\nb", ("-", "+x"), "[no-match]"),
+        ("a\x0cb\nc\n", ("@@ a", "+x"), "a\x0cb\nx\nc\n"),
+        (
+            "*** End of File\nb\n*** Delete File: b\n",
+            (" *** End of File", "-b", " *** Delete File: b"),
+            "*** End of File\n*** Delete File: b\n",
+        ),
         ("a\n", ("?a",), "[bad-patch]"),
         ("a\n", (), "[bad-patch]"),
     ],
@@ -79,6 +91,11 @@ def test_what_is_no_patch_is_refused_and_touches_nothing(text: str) -> None:
     with pytest.raises(ToolError, match=r"^\[bad-patch\] .* Nothing was changed\."):
         parse_patch(text)
     assert patch_paths({"input": text}) == ()
+
+
+def test_a_new_file_keeps_its_empty_lines() -> None:
+    (one,) = parse_patch(patch("*** Add File: a", "+x", "", "+", "+y", ""))
+    assert one.hunks[0].new == ("x", "", "", "y")
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "  c", "", "}", "é", "@@", "+", "-x"]), max_size=12)
@@ -186,6 +203,82 @@ async def test_a_change_by_the_user_is_kept_and_one_that_collides_is_not_overwri
     assert path.read_text() == theirs + "# more\n"
 
 
+@pytest.mark.anyio
+async def test_a_refused_file_is_told_before_any_other_changes(harness: Any) -> None:
+    for name in ("a.py", "b.py"):
+        harness.file(name, CODE)
+        await harness.call("Read", file_path=name)
+    for lines in (
+        ("*** Delete File: b.py",),
+        ("*** Update File: b.py", "*** Move to: c.py", " def f():", "-    return 1"),
+    ):
+        (harness.root / "b.py").write_text(CODE.replace("g()", "theirs()"))
+        text = await call(harness, *UPDATE, *lines)
+        assert text.startswith("[changed] b.py ")
+        assert text.endswith("Not changed after that: a.py.")
+        assert (harness.root / "a.py").read_text() == CODE
+        assert sorted(path.name for path in harness.root.iterdir()) == ["a.py", "b.py"]
+        harness.file("b.py", CODE)
+        await harness.call("Read", file_path="b.py")
+
+
+@pytest.mark.anyio
+async def test_a_change_made_while_a_patch_is_applied_is_not_removed(harness: Any) -> None:
+    for name in ("a.py", "b.py"):
+        harness.file(name, CODE)
+        await harness.call("Read", file_path=name)
+    replace = harness.workspace.replace
+
+    def replace_and_type(*given: Any, **named: Any) -> Any:
+        (harness.root / "b.py").write_text("theirs")
+        return replace(*given, **named)
+
+    harness.workspace.replace = replace_and_type
+    text = await call(harness, *UPDATE, "*** Delete File: b.py")
+    assert text.startswith("Edited a.py.\n[changed] b.py ")
+    assert (harness.root / "b.py").read_text() == "theirs"
+    harness.file("b.py", CODE)
+    await harness.call("Read", file_path="b.py")
+    text = await call(harness, "*** Update File: b.py", "*** Move to: c.py")
+    assert text.startswith("Moved b.py to c.py. The old file stays:\n[changed] b.py ")
+    created, *_ = harness.last.facts
+    assert created.path.endswith("c.py")
+
+
+@pytest.mark.anyio
+async def test_a_moved_file_keeps_its_mode_and_a_link_is_left_alone(harness: Any) -> None:
+    harness.file("run.sh", "exit 1\n").chmod(0o750)
+    (harness.root / "link.sh").symlink_to("run.sh")
+    await harness.call("Read", file_path="run.sh")
+    for lines in (("*** Delete File: link.sh",), ("*** Update File: link.sh", "*** Move to: b")):
+        assert (await call(harness, *lines)).startswith("[link] link.sh is a link to run.sh; ")
+    await call(harness, "*** Update File: run.sh", "*** Move to: new/run", "-exit 1", "+exit 0")
+    moved = harness.root / "new" / "run"
+    assert (moved.read_text(), moved.stat().st_mode & 0o777) == ("exit 0\n", 0o750)
+
+
+@pytest.mark.anyio
+async def test_a_file_that_no_rewind_could_restore_is_moved_but_not_removed(harness: Any) -> None:
+    harness.limit(keep_bytes_max=3)
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
+    assert (await call(harness, "*** Delete File: a.py")).startswith("[not-kept] ")
+    assert (
+        await call(harness, "*** Update File: a.py", "*** Move to: b.py") == "Moved a.py to b.py."
+    )
+    assert (harness.root / "b.py").read_text() == CODE
+
+
+@pytest.mark.anyio
+async def test_a_check_tells_nothing_of_files_that_the_model_does_not_know(harness: Any) -> None:
+    harness.file("a.py", CODE)
+    await harness.call("Read", file_path="a.py")
+    (harness.root.parent / "there").write_text("")
+    for name in ("../there", "../not-there"):
+        for lines in ((f"*** Add File: {name}", "+x"), (*UPDATE[:1], f"*** Move to: {name}")):
+            await check_patch(harness.context(), patch(*lines))
+
+
 def test_a_model_gets_the_editor_that_it_is_trained_on() -> None:
     for name, patches in (
         ("gpt-5.2-codex", True), ("openai/gpt-5", True), ("gpt-oss-120b", True), ("o3", True),
@@ -197,3 +290,20 @@ def test_a_model_gets_the_editor_that_it_is_trained_on() -> None:
         assert [spec.name for spec in listed if spec.name in EDITORS] == [editor]
     assert tool_names(APPLY_PATCH) == ("apply_patch", "Edit")  # for matchers of hooks
     assert APPLY_PATCH.rule_name == "Edit"
+
+
+def test_an_editor_sees_the_changes_of_a_patch() -> None:
+    lines = (
+        "*** Begin Patch", "*** Update File: a.py", "*** Move to: b.py", " x", "-y", "+z",
+        "*** Delete File: c.py", "*** Add File: d.py", "+new", "*** End Patch",
+    )  # fmt: skip
+    call = ToolCall("c1.0", "apply_patch", {"input": "\n".join(lines)})
+    view = view_of(call, call.id, ToolTraits(kind="edit"), "/w", {"/w/c.py": "gone\n"}.get)
+    assert view.title == "apply_patch a.py, b.py, c.py, d.py"
+    assert view.content[0]["content"]["text"] == "Move /w/a.py to b.py"
+    changes = [(one["path"], one["oldText"], one["newText"]) for one in view.content[1:]]
+    assert changes == [
+        ("/w/a.py", "x\ny\n", "x\nz\n"), ("/w/c.py", "gone\n", ""), ("/w/d.py", None, "new\n"),
+    ]  # fmt: skip
+    places = announce(view, "/w", lambda _: None)["locations"]
+    assert [place["path"] for place in places] == ["/w/a.py", "/w/c.py", "/w/d.py"]

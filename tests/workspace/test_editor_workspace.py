@@ -4,6 +4,7 @@ that misbehaves.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,20 @@ def test_what_a_write_leaves(
 
     use(tmp_path, FakeEditor(buffer, save), work)
     assert file.read_text() == disk
+
+
+@pytest.mark.parametrize("unsaved", ["two\n", "one\n"])
+def test_a_file_with_unsaved_text_is_not_removed(tmp_path: Path, unsaved: str) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one\n")
+
+    async def work(workspace: EditorWorkspace, path: str) -> None:
+        await workspace.refresh(path)
+        with nullcontext() if unsaved == "one\n" else pytest.raises(OSError, match="not saved"):
+            workspace.remove(path)
+
+    use(tmp_path, FakeEditor(unsaved, to_disk), work)
+    assert file.exists() == (unsaved != "one\n")
 
 
 @pytest.mark.parametrize(

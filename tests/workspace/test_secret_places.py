@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from longrein.agent.server_confinement import server_sandbox
 from longrein.settings_schema import SandboxOptions
+from longrein.tools.mcp import McpServer
+from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.secret_places import FILES_OF_VARIABLES, PLACES, secret_paths
 from tests.workspace.test_sandbox import Confined, needs_bubblewrap
 
@@ -94,3 +97,26 @@ async def test_a_file_that_the_user_names_is_seen(tmp_path: Path) -> None:
     confined = Confined(tmp_path, SandboxOptions(home=("~/.npmrc",)))
     write(tmp_path / "home/.npmrc")
     assert await confined.runs("grep canary ~/.npmrc")
+
+
+def test_links_of_a_project_show_a_server_nothing_of_home(tmp_path: Path) -> None:
+    """The session works in a folder below the one where the project's server starts."""
+    home, project = tmp_path / "home", tmp_path / "home/project"
+    for folder in (project / "below", project / ".venv/bin", home / "private/bin"):
+        folder.mkdir(parents=True)
+    (home / "private/key").write_text("x")
+    (project / "run").symlink_to(home / "private/key")
+    (project / ".venv/pyvenv.cfg").write_text(f"home = {home}/private/bin\n")
+    (project / ".venv/lib").symlink_to(home / "private")
+    for program in (project / ".venv/bin/python", home / "private/bin/python3"):
+        program.write_text("")
+        program.chmod(0o755)
+    sandbox = SessionSandbox(
+        SandboxOptions("off"), folder=str(tmp_path / "session"), home=str(home), environ={},
+        state_dir=str(tmp_path / "state"), roots=[str(project / "below")],
+    )  # fmt: skip
+    for word in ("./run", ".venv/bin/python", str(home / "private/key")):
+        server = McpServer("s", command=(word,), sandbox="strict")
+        shown = server_sandbox(sandbox, server, str(project)).visible_home
+        places = [os.path.realpath(path) for path in shown]
+        assert [path for path in places if path.startswith(str(home / "private"))] == [], word

@@ -14,7 +14,15 @@ from typing import Any
 from longrein.agent.project_start import tell_project_start
 from longrein.agent.session import Session
 from longrein.agent.shared_files import Writer, first_words
-from longrein.events import AnyEvent, FileChanged, FileSeen, Reminded, ToolCall, marker
+from longrein.events import (
+    AnyEvent,
+    FileChanged,
+    FileSeen,
+    Reminded,
+    ToolCall,
+    marker,
+    without_sign,
+)
 from longrein.tools import Tool
 
 
@@ -128,8 +136,10 @@ def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> Non
                 "instructions",
                 f"{path}, for the files of its folder and below",
             )
+            said = without_sign(text, session.state.nonce)
             session.append(
-                Reminded("nested_memory", f"{head}\n{text}", folder, path), *_seen(session, path)
+                Reminded("nested_memory", f"{head}\n{said}", folder, path),
+                *_seen(session, path),
             )
 
 

@@ -78,17 +78,19 @@ def _program_files(server: McpServer, cwd: str, sandbox: SessionSandbox) -> tupl
     """Return what the program of a server needs to start: its links, the virtual environment in
     which it lies, and the installation of its interpreter.
 
-    Nothing is followed from a place that commands can change.
+    Nothing is followed from a place that commands can change, nor for a server of the project from
+    the folder in which it starts: what stands there was not made by the user.
     """
+    held = (cwd,) if server.sandbox == "strict" else ()
     found: dict[str, None] = {}
     waiting = [_program(server, cwd, sandbox)]
     while waiting and len(found) < HOPS_MAX:
         path = waiting.pop()
-        if not path or path in found or not os.path.isfile(path):
+        if not path or path in found or not (os.path.isfile(path) and os.access(path, os.X_OK)):
+            continue
+        if sandbox.is_changeable(path, held):
             continue
         found[path] = None
-        if sandbox.is_changeable(path):
-            continue
         waiting += [_link_target(path), _interpreter(path), *_environment_programs(path)]
     parts = [part for path in found for part in _installation(path, sandbox)]
     return tuple(path for path in (*found, *parts) if os.path.exists(path))

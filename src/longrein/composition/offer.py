@@ -15,6 +15,7 @@ from longrein.config import (
     load_instructions,
     load_plugins,
     load_subagent_types,
+    sign_line,
 )
 from longrein.context import DOCUMENT_NAMES, State
 from longrein.events import PrefixSet, UsageError, framed, marker_sign
@@ -284,7 +285,9 @@ def _prefix(
     `read` is called at the start of a session; what it returns is frozen then.
     """
     stored = state.prefix
-    context, sources, notes = (stored.context, stored.sources, ()) if stored else read()
+    context, sources, notes = (
+        (marked_context(stored.context, nonce), stored.sources, ()) if stored else read()
+    )
     system = compose_system(
         replaced=run_context.options.system_prompt,
         appended=run_context.options.append_system_prompt,
@@ -307,6 +310,28 @@ def _prefix(
         )
 
     return prefix, notes
+
+
+_BEGINNINGS = {
+    "Environment:": "environment",
+    "Instructions from ": "instructions",
+    "Notes of MCP servers": "MCP servers",
+}
+"""Beginning of a text of the static context -> its kind; others are the skills."""
+
+
+def marked_context(context: Sequence[str], nonce: str) -> tuple[str, ...]:
+    """Return a stored static context with its marks, which an earlier longrein did not set.
+
+    The system prompt says which words are the user's by the marks around them.
+    """
+    sign, found = f"[{marker_sign(nonce)}", list[str]()
+    for text in context:
+        kinds = (kind for start, kind in _BEGINNINGS.items() if text.startswith(start))
+        kind = next(kinds, "skills")
+        body = f"{sign_line(sign)}\n" * (kind == "environment") + text
+        found.append(text if text.startswith(sign) else framed(nonce, kind, body))
+    return tuple(found)
 
 
 def _static_context(

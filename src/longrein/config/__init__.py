@@ -8,6 +8,7 @@ from longrein.config.environment import (
     environment,
     home_folder,
     project_file,
+    sign_line,
     state_dir,
     user_file,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "server_secrets",
     "shorten_home",
     "shown_head_hooks",
+    "sign_line",
     "state_dir",
     "subagent_model",
     "trust",

@@ -70,6 +70,11 @@ PLATFORM = {"linux": "Linux", "darwin": "macOS"}.get(sys.platform, sys.platform)
 """Name of this platform."""
 
 
+def sign_line(sign: str) -> str:
+    """Return the line that names the beginning of longrein's notes."""
+    return f"Notes of longrein in this session begin with {sign}"
+
+
 def describe_environment(
     *,
     cwd: str,
@@ -86,7 +91,7 @@ def describe_environment(
     `day`: as `2026-11-21`. `branch`: '' where unknown. `commands`: what commands can change and
     reach. `sign`: beginning of longrein's notes.
     """
-    lines = [f"Notes of longrein in this session begin with {sign}"] * bool(sign)
+    lines = [sign_line(sign)] * bool(sign)
     lines.append(f"Current folder: {cwd}")
     others = [root for root in roots if root != cwd]
     if others:

@@ -181,8 +181,12 @@ def instruction_files(cwd: str, home: str, settings: Settings) -> list[str]:
         for name in names:
             path = f"{folder.rstrip('/')}/{name}"
             is_own = folder == home and name.startswith(".claude/")
-            if os.path.lexists(path) and not is_own:
-                found += _rule_files(path) if name == RULES_FOLDER else [path]
+            if not os.path.lexists(path) or is_own:
+                continue
+            if name != RULES_FOLDER:
+                found.append(path)
+            elif not leads_out(path, folders[0]):
+                found += _rule_files(path)
     return found
 
 
@@ -325,12 +329,19 @@ class _InstructionReader:
             self.take_rules(f"{folder.rstrip('/')}/{RULES_FOLDER}")
 
     def take_rules(self, folder: str, *, own: bool = False) -> None:
-        """Read the rules of a folder that hold for all files."""
+        """Read the rules of a folder that hold for all files.
+
+        A project's folder that leads out of the project is not looked through: that could take
+        long.
+        """
+        shown = shorten_home(folder, self.home)
+        if not own and os.path.lexists(folder) and leads_out(folder, self.root):
+            self.notes.append(f"{shown} leads out of the project: left out.")
+            return
         found = _rule_files(folder)
         for path in found[:RULES_MAX]:
             self.take(path, own=own, is_rule=True)
         if len(found) > RULES_MAX:
-            shown = shorten_home(folder, self.home)
             self.notes.append(f"{shown} has more than {RULES_MAX} files: the others are left out.")
 
     def take(

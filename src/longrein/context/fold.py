@@ -18,7 +18,7 @@ from longrein.context.fold_breaks import change_form, fold_cleared, fold_prefix_
 from longrein.context.fold_notices import add_rewind_notices, fold_file_changed, record_notices
 from longrein.context.seed_policy import record_text_turn
 from longrein.context.state.ledger import record_event, record_result
-from longrein.context.state.quoting import closed_note, without_sign
+from longrein.context.state.quoting import closed_note, user_part
 from longrein.context.state.repetition import StepHistory, add_result
 from longrein.context.state.request import ItemKind
 from longrein.context.state.state import (
@@ -418,7 +418,7 @@ def step(state: State, entry: Entry) -> State:  # noqa: C901, PLR0912, PLR0915 -
 def _user_spoke(state: State, seq: int, event: UserSpoke) -> None:
     for n, part in enumerate(event.parts):
         handle = f"r{seq}" if len(event.parts) == 1 else f"r{seq}.{n + 1}"
-        said = without_sign(part, state.nonce)
+        said = user_part(part, state.nonce)
         append_item(state, make_item(seq, n, "user", said, handle=handle))
     _turn(state, task=event.origin == "prompt")
     state.step_history = StepHistory()

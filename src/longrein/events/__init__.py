@@ -100,6 +100,7 @@ from longrein.events.ids import (
     framed as framed,
     marker_sign as marker_sign,
     parse_handle as parse_handle,
+    without_sign as without_sign,
 )
 from longrein.events.json_depth import (
     DEPTH_MAX as DEPTH_MAX,

@@ -64,6 +64,12 @@ def framed(nonce: str, kind: str, text: str) -> str:
     return f"[{marker_sign(nonce)} {kind}]\n{text}\n[{marker_sign(nonce)} end]"
 
 
+def without_sign(text: str, nonce: str) -> str:
+    """Return `text` with the session's sign broken: nobody but longrein may write it."""
+    sign = marker_sign(nonce)
+    return text.replace(sign, f"{sign[0]}·{sign[1:]}") if nonce else text
+
+
 def marker_sign(nonce: str) -> str:
     """Return the start of every marker of a session."""
     return f"longrein:{nonce}"

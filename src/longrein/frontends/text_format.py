@@ -3,7 +3,7 @@ Pure.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,9 +16,13 @@ from longrein.events import (
     Text,
     ToolCall,
     ToolEnded,
+    ToolError,
     unwrapped,
 )
 from longrein.permissions import escape
+
+if TYPE_CHECKING:
+    from longrein.tools.patch_text import FilePatch
 
 __all__ = ["escape", "escape_bytes", "escape_line"]
 
@@ -77,13 +81,14 @@ def money(usd: float) -> str:
 def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
     """Return (name, value) of what a session has used; `usd`: with its subagents."""
     used = state.usage
-    share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
+    share = 100 * used.cache_read_tokens / max(used.context_tokens, 1)
     return (
         ("requests", str(state.asks)),
         ("input, not cached", tokens(used.input_tokens)),
         (
             "read from cache",
-            tokens(used.cache_read_tokens) + share * bool(used.context_tokens),
+            tokens(used.cache_read_tokens)
+            + f" ({share:.0f}% of input)" * bool(used.context_tokens),
         ),
         ("written to cache", tokens(used.cache_write_tokens)),
         ("output", tokens(used.output_tokens)),
@@ -184,7 +189,22 @@ def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
         values[key] for key in (stated, *KEYS) if isinstance(values.get(key), str) and values[key]
     ]
     found = named or [value for value in values.values() if isinstance(value, str) and value]
+    if found and found[0] == values.get("input") and (patches := file_patches(values)):
+        found = [", ".join(path for one in patches for path in (one.path, one.moved_to) if path)]
     return first_line(found[0]) if found else ""
+
+
+def file_patches(arguments: dict[str, Any] | None) -> "list[FilePatch]":
+    """The changes of files that a call of `apply_patch` makes; [] for text that is no patch."""
+    text = (arguments or {}).get("input")
+    if not isinstance(text, str):
+        return []
+    from longrein.tools.patch_text import parse_patch
+
+    try:
+        return parse_patch(text)
+    except ToolError:
+        return []
 
 
 def activity_text(event: AnyEvent) -> str:

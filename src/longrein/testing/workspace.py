@@ -254,6 +254,7 @@ class MemoryWorkspace:
         expect: str,
         base: bytes | None = None,
         merge: Merge | None = None,
+        like: str = "",  # noqa: ARG002 - its files have no modes
     ) -> ReplaceResult:
         """See `workspace.Workspace.replace`. There are no other writers."""
         found = self.files.get(self._real(path))

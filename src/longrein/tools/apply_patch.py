@@ -6,7 +6,7 @@ same rules: a file was read before it changes, and a change by somebody else is 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from longrein.events import FileChanged, ToolError
 from longrein.tools.edit import editable_place
@@ -26,6 +26,8 @@ from longrein.tools.write import (
     create_file,
     described_file,
     encode_for,
+    is_unseen,
+    kept_content,
     known_content,
     refuse_changed,
     refuse_place,
@@ -38,7 +40,13 @@ if TYPE_CHECKING:
     from longrein.tools.patch_text import FilePatch
 
 
-Write = Callable[[], Awaitable[Outcome]]
+class Plan(NamedTuple):
+    """Change of one file."""
+
+    path: str
+    write: Callable[[], Awaitable[Outcome]]
+    is_refused: bool = False
+    """True if somebody else has changed the file, so that `write` only tells that."""
 
 
 def patch_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
@@ -70,16 +78,16 @@ async def apply_patch(hands: ToolContext, input: str) -> Outcome:  # noqa: A002 
     below an Update line. All of it fits or nothing is changed. On [not-read] or [changed], Read the
     file again.
     """
-    writes = await _planned(hands, input)
+    plans = sorted(await _planned(hands, input), key=lambda one: not one.is_refused)
     outcomes: list[Outcome] = []
-    for _, write in writes:
+    for plan in plans:
         try:
-            outcomes.append(await write())
+            outcomes.append(await plan.write())
         except ToolError as refusal:
             outcomes.append(Outcome.fail(str(refusal)))
         if outcomes[-1].status != "ok":
             break
-    left = [path for path, _ in writes[len(outcomes) :]]
+    left = [plan.path for plan in plans[len(outcomes) :]]
     rest = [f"Not changed after that: {', '.join(map(one_line, left))}."] * bool(left)
     parts = (part for outcome in outcomes for part in outcome.parts)
     text = "\n".join([*(getattr(part, "text", "") for part in parts), *rest])
@@ -94,19 +102,22 @@ async def check_patch(hands: ToolContext, input: str) -> None:  # noqa: A002 - a
     for one in parse_patch(input):
         if one.kind != "Add":
             refuse_unseen(hands, resolve_path(hands, one.path))
+    for path, _ in patch_paths({"input": input}):
+        if is_unseen(hands, resolve_path(hands, path)):
+            return
     await _planned(hands, input)
 
 
-async def _planned(hands: ToolContext, text: str) -> list[tuple[str, Write]]:
-    """Return (path, function that changes it) for each file, when all of the patch fits."""
+async def _planned(hands: ToolContext, text: str) -> list[Plan]:
+    """Return the change of each file, when all of the patch fits."""
     from longrein.tools.patch_text import parse_patch
 
     refuse_marker(hands, text)
     kinds = {"Add": _plan_new, "Update": _plan_update, "Delete": _plan_removal}
-    return [(one.path, await kinds[one.kind](hands, one)) for one in parse_patch(text)]
+    return [await kinds[one.kind](hands, one) for one in parse_patch(text)]
 
 
-async def _plan_new(hands: ToolContext, patch: "FilePatch") -> Write:
+async def _plan_new(hands: ToolContext, patch: "FilePatch") -> Plan:
     place = resolve_path(hands, patch.path)
     refuse_place(place)
     if place.kind:
@@ -117,10 +128,10 @@ async def _plan_new(hands: ToolContext, patch: "FilePatch") -> Write:
     content = "".join(f"{line}\n" for line in patch.hunks[0].new)
     data = encode_for(place, content, PLAIN_STYLE)
     created = f"Created {described_file(place, content)}."
-    return lambda: create_file(hands, place, data, created)
+    return Plan(patch.path, lambda: create_file(hands, place, data, created))
 
 
-async def _plan_update(hands: ToolContext, patch: "FilePatch") -> Write:
+async def _plan_update(hands: ToolContext, patch: "FilePatch") -> Plan:
     place = editable_place(hands, patch.path, "old", "new")
     base, now = await known_content(hands, place)
     try:
@@ -128,14 +139,15 @@ async def _plan_update(hands: ToolContext, patch: "FilePatch") -> Write:
     except ToolError:
         if base == now:
             raise
-        return lambda: refuse_changed(hands, place, base, (now,))
+        return Plan(patch.path, lambda: refuse_changed(hands, place, base, (now,)), True)
     if not patch.moved_to:
         edited = f"Edited {one_line(place.path)}."
 
         def confirmation(shown: str, extra: str) -> str:
             return "\n".join(filter(None, (edited, shown, extra)))
 
-        return lambda: save_merged(hands, place, base, data, confirmation)
+        return Plan(patch.path, lambda: save_merged(hands, place, base, data, confirmation))
+    removal = await _plan_removal(hands, patch)
     target = resolve_path(hands, patch.moved_to)
     refuse_place(target)
     if target.kind:
@@ -143,12 +155,16 @@ async def _plan_update(hands: ToolContext, patch: "FilePatch") -> Write:
     moved = f"Moved {one_line(place.path)} to {one_line(target.path)}."
 
     async def move() -> Outcome:
-        created = await create_file(hands, target, data, moved)
-        removed = await _remove(hands, place, base, now)
-        text = moved if removed.status == "ok" else f"{moved} The old file stays, changed."
-        return Outcome(Outcome.of(text).parts, (*created.facts, *removed.facts), removed.status)
+        created = await create_file(hands, target, data, moved, like=place.real)
+        try:
+            removed = await removal.write()
+        except ToolError as refusal:
+            removed = Outcome.fail(str(refusal))
+        stays = Outcome.of(f"{moved} The old file stays:").parts
+        parts = created.parts if removed.status == "ok" else (*stays, *removed.parts)
+        return Outcome(parts, (*created.facts, *removed.facts), removed.status)
 
-    return move
+    return removal if removal.is_refused else Plan(patch.path, move)
 
 
 def _patched(place: ResolvedPath, base: bytes, patch: "FilePatch") -> bytes:
@@ -161,15 +177,27 @@ def _patched(place: ResolvedPath, base: bytes, patch: "FilePatch") -> bytes:
     return encode_for(place, text, decoded.style)
 
 
-async def _plan_removal(hands: ToolContext, patch: "FilePatch") -> Write:
+async def _plan_removal(hands: ToolContext, patch: "FilePatch") -> Plan:
     place = existing_file(hands, patch.path)
     refuse_place(place)
+    folder, _, name = place.path.rpartition("/")
+    if f"{hands.workspace.resolve(folder or '/', '/').real.rstrip('/')}/{name}" != place.real:
+        raise ToolError(
+            f"[link] {one_line(place.path)} is a link to {one_line(place.real)}; move or remove it "
+            "with Bash. Nothing was changed."
+        )
     base, now = await known_content(hands, place)
-    return lambda: _remove(hands, place, base, now)
+    if not patch.moved_to and kept_content(hands, hands.versions[place.real]) is None:
+        raise ToolError(
+            f"[not-kept] The log does not hold {one_line(place.path)}, so a rewind could not "
+            "bring it back; remove it with Bash (rm). Nothing was changed."
+        )
+    return Plan(patch.path, lambda: _remove(hands, place), base != now)
 
 
-async def _remove(hands: ToolContext, place: ResolvedPath, base: bytes, now: bytes) -> Outcome:
+async def _remove(hands: ToolContext, place: ResolvedPath) -> Outcome:
     """Remove a file that is as the model knows it."""
+    base, now = await known_content(hands, place)
     if base != now:
         return await refuse_changed(hands, place, base, (now,))
     known = hands.versions[place.real].hash

@@ -11,7 +11,13 @@ import msgspec
 
 from longrein.events import ToolError
 from longrein.tools.file_access import one_line
-from longrein.tools.find_replace import explain_no_match, find_replacements
+from longrein.tools.find_replace import (
+    LINE_END,
+    Replacement,
+    explain_no_match,
+    find_replacements,
+    line_end_pattern,
+)
 from longrein.tools.loose_match import find_loose_matches
 from longrein.workspace import ResolvedPath
 
@@ -20,6 +26,8 @@ HEADING = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 MOVE, END_OF_FILE = "*** Move to: ", "*** End of File"
 LINE_RANGE = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)?( @@.*)?")
 """Line numbers of a unified diff after `@@`; they are ignored."""
+LINE_START = r"(?<![^\r\n])(?!(?<=\r)\n)"
+"""Start of a line, as a regular expression."""
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -55,7 +63,7 @@ def parse_patch(text: str) -> list[FilePatch]:
         raise _bad_patch(f"a patch stands between the lines {BEGIN} and {END}")
     sections: list[tuple[re.Match[str], list[str]]] = []
     for line in lines[heads[0] + 1 : ends[-1]]:
-        if heading := HEADING.fullmatch(line.strip()):
+        if heading := HEADING.fullmatch(line.rstrip()):  # a blank begins a line of the file
             sections.append((heading, []))
         elif sections:
             sections[-1][1].append(line)
@@ -71,11 +79,13 @@ def parse_patch(text: str) -> list[FilePatch]:
 def _file_patch(kind: str, path: str, rows: list[str]) -> FilePatch:
     if kind == "Delete":
         return FilePatch("Delete", path)
+    while rows and not rows[-1]:
+        rows.pop()
     if kind == "Add":
         for row in rows:
             if row and not row.startswith("+"):
                 raise _bad_patch(f"{row[:80]!r}: each line of a new file begins with +")
-        return FilePatch("Add", path, (Hunk("", (), tuple(row[1:] for row in rows if row), False),))
+        return FilePatch("Add", path, (Hunk("", (), tuple(row[1:] for row in rows), False),))
     moved_to = ""
     if rows and rows[0].startswith(MOVE):
         moved_to = rows.pop(0).removeprefix(MOVE).strip()
@@ -87,8 +97,6 @@ def _file_patch(kind: str, path: str, rows: list[str]) -> FilePatch:
 
 def _hunks(rows: list[str]) -> Iterator[Hunk]:
     """Split the rows of an update at its `@@` lines."""
-    while rows and not rows[-1]:
-        rows.pop()
     anchor, old, new, at_end = "", list[str](), list[str](), False
     for row in [*rows, "@@"]:
         if row.startswith("@@"):
@@ -97,7 +105,7 @@ def _hunks(rows: list[str]) -> Iterator[Hunk]:
                 old, new, at_end = [], [], False
             anchor = row[2:].strip()
             anchor = "" if LINE_RANGE.fullmatch(anchor) else anchor
-        elif row.strip() == END_OF_FILE:
+        elif row.rstrip() == END_OF_FILE:
             at_end = True
         elif row[:1] in ("+", "-", " ", ""):
             if not row.startswith("+"):
@@ -130,8 +138,8 @@ def _below_anchor(place: ResolvedPath, text: str, anchor: str, start: int) -> in
     """Return the index of the line after the first one that reads `anchor`, or contains it."""
     if not anchor:
         return start
-    lines, at, containing = text[start:].splitlines(keepends=True), start, -1
-    for line in lines:
+    at, containing = start, -1
+    for line in re.findall(f"[^\r\n]*{LINE_END}|[^\r\n]+", text[start:]):
         at += len(line)
         if line.strip() == anchor:
             return at
@@ -149,31 +157,32 @@ def _replaced(place: ResolvedPath, text: str, hunk: Hunk, start: int, eol: str) 
     """Return the text with one hunk in place, and the index after its new lines."""
     if not hunk.old:
         return _inserted(text, hunk, start, eol)
-    below = text[start:]
-    found = []
+    below, places = text[start:], list[Replacement]()
     for end in ("\n", ""):
         old = "\n".join(hunk.old) + end
         new = "\n".join(hunk.new) + (end if hunk.new else "")
-        found = [
-            one
-            for one in find_replacements(below, old, new, eol)
-            if (one.start == 0 or below[one.start - 1] in "\r\n")
-            and (end or one.end == len(below))
-            and (not hunk.at_end or one.end == len(below))
-        ]
-        if found:
+        last = "" if end and not hunk.at_end else r"\Z"
+        found = re.finditer(f"{LINE_START}(?={line_end_pattern(old).pattern}{last})", below)
+        places = [_at(below, one.start(), old, new, eol) for one in found if old]
+        if places:
             break
-    if not found:
+    if not places:
         old, new = "\n".join(hunk.old), "\n".join(hunk.new)
         loose = find_loose_matches(below, old, new, eol)
         if len(loose) != 1:
             raise _no_place(place, text, old, several=bool(loose))
-        found = [loose[0].replacement]
-    elif len(found) > 1 and not hunk.anchor:
+        places = [loose[0].replacement]
+    elif len(places) > 1 and not hunk.anchor:
         raise _no_place(place, text, "\n".join(hunk.old), several=True)
-    chosen = found[0]
+    chosen = places[0]
     head = text[:start] + below[: chosen.start] + chosen.new
     return head + below[chosen.end :], len(head)
+
+
+def _at(text: str, start: int, old: str, new: str, eol: str) -> Replacement:
+    """Return the replacement of `old`, which stands at `start`."""
+    (one,) = find_replacements(text[start : start + 2 * len(old)], old, new, eol)[:1]
+    return Replacement(start, start + one.end, one.new)
 
 
 def _inserted(text: str, hunk: Hunk, start: int, eol: str) -> tuple[str, int]:

@@ -75,7 +75,7 @@ async def _merge_base(
     digest = await run_by_size(hands, len(now), lambda: sha256(now).hexdigest())
     if digest == known.hash:
         return now, now
-    base = _kept_content(hands, known)
+    base = kept_content(hands, known)
     if base is None:
         who = hands.wrote(place.real, digest)
         raise ToolError(
@@ -92,17 +92,23 @@ def refuse_unseen(hands: ToolContext, place: ResolvedPath) -> None:
 
     The text is the same whether there is such a file or not.
     """
-    if place.real not in hands.versions and (
-        not place.inside or (hands.hidden is not None and hands.hidden(place.path, place.real))
-    ):
+    if is_unseen(hands, place):
         raise ToolError(
             f"[not-read] You have not read {one_line(place.path)}. Read it first, then try again."
         )
 
 
-def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
-    """Return the content of a version; None when it was too large to keep, or a secret in it was
-    replaced.
+def is_unseen(hands: ToolContext, place: ResolvedPath) -> bool:
+    """Return True for a place of which a check tells nothing, not even that a file is there."""
+    return place.real not in hands.versions and (
+        not place.inside or (hands.hidden is not None and hands.hidden(place.path, place.real))
+    )
+
+
+def kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
+    """Return the content of a version; None when it was not kept.
+
+    It was too large, or a secret in it was replaced.
     """
     if not known.blob or known.blob != known.hash:
         return None
@@ -113,10 +119,10 @@ def _kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
 
 
 async def create_file(
-    hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str
+    hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str, like: str = ""
 ) -> Outcome:
-    """Create a file that must not exist yet."""
-    replaced = await _replace_file(hands, place, data, "", None)
+    """Create a file that must not exist yet, with the attributes of the file `like`."""
+    replaced = await _replace_file(hands, place, data, "", None, like)
     if replaced.data is None:
         who = hands.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
         text = (
@@ -216,14 +222,21 @@ async def refuse_changed(
 
 
 async def _replace_file(
-    hands: ToolContext, place: ResolvedPath, data: bytes, expect: str, base: bytes | None
+    hands: ToolContext,
+    place: ResolvedPath,
+    data: bytes,
+    expect: str,
+    base: bytes | None,
+    like: str = "",
 ) -> ReplaceResult:
     """Call `Workspace.replace`, and turn operating system errors into `ToolError`."""
     from longrein.tools.diff import merge
 
     try:
         return await hands.workspace.run_in_thread(
-            lambda: hands.workspace.replace(place.real, data, expect=expect, base=base, merge=merge)
+            lambda: hands.workspace.replace(
+                place.real, data, expect=expect, base=base, merge=merge, like=like
+            )
         )
     except FileNotFoundError:
         raise ToolError(

@@ -82,7 +82,13 @@ def write(path: str, data: bytes, *, expect: str | None = None) -> None:
 
 
 def replace(
-    path: str, data: bytes, *, expect: str, base: bytes | None = None, merge: Merge | None = None
+    path: str,
+    data: bytes,
+    *,
+    expect: str,
+    base: bytes | None = None,
+    merge: Merge | None = None,
+    like: str = "",
 ) -> ReplaceResult:
     """Replace content `expect` (its hash, '' for "must not exist") by `data`; see
     `Workspace.replace`.
@@ -94,7 +100,7 @@ def replace(
         return (
             _Replacement(folder, name, base, merge).run(data, expect)
             if expect
-            else _create(folder, name, data)
+            else _create(folder, name, data, like)
         )
 
 
@@ -131,10 +137,10 @@ def _recover_once(folder: str) -> None:
         recover_temp_files([folder])
 
 
-def _create(folder: Folder, name: str, data: bytes) -> ReplaceResult:
+def _create(folder: Folder, name: str, data: bytes, like: str) -> ReplaceResult:
     if check_writable(folder, name) is not None:
         return ReplaceResult(None, (read(name, 0, folder),))
-    temp = prepare_temp_file(folder, name, data)
+    temp = prepare_temp_file(folder, name, data, like=like)
     try:
         link_new(folder, temp.name, name)
     except FileExistsError:
@@ -144,26 +150,31 @@ def _create(folder: Folder, name: str, data: bytes) -> ReplaceResult:
     return ReplaceResult(data)
 
 
-def prepare_temp_file(folder: Folder, name: str, data: bytes, expect: str = "") -> TempFile:
-    """Write `data` to a temporary file beside the file `name`, with that one's owner and mode.
+def prepare_temp_file(
+    folder: Folder, name: str, data: bytes, expect: str = "", like: str = ""
+) -> TempFile:
+    """Write `data` to a temporary file beside the file `name`, with the owner and mode of that one,
+    or of the file with path `like`.
 
     Raises OSError and then leaves nothing.
     """
-    old = check_writable(folder, name)
-    temp, descriptor = _open_temp_file(folder, 0o666 if old is None else 0o600)
-    try:
-        write_and_close(descriptor, data, folder, name, old)
-        whole = msgspec.structs.replace(
-            temp,
-            target_hash=name_hash(name),
-            new_hash=short_hash(sha256(data).hexdigest()),
-            expected_hash=short_hash(expect),
-        )
-        folder.rename(temp.name, whole.name)
-    except OSError:
-        _remove_temp_file(folder, temp)
-        raise
-    return whole
+    above, model = open_parent(like) if like else (folder, name)
+    with above if like else nullcontext():
+        old = check_writable(above, model)
+        temp, descriptor = _open_temp_file(folder, 0o666 if old is None else 0o600)
+        try:
+            write_and_close(descriptor, data, above, model, old)
+            whole = msgspec.structs.replace(
+                temp,
+                target_hash=name_hash(name),
+                new_hash=short_hash(sha256(data).hexdigest()),
+                expected_hash=short_hash(expect),
+            )
+            folder.rename(temp.name, whole.name)
+        except OSError:
+            _remove_temp_file(folder, temp)
+            raise
+        return whole
 
 
 def _open_temp_file(folder: Folder, mode: int) -> tuple[TempFile, int]:

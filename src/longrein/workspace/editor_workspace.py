@@ -120,6 +120,7 @@ class EditorWorkspace(PlainWorkspace):
         expect: str,
         base: bytes | None = None,
         merge: Merge | None = None,
+        like: str = "",
     ) -> ReplaceResult:
         """See `Workspace.replace`. In a thread other than the event loop's, the editor writes
         the file.
@@ -133,9 +134,9 @@ class EditorWorkspace(PlainWorkspace):
             and len(data) <= BUFFER_BYTES_MAX
         ):
             self._refuse_unsaved(path)
-            return super().replace(path, data, expect=expect, base=base, merge=merge)
+            return super().replace(path, data, expect=expect, base=base, merge=merge, like=like)
         if not expect:  # the editor opens the file that stands there now
-            return super().replace(path, data, expect=expect, base=base, merge=merge)
+            return super().replace(path, data, expect=expect, base=base, merge=merge, like=like)
         if self.resolve(path, "/").real != path:
             raise OSError(errno.ELOOP, "a link has come in its place", path)
         present = self.read(path)
@@ -153,6 +154,11 @@ class EditorWorkspace(PlainWorkspace):
             )
         self._look_after_write(path, data, disk)
         return ReplaceResult(data, taken)
+
+    def remove(self, path: str) -> None:
+        """See `Workspace.remove`. A file with unsaved text stays."""
+        self._refuse_unsaved(path)
+        super().remove(path)
 
     def _write(self, path: str, text: str) -> bool:
         """Let the editor write, and wait for it; False when it refuses or does not answer."""

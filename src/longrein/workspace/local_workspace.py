@@ -115,10 +115,11 @@ class PlainWorkspace:
         expect: str,
         base: bytes | None = None,
         merge: Merge | None = None,
+        like: str = "",
     ) -> ReplaceResult:
         """See `Workspace.replace`."""
         self._merge = merge or self._merge
-        return replace(path, data, expect=expect, base=base, merge=merge)
+        return replace(path, data, expect=expect, base=base, merge=merge, like=like)
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
         """See `Workspace.run_in_thread`."""

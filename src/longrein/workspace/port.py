@@ -375,6 +375,7 @@ class Workspace(Protocol):
         expect: str,
         base: bytes | None = None,
         merge: Merge | None = None,
+        like: str = "",
     ) -> ReplaceResult:
         """Replace content `expect` by `data` although other programs may write the same file.
 
@@ -382,7 +383,7 @@ class Workspace(Protocol):
         `data` (`base` is the common ancestor) and the result is written. On a conflict, or without
         `merge`, the other content stays. Waits a moment for a program that has the file open for
         writing. Raises OSError (`FileNotFoundError` when the file is gone); the file is then as
-        others left it.
+        others left it. A new file gets owner and mode of the file `like`.
         """
         ...
 

@@ -4,7 +4,7 @@ that cannot be seen.
 
 import re
 
-from longrein.events import AnyPart, Text, marker_sign
+from longrein.events import AnyPart, Text, marker_sign, without_sign
 from longrein.events.escape import escape
 
 _QUOTES = (
@@ -32,16 +32,11 @@ def closed_note(text: str, nonce: str) -> str:
     return f"{text}\n[{marker_sign(nonce)} end]" if is_open else text
 
 
-def without_sign(part: AnyPart, nonce: str) -> AnyPart:
+def user_part(part: AnyPart, nonce: str) -> AnyPart:
     """Return a part of the user's words in which the harness's sign, if it occurs, is broken."""
-    sign = marker_sign(nonce)
-    if not nonce or not isinstance(part, Text) or sign not in part.text:
+    if not isinstance(part, Text) or marker_sign(nonce) not in part.text:
         return part
-    return Text(part.text.replace(sign, _broken(sign)))
-
-
-def _broken(sign: str) -> str:
-    return f"{sign[0]}·{sign[1:]}"
+    return Text(without_sign(part.text, nonce))
 
 
 _FOREIGN = re.compile(
@@ -62,7 +57,4 @@ def neutralize_markers(text: str, nonce: str) -> str:
     Characters that cannot be seen are written out.
     """
     text = escape(text)
-    sign = marker_sign(nonce)
-    if sign in text:
-        text = text.replace(sign, _broken(sign))
-    return _FOREIGN.sub(lambda match: f"{match[0]}·", text)
+    return _FOREIGN.sub(lambda match: f"{match[0]}·", without_sign(text, nonce))

@@ -2,13 +2,22 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, ToolCall, ToolEnded, ToolTraits
-from longrein.frontends.text_format import escape, escape_line, key_argument, shortened
+from longrein.frontends.text_format import (
+    escape,
+    escape_line,
+    file_patches,
+    key_argument,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    from longrein.tools.patch_text import FilePatch
 
 Update = dict[str, Any]
 """Fields of one `session/update`, in the spelling of the protocol."""
@@ -119,14 +128,32 @@ def output_so_far(view: CallView, text: str) -> Update:
 
 
 def diffs(call: ToolCall, cwd: str, file_text: FileText) -> list[Update]:
-    """Return the diff of a call of `Edit` or `Write`; nothing for other calls."""
+    """Return the diffs of a call of `Edit`, `Write` or `apply_patch`; nothing for other calls."""
     match call.name, call.arguments:
+        case "apply_patch", arguments:
+            return [
+                update
+                for patch in file_patches(arguments)
+                for update in _patch_diffs(patch, cwd, file_text)
+            ]
         case "Edit", {"file_path": str(path), "old_string": str(old), "new_string": str(new)}:
             return [diff(absolute(path, cwd), old or None, new)]
         case "Write", {"file_path": str(path), "content": str(content)}:
             return [diff(absolute(path, cwd), file_text(absolute(path, cwd)), content)]
         case _:
             return []
+
+
+def _patch_diffs(patch: "FilePatch", cwd: str, file_text: FileText) -> Iterator[Update]:
+    """Yield the changes of one file, one for each hunk."""
+    path = absolute(patch.path, cwd)
+    if patch.kind == "Delete":
+        yield diff(path, file_text(path), "")
+    if patch.moved_to:
+        yield text_content(f"Move {escape_line(path)} to {escape_line(patch.moved_to)}")
+    for hunk in patch.hunks:
+        old, new = ("".join(f"{row}\n" for row in rows) for rows in (hunk.old, hunk.new))
+        yield diff(path, None if patch.kind == "Add" else old, new)
 
 
 def diff(path: str, old: str | None, new: str) -> Update:
@@ -140,6 +167,8 @@ def locations(call: ToolCall, cwd: str, file_text: FileText) -> list[Update]:
     path = next(
         (arguments[key] for key in PATH_ARGUMENTS if isinstance(arguments.get(key), str)), ""
     )
+    if call.name == "apply_patch":
+        return [{"path": absolute(one.path, cwd)} for one in file_patches(arguments)]
     if not path:
         return []
     place: Update = {"path": absolute(path, cwd)}

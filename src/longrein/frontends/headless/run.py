@@ -216,10 +216,11 @@ class _Run:
                 if opened.asked is not None and opened.answer is None:  # asked before a crash
                     self.run_state.questions[call] = opened.asked
                     await self._decide(opened.asked, self.run_state)
-            if prompt and (command := slash_command(prompt, self.control.terminal_commands)):
-                await self._act(command)
-                return
-            if prompt:
+            command = slash_command(prompt, self.control.terminal_commands)
+            if command:
+                self.held.append(command)
+                await self._run_held()
+            elif prompt:
                 await self.session.tell(UserMessage(prompt))
                 self.work_ready.set()
             elif (
@@ -231,7 +232,7 @@ class _Run:
                 raise UsageError("nothing to go on with: the last turn has ended; give a prompt")
             if lines is not None:
                 await self._run_input(lines, keep)
-            elif not self.signal:
+            elif not (self.signal or command):
                 await self._run_turns()
         except LongreinError as error:
             self.error = error
@@ -272,10 +273,12 @@ class _Run:
     async def _run_held(self) -> None:
         """Do what was held back, in its order."""
         while self.held and not self.signal:
-            held = self.held.popleft()
-            if isinstance(held, SlashCommand):
+            held = self.held[0]
+            if isinstance(held, SlashCommand):  # what comes meanwhile waits behind it
                 await self._act(held)
+                self.held.popleft()
             else:
+                self.held.popleft()
                 await self._tell(held)
                 await self._run_turns()
 
@@ -318,6 +321,8 @@ class _Run:
         command = None
         if not message.verbatim:
             command = slash_command(message.parts, self.control.terminal_commands)
+        if message.how == "now":
+            self.session.interrupt()
         if command or self.held:
             self.held.append(command or message)
             self.work_ready.set()
@@ -325,8 +330,6 @@ class _Run:
             await self._tell(message)
 
     async def _tell(self, message: "InputMessage") -> None:
-        if message.how == "now":
-            self.session.interrupt()
         self._report_state("running")
         how: Literal["prompt", "steer", "queued"] = "prompt"
         if self.session.busy:

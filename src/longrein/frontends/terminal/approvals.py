@@ -11,11 +11,15 @@ from longrein.frontends.terminal.change_view import change_view
 from longrein.frontends.terminal.event_lines import FileText, Line, cells, counts, crop, line, wrap
 from longrein.frontends.terminal.page_view import Page, Section
 from longrein.frontends.terminal.user_questions import QuestionForm
-from longrein.frontends.text_format import escape, escape_line, key_argument
+from longrein.frontends.text_format import escape, escape_line, file_patches, key_argument
 from longrein.frontends.translation import translate
 from longrein.permissions import unseen_note
 
-_PARTS_OF_A_CHANGE = {"Edit": ("old_string", "new_string"), "Write": ("content",)}
+_PARTS_OF_A_CHANGE = {
+    "Edit": ("old_string", "new_string"),
+    "Write": ("content",),
+    "apply_patch": ("input",),
+}
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -266,8 +270,10 @@ class Approval:
 
     @property
     def _path(self) -> str:
-        """The file that the call is about, escaped; '' for other calls."""
+        """The files that the call is about, escaped; '' for other calls."""
         arguments = self.question.arguments or {}
+        if self.question.asked.name == "apply_patch" and file_patches(arguments):
+            return key_argument(arguments)
         return next(
             (
                 escape_line(str(arguments[key]))

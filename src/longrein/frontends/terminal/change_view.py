@@ -5,7 +5,14 @@ escapes its texts.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from longrein.frontends.terminal.event_lines import GAP, FileText, Line, diff_lines, line
+from longrein.frontends.terminal.event_lines import (
+    GAP,
+    FileText,
+    Line,
+    change_lines,
+    diff_lines,
+    line,
+)
 from longrein.frontends.text_format import escape
 
 AROUND = 3
@@ -17,8 +24,8 @@ TEXT_BYTES_MAX = 1_000_000
 def change_view(
     tool: str, arguments: dict[str, Any] | None, file_text: FileText | None
 ) -> list[Line]:
-    """Every changed line of an `Edit` or `Write` with its number; [] for other calls and malformed
-    arguments.
+    """Every changed line of an `Edit` or `Write` with its number, and of an `apply_patch` without;
+    [] for other calls and malformed arguments.
 
     Where the file's text is unknown, or `Edit` would refuse, the two texts of the call are
     compared, without numbers.
@@ -42,7 +49,7 @@ def change_view(
         case "Write", {"content": str(new)}:
             return numbered_diff(known, new) if known else _new_file(new)
         case _:
-            return []
+            return change_lines(tool, arguments, file_text)
 
 
 def _edited(text: str, old: str, new: str, *, every: bool) -> str | None:

@@ -4,7 +4,7 @@ outside text.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
 
 from longrein.agent import RetryPause
@@ -38,11 +38,15 @@ from longrein.frontends.text_format import (
     elapsed,
     escape,
     escape_line,
+    file_patches,
     key_argument,
     money,
     tokens,
 )
 from longrein.frontends.translation import translate
+
+if TYPE_CHECKING:
+    from longrein.tools.patch_text import FilePatch
 
 # --- Styled lines; widths are terminal cells ------------------------------------------------------
 
@@ -224,8 +228,10 @@ def _marked(mark: str, style: str, lines: Sequence[str]) -> Iterator[Line]:
 def change_lines(
     name: str, arguments: dict[str, Any] | None, file_text: FileText | None
 ) -> list[Line]:
-    """Diff of an `Edit` or `Write`; [] for other calls and malformed arguments."""
+    """Diff of an `Edit`, `Write` or `apply_patch`; [] for other calls and malformed arguments."""
     match name, arguments:
+        case "apply_patch", _:
+            return [row for one in file_patches(arguments) for row in _patch_lines(one, file_text)]
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
             return diff_lines(old, new) if old else _new_file_lines(new)
         case "Write", {"content": str(new)}:
@@ -234,6 +240,21 @@ def change_lines(
             return diff_lines(known, new) if known else _new_file_lines(new)
         case _:
             return []
+
+
+def _patch_lines(patch: "FilePatch", file_text: FileText | None) -> Iterator[Line]:
+    """The change of one file, under its name."""
+    moved = f" -> {patch.moved_to}" if patch.moved_to else ""
+    yield line(("bold", escape_line(f"{patch.kind} {patch.path}{moved}")))
+    if patch.kind == "Delete":
+        text = (file_text(patch.path) if file_text is not None else None) or ""
+        yield from _marked("-", "del", text.splitlines())
+    for hunk in patch.hunks:
+        at = " (end of the file)" * hunk.at_end
+        if hunk.anchor or at or len(patch.hunks) > 1:
+            yield line(("dim", escape_line(f"@@ {hunk.anchor}{at}".rstrip())))
+        old, new = ("".join(f"{row}\n" for row in rows) for rows in (hunk.old, hunk.new))
+        yield from diff_lines(old, new)[:-1] if hunk.old else _new_file_lines(new)
 
 
 def _new_file_lines(text: str) -> list[Line]:

@@ -438,9 +438,12 @@ class SessionSandbox:
         """Search path of commands."""
         return self._environ.get("PATH", "")
 
-    def is_changeable(self, path: str) -> bool:
-        """Return True if commands can change a file, or put a link on the way to it."""
-        return self._are_changeable((path, *places_of(path)))
+    def is_changeable(self, path: str, held: Sequence[str] = ()) -> bool:
+        """Return True if commands can change a file, or put a link on the way to it; or if it lies
+        in a folder of `held`.
+        """
+        places, folders = (path, *places_of(path)), spellings(held)
+        return self._are_changeable(places) or any(is_inside(one, folders) for one in places)
 
     def _are_changeable(self, places: Sequence[str]) -> bool:
         """Return True if commands can put a link at one of these places."""
