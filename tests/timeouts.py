@@ -1,6 +1,7 @@
 """Time limits of the tests. They end hung tests; no verdict depends on how long something took."""
 
 from collections.abc import Iterator
+from typing import Any
 
 HANG_S = 60.0
 """Limit of a wait that usually takes a second or less."""
@@ -10,7 +11,7 @@ command.
 """
 
 
-def growing_limits(first: float) -> Iterator[float]:
+def growing_limits(first: int | float) -> Iterator[Any]:
     """Yield `first` and its doubles, ten of them.
 
     For a test in which something must happen before a limit that is also waited for: it tries again

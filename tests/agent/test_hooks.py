@@ -334,7 +334,7 @@ async def test_notification_of_a_question(harness: HookHarness) -> None:
     async with harness.session(model, hooks=table, rules=Rules()) as session:
         session.tell(UserMessage((Text("go"),)))
         running = asyncio.ensure_future(session.run(once=True))
-        await asyncio.wait_for(wait(), 20)
+        await asyncio.wait_for(wait(), HANG_S)
         session.interrupt()
         await running
     assert "Bash" in json.loads(seen.read_text())["message"]
