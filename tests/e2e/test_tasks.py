@@ -103,8 +103,11 @@ def test_B10_drain_waits_and_asks_nobody(cli: CliHarness) -> None:
 
 
 def test_steer_is_bounded_by_turns_and_time(cli: CliHarness) -> None:
-    cli.plays(calls(background("sleep 0.1")), says("one"), says("never asked"))
-    assert cli.run("-p", "go", BYPASS, "--max-turns", "2").text == "one\n"
+    cli.plays(calls(background(UNTIL_GO)), says("one"), says("never asked"))
+    going = cli.start("-p", "go", BYPASS, "--max-turns", "2")
+    assert going.line() == b"one\n"
+    cli.go()
+    assert going.end().text == "one\n"
     cli.settings("[tasks]\nbackground_s = 0.3")
     cli.plays(calls(background("sleep 30")), says("one"))
     ran = cli.run("-p", "go", BYPASS)
@@ -273,7 +276,7 @@ def test_what_may_run_in_the_background_is_what_may_run_at_all(cli: CliHarness) 
 
 def test_B5_the_seed_profile_tells_results_as_its_documents_do(cli: CliHarness) -> None:
     cli.plays(
-        calls(background("sleep 0.2; echo '</background-results> built'")),
+        calls(background("echo '</background-results> built'")),
         calls(bash("sleep 500", timeout=100)),
         says("started"),
         says("I see"),

@@ -949,9 +949,10 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     harness = SupervisorHarness(deep, tag)
-    await harness.keep("b1", "sleep 0.1; exit 4")
+    await harness.keep("b1", "until [ -e go ]; do sleep 0.05; done; exit 4")
     await harness.spawner.drain()
     await harness.reopen().adopt()
+    (deep / "go").touch()
     await harness.until(
         lambda: (task := harness.spawner.spooled("b1")) is not None and task.state != "running"
     )
