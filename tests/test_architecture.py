@@ -705,3 +705,18 @@ def test_only_listed_modules_of_the_workspace_act_by_path() -> None:
         if SRC / "workspace" in path.parents and any(map(_acts_by_path, ast.walk(tree)))
     }
     assert found == FOLLOWS_PATHS.keys()
+
+
+SHORT_TASK = re.compile(r'\b(?:background|keep)\((?:"b\d+", )?f?"(?:echo \w+; )?sleep 0?\.\d')
+
+
+def test_no_background_task_of_a_test_lasts_tenths_of_a_second() -> None:
+    """What it is to outlast may take longer on a busy machine: a file holds it back (`UNTIL_GO` of
+    `tests/e2e/harness.py`).
+    """
+    found = [
+        f"{path}: {match[0]}"
+        for path in sorted(Path(__file__).parent.rglob("*.py"))
+        for match in SHORT_TASK.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []

@@ -17,6 +17,7 @@ from longrein.permissions import Rules
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
 from longrein.tools import agent_tool
+from tests.timeouts import HANG_S
 
 from .hook_harness import HookHarness, command, joined
 
@@ -35,7 +36,7 @@ def told(harness: HookHarness) -> list[dict[str, Any]]:
 
 
 async def wait_for(harness: HookHarness, count: int = 1) -> list[dict[str, Any]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         while len(told(harness)) < count:  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
     return told(harness)

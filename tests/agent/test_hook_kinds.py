@@ -22,6 +22,7 @@ from longrein.permissions.hooks import EVENTS, merge_answers, read_answer
 from longrein.store import HookFiles
 from longrein.testing.scripted_model import ScriptedModel as Script
 from longrein.testing.scripted_model import call, says
+from tests.timeouts import HANG_S
 
 from .disk_harness import said
 from .hook_harness import NO_RULES, HookHarness, command, joined
@@ -126,8 +127,10 @@ async def test_an_address_that_nobody_serves_blocks_nothing(harness: HookHarness
 class Callback:
     """A handler of a program that drives longrein."""
 
-    def __init__(self, answer: Callable[[dict[str, Any]], Any], event: str = PRE) -> None:
-        self.hook = Hook(event, "callback 1", "the program", kind="callback", timeout_s=0.2)
+    def __init__(
+        self, answer: Callable[[dict[str, Any]], Any], event: str = PRE, timeout_s: float = HANG_S
+    ) -> None:
+        self.hook = Hook(event, "callback 1", "the program", kind="callback", timeout_s=timeout_s)
         self.answer, self.told = answer, list[dict[str, Any]]()
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
@@ -145,10 +148,15 @@ async def test_a_function_of_a_program_is_one_more_kind_of_handler(harness: Hook
     assert "by post" in harness.results[0]
 
 
-@pytest.mark.parametrize("answer", [lambda _: 1 / 0, lambda _: asyncio.sleep(60), lambda _: [1]])
-async def test_a_function_that_fails_blocks_nothing(harness: HookHarness, answer: Any) -> None:
+@pytest.mark.parametrize(
+    ("answer", "timeout_s"),
+    [(lambda _: 1 / 0, HANG_S), (lambda _: asyncio.sleep(600), 0.2), (lambda _: [1], HANG_S)],
+)
+async def test_a_function_that_fails_blocks_nothing(
+    harness: HookHarness, answer: Any, timeout_s: float
+) -> None:
     table = HookTable()
-    table.add(Callback(answer))
+    table.add(Callback(answer, timeout_s=timeout_s))
     await play(harness, table)
     assert (harness.tree / "ran.txt").exists()
 
@@ -263,9 +271,14 @@ async def test_hooks_in_the_background_tell_later(harness: HookHarness) -> None:
         {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "built"}}
     )
     hooks = command("PostToolUse", f"echo '{context}'; touch over.txt", **{"async": True})
-    slow = call("Bash", command="while ! test -e over.txt; do sleep 0.02; done; sleep 0.3")
+    slow = call("Bash", command="until [ -e go ]; do sleep 0.02; done")
     model = Script(says(TOUCH), says(slow), says("done"))
-    await harness.run(hooks, model, "go", mode="bypassPermissions")
+    running = asyncio.ensure_future(harness.run(hooks, model, "go", mode="bypassPermissions"))
+    async with asyncio.timeout(HANG_S):
+        while not (harness.tree / "over.txt").exists() or not harness.answered:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    (harness.tree / "go").touch()
+    await running
     assert any("| built" in text for text in said(model.requests[-1]))
     assert harness.answered[0] == ("PostToolUse", "none")
 
@@ -316,7 +329,8 @@ async def test_compactions(harness: HookHarness) -> None:
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", PRE, "PostToolUse", "Stop", "SessionStart"])
 async def test_an_interrupt_ends_a_hook(harness: HookHarness, event: str) -> None:
-    table = harness.load(command(event, "touch began; sleep 876543"))
+    mark = f"8765.{os.getpid()}"
+    table = harness.load(command(event, f"touch began; sleep {mark}"))
     model = Script(says(TOUCH), says("done"))
     async with harness.session(model, hooks=table, mode="bypassPermissions") as session:
         session.tell(UserMessage((Text("go"),)))
@@ -324,12 +338,12 @@ async def test_an_interrupt_ends_a_hook(harness: HookHarness, event: str) -> Non
         while not (harness.tree / "began").exists():  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
         session.interrupt()
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, HANG_S)
         assert not session.state.turn_open
     left = [
         one
         for one in psutil.process_iter(["cmdline"])
-        if "876543" in " ".join(one.info["cmdline"] or ())
+        if mark in " ".join(one.info["cmdline"] or ())
     ]
     assert left == []
 

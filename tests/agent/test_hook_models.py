@@ -182,10 +182,11 @@ async def test_a_model_over_its_timeout_blocks_nothing(
     monkeypatch.setattr(hooks, "KILL_S", 0.0)
 
     async def hang() -> None:
-        if len(model.requests) == 2:
+        if "Look" in repr(model.requests[-1]):
             await asyncio.sleep(3_600)
 
-    model = Script(says(TOUCH), says("never"), says("done"), wait=hang)
+    # a busy machine may reach the limit before the hook has asked: then a step is left
+    model = Script(says(TOUCH), says("done"), says("done"), wait=hang)
     await harness.run(asking(PRE, "Look", timeout=0.01), model, "go", answers={"Bash": "allow"})
     assert harness.notices == [f"{PRE} hook `Look`: no answer within 0.01 s"]
     assert (harness.tree / "ran.txt").exists()

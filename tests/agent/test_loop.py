@@ -89,7 +89,8 @@ async def test_D7_malformed_unknown_and_failing_calls_are_results(harness: DiskH
 async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_turn(
     harness: DiskHarness,
 ) -> None:
-    model = Script(says(call("Bash", command="sleep 0.2")), says("first done"), says("second done"))
+    until_told = call("Bash", command="until [ -e told ]; do sleep 0.05; done")
+    model = Script(says(until_told), says("first done"), says("second done"))
     async with harness.session(model) as session:
         walk = asyncio.ensure_future(turn(session, "first"))
         async for heard in session.follow():
@@ -100,6 +101,7 @@ async def test_E4_steering_is_in_the_next_request_and_queued_words_wait_for_the_
             ):
                 session.tell(UserMessage((Text("later"),), "queued"))
                 session.tell(UserMessage((Text("mind the gap"),), "steer"))
+                (harness.tree / "told").touch()
             if (
                 isinstance(heard, Entry)
                 and isinstance(heard.event, TurnEnded)

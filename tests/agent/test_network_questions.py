@@ -88,6 +88,8 @@ class Log:
         self.asked: list[tuple[str, PermissionAsked]] = []
         self.answered: list[PermissionAnswered] = []
         self.results: list[str] = []
+        self.seen = 0
+        """Seq of the last entry of the session itself."""
 
     @property
     def shown(self) -> list[str]:
@@ -105,6 +107,8 @@ async def answering(
         async for told in session.follow(forever=True, children=True):
             entry = told.heard if isinstance(told, FromSubagent) else told
             child = told.child if isinstance(told, FromSubagent) else ""
+            if isinstance(told, Entry):
+                log.seen = told.seq
             match entry.event if isinstance(entry, Entry) else None:
                 case PermissionAsked() as asked:
                     log.asked.append((child, asked))
@@ -119,7 +123,8 @@ async def answering(
     await asyncio.sleep(0)
     try:
         yield log
-        await asyncio.sleep(0.1)
+        last = session._session.entries_from(1)[-1].seq
+        await until(lambda: log.seen >= last)
     finally:
         task.cancel()
 

@@ -5,6 +5,7 @@ are cancelled alone.
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -377,8 +378,9 @@ async def test_nor_does_one_that_a_kill_held_up(harness: DiskHarness) -> None:
 # --- calls side by side ---------------------------------------------------------------------------
 
 
-def sleeper(seconds: float = 30.0) -> tuple[object, list[str]]:
-    """A tool whose calls wait, and what became of them."""
+def sleeper(seconds: float = 300.0) -> tuple[object, list[str]]:
+    """A tool whose calls wait until the first is cancelled, and what became of them."""
+    cancelled = asyncio.Event()
     seen: list[str] = []
 
     @tool(access="read", together=True)
@@ -389,8 +391,10 @@ def sleeper(seconds: float = 30.0) -> tuple[object, list[str]]:
         """
         seen.append(f"+{name}")
         try:
-            await asyncio.sleep(seconds)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(cancelled.wait(), seconds)
         except asyncio.CancelledError:
+            cancelled.set()
             seen.append(f"x{name}")
             raise
         seen.append(f"-{name}")
@@ -418,7 +422,7 @@ async def play_turn(
 
 
 async def test_one_of_three_calls_is_cancelled_and_the_others_go_on(harness: DiskHarness) -> None:
-    wait, seen = sleeper(0.05)
+    wait, seen = sleeper()
     model = Script(says(*(call("Wait", name=n) for n in "abc")), says("done"))
 
     async def meanwhile(session: OpenSession) -> None:

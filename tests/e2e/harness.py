@@ -46,6 +46,8 @@ needs_bubblewrap = pytest.mark.skipif(
     RUNG.name != "bubblewrap", reason="bubblewrap does not work here"
 )
 BYPASS = "--dangerously-skip-permissions"
+UNTIL_GO = "until [ -e go ]; do sleep 0.05; done"
+"""Command that runs until `CliHarness.go`: a `sleep` may be over before what it is to outlast."""
 
 
 # --- Turns of the scripted model ------------------------------------------------------------------
@@ -239,6 +241,10 @@ class CliHarness:
         """A headless run with stream-json output."""
         return self.run("-p", *words, "--output-format", "stream-json", **more)
 
+    def go(self) -> None:
+        """End the commands that wait with `UNTIL_GO`."""
+        (self.project / "go").touch()
+
     # --- What is on disk --------------------------------------------------------------------------
 
     @property
@@ -297,19 +303,29 @@ class CliHarness:
 
     # --- Processes that still run -----------------------------------------------------------------
 
-    def survivors(self) -> list[str]:
-        """Processes that carry the tag of this harness."""
-        mark, found = f"LONGREIN_TEST_TAG={self.tag}".encode(), []
+    def processes(self) -> dict[int, bytes]:
+        """Pid -> command line of each process that carries the tag of this harness."""
+        mark, found = f"LONGREIN_TEST_TAG={self.tag}".encode(), {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    found.append(
-                        f"{pid} "
-                        + Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    )
+                    found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-        return [line for line in found if line.split(" ", 1)[1]]  # a zombie has no command line
+        return {pid: line for pid, line in found.items() if line}  # a zombie has no command line
+
+    def running(self, mark: str) -> list[int]:
+        """Pids of the processes of this harness whose command line holds `mark`.
+
+        Another run of the suite on this machine has processes with the same command lines.
+        """
+        return [pid for pid, line in self.processes().items() if mark.encode() in line]
+
+    def survivors(self) -> list[str]:
+        """`pid command line` of each process that carries the tag of this harness."""
+        return [
+            f"{pid} " + line.replace(b"\0", b" ").decode() for pid, line in self.processes().items()
+        ]
 
     def wait_survivors(self, limit_s: float = GONE_S) -> list[str]:
         """Wait at most `limit_s` seconds for the end of all processes; return those that still
@@ -371,19 +387,6 @@ def told(cli: CliHarness, kind: str = "bg_done") -> list[str]:
 def lines(notices: Sequence[str]) -> list[str]:
     """What they say of each task."""
     return [line for text in notices for line in text.split("\n") if line.startswith("* ")]
-
-
-def alive(mark: str) -> list[int]:
-    """Processes whose command line holds `mark`."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if mark.encode() in line and int(pid) != os.getpid():
-            found.append(int(pid))
-    return found
 
 
 def full(limit_bytes: int) -> Callable[[], None]:

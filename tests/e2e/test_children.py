@@ -15,6 +15,7 @@ from longrein.store import Reader
 from longrein.testing.loopback import Call, Received, Turn
 from tests.e2e.harness import (
     BYPASS,
+    UNTIL_GO,
     CliHarness,
     Provider,
     bash,
@@ -25,6 +26,7 @@ from tests.e2e.harness import (
     told,
     wait_until,
 )
+from tests.timeouts import HANG_S
 
 NAMES = ["APPLE", "BEECH", "CEDAR"]
 
@@ -395,7 +397,9 @@ def test_a_subagent_that_is_left_is_named_and_goes_on_where_it_was(cli: CliHarne
         cli,
         Turn(when="SPLIT", calls=(agent("Task APPLE", run_in_background=True),)),
         Turn(when="SPLIT", text="bye"),
-        *[Turn(when="Task APPLE", text="APPLE is done", delay_s=0.6)] * 2,
+        Turn(when="Task APPLE", text="never heard", delay_s=HANG_S),
+        Turn(when="Task APPLE", calls=(Call("Bash", {"command": UNTIL_GO}),)),
+        Turn(when="Task APPLE", text="APPLE is done"),
         Turn(when="SPLIT", match="and now?", text="it works"),
         Turn(when="SPLIT", match="APPLE is done", text="I know"),
     ) as provider:
@@ -405,7 +409,10 @@ def test_a_subagent_that_is_left_is_named_and_goes_on_where_it_was(cli: CliHarne
             "bye\n",
             "longrein: subagent a9 has not ended; it goes on with `longrein -c`\n",
         )
-        again = cli.run("-p", "and now?", "-c", BYPASS)
+        going = cli.start("-p", "and now?", "-c", BYPASS)
+        assert going.line() == b"it works\n"
+        cli.go()
+        again = going.end()
         assert again.code == 0, again.told()
         assert again.text.endswith("I know\n")
         assert provider.refused == []

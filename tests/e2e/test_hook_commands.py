@@ -6,7 +6,16 @@ import pytest
 
 from longrein.events import HookAnswered
 from longrein.workspace.sandbox import landlock
-from tests.e2e.harness import BYPASS, CliHarness, bash, calls, needs_sandbox, of, says
+from tests.e2e.harness import (
+    BYPASS,
+    CliHarness,
+    bash,
+    calls,
+    needs_sandbox,
+    of,
+    says,
+    wait_until,
+)
 from tests.e2e.test_hooks import TOUCH, hooks, write
 from tests.e2e.test_sandbox import broken_program
 
@@ -128,9 +137,13 @@ def test_a4_1_variables_follow_the_folder(cli: CliHarness) -> None:
         '"$CLAUDE_ENV_FILE"; touch told'
     )
     write(cli.home, ".claude/settings.json", hooks("CwdChanged", line))
-    wait = bash("while ! test -e told; do sleep 0.02; done; sleep 0.3")
+    wait = bash("until [ -e ../go ]; do sleep 0.05; done")
     cli.plays(calls(bash("cd sub")), calls(wait), calls(bash('echo "$HERE"')), says("done"))
-    cli.run("-p", "go", BYPASS)
+    going = cli.start("-p", "go", BYPASS)
+    wait_until((cli.project / "sub/told").exists)
+    wait_until(lambda: of(cli, HookAnswered))
+    cli.go()
+    going.end()
     assert cli.results()[-1] == ("ok", "sub")
 
 

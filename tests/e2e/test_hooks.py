@@ -15,6 +15,7 @@ import pytest
 from longrein.events import HookAnswered, ToolStarted, UserSpoke
 from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, of, says
 from tests.e2e.test_trust import open_terminal
+from tests.timeouts import HANG_S
 
 TOUCH = bash("touch ran.txt")
 
@@ -67,16 +68,19 @@ def test_a18_9_a_refused_prompt_reaches_nobody(cli: CliHarness) -> None:
 
 
 def test_a_broken_hook_is_a_line_and_never_a_hang(cli: CliHarness) -> None:
-    broken = [
-        "sleep 300 & sleep 300",
-        "echo '{\"a'",
-        "exit 2 >&2",
-        "yes",
-        "head -c 100000000 /dev/zero",
-        "/nonexistent",
-        "(while :; do sleep 0.01 & done)",
+    broken = {
+        "sleep 300 & sleep 300": 1,
+        "echo '{\"a'": HANG_S,
+        "exit 2 >&2": HANG_S,
+        "yes": HANG_S,
+        "head -c 100000000 /dev/zero": HANG_S,
+        "/nonexistent": HANG_S,
+        "(while :; do sleep 0.01 & done)": 1,
+    }
+    groups = [
+        {"hooks": [{"type": "command", "command": line, "timeout": limit_s}]}
+        for line, limit_s in broken.items()
     ]
-    groups = [{"hooks": [{"type": "command", "command": line, "timeout": 1}]} for line in broken]
     write(
         cli.home,
         ".claude/settings.json",

@@ -14,7 +14,7 @@ import pytest
 from longrein.workspace.sandbox import landlock
 from tests.timeouts import HANG_S
 
-from .harness import CliHarness, bash, calls, needs_bubblewrap, says
+from .harness import UNTIL_GO, CliHarness, bash, calls, needs_bubblewrap, says
 from .test_sandbox import broken_program
 
 pytestmark = needs_bubblewrap
@@ -134,7 +134,10 @@ def test_git_clones_from_a_host_that_the_settings_name(cli: CliHarness, reposito
 
 def test_own_loopback_needs_no_proxy(cli: CliHarness) -> None:
     network(cli, "pypi.org")
-    serve = "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 1; "
+    serve = (
+        "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & "
+        "until curl -s -o /dev/null http://127.0.0.1:8123/; do sleep 0.05; done; "
+    )
     cli.plays(
         calls(bash(f"{serve}curl -sS http://127.0.0.1:8123/ | head -c 9; kill %1")), says("so")
     )
@@ -157,12 +160,13 @@ def test_a_task_that_outlives_the_session_is_told_that_its_network_ended(
 ) -> None:
     network(cli, server)
     line = (
-        f"sleep 3; curl -sS http://{server}/ > told; curl -sS -p http://{server}/ 2> failed; "
+        f"{UNTIL_GO}; curl -sS http://{server}/ > told; curl -sS -p http://{server}/ 2> failed; "
         "touch over"
     )
     cli.plays(calls(bash(line, run_in_background=True)), says("so"))
     cli.settings(f'[sandbox]\nnetwork = ["{server}"]\n[tasks]\npolicy = "keep"\n')
     cli.run("-p", "x", "--background", "exit", "--permission-mode", "acceptEdits")
+    cli.go()
     until = time.monotonic() + HANG_S
     while not (cli.project / "over").exists() and time.monotonic() < until:
         time.sleep(0.1)

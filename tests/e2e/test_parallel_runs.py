@@ -11,7 +11,18 @@ import pytest
 
 from longrein.events import PrefixSet
 
-from .harness import BYPASS, CliHarness, RunResult, bash, call, calls, fails, says
+from .harness import (
+    BYPASS,
+    UNTIL_GO,
+    CliHarness,
+    RunResult,
+    bash,
+    call,
+    calls,
+    fails,
+    says,
+    wait_until,
+)
 
 KEY = "sk-proj-4fJ8mN2qXw7LtR9vBz6KhD3s"
 TOKENS = {
@@ -40,9 +51,11 @@ def test_R041_ten_runs_at_once_in_one_home(cli: CliHarness) -> None:
 
 
 def test_R039_of_two_openers_at_once_one_works_and_one_is_refused(cli: CliHarness) -> None:
-    cli.plays(says("one"), calls(bash("sleep 0.3")), says("two"))
+    cli.plays(says("one"), calls(bash(UNTIL_GO)), says("two"))
     cli.run("-p", "x")
     going = [cli.start("-p", f"again {n}", "-c", BYPASS) for n in range(2)]
+    wait_until(lambda: any(one.process.poll() is not None for one in going))
+    cli.go()
     ran = sorted((g.end() for g in going), key=lambda r: r.code)
     assert [r.code for r in ran] == [0, 1]
     assert ran[0].text == "two\n"

@@ -81,7 +81,7 @@ def test_a_rate_limit_counts_down_the_wait_that_the_provider_asked_for(tmp_path:
 def test_a_wait_can_be_interrupted(tmp_path: Path) -> None:
     fault = Fault(
         status=429,
-        headers={"retry-after": "50"},
+        headers={"retry-after": "20"},
         body=error_body("rate_limit_error", "Slow down, please"),
     )
     with (
@@ -92,6 +92,22 @@ def test_a_wait_can_be_interrupted(tmp_path: Path) -> None:
         tty.ask("again").until("Here I am.").until("idle")
 
 
+def counts_seconds(tty: PseudoTerminal, words: str) -> PseudoTerminal:
+    """Wait until the screen shows `words` with 5 seconds or more, and then with more than that.
+
+    A busy machine may draw no frame in a given second.
+    """
+
+    def shown_s() -> int:
+        found = re.search(re.escape(words) + r"(\d+) s", "\n".join(tty.lines()))
+        return int(found[1]) if found else 0
+
+    tty.until(shown_s)
+    first_s = shown_s()
+    assert first_s >= 5
+    return tty.until(lambda: shown_s() > first_s)
+
+
 @pytest.mark.parametrize("wire", ["anthropic", "openai-chat"])
 def test_a_stalled_stream_says_for_how_long(tmp_path: Path, wire: str) -> None:
     fault = Fault(kind="stall", at=1_500, stall_s=7.5)
@@ -99,9 +115,7 @@ def test_a_stalled_stream_says_for_how_long(tmp_path: Path, wire: str) -> None:
         Provider(Loopback(text="Here I am. " * 40, deltas=40, fault=fault)) as provider,
         open_it(tmp_path, provider, "", wire) as tty,
     ):
-        tty.ask("go").until("stalled: nothing has come for 5 s").until(
-            "stalled: nothing has come for 6 s"
-        )
+        counts_seconds(tty.ask("go"), "stalled: nothing has come for ")
         tty.until("idle")
         assert "Here I am." in tty.text()
         assert "nothing has come" not in "\n".join(tty.lines()), "it goes on"
@@ -112,9 +126,7 @@ def test_an_answer_that_does_not_begin_says_for_how_long(tmp_path: Path) -> None
         Provider(Loopback(text="Here I am.", delay_s=7.0)) as provider,
         open_it(tmp_path, provider) as tty,
     ):
-        tty.ask("go").until("no answer yet, asked 5 s ago").until(
-            "no answer yet, asked 6 s ago"
-        ).until("Here I am.")
+        counts_seconds(tty.ask("go"), "no answer yet, asked ").until("Here I am.")
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])

@@ -3,16 +3,18 @@
 import signal
 import subprocess
 
-from tests.e2e.harness import BYPASS, CliHarness, bash, calls, says
+from tests.e2e.harness import BYPASS, UNTIL_GO, CliHarness, bash, calls, says
 
 UUID = "0192d0c8-0000-7000-8000-0000000000aa"
 
 
 def test_a_session_of_another_process_is_followed_until_it_is_closed(cli: CliHarness) -> None:
-    cli.plays(calls(bash("sleep 2; echo one > acts")), says("it is done"))
+    cli.plays(calls(bash(f"{UNTIL_GO}; echo one > acts")), says("it is done"))
     going = cli.start("-p", "do it", BYPASS, "--session-id", UUID, "--output-format", "stream-json")
     going.wait_for("assistant")
     watching = cli.start("watch", UUID[:8])
+    assert watching.line().startswith(b"session ")
+    cli.go()
     assert going.end().code == 0, "the watcher does not disturb the writer"
     ran = watching.end()
     rows = [row for row in ran.text.splitlines() if row]

@@ -1,8 +1,7 @@
 """An MCP server over HTTP that wants a login, made of the SDK's own server side. It logs everybody
 in at once.
 
-Environment: PORT; LIFETIME_S of the first token, later ones last; CLIENT and REDIRECT of the only
-client, where clients cannot register themselves.
+Environment: PORT; CLIENT and REDIRECT of the only client, where clients cannot register themselves.
 """
 
 import os
@@ -22,7 +21,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl, AnyUrl
 
 PORT = int(os.environ["PORT"])
-LIFETIMES_S = [3600, int(os.environ.get("LIFETIME_S", "3600"))]
+LIFETIME_S = 3600
 CLIENT, REDIRECT = os.environ.get("CLIENT", ""), os.environ.get("REDIRECT", "")
 
 
@@ -77,15 +76,14 @@ class Provider:
 
     def _issue(self, client: str, resource: str | None) -> OAuthToken:
         access, renewal = f"access-{secrets.token_hex(16)}", f"renewal-{secrets.token_hex(16)}"
-        lifetime_s = LIFETIMES_S.pop() if len(LIFETIMES_S) > 1 else LIFETIMES_S[0]
-        until = int(time.time()) + lifetime_s
+        until = int(time.time()) + LIFETIME_S
         self.tokens[access] = AccessToken(
             token=access, client_id=client, scopes=[], expires_at=until, resource=resource
         )
         self.renewals[renewal] = RefreshToken(
             token=renewal, client_id=client, scopes=[], resource=resource
         )
-        return OAuthToken(access_token=access, expires_in=lifetime_s, refresh_token=renewal)
+        return OAuthToken(access_token=access, expires_in=LIFETIME_S, refresh_token=renewal)
 
     async def load_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: str

@@ -6,6 +6,7 @@ import pytest
 
 from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, late, one_call, prefixes, serve
+from tests.timeouts import growing_limits
 
 CALLS = (
     ("good", {}, "ok", "echo hi"),
@@ -50,15 +51,6 @@ STARTS = (
     ),
     (
         "no-json",
-        {"startup_timeout_sec": 0.5},
-        (
-            "MCP server s: it has not answered within 0.5 s; it prints lines that are no JSON, "
-            "such "
-            "as 'not json'"
-        ),
-    ),
-    (
-        "no-json",
         {},
         (
             r"MCP servers not connected yet: s \(it prints lines that are no JSON, such as 'not "
@@ -81,6 +73,21 @@ def test_a_server_that_does_not_connect(
     assert (run.code, run.text) == (0, "done\n")
     assert re.search(line, run.err), run.err
     assert cli.results() == [("ok", "echo hi")]
+
+
+def test_at_its_limit_a_server_that_prints_no_json_is_told_from_a_silent_one(
+    cli: CliHarness,
+) -> None:
+    for limit_s in growing_limits(0.5):
+        serve(cli, s=fault("no-json", startup_timeout_sec=limit_s))
+        cli.plays(says("done"))
+        run = cli.run("-p", "go", BYPASS)
+        if "no JSON" in run.err:
+            break
+    assert (
+        f"MCP server s: it has not answered within {limit_s:g} s; it prints lines that are no "
+        "JSON, such as 'not json'"
+    ) in run.err
 
 
 def test_a_server_that_ignores_methods_it_does_not_know_is_connected(cli: CliHarness) -> None:

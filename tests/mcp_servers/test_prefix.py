@@ -7,8 +7,8 @@ import pytest
 
 from longrein.context import fold
 from longrein.events import Asked, Reminded
-from longrein.testing.loopback import Call, Turn
-from tests.e2e.harness import BYPASS, CliHarness, call, calls, says
+from longrein.testing.loopback import Call, Received, Turn
+from tests.e2e.harness import BYPASS, CliHarness, Provider, call, calls, says
 from tests.e2e.test_children import serve as provider
 from tests.mcp_servers.harness import fault, late, prefixes, serve
 
@@ -98,12 +98,19 @@ def test_list_changed_keeps_the_prefix_and_tells_the_model(
 
 def test_a_slow_server_is_found_later(cli: CliHarness) -> None:
     """The first request does not wait longer than `mcp.wait_s`."""
-    cli.settings("[mcp]\nwait_s = 0")
     serve(cli, s=fault("good"))
-    cli.plays(
-        calls(call("Bash", command="sleep 8")), calls(late("mcp__s__echo", text="hi")), says("done")
-    )
-    run = cli.run("-p", "go", BYPASS)
+    echo = late("mcp__s__echo", text="hi")["arguments"]
+
+    def answer(request: Received) -> Turn:
+        if "echo hi" in request.said:
+            return Turn(text="done")
+        if "new: mcp__s__echo" in request.said:
+            return Turn(calls=(Call("CallTool", echo),))
+        return Turn(calls=(Call("Bash", {"command": "sleep 0.2"}),))
+
+    with Provider(script=answer) as served:
+        cli.settings(served.settings("anthropic", "[mcp]\nwait_s = 0"), "served/small")
+        run = cli.run("-p", "go", BYPASS)
     assert run.code == 0, run.told()
     assert "MCP servers not connected yet: s" in run.err
     assert reasons(cli)[0] == "start"

@@ -14,6 +14,7 @@ import msgspec
 from longrein.context import Item, Request
 from longrein.events import AnyPart, PrefixSet, ProviderBlock, ToolResult, ToolSpec
 from longrein.models import Delta, Model, ModelOptions, open_model
+from tests.timeouts import HANG_S
 
 SSE = "text/event-stream"
 
@@ -139,7 +140,7 @@ BLOBS = {
 
 
 def open_wire_model(wire: str, url: str, model: str = "test-model", **options: Any) -> Model:
-    given = {"provider": "mock", "api_key": "k-123", "idle_timeout_s": 0.2, **options}
+    given = {"provider": "mock", "api_key": "k-123", "idle_timeout_s": HANG_S, **options}
     return open_model(
         ModelOptions(model=model, wire=wire, base_url=url, **given), BLOBS.__getitem__, FixedClock()
     )

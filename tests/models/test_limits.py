@@ -17,6 +17,7 @@ from longrein.models.wire_content import PART_CHARS, PIECE_CHARS, REPLY_CHARS_MA
 from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.provider_streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, reading
+from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 JSON = {"content-type": "application/json"}
@@ -65,7 +66,7 @@ def growing(wire: str, kind: str, piece: str) -> dict[str, Any]:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_reply_that_grows_without_an_end_is_cut(wire: str, kind: str) -> None:
     async with serve_answers(Answer(chunks=[sse(growing(wire, kind, PIECE))] * ENDLESS)) as server:
-        model = open_wire_model(wire, server.url, idle_timeout_s=5.0)
+        model = open_wire_model(wire, server.url, idle_timeout_s=HANG_S)
         failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(failed, Failure)
@@ -146,7 +147,7 @@ async def test_a_body_a_head_or_an_event_without_an_end(
     answer: Answer, kind: str, said: str
 ) -> None:
     async with serve_answers(answer) as server:
-        model = open_wire_model("anthropic", server.url, idle_timeout_s=5.0)
+        model = open_wire_model("anthropic", server.url, idle_timeout_s=HANG_S)
         (failed,) = await answer_of(model, ASKED)
         await model.aclose()
     assert isinstance(failed, Failure)
@@ -160,7 +161,7 @@ async def test_all_of_an_answer_has_a_limit_whatever_it_holds(
     monkeypatch.setattr("longrein.models.transport.ANSWER_BYTES_MAX", 4 << 20)
     ping = sse({"type": "ping"}) * 2_000
     async with serve_answers(Answer(chunks=[ping] * ENDLESS)) as server:
-        model = open_wire_model("anthropic", server.url, idle_timeout_s=5.0)
+        model = open_wire_model("anthropic", server.url, idle_timeout_s=HANG_S)
         failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(failed, Failure)
@@ -237,7 +238,7 @@ async def test_events_that_bring_nothing_keep_no_answer_alive(wire: str, beat: b
     begun = begun[: begun.rindex(b"\n\n", 0, begun.index("你好".encode())) + 2]
     for before in (b"", begun):
         async with repeating(head() + before, beat) as url:
-            model = open_wire_model(wire, url, idle_timeout_s=30.0, content_timeout_s=0.05)
+            model = open_wire_model(wire, url, idle_timeout_s=HANG_S, content_timeout_s=0.05)
             failed = (await answer_of(model, ASKED))[-1]
             await model.aclose()
         assert isinstance(failed, Failure)
@@ -261,7 +262,7 @@ async def test_what_comes_before_an_answer_has_its_time_too(
 ) -> None:
     async with repeating(begun, beat) as url:
         model = open_wire_model("openai-chat", url, idle_timeout_s=0.05, content_timeout_s=0.2)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_S):
             failed = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(failed, Failure)

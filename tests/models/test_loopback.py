@@ -10,6 +10,7 @@ from longrein.events import Image, Text, Thinking, ToolCall
 from longrein.models import Failure, Reply
 from longrein.testing.loopback import Call, Fault, LoopbackProvider, Turn, common_blocks
 from tests.models.http_server import answer_of, item, open_wire_model, request, result
+from tests.timeouts import HANG_S
 
 WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
 MODELS = {
@@ -146,7 +147,7 @@ async def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_answ
 ) -> None:
     async with LoopbackProvider([Turn(text="a long enough answer " * 20, fault=fault)]) as server:
         model = open_wire_model(
-            wire, server.url, MODELS[wire], idle_timeout_s=0.05 if fault.kind == "stall" else 9.0
+            wire, server.url, MODELS[wire], idle_timeout_s=0.05 if fault.kind == "stall" else HANG_S
         )
         asked = request(item(1, Text("go"), "user"), wire=wire)
         failure = (await answer_of(model, asked))[-1]

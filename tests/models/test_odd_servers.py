@@ -13,6 +13,7 @@ from longrein.models.failures import error_text
 from tests.models.http_server import Answer, answer_of, open_wire_model, serve_answers, sse
 from tests.models.provider_streams import STREAMS, WIRES
 from tests.models.test_replies import ASKED, chat, read
+from tests.timeouts import HANG_S
 
 JSON = {"content-type": "application/json"}
 PAGE = Answer(
@@ -25,7 +26,9 @@ async def told(
 ) -> list[Reply | Failure]:
     """Return the last delta of each of `times` requests."""
     async with serve_answers(*answers) as server:
-        model = open_wire_model(wire, server.url + path, idle_timeout_s=0.05)
+        silent = any(answer.end == "silent" for answer in answers)
+        limit_s = 0.05 if silent else HANG_S
+        model = open_wire_model(wire, server.url + path, idle_timeout_s=limit_s)
         ends = [(await answer_of(model, ASKED))[-1] for _ in range(times)]
         await model.aclose()
     assert all(isinstance(end, Reply | Failure) for end in ends)
@@ -286,8 +289,8 @@ async def test_a_reply_of_gemini_that_is_whole_ends_although_its_connection_does
     ]
     chunks = [sse(*events[:cut]), sse(*events[cut:]), b"data: {half"]
     async with serve_answers(Answer(chunks=chunks, end="silent")) as server:
-        model = open_wire_model("gemini", server.url, idle_timeout_s=60.0)
-        async with asyncio.timeout(5):
+        model = open_wire_model("gemini", server.url, idle_timeout_s=10 * HANG_S)
+        async with asyncio.timeout(HANG_S):
             end = (await answer_of(model, ASKED))[-1]
         await model.aclose()
     assert isinstance(end, Reply)

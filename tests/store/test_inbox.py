@@ -23,6 +23,7 @@ from tests.store.fixtures import (
     new_log,
     stored_log,
 )
+from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +80,7 @@ async def test_a_file_goes_only_when_its_message_is_stored(tmp_path: Path) -> No
     async with new_log(tmp_path) as log:
         leave_message(str(tmp_path), ID, b"one")
         gate = threading.Event()
-        log._writer.call(lambda database: gate.wait(5))
+        log._writer.call(lambda database: gate.wait(HANG_S))
         looking = asyncio.ensure_future(log.collect())
         for _ in range(5):
             await asyncio.sleep(0)

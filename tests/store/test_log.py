@@ -29,6 +29,7 @@ from tests.store.fixtures import (
     stored_log,
     wall_us,
 )
+from tests.timeouts import HANG_S
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def test_what_was_appended_is_there_again(tmp_path: Path) -> None:
 async def test_writes_that_wait_together_are_one_commit(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         gate = threading.Event()
-        held = log._writer.call(lambda database: gate.wait(5))
+        held = log._writer.call(lambda database: gate.wait(HANG_S))
         futures = [log.append([entry(seq)], flush=seq % 7 == 0) for seq in range(1, 31)]
         assert not any(future.done() for future in futures)
         gate.set()
@@ -94,7 +95,7 @@ async def test_a_grown_wal_is_folded_in_when_nobody_writes(
 async def test_appending_does_not_wait_for_the_database(tmp_path: Path) -> None:
     async with new_log(tmp_path) as log:
         gate = threading.Event()
-        log._writer.call(lambda database: gate.wait(5))
+        log._writer.call(lambda database: gate.wait(HANG_S))
         future = log.append(entries(1, 2), flush=True)
         number, stored = log.put(b"{}")
         assert (number, future.done(), stored.done()) == (1, False, False)

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import sys
 import termios
@@ -26,6 +27,8 @@ KEYBOARD = re.compile(r"\x1b\[(?:[?<>]\d*u|>4(?:;\d)?m)")
 ROOT = Path(__file__).parent.parent.parent
 
 
+FRAME_END = b"\x1b[?2026l"
+"""End of synchronised output: what came before it is drawn at once."""
 ALTERNATE = 1049 << 5
 """Mode of the alternate screen, as pyte counts private modes."""
 
@@ -77,7 +80,7 @@ class PseudoTerminal:
         self.folder = folder
         self.screen = TerminalScreen(columns, rows, history=20_000, ratio=0.5)
         self.stream = pyte.Stream(self.screen)
-        self.raw = b""
+        self.raw = self._unread = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.code: int | None = None
         env = {
@@ -103,9 +106,19 @@ class PseudoTerminal:
     def size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
+    def pause(self) -> "PseudoTerminal":
+        """Stop the program until `resize`, and read what it had written.
+
+        What it writes for the old size after that is cut off by a narrower screen.
+        """
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+        return self.settle(0)
+
     def resize(self, columns: int, rows: int) -> "PseudoTerminal":
-        self.screen.resize(rows, columns)
+        self.settle(0).screen.resize(rows, columns)
         self.size(columns, rows)
+        os.kill(self.pid, signal.SIGCONT)
         return self
 
     def __enter__(self) -> "PseudoTerminal":
@@ -153,13 +166,19 @@ class PseudoTerminal:
         return above + self.lines()
 
     def read(self, wait_s: float) -> bool:
-        """Take what comes within `wait_s` seconds; False when nothing did."""
-        if not select.select([self.fd], [], [], wait_s)[0]:
-            return False
-        try:
-            data = os.read(self.fd, 65536)
-        except OSError:
-            data = b""
+        """Take at most one frame of what comes within `wait_s` seconds; False when nothing did.
+
+        On a busy machine many frames come at once, and what `until` waits for may stand in any.
+        """
+        if not self._unread:
+            if not select.select([self.fd], [], [], wait_s)[0]:
+                return False
+            try:
+                self._unread = os.read(self.fd, 65536)
+            except OSError:
+                return False
+        frame, end, self._unread = self._unread.partition(FRAME_END)
+        data = frame + end
         self.raw += data
         text = self._decoder.decode(data).replace("\u200d", "")  # which pyte stops at
         self.stream.feed(KEYBOARD.sub("", text))

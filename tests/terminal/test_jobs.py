@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.harness import UNTIL_GO
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home
 
-TICKS = {"command": "for i in 1 2 3 4; do echo tick $i; sleep 0.3; done"}
+TICKS = {"command": f"echo tick 1; {UNTIL_GO}; echo tick 2"}
 
 
 def shell(project: Path) -> PseudoTerminal:
@@ -56,6 +57,7 @@ def test_it_stops_gives_the_terminal_back_and_comes_again(tmp_path: Path, how: s
         tty.until("Stopped").until(lambda: tty.lines()[tty.screen.cursor.y] == "shell>").send(
             "clear; fg\r"
         )
+        (project / "go").touch()
         tty.until("● Bash ok").until("All is ticked.").until("idle").until("say something").send(
             "typed"
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import needs_bubblewrap
+from tests.e2e.harness import UNTIL_GO, needs_bubblewrap
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home
 
@@ -58,9 +58,10 @@ def test_a_no_fails_the_command_and_the_turn_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_task_of_an_idle_session_asks_and_the_session_stays_idle(tmp_path: Path) -> None:
-    tty, _ = reaching(tmp_path, f"sleep 2; {CURL}", run_in_background=True)
+    tty, _ = reaching(tmp_path, f"{UNTIL_GO}; {CURL}", run_in_background=True)
     with tty:
         tty.ask("go").until("So it is.").until("idle")
+        (tmp_path / "project/go").touch()
         tty.until("reach other.example on port 443").until(tty.keys_count).send("n")
         tty.until(lambda: not any("reach other.example" in row for row in tty.lines()))
         tty.until("the sandbox refused a host to a background task: other.example").until(

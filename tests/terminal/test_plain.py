@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.terminal.pseudo_terminal import ROOT, PseudoTerminal
+from tests.timeouts import HANG_S
 
 
 def start(name: str, folder: Path, *arguments: str, **environ: str) -> "subprocess.Popen[bytes]":
@@ -27,7 +28,7 @@ def start(name: str, folder: Path, *arguments: str, **environ: str) -> "subproce
 
 def play(name: str, folder: Path, said: str, **environ: str) -> str:
     """What stands on stdout when `said` was piped in; nothing may stand on stderr."""
-    out, err = start(name, folder, **environ).communicate(said.encode(), timeout=20)
+    out, err = start(name, folder, **environ).communicate(said.encode(), timeout=HANG_S)
     assert err == b""
     return out.decode()
 
@@ -141,7 +142,7 @@ def test_a_signal_ends_it(tmp_path: Path) -> None:
         while b"go" not in stage.stdout.readline():
             pass
         stage.send_signal(signal.SIGTERM)
-        assert stage.wait(10) == 143
+        assert stage.wait(HANG_S) == 143
 
 
 def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_a_reader_that_leaves_is_no_traceback(tmp_path: Path) -> None:
     stage.stdout.close()
     stage.stdin.write(b"go\n")
     stage.stdin.close()
-    assert stage.wait(15) == 1
+    assert stage.wait(HANG_S) == 1
     assert stage.stderr.read() == b""
     stage.stderr.close()
 

@@ -6,6 +6,8 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from inspect import isawaitable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from longrein.workspace import (
     CommandExit,
     PlainSpawner,
+    StartedCommand,
     SupervisedSpawner,
     SupervisionOptions,
     open_workspace,
@@ -74,9 +77,10 @@ class CommandHarness:
 
     async def until(self, wanted: bytes) -> None:
         """Wait until the running commands have printed `wanted`."""
-        while wanted not in self.printed:
-            self._news.clear()
-            await self._news.wait()
+        async with asyncio.timeout(HANG_S):
+            while wanted not in self.printed:
+                self._news.clear()
+                await self._news.wait()
 
     async def run(
         self,
@@ -95,6 +99,30 @@ class CommandHarness:
             timeout_s=timeout_s,
             output_bytes_max=most,
         )
+
+    async def start(self, command: str) -> StartedCommand:
+        """Start a command; its output is in `printed`."""
+        self.printed.clear()
+        started = self.spawner.start(
+            command,
+            cwd=str(self.folder),
+            env=self.workspace.environment(self.session),
+            sink=self,
+            output_bytes_max=1 << 20,
+        )
+        found = await started if isawaitable(started) else started
+        assert not isinstance(found, CommandExit), found
+        return found
+
+    async def time_out_when_ready(self, command: str) -> CommandExit:
+        """Run a command whose time limit is reached once it has printed `ready`.
+
+        A limit in seconds can be reached before the shell has read its first word.
+        """
+        started = await self.start(command)
+        await self.until(b"ready\n")
+        started.end("timeout")
+        return await started.ended()
 
     def survivors(self) -> list[int]:
         """Live processes of this test's commands."""
@@ -118,7 +146,8 @@ def tag() -> Iterator[str]:
     yield own
     for pid, env in processes_with("LONGREIN_TEST_TAG"):
         if variable(env, "LONGREIN_TEST_TAG") == own:
-            os.kill(pid, 9)
+            with suppress(ProcessLookupError):  # it ended after the look at the process table
+                os.kill(pid, 9)
 
 
 @pytest.fixture

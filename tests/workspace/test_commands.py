@@ -126,7 +126,10 @@ async def test_what_is_left_behind_can_go_on_printing(harness: CommandHarness) -
             await asyncio.sleep(0.01)
 
 
-async def test_output_just_after_the_exit_is_kept(harness: CommandHarness) -> None:
+async def test_output_just_after_the_exit_is_kept(
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_module, "HELD_PIPE_S", HANG_S)
     await harness.run("(sleep 0.03; echo late) & echo early")
     assert bytes(harness.printed) == b"early\nlate\n"
 
@@ -149,7 +152,7 @@ async def test_R057_whoever_reads_gets_the_end_of_the_file_at_once(
 
 
 async def test_R053_a_tree_that_ignores_TERM_is_killed_whole(harness: CommandHarness) -> None:
-    ended = await harness.run("trap '' TERM; sleep 999 & sleep 999", timeout_s=0.1)
+    ended = await harness.time_out_when_ready("trap '' TERM; echo ready; sleep 999 & sleep 999")
     assert (ended.cause, ended.signal) == ("timeout", "SIGKILL")
     assert harness.survivors() == []
 
@@ -174,10 +177,11 @@ async def test_R053_who_forks_away_is_found(harness: CommandHarness, escape: str
 @pytest.mark.parametrize("grace_s", [HANG_S])
 async def test_TERM_comes_once_and_leaves_time_to_tidy_up(harness: CommandHarness) -> None:
     command = (
-        "trap 'echo told' TERM; exec 2>/dev/null; sleep 999 & wait; sleep 0.05; echo tidied; exit 7"
+        "trap 'echo told' TERM; exec 2>/dev/null; sleep 999 & echo ready; wait; sleep 0.05; "
+        "echo tidied; exit 7"
     )
-    ended = await harness.run(command, timeout_s=0.4)
-    assert bytes(harness.printed) == b"told\ntidied\n"
+    ended = await harness.time_out_when_ready(command)
+    assert bytes(harness.printed) == b"ready\ntold\ntidied\n"
     assert (ended.cause, ended.code) == ("timeout", 7)
 
 
@@ -343,13 +347,11 @@ def test_law_11_a_loop_that_closes_in_the_middle_leaves_nobody(tmp_path: Path, t
     async def main() -> None:
         harness = CommandHarness(tmp_path, tag, "plain")
         harness.spawner = PlainSpawner(grace_s=30)
-        running = asyncio.create_task(
-            harness.run("trap '' TERM; echo ready; while :; do sleep 9; done", timeout_s=0.1)
-        )
+        running = await harness.start("trap '' TERM; echo ready; while :; do sleep 9; done")
         await harness.until(b"ready")
+        running.end("timeout")
         await asyncio.sleep(0.2)
         assert harness.survivors(), "it had its TERM and ignores it"
-        assert not running.done()
 
     asyncio.run(main())
     until = time.monotonic() + HANG_S

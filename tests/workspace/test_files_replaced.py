@@ -14,6 +14,7 @@ from longrein.workspace import ReplaceResult, atomic_write, recover_temp_files, 
 from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import read
 from longrein.workspace.supervisor.openat import Folder, open_folder
+from tests.timeouts import HANG_S
 
 OLD, OURS, THEIRS = b"base\n", b"base ours\n", b"base theirs\n"
 
@@ -149,6 +150,7 @@ def test_who_writes_while_theirs_is_put_back_stands(
 def test_a_program_that_opened_the_file_before_and_writes_after_is_waited_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(temp_files, "WRITER_WAIT_S", HANG_S)
     opened: list[threading.Thread] = []
 
     def begin() -> None:
@@ -430,6 +432,7 @@ def test_replaced_files_are_let_go_after_a_while(
 def test_two_longreins_write_in_a_folder_one_after_the_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(temp_files, "LOCK_WAIT_S", HANG_S)
     done: list[str] = []
 
     def other() -> None:

@@ -229,9 +229,9 @@ async def test_what_a_confined_command_leaves_running_goes_on_until_the_end(
 
 @needs_bubblewrap
 async def test_a_timeout_ends_the_tree_in_the_sandbox(confined: Confined) -> None:
-    sink, root = CollectingSink(), str(confined.root)
+    sink, root, mark = CollectingSink(), str(confined.root), f"71.{os.getpid()}"
     ended = await confined.spawner.run(
-        "export LIMIT=71.5; setsid sleep 71.5 & trap '' TERM; sleep 71.5",
+        f"export LIMIT={mark}; setsid sleep {mark} & trap '' TERM; sleep {mark}",
         cwd=root,
         env=confined.env,
         sink=sink,
@@ -244,7 +244,7 @@ async def test_a_timeout_ends_the_tree_in_the_sandbox(confined: Confined) -> Non
     assert not [
         one
         for one in processes()
-        if b"SANDBOX=" in environment_of(one) and b"71.5" in environment_of(one)
+        if b"SANDBOX=" in environment_of(one) and mark.encode() in environment_of(one)
     ]
 
 

@@ -447,9 +447,12 @@ async def test_a_slow_client_is_dropped_and_holds_up_nobody(
 ) -> None:
     monkeypatch.setattr(proxy_module, "HEADER_S", 0.3)
     async with opened(["good.example"]) as (_, _proxy, port):
-        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
-        for _, writer in slow:
+        slow = []
+        for _ in range(100):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"CONNECT good.exam")
+            slow.append((reader, writer))
+        monkeypatch.setattr(proxy_module, "HEADER_S", HANG_S)
         answer = await exchange(port, b"GET http://good.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
         assert status(answer) == 200
         for reader, writer in slow:

@@ -31,7 +31,7 @@ from longrein.workspace.supervisor.pipes import Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, process, processes, processes_with
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
 from longrein.workspace.supervisor.tasks import Tasks
-from tests.timeouts import HANG_S
+from tests.timeouts import HANG_S, growing_limits
 from tests.workspace.conftest import supervised, tagged
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +66,8 @@ class SupervisorHarness:
         self.printed = bytearray()
         self.news: list[str] = []
         self._heard = asyncio.Event()
+        self.short_limits = pytest.MonkeyPatch()
+        """Limits of the waits for a supervisor that is stopped."""
         self.spawner = self.reopen()
 
     def reopen(self) -> SupervisedSpawner:
@@ -101,7 +103,7 @@ class SupervisorHarness:
         assert not isinstance(started, CommandExit), started
         return started
 
-    async def run(self, command: str, timeout_s: float = 5) -> CommandExit:
+    async def run(self, command: str, timeout_s: float = HANG_S) -> CommandExit:
         sink = OutputBuffer(self.printed)
         return await self.spawner.run(
             command,
@@ -265,7 +267,7 @@ async def test_B3_a_time_limit_ends_the_whole_tree(harness: SupervisorHarness) -
 async def test_B2_a_memory_limit_and_a_cpu_limit(harness: SupervisorHarness) -> None:
     hog = (
         f"{sys.executable} -S -c 'x = bytes(1 << 26); y = [*range(9)] * (1 << 22); import time; "
-        "time.sleep(9)'"
+        "time.sleep(99)'"
     )
     await harness.keep("b1", hog + "; true", memory_bytes=30 << 20)
     await harness.keep("b2", "while :; do :; done", cpu_s=0.1)
@@ -360,7 +362,7 @@ async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment_of_th
     harness: SupervisorHarness,
 ) -> None:
     harness.environ["API_KEY"] = SECRET
-    started = await harness.start("sleep 5")
+    started = await harness.start("sleep 99")
     parent = parent_of(started.pid)
     assert SECRET.encode() not in Path(f"/proc/{parent}/cmdline").read_bytes()
     assert b"API_KEY" not in Path(f"/proc/{parent}/environ").read_bytes()
@@ -381,8 +383,8 @@ async def test_B13_input_is_given_and_closed(harness: SupervisorHarness) -> None
 
 
 async def test_B13_input_that_nobody_takes(harness: SupervisorHarness) -> None:
-    await harness.keep("b1", "exec sleep 9 <&-", stdin=True)
-    await harness.keep("b2", "sleep 9")
+    await harness.keep("b1", "exec sleep 99 <&-", stdin=True)
+    await harness.keep("b2", "sleep 99")
     await harness.until(
         lambda: (
             "sleep" in Path(f"/proc/{spooled_tasks(str(harness.folder))[0].pid}/comm").read_text()
@@ -432,7 +434,7 @@ async def test_many_commands_leave_no_descriptor_open(harness: SupervisorHarness
 
     async def each() -> None:
         await (await harness.start("true", stdin=True)).ended()
-        ended = await harness.start("sleep 9", stdin=True)
+        ended = await harness.start("sleep 99", stdin=True)
         ended.end("interrupt")
         await ended.ended()
         await (await harness.start("nosuch")).ended()
@@ -462,9 +464,9 @@ async def test_R051_a_task_whose_daemon_holds_its_pipe_is_over_when_it_has_ended
 async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.keep("a398.b1", "sleep 9")
+    await harness.keep("a398.b1", "sleep 99")
     for task in ("../x", "", ".hidden", "a/b", "v1", "a398.b1"):
-        started = await harness.start("sleep 9")
+        started = await harness.start("sleep 99")
         with pytest.raises(OSError, match="a task cannot be called"):
             await started.keep(BackgroundOptions(task, "x"))
         started.end("interrupt")
@@ -473,7 +475,7 @@ async def test_ids_that_cannot_name_files_and_ids_in_use_are_refused(
 async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.keep("b1", "sleep 0.3; echo late; exit 6")
+    await harness.keep("b1", "until [ -e go ]; do sleep 0.05; done; echo late; exit 6")
     await harness.keep("b2", "sleep 99", policy="stop")
     await harness.start("sleep 98")
     await harness.spawner.drain()
@@ -489,6 +491,7 @@ async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(
         ("b1", "running", ""),
         ("b2", "killed", "longrein is gone"),
     ]
+    (harness.folder / "go").touch()
     ended = await harness.over("b1")
     assert (ended.state, ended.code, harness.output("b1")) == ("failed", 6, b"late\n")
 
@@ -496,7 +499,7 @@ async def test_an_exit_in_order_lets_kept_tasks_go_on_and_ends_the_others(
 async def test_what_a_dead_longrein_had_in_the_foreground_ends_also_when_another_is_there_at_once(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.keep("b1", "sleep 9")
+    await harness.keep("b1", "sleep 99")
     started = await harness.start("trap '' TERM; sleep 98 & sleep 98")
     first = harness.spawner
     assert first._connection is not None
@@ -571,18 +574,29 @@ async def test_nobody_comes_back_within_task_keep(tmp_path: Path, tag: str) -> N
 
 
 async def test_who_comes_back_in_time_stops_that_clock(tmp_path: Path, tag: str) -> None:
-    harness = SupervisorHarness(tmp_path, tag, keep_s=0.4)
-    await harness.keep("b1", "sleep 0.6")
-    await harness.spawner.drain()
-    await harness.reopen().adopt()
-    assert (await harness.over("b1")).state == "done"
-    await harness.spawner.drain()
+    for keep_s in growing_limits(0.4):
+        session = tmp_path / str(keep_s)
+        session.mkdir()
+        harness = SupervisorHarness(session, tag, keep_s=keep_s)
+        await harness.keep("b1", "until [ -e go ]; do sleep 0.05; done")
+        left = time.monotonic()
+        await harness.spawner.drain()
+        await harness.reopen().adopt()
+        in_time = time.monotonic() - left < keep_s
+        await asyncio.sleep(keep_s)
+        (session / "go").touch()
+        ended = await harness.over("b1")
+        await harness.spawner.drain()
+        if in_time:
+            assert ended.state == "done"
+            return
+    raise AssertionError("nobody came back in time")
 
 
 async def test_a_second_longrein_cannot_attach_while_one_is_attached(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.keep("b1", "sleep 9")
+    await harness.keep("b1", "sleep 99")
     told: list[str] = []
     other = supervised(harness.folder, harness.environ)
     other.notice = told.append
@@ -610,32 +624,34 @@ async def test_longrein_tasks_of_another_process_stops_one(harness: SupervisorHa
 
 
 @pytest.fixture
-def frozen(
-    harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[], None]]:
-    """Stops the supervisor, as a debugger does; nobody waits long for it."""
+def frozen(harness: SupervisorHarness) -> Iterator[Callable[[], None]]:
+    """Stops the supervisor, as a debugger does; nobody waits long for it until `wake`."""
+    stopped: list[int] = []
+
+    def freeze() -> None:
+        stopped.append(supervisor_of(harness))
+        os.kill(stopped[0], signal.SIGSTOP)
+        shorten_limits(harness.short_limits)
+
+    yield freeze
+    harness.short_limits.undo()
+    for supervisor in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(supervisor, signal.SIGCONT)
+
+
+def shorten_limits(patch: pytest.MonkeyPatch) -> None:
+    """Give up a supervisor after some tenths of a second, which a live one may need too."""
     for name, limit_s in (
         ("HELLO_S", 0.2),
         ("DRAIN_S", 0.2),
         ("START_S", 0.4),
         ("START_GRACE_S", 0.05),
     ):
-        monkeypatch.setattr(f"longrein.workspace.supervised_command.{name}", limit_s)
+        patch.setattr(f"longrein.workspace.supervised_command.{name}", limit_s)
     for name in ("HELLO_S", "END_S"):
-        monkeypatch.setattr(f"longrein.workspace.background_tasks.{name}", 0.2)
-    monkeypatch.setattr(
-        supervisor_client.SupervisorConnection.ask, "__kwdefaults__", {"limit_s": 0.2}
-    )
-    stopped: list[int] = []
-
-    def freeze() -> None:
-        stopped.append(int(harness.spawner._connection.owner[1:].partition(".")[0]))  # type: ignore[union-attr]
-        os.kill(stopped[0], signal.SIGSTOP)
-
-    yield freeze
-    for supervisor in stopped:
-        with suppress(ProcessLookupError):
-            os.kill(supervisor, signal.SIGCONT)
+        patch.setattr(f"longrein.workspace.background_tasks.{name}", 0.2)
+    patch.setattr(supervisor_client.SupervisorConnection.ask, "__kwdefaults__", {"limit_s": 0.2})
 
 
 def supervisor_of(harness: SupervisorHarness) -> int:
@@ -647,6 +663,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def wake(harness: SupervisorHarness) -> None:
+    harness.short_limits.undo()
     os.kill(supervisor_of(harness), signal.SIGCONT)
 
 
@@ -657,6 +674,7 @@ async def test_a_supervisor_that_hears_nothing_holds_nobody_back(
     task = await harness.keep("b1", "sleep 99")
     supervisor = supervisor_of(harness)
     frozen()
+    harness.short_limits.undo()
     await stop_background_task(str(harness.folder), "b1")
     assert task.pid not in processes()
     await harness.spawner.drain()
@@ -670,6 +688,7 @@ async def test_a_supervisor_that_was_stopped_goes_on_with_its_tasks_when_longrei
     task, ended = await harness.keep("b1", "sleep 99"), await harness.start("sleep 98")
     supervisor = supervisor_of(harness)
     frozen()
+    harness.short_limits.undo()
     await harness.spawner.drain()
     assert [task.pid in processes(), ended.pid in processes()] == [True, False]
     await harness.until(lambda: not is_stopped(supervisor))
@@ -705,16 +724,21 @@ async def test_a_supervisor_that_was_stopped_when_its_longrein_died_is_woken_by_
 
 
 @pytest.mark.parametrize(
-    "command", ["sleep 99; echo never", "trap '' TERM; setsid sleep 99 & sleep 99", "sleep 0.1"]
+    "command",
+    [
+        "sleep 99; echo never",
+        "trap '' TERM; setsid sleep 99 & sleep 99",
+        "until [ -e go ]; do sleep 0.05; done",
+    ],
 )
 async def test_a_time_limit_holds_also_while_the_supervisor_is_stopped(
     harness: SupervisorHarness, frozen: Callable[[], None], command: str
 ) -> None:
     await harness.keep("b1", "sleep 98")
-    run = asyncio.ensure_future(harness.run(command, timeout_s=0.3))
-    await harness.until(lambda: any(one.pid for one in harness.spawner.commands.values()))
+    started = await harness.start(command)
     frozen()
-    ended = await run
+    (harness.folder / "go").touch()
+    ended = await started.run(asyncio.get_running_loop().time() + 0.3)
     assert (ended.cause, ended.code) == ("lost", None)
     assert (
         ended.message
@@ -841,10 +865,11 @@ async def test_where_no_socket_can_lie_tasks_are_kept_told_of_and_stopped(
 ) -> None:
     harness = SupervisorHarness(tmp_path, tag)
     (tmp_path / "tasks" / f"v{VERSION}.sock").mkdir(parents=True)
-    await harness.keep("b1", "echo one; sleep 0.2; exit 4")
+    await harness.keep("b1", "echo one; until [ -e go ]; do sleep 0.05; done; exit 4")
     await harness.keep("b2", "sleep 99")
     await harness.spawner.drain()
     assert {one.state for one in await harness.reopen().adopt()} == {"running"}
+    (harness.folder / "go").touch()
     assert (await harness.over("b1")).code == 4
     await harness.spawner.stop("b2", "the user")
     assert (await harness.over("b2")).cause == "SIGTERM"
@@ -924,9 +949,10 @@ async def test_a_long_path_is_no_hindrance(tmp_path: Path, tag: str) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     harness = SupervisorHarness(deep, tag)
-    await harness.keep("b1", "sleep 0.1; exit 4")
+    await harness.keep("b1", "until [ -e go ]; do sleep 0.05; done; exit 4")
     await harness.spawner.drain()
     await harness.reopen().adopt()
+    (deep / "go").touch()
     await harness.until(
         lambda: (task := harness.spawner.spooled("b1")) is not None and task.state != "running"
     )

@@ -50,7 +50,8 @@ import asyncio, json, os, sys, time
 from longrein.workspace import BackgroundOptions, SupervisedSpawner, SupervisionOptions
 
 class Out:
-    def write(self, data): pass
+    def __init__(self): self.printed = asyncio.Event()
+    def write(self, data): self.printed.set()
 
 async def main():
     folder, env, foreground, tasks = json.loads(sys.argv[1])
@@ -61,11 +62,17 @@ async def main():
     spawner.on_news(lambda task: (news.append(task), heard.set()))
     async def start(command, sink=None):
         return await spawner.start(command, cwd=folder, env=env, sink=sink, output_bytes_max=1000)
-    waiting = [asyncio.ensure_future((await start(command, Out())).ended()) for command in foreground]
+    outs = [Out() for _ in foreground]
+    started = [await start(command, out) for command, out in zip(foreground, outs)]
+    waiting = [asyncio.ensure_future(one.ended()) for one in started]
     for task, command in tasks.items():
         running = await (await start(command)).keep(BackgroundOptions(task, command))
         supervisor = int(open(f"/proc/{running.pid}/stat").read().rpartition(")")[2].split()[1])
-    await asyncio.sleep(0.15)
+    for out in outs:
+        await out.printed.wait()
+    await asyncio.wait(waiting[-1:])
+    while not all(spawner.read(task, 0, 99)[1] for task in tasks):
+        await asyncio.sleep(0.01)
     print(json.dumps({"supervisor": supervisor}), flush=True)
     while set(news) < {"", *tasks}:
         heard.clear()
@@ -85,12 +92,16 @@ class CrashScenario:
     def __init__(self, folder: Path, tag: str, kinds: dict[str, str]) -> None:
         self.folder, self.tag = folder, tag
         self.session = f"session-of-{tag}"
-        self.sleep = f"9{next(_numbers)}.{os.getpid()}"
+        self.sleep = f"9{next(_numbers)}.{os.getpid()}0"
         self.environ = {"PATH": os.environ["PATH"], "LONGREIN_TEST_TAG": tag}
-        prefixes = {name: prefix.format(s=self.sleep) for name, prefix in kinds.items()}
-        foreground = [f"{prefix} {FOREGROUND.format(s=self.sleep)}" for prefix in prefixes.values()]
-        foreground.append(BURST.format(s=self.sleep))
-        self.tasks = {name: f"{prefix} {TASK}" for name, prefix in prefixes.items()}
+        foreground = [
+            f"{prefix} {FOREGROUND}".format(s=f"{self.sleep}{3 if name in UNMARKED else 1}")
+            for name, prefix in kinds.items()
+        ]
+        foreground.append(BURST.format(s=f"{self.sleep}1"))
+        self.tasks = {
+            name: f"{prefix} {TASK}".format(s=f"{self.sleep}2") for name, prefix in kinds.items()
+        }
         env = {**self.environ, "LONGREIN_SESSION": self.session}
         arguments = json.dumps([str(folder), env, foreground, self.tasks])
         words = [sys.executable, "-c", HARNESS, arguments]
@@ -103,15 +114,15 @@ class CrashScenario:
         assert line, "it ended without a word"
         return json.loads(line)  # type: ignore[no-any-return]
 
-    def sleepers(self) -> list[int]:
-        """Pids of this scenario's commands, marked or not."""
-        found = []
+    def sleepers(self, which: str = "") -> list[int]:
+        """Pids of this scenario's commands, marked or not.
+
+        `which`: `1` for marked ones of the foreground, `2` for tasks, `3` for the rest.
+        """
+        found, mark = [], f"{self.sleep}{which}".encode()
         for name in os.listdir("/proc"):
             try:
-                if (
-                    name.isdigit()
-                    and self.sleep.encode() in Path(f"/proc/{name}/cmdline").read_bytes()
-                ):
+                if name.isdigit() and mark in Path(f"/proc/{name}/cmdline").read_bytes():
                     found.append(int(name))
             except OSError:
                 continue
@@ -172,10 +183,8 @@ async def test_B14_R055_longrein_is_killed_its_tasks_go_on_and_are_adopted(
     start_scenario: Start,
 ) -> None:
     scenario = start_scenario(KINDS, UNMARKED)
-    at_work = len(scenario.sleepers())
     scenario.kill(scenario.harness.pid)
-    until(lambda: not any(b"sleep 9" in line and b"echo r" in line for line in lines(scenario)))
-    until(lambda: len(scenario.sleepers()) < at_work / 2 + 2)
+    until(lambda: not scenario.sleepers("1"))
     assert set(scenario.states().values()) == {"running"}
     assert is_supervised(str(scenario.folder))
     news: list[str] = []
@@ -223,7 +232,7 @@ async def test_B14_the_supervisor_is_killed_its_longrein_ends_all_and_tells_them
             None,
             "its supervisor ended while it ran",
         )
-    scenario.harness.wait(5)
+    scenario.harness.wait(HANG_S)
     assert tagged(scenario.tag) == []
 
 
@@ -297,7 +306,7 @@ async def test_a_stale_socket_and_record_of_a_dead_supervisor_are_replaced(
     assert [one.state for one in found] == ["lost"]
     env = {**scenario.environ, "LONGREIN_SESSION": scenario.session}
     ended = await spawner.run(
-        "exit 8", cwd="/", env=env, sink=Silent(), timeout_s=5, output_bytes_max=9
+        "exit 8", cwd="/", env=env, sink=Silent(), timeout_s=HANG_S, output_bytes_max=9
     )
     assert ended.code == 8
     assert is_supervised(str(scenario.folder))

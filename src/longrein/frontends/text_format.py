@@ -81,15 +81,13 @@ def money(usd: float) -> str:
 def usage_rows(state: State, usd: float) -> tuple[tuple[str, str], ...]:
     """Return (name, value) of what a session has used; `usd`: with its subagents."""
     used = state.usage
-    share = 100 * used.cache_read_tokens / max(used.context_tokens, 1)
+    share = ""
+    if used.context_tokens:
+        share = f" ({100 * used.cache_read_tokens / used.context_tokens:.0f}% of input)"
     return (
         ("requests", str(state.asks)),
         ("input, not cached", tokens(used.input_tokens)),
-        (
-            "read from cache",
-            tokens(used.cache_read_tokens)
-            + f" ({share:.0f}% of input)" * bool(used.context_tokens),
-        ),
+        ("read from cache", tokens(used.cache_read_tokens) + share),
         ("written to cache", tokens(used.cache_write_tokens)),
         ("output", tokens(used.output_tokens)),
         ("spent", money(usd)),
