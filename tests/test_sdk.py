@@ -327,6 +327,8 @@ async def test_a_missing_await_is_named(here: dict[str, Any]) -> None:
 async def test_notes_hold_what_the_terminal_would_show(
     arguments: dict[str, Any], line: str, here: dict[str, Any]
 ) -> None:
+    if "mcp_servers" in arguments:
+        pytest.importorskip("mcp")
     async with Session.open(ScriptedModel(says("ok")), **here, **arguments) as session:
         await session.ask("go")
         assert [note for note in session.notes if line in note], session.notes
@@ -429,7 +431,8 @@ async def test_what_happened_goes_with_the_next_request_and_starts_no_turn(
         assert not model.requests
         await session.ask("go")
     told = [item.part.text for item in model.requests[0].items if item.kind == "reminder"]
-    assert [text.partition("\n")[2] for text in told] == ["* ci\n| the build failed"]
+    (below,) = [text.split("\n")[1:-1] for text in told]  # between its two marks
+    assert below == ["* ci", "| the build failed"]
 
 
 # --- Several at once, cancelled, closed -----------------------------------------------------------
@@ -549,7 +552,7 @@ async def test_a_closed_session_says_so(here: dict[str, Any]) -> None:
     with pytest.raises(longrein.SessionClosed):
         session.interrupt()
     await session.wait()
-    assert session.spent_usd > 0
+    assert session.spent_usd == 0  # a reserve is no money spent; the next start counts the loss
 
 
 async def test_close_ends_an_ask_whose_approval_waits(here: dict[str, Any]) -> None:

@@ -458,3 +458,26 @@ async def test_subagents_have_hooks_of_their_own(harness: HookHarness) -> None:
     assert told["task"]["tool_name"] == "Agent"
     assert "agent_id" not in told["main"]
     assert any("| be brief" in text for text in said(model.requests[1]))
+
+
+PATCH = "*** Begin Patch\n*** Add File: a.py\n+x\n*** Add File: keep/b.py\n+x\n*** End Patch"
+KEEPS = 'grep -q \'"file_path": *"keep/\' && { echo it is kept >&2; exit 2; }; exit 0'
+ALLOWS_A = f'grep -q \'"file_path": *"a.py"\' && {answer(permissionDecision="allow")}; exit 0'
+
+
+@pytest.mark.parametrize(
+    ("line", "made", "said"),
+    [
+        (KEEPS, False, "it is kept"),
+        ("exit 0", True, "Created"),
+        (ALLOWS_A, False, "Denied"),  # what is allowed for one file is not allowed for the other
+    ],
+)
+async def test_a_hook_for_edits_sees_each_file_of_a_patch(
+    harness: HookHarness, line: str, made: bool, said: str
+) -> None:
+    model = Script(says(call("apply_patch", input=PATCH)), says("ok"))
+    answers = {} if line == ALLOWS_A else {"apply_patch": "allow"}
+    await harness.run(command(PRE, line, "Edit"), model, "go", answers=answers)
+    assert (harness.tree / "a.py").exists() == made
+    assert said in harness.results[0]

@@ -20,7 +20,9 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.tools import Outcome, Tool
+from longrein.permissions import HookAnswer
+from longrein.permissions.hooks import merge_answers
+from longrein.tools import EDITORS, Outcome, Tool
 
 TEXT_CHARS_MAX = 1_000
 """Length of a description in what hooks are told."""
@@ -110,19 +112,43 @@ def _told_call(session: Session, event: str, call: ToolCall, **more: Any) -> dic
     )
 
 
-async def _before_call(session: Session, call_id: str) -> None:
-    """Run the `PreToolUse` hooks of one call."""
+async def _ask_about(
+    session: Session, event: str, told: Mapping[str, Any], call: ToolCall
+) -> tuple[HookAnswer, list[HookAnswered]]:
+    """Run the hooks of an event of a call: of a patch once for each file, with its `file_path`, so
+    that a hook for `Edit` sees every file.
+    """
     from longrein.agent.permission_check import matches_condition, tool_names
 
+    tool, given = session.deps.tools[call.name], told["tool_input"]
+    paths = [path for path, _ in tool.paths(given)] if call.name == EDITORS[1] else []
+    inputs = [{**given, "file_path": path} for path in paths] or [given]
+    asked = [
+        session.hooks.ask(
+            event,
+            {**told, "tool_input": one},
+            subjects=tool_names(tool),
+            call=call.id,
+            condition=lambda rule: matches_condition(session, call, rule),
+        )
+        for one in inputs
+    ]
+    found = await asyncio.gather(*asked)
+    answers = [answer for answer, _ in found]
+    answer = merge_answers(answers)
+    if answer.decision == "allow" and not all(one.decision == "allow" for one in answers):
+        answer = msgspec.structs.replace(answer, decision="none")  # it is about some files only
+    if paths and answer.updated_input is not None:
+        answer.updated_input.pop("file_path", None)
+    return answer, [entry for _, entries in found for entry in entries]
+
+
+async def _before_call(session: Session, call_id: str) -> None:
+    """Run the `PreToolUse` hooks of one call."""
+
     call = session.original_call(session.state.calls[call_id].call)
-    names = tool_names(session.deps.tools[call.name])
-    answer, entries = await session.hooks.ask(
-        "PreToolUse",
-        _told_call(session, "PreToolUse", call, tool_use_id=call.id),
-        subjects=names,
-        call=call.id,
-        condition=lambda rule: matches_condition(session, call, rule),
-    )
+    told = _told_call(session, "PreToolUse", call, tool_use_id=call.id)
+    answer, entries = await _ask_about(session, "PreToolUse", told, call)
     if answer.updated_input is not None:
         session.hooks.inputs[call.id] = answer.updated_input
     session.hooks.seen[call.id] = answer
@@ -131,7 +157,7 @@ async def _before_call(session: Session, call_id: str) -> None:
 
 async def _before_question(session: Session, call_id: str) -> None:
     """Run the `PermissionRequest` hooks of a call that is about to be asked about."""
-    from longrein.agent.permission_check import judge_calls, matches_condition, tool_names
+    from longrein.agent.permission_check import judge_calls
 
     hooks = session.hooks
     call = session.original_call(session.state.calls[call_id].call)
@@ -146,13 +172,8 @@ async def _before_question(session: Session, call_id: str) -> None:
         if rules
         else []
     )
-    answer, entries = await hooks.ask(
-        "PermissionRequest",
-        _told_call(session, "PermissionRequest", call, permission_suggestions=suggested),
-        subjects=tool_names(session.deps.tools[call.name]),
-        call=call_id,
-        condition=lambda rule: matches_condition(session, call, rule),
-    )
+    told = _told_call(session, "PermissionRequest", call, permission_suggestions=suggested)
+    answer, entries = await _ask_about(session, "PermissionRequest", told, call)
     hooks.questions[call_id] = None
     if answer.updated_input is not None:
         hooks.inputs[call_id] = answer.updated_input
@@ -176,7 +197,7 @@ async def after_call(
 
     Interrupted, the hooks count as unanswered.
     """
-    from longrein.agent.permission_check import matches_condition, tool_names
+    from longrein.agent.permission_check import tool_names
 
     tool = session.deps.tools[call.name]
     event = "PostToolUse" if outcome.status == "ok" else "PostToolUseFailure"
@@ -192,13 +213,7 @@ async def after_call(
     else:
         told |= {"error": text, "is_interrupt": outcome.status == "interrupted"}
     try:
-        answer, entries = await session.hooks.ask(
-            event,
-            told,
-            subjects=tool_names(tool),
-            call=call.id,
-            condition=lambda rule: matches_condition(session, call, rule),
-        )
+        answer, entries = await _ask_about(session, event, told, call)
     except asyncio.CancelledError:
         if not session.stops(call.id):
             raise
