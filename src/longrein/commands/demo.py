@@ -75,6 +75,10 @@ def _call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
+KILL_S = 1.5
+"""Seconds of thought before which the second kill must come, or the turn would be over."""
+
+
 def _main() -> list[dict[str, Any]]:
     started = [
         _call("Bash", command=command, description=what, run_in_background=True)
@@ -96,7 +100,11 @@ def _main() -> list[dict[str, Any]]:
             _call("Agent", description="amounts in parentheses", tasks=jobs, synthesis=GOAL),
         ),
         _turn("Now the old receipts.", _call("Glob", pattern="*receipts*")),
-        _turn("Something happened to longrein. What still runs?", _call("TaskList")),
+        _turn(
+            "Something happened to longrein. What still runs?",
+            _call("TaskList"),
+            delay_s=KILL_S,
+        ),
         _turn(
             "The till is watched as before: nobody told that command to end. Its newest lines, "
             "then I end it.",
