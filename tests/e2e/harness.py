@@ -225,6 +225,7 @@ class CliHarness:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
+                bufsize=0,  # `communicate` does not see what `readline` has buffered
                 start_new_session=True,
                 **more,
             )
