@@ -445,12 +445,20 @@ class _Demo:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
         ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                started = self._print_line(msgspec.json.decode(line))
-                if kill_at and started == kill_at:
-                    process.kill()
-                    return True
+            try:
+                return self._follow(process, kill_at)
+            except KeyboardInterrupt:  # it must not write while the folder is removed
+                process.terminate()
+                process.wait()
+                raise
+
+    def _follow(self, process: "subprocess.Popen[bytes]", kill_at: str) -> bool:
+        assert process.stdout is not None
+        for line in process.stdout:
+            started = self._print_line(msgspec.json.decode(line))
+            if kill_at and started == kill_at:
+                process.kill()
+                return True
         return False
 
     def _print_line(self, line: _Json) -> str:
