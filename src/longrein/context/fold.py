@@ -211,7 +211,7 @@ def _state_at(log: Sequence[Entry], kept: Kept) -> State:
 
 
 class _Pass:
-    """One pass over a log, which keeps copies of the states that its rewinds return to.
+    """Pass over a log that keeps copies of the states which its rewinds return to.
 
     `kept`: states before entry `first`, where the pass begins.
     """

@@ -35,7 +35,7 @@ async def TaskOutput(
     grep: str = "",
     wait: int = 0,
 ) -> Outcome:
-    """What a background task printed, and how it stands. Do not poll: its end is told.
+    """Show the output of a background task and its state. Do not poll: its end is told.
 
     task_id: Such as b3.
     tail: Last lines; default 50.
