@@ -391,9 +391,7 @@ def _swap(session: Session, ready: Swap) -> None:
     seen = claim_lookup(state, span, texts_cleared_since(session, span, ready.asked))
     made = partial(build_summary, state, budget, span, ready.reason, ready.prose, (ready.asked,))
     event = made(rebuilt.blocks, seen)
-    if not is_useful(
-        state, budget, event
-    ):  # files are shown again only where there is room for them
+    if not is_useful(state, budget, event):
         event = made()  # files are shown again only where there is room for them
     used = context.reexpand_lines(
         state, span, event.text, round(budget.usable_tokens * REEXPANDED_SHARE_MAX)

@@ -16,7 +16,6 @@ from longrein.events import (
     Text,
     ToolCall,
     ToolEnded,
-    ToolError,
     unwrapped,
 )
 from longrein.permissions import escape
@@ -194,15 +193,9 @@ def key_argument(arguments: dict[str, Any] | None, stated: str = "") -> str:
 
 def file_patches(arguments: dict[str, Any] | None) -> "list[FilePatch]":
     """The changes of files that a call of `apply_patch` makes; [] for text that is no patch."""
-    text = (arguments or {}).get("input")
-    if not isinstance(text, str):
-        return []
-    from longrein.tools.patch_text import parse_patch
+    from longrein.tools.patch_text import patches_of
 
-    try:
-        return parse_patch(text)
-    except ToolError:
-        return []
+    return patches_of(arguments)
 
 
 def activity_text(event: AnyEvent) -> str:

@@ -53,12 +53,9 @@ def patch_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     """Return (path, True) for each file that a call changes; () for a text that is no patch, which
     changes none.
     """
-    from longrein.tools.patch_text import parse_patch
+    from longrein.tools.patch_text import patches_of
 
-    try:
-        patches = parse_patch(str(arguments.get("input", "")))
-    except ToolError:
-        return ()
+    patches = patches_of(arguments)
     return tuple((path, True) for one in patches for path in (one.path, one.moved_to) if path)
 
 

@@ -4,8 +4,8 @@ The format: OpenAI, "GPT-4.1 prompting guide", section "Generating and applying 
 """
 
 import re
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,6 +74,17 @@ def parse_patch(text: str) -> list[FilePatch]:
     if not patches or len(set(paths)) < len(paths):
         raise _bad_patch("it names no file" if not patches else "it names a file twice")
     return patches
+
+
+def patches_of(arguments: Mapping[str, Any] | None) -> list[FilePatch]:
+    """Return the changes of files that a call makes; [] for a text that is no patch, which makes
+    none.
+    """
+    text = (arguments or {}).get("input")
+    try:
+        return parse_patch(text) if isinstance(text, str) else []
+    except ToolError:
+        return []
 
 
 def _file_patch(kind: str, path: str, rows: list[str]) -> FilePatch:
