@@ -89,7 +89,7 @@ def is_known(block: Any) -> bool:
     if isinstance(block, str):
         return True
     fields = block if isinstance(block, dict) else vars(block)
-    if fields.get("type") in KNOWN:
+    if fields.get("type", "text" if "text" in fields else None) in KNOWN:
         return True
     return fields.get("type") in (None, "message") and fields.get("role") in KNOWN_ROLES
 
@@ -197,6 +197,19 @@ def test_a_result_that_holds_an_unknown_block_keeps_its_call() -> None:
     engine, view = cleared([{"role": "user", "content": "Find it."}, asked, answer])
     assert [one for one in view if one is asked or one is answer] == [asked, answer]
     assert engine.tokens < 16_000
+
+
+def test_a_block_without_a_type_stays_unless_it_is_text() -> None:
+    image = {"image": {"format": "png", "source": {"bytes": "AAAA"}}}
+    document = {"document": {"name": "plan", "source": {"text": "so " * 900}}}
+    shown = {"role": "user", "content": [{"text": "Look. " * 900}, image, document]}
+    engine, view = cleared([{"role": "user", "content": "Begin."}, shown])
+    blocks = [block for one in view for block in blocks_of(one)]
+    assert [block for block in blocks if block in (image, document)] == [image, document]
+    assert [note.split(":")[0] for note in engine.notes] == [
+        "image without a type",
+        "document without a type",
+    ]
 
 
 def test_a_reply_of_hosted_tools_alone_stays() -> None:

@@ -219,10 +219,14 @@ def is_read(side: str, block: Any) -> bool:
 
 
 def _kind(block: Any) -> str:
-    """Return the type of a block; the name of its one field where it has none, as on Bedrock."""
+    """Return the type of a block. Where it has none, as on Bedrock, it is `text` or no known type:
+    a shortened copy of any other block would be of a form that its wire does not take.
+    """
     fields = fields_of(block)
-    kind = fields.get("type") or next(iter(fields), "")
-    return str(kind)
+    if "type" in fields:
+        return str(fields["type"])
+    name = next(iter(fields), "block")
+    return name if name == "text" else f"{name} without a type"
 
 
 def _blocks(content: Any) -> list[Any]:
