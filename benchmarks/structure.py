@@ -1,12 +1,17 @@
 """Measures of the source code itself: modules, lines, functions, docstrings, cycles, imports by
-string.
+string; and the modules that one prompt passes.
 
 python -m benchmarks.structure
 """
 
 import ast
+import os
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
+from typing import get_args
 
 from tests.test_architecture import (
     FILES,
@@ -22,11 +27,57 @@ from tests.test_architecture import (
     trees,
 )
 
+from longrein.events import AnyEvent
+
 QUESTION_WORDS = {
     *("What", "Who", "Whose", "Where", "When", "Whether", "Why", "Which", "How", "One"),
     *("Whatever", "Whoever", "Nothing", "That", "It"),
 }
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+EVENTS_READ_MIN = 4
+"""Classes of events that a module tells apart before it counts as a reader of the log."""
+SESSION_NAMES_MAX = 2
+"""Names of a session up to which a function would be better off with these alone."""
+PROMPT = """
+import inspect, json, os, sys, threading
+
+passed, changes, last = set(), 0, ""
+
+def follow(frame, event, _):
+    global changes, last
+    name = frame.f_globals.get("__name__", "")
+    called = event == "call" and frame.f_code.co_flags & inspect.CO_NEWLOCALS
+    if called and name.startswith("longrein") and name != last:
+        changes += 1
+        last = name
+        passed.add(name)
+
+home = os.environ["HOME"]
+os.makedirs(f"{home}/.config/longrein")
+with open(f"{home}/.config/longrein/config.toml", "w") as file:
+    file.write('model = "play/one"\\n[providers.play]\\nwire = "scripted"\\n')
+    file.write(f'base_url = "{home}/script.json"\\n')
+read = {"name": "Read", "arguments": {"path": "notes.txt"}}
+with open(f"{home}/script.json", "w") as file:
+    json.dump({"turns": [{"calls": [read]}, {"text": "Done."}]}, file)
+with open(f"{home}/notes.txt", "w") as file:
+    file.write("Buy milk.\\n")
+sys.argv[1:] = ["-p", "Read the notes."]
+from longrein.__main__ import main
+
+leave = os._exit
+
+def tell(code):
+    sys.setprofile(None)
+    os.write(1, f"{len(passed)} {changes}\\n".encode())
+    leave(code)
+
+os._exit = tell
+threading.setprofile(follow)
+sys.setprofile(follow)
+main()
+"""
+"""A headless prompt that reads a file; it prints what `modules_of_a_prompt` returns."""
 
 
 def lines(folder: Path) -> int:
@@ -53,6 +104,91 @@ def statements_below(folder: str) -> int:
     return sum(statements_of(tree) for path, tree in trees().items() if below in path.parents)
 
 
+def inner_imports(tree: ast.Module) -> int:
+    """Count the imports inside the functions of a module."""
+    inside = {node for function in functions(tree) for node in ast.walk(function)}
+    return sum(isinstance(node, ast.Import | ast.ImportFrom) for node in inside)
+
+
+def circles() -> list[int]:
+    """Return the sizes of the groups of modules that import each other, type hints included; the
+    largest first.
+    """
+    return sorted(map(len, cycles(import_graph(with_hints=True))), reverse=True)
+
+
+def readers_of_events() -> list[str]:
+    """Return the modules that tell at least four classes of events apart, by `match` or
+    `isinstance`.
+    """
+    events = {event.__name__ for event in get_args(AnyEvent)}
+    return [
+        str(path.relative_to(SRC))
+        for path, tree in trees().items()
+        if len(events & set(told_apart(tree))) >= EVENTS_READ_MIN
+    ]
+
+
+def told_apart(tree: ast.AST) -> list[str]:
+    """Return the names of the classes that a tree matches or asks `isinstance` for."""
+    tested: list[ast.AST] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.MatchClass(cls=name):
+                tested.append(name)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
+                tested += ast.walk(classes)
+    return [node.id for node in tested if isinstance(node, ast.Name)]
+
+
+def users_of_session() -> list[int]:
+    """Return, of each function that takes a `Session`, how many names of it the function uses."""
+    return [
+        len(used)
+        for tree in trees().values()
+        for function in functions(tree)
+        if (used := _session_names(function)) is not None
+    ]
+
+
+def _session_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str] | None:
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    taken = {one.arg for one in arguments if one.annotation and _is_session(one.annotation)}
+    held = [node for node in ast.walk(function) if isinstance(node, ast.Attribute)]
+    used = {n.attr for n in held if isinstance(n.value, ast.Name) and n.value.id in taken}
+    return used if taken else None
+
+
+def _is_session(annotation: ast.expr) -> bool:
+    text = ast.unparse(annotation)
+    return text.strip("'\"") == "Session"
+
+
+def modules_of_a_prompt() -> tuple[int, int]:
+    """Return how many modules of longrein one headless prompt with one `Read` passes, and how often
+    the control goes from one to another.
+
+    Every call of a function counts, in all threads; no return, and no code that an import runs.
+    """
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "LONGREIN_STATE_DIR": f"{home}/state",
+        }
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", PROMPT],
+            cwd=home,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+    modules, changes = done.stdout.split()[-2:]
+    return int(modules), int(changes)
+
+
 def main() -> None:
     """Print a table of the measures."""
     found = [f for tree in trees().values() for f in functions(tree)]
@@ -65,6 +201,8 @@ def main() -> None:
     parsed = trees()
     nodes = sum(1 for tree in parsed.values() for _ in ast.walk(tree))
     code_lines = sum(len(lines_with_code(tree)) for tree in parsed.values())
+    sessions = users_of_session()
+    passed, changes = modules_of_a_prompt()
     private = [
         path
         for path, tree in trees().items()
@@ -92,6 +230,13 @@ def main() -> None:
         "lines of a function: longest": sizes[-1],
         "cycles between modules": len(cycles(import_graph())),
         "cycles between packages": len(cycles(package_graph())),
+        "largest circle of modules, type hints included": max(circles(), default=1),
+        "imports inside functions": sum(map(inner_imports, parsed.values())),
+        "modules that tell four or more events apart": len(readers_of_events()),
+        "functions that take Session": len(sessions),
+        "functions that use at most two names of it": sum(n <= SESSION_NAMES_MAX for n in sessions),
+        "modules that a headless prompt with one Read passes": passed,
+        "changes of module in it": changes,
         "modules that import by a string": len(STRING_IMPORTERS),
         "modules with a module-level __getattr__": len(lazy),
         "modules that import private modules of Python": len(private),

@@ -378,9 +378,9 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def import_graph() -> Graph:
+def import_graph(*, with_hints: bool = False) -> Graph:
     """Modules of longrein and the modules of longrein that they import at run time, also inside
-    functions.
+    functions. `with_hints`: also those that only type hints need.
     """
     modules = {dotted(path): tree for path, tree in trees().items()}
     guarded = {
@@ -394,7 +394,7 @@ def import_graph() -> Graph:
     for module, tree in modules.items():
         found: set[str] = set()
         for node in ast.walk(tree):
-            if node in guarded:
+            if node in guarded and not with_hints:
                 continue
             found |= set(imported(node))
             if isinstance(node, ast.ImportFrom) and node.module:
