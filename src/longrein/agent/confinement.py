@@ -44,7 +44,7 @@ def find_masks(session: "Session") -> Masks:
         return Masks(
             problem=f"the rule {visible(unreadable[0])} forbids files anywhere on this machine"
         )
-    places = (*session.deps.workspace.roots, *_visible_places(session, elsewhere))
+    places = (*session.deps.workspace.roots, *_visible_places(session.deps.sandbox, elsewhere))
     tests = (_forbidden(session, "Read", unreadable), _forbidden(session, "Edit", unchangeable))
     return session.masks.find(places, *tests, (unreadable, unchangeable, session.state.cwd), LOOK_S)
 
@@ -100,9 +100,8 @@ def _base_outside(session: "Session", text: str) -> str:
     return "" if place.inside or not place.kind else place.real
 
 
-def _visible_places(session: "Session", places: Sequence[str]) -> list[str]:
+def _visible_places(sandbox: SessionSandbox | None, places: Sequence[str]) -> list[str]:
     """Return the places with home replaced by what commands see of it."""
-    sandbox = session.deps.sandbox
     home = sandbox.home if sandbox is not None else ""
     shown = sandbox.visible_home if sandbox is not None else ()
     return [one for place in places for one in (shown if place == home else (place,))]
@@ -151,9 +150,8 @@ class SessionConfinement:
         return deps.sandbox.end(deps.workspace.roots) if deps.sandbox is not None else ((), ())
 
 
-def confines(session: "Session") -> bool:
+def confines(sandbox: SessionSandbox | None) -> bool:
     """Return True if a sandbox works, so that commands run in it."""
-    sandbox = session.deps.sandbox
     return sandbox is not None and sandbox.rung.confines
 
 
@@ -187,29 +185,29 @@ def confine(
     return sandbox.confine(roots, cwd, masks.hidden, masks.locked, proxy, shown)
 
 
-def masks_reads(session: "Session") -> bool:
+def masks_reads(sandbox: SessionSandbox | None) -> bool:
     """Return True if the sandbox hides each forbidden file from a command, by its mount.
 
     Landlock grants the siblings of a forbidden file one by one, and a command may rename or
     replace that file: there the reading of a command stays the first line of defence.
     """
-    sandbox = session.deps.sandbox
     return sandbox is not None and sandbox.rung.name == "bubblewrap"
 
 
 def unconfined_reason(session: "Session") -> str:
     """Return why the sandbox does not confine commands as the rules demand; '' if it does."""
-    if not confines(session):
+    sandbox = session.deps.sandbox
+    if sandbox is None or not confines(sandbox):
         return "there is no sandbox"
-    masks, sandbox = find_masks(session), session.deps.sandbox
-    if masks.locked and sandbox is not None and sandbox.rung.name == "landlock":
+    masks = find_masks(session)
+    if masks.locked and sandbox.rung.name == "landlock":
         return "Landlock cannot lock single files that a rule forbids to change"
     return masks.problem
 
 
-def accept_present(session: "Session") -> None:
+def accept_present(sandbox: SessionSandbox | None) -> None:
     """Accept the protected files that exist now: longrein itself or an approved command has made
     them.
     """
-    if session.deps.sandbox is not None:
-        session.deps.sandbox.missing.accept()
+    if sandbox is not None:
+        sandbox.missing.accept()

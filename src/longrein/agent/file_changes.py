@@ -13,7 +13,8 @@ from typing import Any
 
 from longrein.agent.project_start import tell_project_start
 from longrein.agent.session import Session
-from longrein.agent.shared_files import Writer, first_words
+from longrein.agent.shared_files import FileWriters, Writer, first_words
+from longrein.context import State
 from longrein.events import (
     AnyEvent,
     FileChanged,
@@ -56,12 +57,12 @@ async def unattributed_changes(session: Session) -> list[FileChanged]:
     """Return changes made while no command of this session ran; also asked before a command
     starts.
     """
-    return await _changes(session, _presumed_author(session))
+    return await _changes(session, _presumed_author(session.state, session.deps.writers))
 
 
 async def after_command(session: Session, arguments: Mapping[str, Any]) -> list[FileChanged]:
     """Return changes made while a command ran, and note its writer for the other agents."""
-    writers, writer = session.deps.writers, writer_of(session, arguments)
+    writers, writer = session.deps.writers, writer_of(session.state.label, arguments)
     changes = await _changes(session, ("command", writer.command))
     for change in changes:
         if change.by == "command":
@@ -69,22 +70,22 @@ async def after_command(session: Session, arguments: Mapping[str, Any]) -> list[
     return changes
 
 
-def note_written(session: Session, facts: Iterable[AnyEvent]) -> None:
+def note_written(writers: FileWriters, label: str, facts: Iterable[AnyEvent]) -> None:
     """Note this agent as the writer of the files that a tool changed."""
     for fact in facts:
         if isinstance(fact, FileChanged) and fact.by == "agent":
-            session.deps.writers.note(fact.path, fact.hash, Writer(session.state.label))
+            writers.note(fact.path, fact.hash, Writer(label))
 
 
-def writer_of(session: Session, arguments: Mapping[str, Any]) -> Writer:
+def writer_of(label: str, arguments: Mapping[str, Any]) -> Writer:
     """Return the writer that a call stands for: the agent, or the command it runs."""
-    return Writer(session.state.label, first_words(str(arguments.get("command", ""))))
+    return Writer(label, first_words(str(arguments.get("command", ""))))
 
 
-def describe_writer(session: Session, path: str, digest: str) -> str:
+def describe_writer(writers: FileWriters, label: str, path: str, digest: str) -> str:
     """Describe the writer of this content for the model; '' when unknown."""
-    writer = session.deps.writers.of(path, digest)
-    return "" if writer is None else writer.words(session.state.label)
+    writer = writers.of(path, digest)
+    return "" if writer is None else writer.words(label)
 
 
 async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileChanged]:
@@ -103,19 +104,18 @@ async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileCha
     return await session.file_watcher.changes(session.state, whose)
 
 
-def _presumed_author(session: Session) -> tuple[str, str]:
+def _presumed_author(state: State, writers: FileWriters) -> tuple[str, str]:
     """Return (`by`, `who`) of a change that happened while no command of this session ran."""
     tasks = [
         name
-        for name, task in session.state.tasks.items()
+        for name, task in state.tasks.items()
         if task.ended is None and task.started.state != "queued"
     ]
     if tasks:
         return "command", tasks[0] if len(tasks) == 1 else "a command"
-    others = session.deps.writers.running(session.state.label)
+    others = writers.running(state.label)
     if others:
-        label = session.state.label
-        return others[0].seen_by(label) if len(others) == 1 else ("subagent", "")
+        return others[0].seen_by(state.label) if len(others) == 1 else ("subagent", "")
     return "user", ""
 
 

@@ -13,6 +13,7 @@ from longrein.agent.confinement import deny_rules, policy_views
 from longrein.agent.git_repository import find_work_tree
 from longrein.permissions import Command, Effect, Part, read_deny_rule
 from longrein.permissions.bash_parser import word_set
+from longrein.workspace import Workspace
 from longrein.workspace.git import run_git
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class GitContents:
         for command in commands:
             for part, effect in zip(command.script.parts, command.effects, strict=True):
                 if effect.history:
-                    folders |= dict.fromkeys(_work_trees(session, part, effect))
+                    folders |= dict.fromkeys(_work_trees(session.deps.workspace, part, effect))
         for folder in filter(None, folders):
             repository = self._repositories.setdefault(folder, _Repository())
             if not repository.is_closed:
@@ -84,7 +85,7 @@ class GitContents:
         """Return True if a git command can print no file that a rule forbids to read."""
         if "GIT_" in command.text or not _prints_listed_objects(part, effect):
             return False
-        folders = _work_trees(session, part, effect)
+        folders = _work_trees(session.deps.workspace, part, effect)
         found = [self._repositories.get(folder) for folder in folders]
         ids = _object_ids(part)
         return all(one is not None and one.is_clean and one.holds(ids) for one in found)
@@ -112,9 +113,9 @@ def _prints_listed_objects(part: Part, effect: Effect) -> bool:
     )
 
 
-def _work_trees(session: "Session", part: Part, effect: Effect) -> list[str]:
+def _work_trees(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
     """Return the work trees in which a git command may run; '' for an unknown one."""
-    workspace, folder = session.deps.workspace, effect.folder
+    folder = effect.folder
     if folder is not None and folder.kind != "literal":
         return [""]
     places = [

@@ -6,7 +6,7 @@ in `HookOutput`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -69,7 +69,7 @@ class ModelHandler(msgspec.Struct, frozen=True):
         text = (
             words.replace("$ARGUMENTS", event) if "$ARGUMENTS" in words else f"{words}\n\n{event}"
         )
-        tools = _reading_tools(session) if self.hook.kind == "agent" else {}
+        tools = _reading_tools(session.deps.tools) if self.hook.kind == "agent" else {}
         try:
             return await _Conversation(session, model, tools).decide(text)
         finally:
@@ -77,13 +77,12 @@ class ModelHandler(msgspec.Struct, frozen=True):
                 await model.aclose()
 
 
-def _reading_tools(session: Session) -> dict[str, Tool]:
+def _reading_tools(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Return the built-in tools that only read files."""
-    tools = session.deps.tools.items()
     kinds = ("read", "search")
     return {
         name: one
-        for name, one in tools
+        for name, one in tools.items()
         if one.access == "read" and one.traits.kind in kinds and not one.deferred
     }
 

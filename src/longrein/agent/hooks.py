@@ -511,7 +511,9 @@ class SessionHooks:
     def _is_confined(self, hook: Hook) -> bool:
         from longrein.agent.confinement import confines
 
-        return confines(self._session) and not (hook.is_own and self.table.outside_sandbox)
+        if hook.is_own and self.table.outside_sandbox:
+            return False
+        return confines(self._session.deps.sandbox)
 
     def _sandbox(self, hook: Hook, env_file: str) -> "SessionConfinement | None":
         """Return the sandbox of a hook; None where it runs as the user.

@@ -8,7 +8,9 @@ import msgspec
 from longrein.agent.messages import ReplyDelta, RetryPause
 from longrein.agent.session import SNAPSHOT_EVERY, Session
 from longrein.context import (
+    Price,
     Request,
+    State,
     births,
     births_gain,
     estimate_part,
@@ -154,10 +156,11 @@ async def stream_answer(
     except asyncio.CancelledError:
         if not session.interrupting:
             raise
-        return _cut(heard, seq, _until_now(session, request, heard, reserved_usd))
+        price = session.deps.model.budget.price
+        return _cut(heard, seq, _until_now(price, request, heard, reserved_usd))
     match final:
         case Reply():
-            usage, estimated = _settled(session, model, request, final.usage, final.parts)
+            usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
             cost, parts = (
                 _cost(session, model, usage, reserved_usd),
                 with_call_ids(final.parts, seq, session.deps.tools),
@@ -177,7 +180,7 @@ async def stream_answer(
 
 
 def _settled(
-    session: Session, model: Model, request: Request, told: Usage, parts: Sequence[AnyPart]
+    state: State, model: Model, request: Request, told: Usage, parts: Sequence[AnyPart]
 ) -> tuple[Usage, tuple[str, ...]]:
     """Return the usage, and which sides of it are estimates.
 
@@ -185,11 +188,9 @@ def _settled(
     """
     hidden = any(isinstance(part, Thinking) and not part.text for part in parts)
     output = (
-        request.max_output_tokens
-        if hidden
-        else session.state.gauge.scale(sum(map(estimate_part, parts)))
+        request.max_output_tokens if hidden else state.gauge.scale(sum(map(estimate_part, parts)))
     )
-    guess = Usage(request_tokens(session.state, request), output_tokens=output)
+    guess = Usage(request_tokens(state, request), output_tokens=output)
     return settled_usage(told, guess, model.budget.window_tokens, request.max_output_tokens)
 
 
@@ -233,9 +234,8 @@ def _failed(
 ) -> AskFailed:
     assumed = reserved_usd if failure.partial or failure.kind in ("truncated", "stalled") else 0.0
     if failure.kind == "empty":  # the answer was complete, so it is paid for
-        assumed = _cost(
-            session, model, _settled(session, model, request, failure.usage, ())[0], reserved_usd
-        )
+        usage, _ = _settled(session.state, model, request, failure.usage, ())
+        assumed = _cost(session, model, usage, reserved_usd)
     partial = (
         session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
     )
@@ -253,12 +253,11 @@ def _failed(
 
 
 def _until_now(
-    session: Session, request: Request, heard: Sequence[Delta], reserved_usd: float
+    price: Price | None, request: Request, heard: Sequence[Delta], reserved_usd: float
 ) -> float:
     """Return the highest cost of an interrupted request: its reserve minus the output that never
     came.
     """
-    price = session.deps.model.budget.price
     came = sum(estimate_text(getattr(d, "text", "") or getattr(d, "json", "")) for d in heard)
     left = max(0, request.max_output_tokens - came)
     return max(0.0, reserved_usd - left * (price.output if price else 0.0) / 1e6)

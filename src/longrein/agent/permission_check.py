@@ -34,6 +34,7 @@ from longrein.permissions import (
     Effect,
     Part,
     PartFacts,
+    Rules,
     Touched,
     Verdict,
     glob_base,
@@ -56,7 +57,8 @@ from longrein.tools import (
     malformed_arguments_message,
     unknown_call_message,
 )
-from longrein.workspace import ResolvedPath
+from longrein.workspace import ResolvedPath, Workspace
+from longrein.workspace.sandbox import SessionSandbox
 
 # --- Commands that read folders -------------------------------------------------------------------
 #
@@ -269,7 +271,7 @@ def _may_hook_allow(session: Session, made: Call, verdict: Verdict, mode: str) -
     """Return True if no rule, protected path or sandbox asks, but only the lack of a rule that
     allows the call.
     """
-    if verdict.rule or _leaves_sandbox(session, made.arguments):
+    if verdict.rule or _leaves_sandbox(session.deps.sandbox, made.arguments):
         return False
     if verdict.suggestions:
         rules = msgspec.structs.replace(
@@ -401,7 +403,7 @@ def is_command_allowed(session: Session, command: str, cwd: str, *, outside: boo
     `outside`: it is to run outside the sandbox, which always asks.
     """
     tool = session.deps.tools.get("Bash")
-    if tool is None or (outside and confines(session)):
+    if tool is None or (outside and confines(session.deps.sandbox)):
         return False
     made = _call(session, "Bash", tool, {"command": command}, cwd)
     mode = narrower(session.mode, "default") if session.approvals.mode_restored else session.mode
@@ -445,7 +447,7 @@ def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
     """
     if made.command is None or verdict.kind == "deny":
         return verdict
-    if _leaves_sandbox(session, made.arguments):
+    if _leaves_sandbox(session.deps.sandbox, made.arguments):
         return _outside(session, made, verdict)
     if made.confined:
         return verdict
@@ -457,9 +459,9 @@ def _narrowed(session: Session, made: Call, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _leaves_sandbox(session: Session, arguments: dict[str, object]) -> bool:
+def _leaves_sandbox(sandbox: SessionSandbox | None, arguments: dict[str, object]) -> bool:
     """Return True if a command that would be confined is to run outside the sandbox."""
-    return bool(arguments.get("outside_sandbox")) and confines(session)
+    return bool(arguments.get("outside_sandbox")) and confines(sandbox)
 
 
 def _outside(session: Session, made: Call, verdict: Verdict) -> Verdict:
@@ -503,14 +505,15 @@ def _call(
     make_call = partial(Call, name, arguments, tool.access, touched, tool.rule_name)
     if tool.access != "command" or not isinstance(text, str) or is_foreign(tool):
         return make_call(asks=tool.user.reason if tool.user else "")
-    command = _read(text, cwd, session.rules.home)
+    rules = session.rules
+    command = _read(text, cwd, rules.home)
     confined = not arguments.get("outside_sandbox") and not unconfined_reason(session)
-    masked = confined and masks_reads(session)
+    masked = confined and masks_reads(session.deps.sandbox)
     facts = tuple(
         PartFacts(
             _touched_by_part(session, part, effect, masked),
-            _foreign(session, part),
-            _armed(session, part, effect),
+            _foreign(session.deps.workspace, session.state.cwd, part),
+            _armed(session.deps.workspace, rules, part, effect),
             effect.history and _is_history_clean(session, command, part, effect),
         )
         for part, effect in zip(command.script.parts, command.effects, strict=True)
@@ -604,13 +607,12 @@ def _files_behind_links(
     return found
 
 
-def _armed(session: Session, part: Part, effect: Effect) -> str:
+def _armed(workspace: Workspace, rules: Rules, part: Part, effect: Effect) -> str:
     """Return what the repository would make a git command run; '' for nothing."""
-    if part.program.rpartition("/")[2] != "git" or (effect.problem and not session.rules.allow):
+    if part.program.rpartition("/")[2] != "git" or (effect.problem and not rules.allow):
         return ""
     if not part.folders or (effect.folder is not None and effect.folder.kind != "literal"):
         return "the folder of git is not known, nor what its configuration runs"
-    workspace = session.deps.workspace
     folders = [
         workspace.resolve(effect.folder.text if effect.folder else ".", folder).path
         for folder in part.folders
@@ -621,13 +623,12 @@ def _armed(session: Session, part: Part, effect: Effect) -> str:
     return next(filter(None, found), "")
 
 
-def _foreign(session: Session, part: Part) -> str:
+def _foreign(workspace: Workspace, cwd: str, part: Part) -> str:
     """Return the place of a program that the project itself brings along, also of one that starts
     it, such as `timeout`; '' where all are of the system.
     """
-    workspace = session.deps.workspace
     paths = [workspace.find_program(name) for name in (*part.wrappers, part.program) if name]
-    places = [workspace.resolve(path, session.state.cwd) for path in paths if path]
+    places = [workspace.resolve(path, cwd) for path in paths if path]
     inside = (place.path for place in places if place.inside)
     return next((f"{path} is a program of this project" for path in inside), "")
 

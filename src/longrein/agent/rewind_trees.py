@@ -15,7 +15,9 @@ from longrein.agent.rewind_plan import (
     printable,
 )
 from longrein.agent.session import Session
+from longrein.context import State
 from longrein.events import CheckpointTaken, Entry, FileChanged, FilePut
+from longrein.models import ReadBlob
 from longrein.workspace.checkpoints import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
 
@@ -57,7 +59,7 @@ async def preview_rewind(
     """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
     kept, entries = session.open_checkpoints(), session.entries_from(1)
     to = step_end(entries, to) if conversation else to
-    notes, plans = _notes(session, entries, to), list[RootPlan]()
+    notes, plans = _notes(session.state, entries, to), list[RootPlan]()
     if kept is not None and any(
         isinstance(one.event, FileChanged | CheckpointTaken) for one in entries if one.seq > to
     ):
@@ -87,14 +89,14 @@ async def preview_rewind(
     )
 
 
-def _notes(session: Session, entries: Iterable[Entry], to: int) -> list[str]:
+def _notes(state: State, entries: Iterable[Entry], to: int) -> list[str]:
     """Return what else the user should know."""
     later = [entry.event for entry in entries if entry.seq > to]
     missing = {
         event.problem for event in later if isinstance(event, CheckpointTaken) and event.problem
     }
     notes = [f"some commands ran without a checkpoint: {problem}" for problem in sorted(missing)]
-    running = [name for name, task in session.state.tasks.items() if task.ended is None]
+    running = [name for name, task in state.tasks.items() if task.ended is None]
     if running:
         notes.append(f"{', '.join(running)} still runs and may change files again")
     return notes
@@ -117,7 +119,8 @@ def _plans(
         seq, name = session.state.seq, present
     roots = session.deps.workspace.roots
     between = gaps(entries, seq)
-    older = _older_contents(session, [entry for entry in entries if entry.seq <= seq], to)
+    earlier = [entry for entry in entries if entry.seq <= seq]
+    older = _older_contents(session.log.read_blob, earlier, to)
     return make_plan(
         store,
         name,
@@ -128,7 +131,7 @@ def _plans(
     )
 
 
-def _older_contents(session: Session, entries: list[Entry], to: int) -> dict[str, OldContent]:
+def _older_contents(read_blob: ReadBlob, entries: list[Entry], to: int) -> dict[str, OldContent]:
     """Return the files that the agent edited after `to`, as far as `entries` go."""
     files = FilesInLog(entries)
     found = {}
@@ -139,7 +142,5 @@ def _older_contents(session: Session, entries: list[Entry], to: int) -> dict[str
             replaced = (
                 "merged" if merged else ours
             )  # equals no hash: somebody else's change is in it
-            found[path] = OldContent(
-                wanted, replaced, partial(session.log.read_blob, blob) if blob else None
-            )
+            found[path] = OldContent(wanted, replaced, partial(read_blob, blob) if blob else None)
     return found

@@ -6,6 +6,7 @@ told so and the session continues.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -225,7 +226,7 @@ async def _run(
         outcome = await _outcome(session, call, arguments, place)
         del session.running[call.id]
         if tool.access == "write" or arguments.get("outside_sandbox"):
-            accept_present(session)
+            accept_present(session.deps.sandbox)
         elapsed = round((session.deps.clock.mono_s() - begun_s) * 1000)
         await _record(session, call, arguments, place, outcome, elapsed)
     finally:
@@ -244,7 +245,7 @@ async def _outcome(
     try:
         await place.take(session, tool, arguments)
         if tool.access == "write" or place.changing:
-            session.deps.writers.begin(call.id, writer_of(session, arguments))
+            session.deps.writers.begin(call.id, writer_of(session.state.label, arguments))
         return await tool.run(_hands(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
         if not session.stops(call.id):
@@ -291,7 +292,7 @@ async def _record(
         changes = await _changed(session, arguments, place.beside.looking)
         session.append(*session.file_watcher.branch.change(session.state))
     facts = place.beside.in_order(call.id, outcome.facts)
-    note_written(session, facts)
+    note_written(session.deps.writers, session.state.label, facts)
     outcome, answered = await after_call(session, call, arguments, outcome, elapsed_ms)
     _tell_unseen(session, call, outcome)
     parts = spill_long_texts(outcome.parts, call.name, session.blobs)
@@ -378,13 +379,13 @@ def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
         tasks=tasks.of(call) if tasks is not None else None,
         variables=session.variables,
         sandbox=SessionConfinement(session)
-        if tool.access == "command" and confines(session)
+        if tool.access == "command" and confines(session.deps.sandbox)
         else None,
         agents=session.open_subagents() if deps.kinds else None,
         goals=goals,
         skills=session.skills,
         schedules=session.wake_schedule.schedules if deps.parent_policy is None else None,
-        wrote=lambda path, digest: describe_writer(session, path, digest),
+        wrote=partial(describe_writer, deps.writers, session.state.label),
         hidden=hidden_files(session),
         judged=session.judged_paths.get(call, {}),
         page_bytes=max(

@@ -204,7 +204,7 @@ async def _start(
         return CommandExit(
             126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}"
         )
-    variables = {} if fact.outside_sandbox and confines(host) else host.variables
+    variables = {} if fact.outside_sandbox and confines(host.deps.sandbox) else host.variables
     return await tasks.pool.supervision.start(
         fact.command,
         cwd=fact.cwd,

@@ -485,11 +485,13 @@ class SubagentRunner:
 
     def views(self) -> Sequence[SubagentView]:
         """Return all subagents, each followed by its own."""
-        return subagent_views(self.session, self.tree.working)
+        return subagent_views(self.session.state, self.tree.working)
 
     def progress(self) -> Sequence[Reminded]:
         """Return how far those in the background are, for the first request of a turn."""
-        return progress_events(self.session, self.views()) if self.running else ()
+        if not self.running:
+            return ()
+        return progress_events(self.session.state, self.views(), self.session.deps.redact)
 
     async def close(self) -> None:
         """Close them; they continue when the session is opened again."""

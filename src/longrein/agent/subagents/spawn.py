@@ -24,7 +24,8 @@ from longrein.agent.subagents.budget import (
 from longrein.agent.subagents.report import SYNTHESIS
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import mapped_call, original_path
-from longrein.context import SubagentState, estimate_text, fold, spec_tokens
+from longrein.agent.subscribers import History
+from longrein.context import State, SubagentState, estimate_text, fold, spec_tokens
 from longrein.events import (
     CALL_TOOL,
     SCHEMA_VERSION,
@@ -191,18 +192,18 @@ def plan(
         model = tree.model(name, session)
     except LongreinError as error:
         return str(error)
-    form, why = form_of(session, job, model, own_folder=folder is not None)
+    own = session.deps.model
+    form, why = form_of(session.state, own, job, model, own_folder=folder is not None)
     told = "; ".join(filter(None, (note, why)))
     return Plan(index, job, kind, model, form, told, background=kind.background, tree=folder)
 
 
 def form_of(
-    session: Session, job: SubagentTask, model: Model, *, own_folder: bool
+    state: State, own: Model, job: SubagentTask, model: Model, *, own_folder: bool
 ) -> tuple[str, str]:
     """Return how the conversation begins, and why it differs from the request."""
     if job.form != "fork":
         return "empty", ""
-    own, state = session.deps.model, session.state
     if (model.provider, model.model, model.wire) != (own.provider, own.model, own.wire):
         return "empty", f"empty instead of fork: {model.name} is not the model of this conversation"
     if own_folder:
@@ -345,7 +346,7 @@ def start_subagent(
     )
     session.append(started)
     shares = (
-        _shares(session, was)
+        _shares(session.deps.history, was)
         if was is not None
         else fork_point(call)
         if started.form == "fork"
@@ -366,17 +367,18 @@ def start_subagent(
 def rejoin_subagent(session: Session, tree: SubagentTree, now: SubagentState) -> ActiveSubagent:
     """Open the session of a subagent that worked when its parent was left."""
     kind = next((kind for kind in session.deps.kinds if kind.name == now.started.kind), None)
-    working = _opened(session, tree, kind, (now.seq, now.started), _shares(session, now))
+    shares = _shares(session.deps.history, now)
+    working = _opened(session, tree, kind, (now.seq, now.started), shares)
     child = working.session
     child.deps.limits = limits_under(session.deps.limits, now.started.grant, child.state)
     return working
 
 
-def _shares(session: Session, now: SubagentState) -> int:
+def _shares(history: History, now: SubagentState) -> int:
     """Return how many entries of the parent's log a fork begins with."""
     if now.started.form != "fork":
         return 0
-    first = next(iter(session.deps.history(now.seq, now.seq)), None)
+    first = next(iter(history(now.seq, now.seq)), None)
     begun = first.event if first is not None else None
     return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
 
@@ -401,9 +403,8 @@ def _opened(
     label = below(session.state.label, f"a{seq}")
     policy = LiveParentPolicy(session, tree, started.child, label, started.kind)
     policy.cap = kind.mode or policy.cap
-    policy.worktree = (
-        read_worktree(started.worktree) if _is_worktree(session, started.worktree) else None
-    )
+    if _is_worktree(session.deps.worktrees, started.worktree):
+        policy.worktree = read_worktree(started.worktree)
     opened = (
         _first_entry(session, started, policy, shares) if told.session != started.child else None
     )
@@ -418,11 +419,10 @@ def _opened(
     return working
 
 
-def _is_worktree(session: Session, path: str) -> bool:
+def _is_worktree(folder: str, path: str) -> bool:
     """Return True if `path` lies where worktrees are made; a log that was edited could name any
     folder.
     """
-    folder = session.deps.worktrees
     return bool(folder) and os.path.dirname(os.path.normpath(path)) == os.path.realpath(folder)
 
 

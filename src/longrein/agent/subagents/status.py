@@ -1,12 +1,11 @@
 """Live status of subagents: task, time, cost and latest action of each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from longrein.agent.messages import SubagentView
 from longrein.agent.ports import below
-from longrein.agent.session import Session
 from longrein.agent.subagents.report import STATUS
 from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import State, SubagentState, external_event, is_repeated, task_usd
@@ -28,30 +27,33 @@ LINE_CHARS_MAX = 120
 
 
 def subagent_views(
-    session: Session, working: Mapping[str, ActiveSubagent], depth: int = 1
+    state: State, working: Mapping[str, ActiveSubagent], depth: int = 1
 ) -> list[SubagentView]:
-    """Return the subagents of `session` in order of their start, each followed by its own."""
+    """Return the subagents of a session in order of their start, each followed by its own."""
     found: list[SubagentView] = []
-    for child, now in session.state.children.items():
+    for child, now in state.children.items():
         one, started = working.get(child), now.started
-        label = below(session.state.label, f"a{now.seq}")
+        label = below(state.label, f"a{now.seq}")
         view = SubagentView(label, child, started.kind, started.description, "queued", depth=depth)
         if one is not None:
             states = {name: each.session.state for name, each in working.items()}
-            found += [_at_work(view, one, states), *subagent_views(one.session, working, depth + 1)]
+            found.append(_at_work(view, one, states))
+            found += subagent_views(one.session.state, working, depth + 1)
         else:
             found.append(_over(view, now))
     return found
 
 
-def progress_events(session: Session, views: Sequence[SubagentView]) -> list[Reminded]:
+def progress_events(
+    state: State, views: Sequence[SubagentView], redact: Callable[[str], str]
+) -> list[Reminded]:
     """Return how far the subagents in the background are, at the first request of a turn; [] at any
     other.
 
     The model is told of the first `PROGRESS_MAX` in one line each, and only of what changed since
     it was told last.
     """
-    if session.state.steps:
+    if state.steps:
         return []
     working = [
         view for view in views if view.depth == 1 and view.state in ("queued", "running", "asking")
@@ -61,10 +63,8 @@ def progress_events(session: Session, views: Sequence[SubagentView]) -> list[Rem
         text = f"{view.state}, {view.steps} requests so far" + (
             f": {view.last}" if view.last else ""
         )
-        found += external_event(
-            "subagent_progress", f"{view.label} ({view.kind})", session.deps.redact(text)
-        )
-    return [event for event in found if not is_repeated(session.state, event)]
+        found += external_event("subagent_progress", f"{view.label} ({view.kind})", redact(text))
+    return [event for event in found if not is_repeated(state, event)]
 
 
 def _over(view: SubagentView, now: SubagentState) -> SubagentView:
