@@ -7,11 +7,13 @@ else to the command that ran meanwhile; else to background work; else to the use
 """
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from longrein.agent.ports import Dependencies
 from longrein.agent.project_start import tell_project_start
+from longrein.agent.redaction import RedactingBlobs
 from longrein.agent.session import Session
 from longrein.agent.shared_files import FileWriters, Writer, first_words
 from longrein.context import State
@@ -25,6 +27,7 @@ from longrein.events import (
     without_sign,
 )
 from longrein.tools import Tool
+from longrein.workspace import ResolvedPath, Workspace
 
 
 async def record_file_changes(session: Session) -> None:
@@ -127,7 +130,7 @@ def _presumed_author(state: State, writers: FileWriters) -> tuple[str, str]:
 
 def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> None:
     """Append a `Reminded` for each untold instruction file of the folders that `calls` touched."""
-    for folder in _folders(session, calls):
+    for folder in _new_folders(session, touched_places(session.deps, session.state.cwd, calls)):
         sources = session.state.prefix.sources if session.state.prefix else ()
         told = [*(source.path for source in sources), *session.state.told]
         for path, text in session.deps.nested(folder, told):
@@ -139,41 +142,37 @@ def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> Non
             said = without_sign(text, session.state.nonce)
             session.append(
                 Reminded("nested_memory", f"{head}\n{said}", folder, path),
-                *_seen(session, path),
+                *_seen(session.deps.workspace, session.blobs, path),
             )
 
 
-def _seen(session: Session, path: str) -> tuple[FileSeen, ...]:
+def _seen(workspace: Workspace, blobs: RedactingBlobs, path: str) -> tuple[FileSeen, ...]:
     """Return a `FileSeen`, so that a change of the file is noticed like that of any known file."""
     try:
-        data = session.deps.workspace.read(path)
+        data = workspace.read(path)
     except OSError:
         return ()
-    return (FileSeen(path, sha256(data).hexdigest(), session.blobs.put_blob(data), whole=False),)
+    return (FileSeen(path, sha256(data).hexdigest(), blobs.put_blob(data), whole=False),)
 
 
-def touched_files(session: Session, calls: Sequence[ToolCall]) -> list[str]:
-    """Return the real paths inside the roots that `calls` name."""
-    found = []
+def touched_places(
+    deps: Dependencies, cwd: str, calls: Sequence[ToolCall]
+) -> Iterator[ResolvedPath]:
+    """Yield the places inside the roots that `calls` name."""
     for call in calls:
-        tool = session.deps.tools.get(call.name)
+        tool = deps.tools.get(call.name)
         for path, _ in tool.paths(call.arguments or {}) if tool else ():
-            place = session.deps.workspace.resolve(path, session.state.cwd)
-            found += [place.real] if place.inside else []
-    return found
+            place = deps.workspace.resolve(path, cwd)
+            if place.inside:
+                yield place
 
 
-def _folders(session: Session, calls: Sequence[ToolCall]) -> list[str]:
-    """Return folders inside the roots that are touched for the first time since the session was
-    opened.
-    """
+def _new_folders(session: Session, places: Iterable[ResolvedPath]) -> list[str]:
+    """Return the folders that are touched for the first time since the session was opened."""
     found: dict[str, None] = {}
-    for call in calls:
-        tool = session.deps.tools.get(call.name)
-        for path, _ in tool.paths(call.arguments or {}) if tool else ():
-            place = session.deps.workspace.resolve(path, session.state.cwd)
-            folder = place.real if place.kind == "folder" else posixpath.dirname(place.real)
-            seen = (folder, session.state.settled_seq)  # a compaction may have removed the text
-            if place.inside and seen not in session.folders_seen:
-                session.folders_seen[seen] = found[folder] = None
+    for place in places:
+        folder = place.real if place.kind == "folder" else posixpath.dirname(place.real)
+        seen = (folder, session.state.settled_seq)  # a compaction may have removed the text
+        if seen not in session.folders_seen:
+            session.folders_seen[seen] = found[folder] = None
     return list(found)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import UserMessage
 from longrein.agent.moves import STOP_BLOCKS_MAX
 from longrein.agent.session import Session
@@ -106,10 +107,8 @@ async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> Non
             await _before_end(session)
 
 
-def _told_call(session: Session, event: str, call: ToolCall, **more: Any) -> dict[str, Any]:
-    return session.hooks.payload(
-        event, tool_name=call.name, tool_input=call.arguments or {}, **more
-    )
+def _told_call(hooks: SessionHooks, event: str, call: ToolCall, **more: Any) -> dict[str, Any]:
+    return hooks.payload(event, tool_name=call.name, tool_input=call.arguments or {}, **more)
 
 
 async def _ask_about(
@@ -147,7 +146,7 @@ async def _before_call(session: Session, call_id: str) -> None:
     """Run the `PreToolUse` hooks of one call."""
 
     call = session.original_call(session.state.calls[call_id].call)
-    told = _told_call(session, "PreToolUse", call, tool_use_id=call.id)
+    told = _told_call(session.hooks, "PreToolUse", call, tool_use_id=call.id)
     answer, entries = await _ask_about(session, "PreToolUse", told, call)
     if answer.updated_input is not None:
         session.hooks.inputs[call.id] = answer.updated_input
@@ -172,7 +171,7 @@ async def _before_question(session: Session, call_id: str) -> None:
         if rules
         else []
     )
-    told = _told_call(session, "PermissionRequest", call, permission_suggestions=suggested)
+    told = _told_call(session.hooks, "PermissionRequest", call, permission_suggestions=suggested)
     answer, entries = await _ask_about(session, "PermissionRequest", told, call)
     hooks.questions[call_id] = None
     if answer.updated_input is not None:
@@ -205,7 +204,7 @@ async def after_call(
         return outcome, []
     text = text_of(outcome.parts)
     told = {
-        **_told_call(session, event, call, tool_use_id=call.id, duration_ms=elapsed_ms),
+        **_told_call(session.hooks, event, call, tool_use_id=call.id, duration_ms=elapsed_ms),
         "tool_input": arguments,
     }
     if event == "PostToolUse":

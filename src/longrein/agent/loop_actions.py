@@ -60,7 +60,7 @@ async def drain_inbox(session: Session) -> None:
         if (
             isinstance(taken[1], UserMessage)
             and session.deps.parent_policy is None
-            and _has_prompt_hooks(session)
+            and session.hooks.concern("UserPromptSubmit")
         ):
             instead, after = await refuse_prompt(session, taken[1])
             if instead:
@@ -89,10 +89,6 @@ async def drain_inbox(session: Session) -> None:
 def _note_first_entry(session: Session, reference: str) -> None:
     if reference:
         session.inbox.first_entries[reference] = session.state.seq + 1
-
-
-def _has_prompt_hooks(session: Session) -> bool:
-    return session.hooks.concern("UserPromptSubmit")
 
 
 async def _restore_trees(session: Session, word: Rewind) -> "RestoredTrees | None":

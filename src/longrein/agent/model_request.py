@@ -161,10 +161,8 @@ async def stream_answer(
     match final:
         case Reply():
             usage, estimated = _settled(session.state, model, request, final.usage, final.parts)
-            cost, parts = (
-                _cost(session, model, usage, reserved_usd),
-                with_call_ids(final.parts, seq, session.deps.tools),
-            )
+            cost = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
+            parts = with_call_ids(final.parts, seq, session.deps.tools)
             return Replied(
                 seq, parts, final.stop, usage, final.blocks, cost, final.model, estimated
             )
@@ -194,9 +192,9 @@ def _settled(
     return settled_usage(told, guess, model.budget.window_tokens, request.max_output_tokens)
 
 
-def _cost(session: Session, model: Model, usage: Usage, reserved_usd: float) -> float:
+def _cost(model: Model, usage: Usage, reserved_usd: float, usd_max: float) -> float:
     """Return the price of `usage`; under a money limit without a known price, the reserve."""
-    if model.budget.price is None and session.deps.limits.usd_max:
+    if model.budget.price is None and usd_max:
         return reserved_usd
     return cost_usd(model.budget.price, usage, model.wire)
 
@@ -235,7 +233,7 @@ def _failed(
     assumed = reserved_usd if failure.partial or failure.kind in ("truncated", "stalled") else 0.0
     if failure.kind == "empty":  # the answer was complete, so it is paid for
         usage, _ = _settled(session.state, model, request, failure.usage, ())
-        assumed = _cost(session, model, usage, reserved_usd)
+        assumed = _cost(model, usage, reserved_usd, session.deps.limits.usd_max)
     partial = (
         session.blobs.put_blob(msgspec.json.encode(failure.partial)) if failure.partial else ""
     )

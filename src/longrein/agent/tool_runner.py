@@ -20,7 +20,7 @@ from longrein.agent.file_changes import (
     may_change,
     note_written,
     tell_nested_instructions,
-    touched_files,
+    touched_places,
     unattributed_changes,
     writer_of,
 )
@@ -159,7 +159,8 @@ def _tell_found(session: Session, calls: Sequence[ToolCall]) -> None:
     """Tell instruction files and skills of the folders that `calls` touched."""
     tell_nested_instructions(session, calls)
     if session.skills is not None:
-        session.skills.tell_new(touched_files(session, calls))
+        places = touched_places(session.deps, session.state.cwd, calls)
+        session.skills.tell_new([place.real for place in places])
 
 
 class _ParallelCalls:
@@ -263,13 +264,13 @@ SEARCHED_CHARS_MAX = 1 << 20
 """Characters of a result in which invisible ones are looked for."""
 
 
-def _tell_unseen(session: Session, call: ToolCall, outcome: Outcome) -> None:
-    """Tell the model of invisible characters in a result, which stays as it is."""
+def _unseen_text(call: ToolCall, outcome: Outcome) -> list[Reminded]:
+    """Return what tells the model of invisible characters in a result, which stays as it is."""
     text = "".join(
         part.text[:SEARCHED_CHARS_MAX] for part in outcome.parts if isinstance(part, Text)
     )
-    if not text.isascii() and (found := describe_unseen(text)):
-        session.append(Reminded("unseen_text", "", f"{call.name}: {found}"))
+    found = "" if text.isascii() else describe_unseen(text)
+    return [Reminded("unseen_text", "", f"{call.name}: {found}")] if found else []
 
 
 async def _record(
@@ -294,7 +295,7 @@ async def _record(
     facts = place.beside.in_order(call.id, outcome.facts)
     note_written(session.deps.writers, session.state.label, facts)
     outcome, answered = await after_call(session, call, arguments, outcome, elapsed_ms)
-    _tell_unseen(session, call, outcome)
+    session.append(*_unseen_text(call, outcome))
     parts = spill_long_texts(outcome.parts, call.name, session.blobs)
     raw = ""
     if outcome.raw:
