@@ -48,6 +48,17 @@ def test_I13_ctrl_o_opens_the_last_results_whole_and_comes_back(tmp_path: Path) 
         tty.send("\x04").exits(0)
 
 
+def test_I13_keys_sent_along_with_the_one_that_closes_a_page_are_kept(tmp_path: Path) -> None:
+    with open_it(home(tmp_path, *TURNS), BYPASS) as tty:
+        tty.ask("go").until("Done.").until("idle").until("say something")
+        for n in range(8):
+            tty.send("\x0f").until("last results").send(f"q{n}")
+            tty.until(lambda: not tty.screen.is_alternate)
+        tty.until("01234567")
+        tty.send("\x15\x0f").until("last results").send("\x1b")
+        tty.until(lambda: not tty.screen.is_alternate).send("\x04").exits(0)
+
+
 def test_I13_show_opens_an_entry_and_what_happens_meanwhile_is_printed_after(
     tmp_path: Path,
 ) -> None:

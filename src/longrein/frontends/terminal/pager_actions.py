@@ -4,9 +4,11 @@ todo list.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import in_terminal
+from prompt_toolkit.input.typeahead import get_typeahead
 
 from longrein.events import LongreinError
 from longrein.frontends.terminal.approvals import Approval, choices, question_page
@@ -14,6 +16,7 @@ from longrein.frontends.terminal.conversation import QUIET_S, Conversation
 from longrein.frontends.terminal.event_lines import Line, line
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.page_view import Page
+from longrein.frontends.terminal.terminal_input import TerminalInput
 
 if TYPE_CHECKING:
     from longrein.frontends.terminal.pager import Pager
@@ -140,8 +143,12 @@ async def _run(conversation: Conversation, pager: "Pager", approval: Approval | 
         QUIET_S, pager.update
     )  # the keys of a question count from then on
     try:
-        async with in_terminal():
-            await pager.run(app.output, screen.style, colour=conversation.facts.colour)
+        lent = app.input.lent() if isinstance(app.input, TerminalInput) else nullcontext()
+        with lent:
+            async with in_terminal():
+                await pager.run(app.output, screen.style, colour=conversation.facts.colour)
+        app.key_processor.feed_multiple(get_typeahead(app.input))  # read along with the last key
+        app.key_processor.process_keys()
     except (EOFError, OSError):  # the terminal is gone
         conversation.leave(Outcome("exit", code=HANGUP_CODE))
     finally:

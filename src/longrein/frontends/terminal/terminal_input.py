@@ -5,7 +5,7 @@ taken out of them.
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
@@ -58,6 +58,7 @@ class TerminalInput(Vt100Input):
     ) -> None:
         super().__init__(sys.stdin)
         self._answers, self._pressed, self._paused = AnswerFilter(heard), pressed, paused
+        self._is_lent = False
 
     def read_keys(self) -> list[KeyPress]:
         """See `Vt100Input.read_keys`."""
@@ -74,8 +75,19 @@ class TerminalInput(Vt100Input):
         return super().flush_keys()
 
     @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Another view of this program reads the keys meanwhile. The terminal stays in raw mode: in
+        cooked mode it would take a Ctrl-D or Ctrl-C between the views for itself.
+        """
+        self._is_lent = True
+        try:
+            yield
+        finally:
+            self._is_lent = False
+
+    @contextmanager
     def _cooked(self) -> Iterator[None]:
-        with self._paused(), super().cooked_mode():
+        with self._paused(), nullcontext() if self._is_lent else super().cooked_mode():
             yield
 
     def cooked_mode(self) -> AbstractContextManager[None]:
