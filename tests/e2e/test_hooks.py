@@ -58,11 +58,11 @@ def test_a18_9_a_refused_prompt_reaches_nobody(cli: CliHarness) -> None:
         hooks("UserPromptSubmit", "echo no passwords >&2; exit 2"),
     )
     cli.plays(says("never"))
-    ran = cli.stream("my password is 1234")
+    ran = cli.stream("my password is correct-horse")
     assert ran.code == 3
     assert "no passwords" in json.dumps(ran.result) + ran.err
     assert of(cli, UserSpoke) == []
-    assert b"1234" not in b"".join(
+    assert b"correct-horse" not in b"".join(
         path.read_bytes() for path in cli.state.rglob("*") if path.is_file()
     )
 
