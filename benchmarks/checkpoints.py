@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.root_copies import CheckpointStore
 
 FILES, CHANGED, RUNS = 20_000, 10, 30
 LIMIT_MS = 60.0

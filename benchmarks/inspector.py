@@ -15,7 +15,7 @@ import msgspec
 from benchmarks.context.table import Row, print_table
 from benchmarks.inspector_session import SESSION, SampleSession
 
-from longrein.inspector.build import SessionInspector, inspect_session
+from longrein.inspector.inspection import SessionInspector, inspect_session
 from longrein.inspector.stored_logs import StoredLogs
 from longrein.store import open_log
 

@@ -28,7 +28,7 @@ from longrein.models import Failure, Reply
 from longrein.models.http_model import read_body, read_events, read_rest
 from longrein.models.open_model import make_wire
 from longrein.models.transport import EventSplitter
-from longrein.models.wire import WireTarget
+from longrein.models.wire_base import WireTarget
 
 Told = tuple[str, list[tuple[str, Any]]]
 """Visible text; name and arguments of each call."""

@@ -14,7 +14,7 @@ import time
 from longrein.permissions.network_hosts import Target
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandExit, Confinement, SupervisedSpawner, SupervisionOptions
-from longrein.workspace.command import NullSink
+from longrein.workspace.child_process import NullSink
 from longrein.workspace.sandbox import SessionSandbox
 
 RUNS = 200

@@ -111,14 +111,14 @@ LAZY_STDLIB = {
 """Modules for which the same holds, most of them of the standard library."""
 LAZY_HEADLESS = {
     "longrein.frontends.attachments",  # few prompts name files
-    "longrein.frontends.terminal.commands",  # imports prompt_toolkit, for the names of its commands
+    "longrein.frontends.terminal.command_table",  # imports prompt_toolkit, to name its commands
     "longrein.frontends.reports.context",  # only for /context
 }
 """Modules that a headless run imports at first use, and the terminal at its start."""
 LAZY_OWN = {
     "longrein.workspace.system_keyring",  # where `longrein login` has kept a key there
     "longrein.frontends.terminal.markdown",  # imports rich, which no prompt needs
-    "longrein.replay.fit",  # it needs numpy, which is not installed with longrein
+    "longrein.replay.weight_fit",  # it needs numpy, which is not installed with longrein
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
     "longrein.tools.patch_text",  # few models write patches
@@ -131,7 +131,7 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.start_process",
     "longrein.workspace.sandbox.landlock",  # where bubblewrap does not work; it needs `ctypes`
     "longrein.workspace.sandbox",
-    "longrein.workspace.net",  # brings h11 and httpx2 along
+    "longrein.workspace.http",  # brings h11 and httpx2 along
     "longrein.tools.html_to_markdown",  # with the first page of HTML
     "longrein.workspace.piped_command",
     "longrein.workspace.sandbox.proxy",  # where `sandbox.network` names hosts; it needs `h11`
@@ -141,15 +141,15 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.landlock_process",
     "longrein.workspace.supervisor.mount_process",
     "longrein.workspace.sandbox.tool_caches",
-    "longrein.frontends.acp.server",  # it imports the `acp` package, for editors alone
+    "longrein.frontends.acp.agent_methods",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
     "longrein.frontends.traces.exporter",  # where the user has named an endpoint
     # needed after the first answer of the model, if at all
-    "longrein.agent.background.control",
+    "longrein.agent.background.task_control",
     "longrein.agent.compaction",
     "longrein.agent.checkpoints",
-    "longrein.workspace.checkpoints",
+    "longrein.workspace.root_copies",
     "longrein.agent.confinement",
     "longrein.agent.hook_models",
     "longrein.agent.permission_check",
@@ -166,7 +166,7 @@ LAZY_OWN = {
     "longrein.context.analysis",
     "longrein.config.clearing_weights",  # where the user names a file of weights
     "longrein.context.clear_items",
-    "longrein.context.snapshot",
+    "longrein.context.snapshot_codec",
     "longrein.context.summary.prompt",
     "longrein.context.summary.summary_text",
     *(
@@ -174,26 +174,27 @@ LAZY_OWN = {
         for name in ("bash_parser", "command_rules", "git_config", "verdict")
     ),
     "longrein.store.fork",
-    "longrein.store.search",
+    "longrein.store.log_search",
     *(
         f"longrein.tools.{name}"
         for name in ("bash", "diff", "find_replace", "loose_match", "recall_pages", "skill_text")
     ),
-    "longrein.tools.mcp.content",
+    "longrein.tools.mcp.result_content",
     "longrein.tools.mcp.tool_specs",
     *(
         f"longrein.workspace.sandbox.{name}"
         for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp", "secret_places")
     ),
     "longrein.workspace.git",
-    "longrein.workspace.search",
+    "longrein.workspace.file_search",
     "longrein.workspace.stream_process",
-    "longrein.workspace.supervisor.commands",
+    "longrein.workspace.supervisor.command_processes",
     "longrein.workspace.supervisor.spool_writer",
+    "longrein.frontends.headless.stream_json_input",
     # for `--input-format stream-json`, other formats of output and `--json-schema`
     *(
         f"longrein.frontends.headless.{name}"
-        for name in ("control_reports", "hook_callbacks", "host_permissions", "initialize", "input")
+        for name in ("control_reports", "hook_callbacks", "host_permissions", "initialize")
     ),
     *(
         f"longrein.frontends.headless.{name}"
@@ -645,10 +646,10 @@ BY_PATH = {
     *("symlink", "link", "open", "truncate", "utime"),
 }
 FOLLOWS_PATHS = {
-    "checkpoints": "its own folder in the state",
+    "root_copies": "its own folder in the state",
     "files": "looks paths up, by which calls are judged; they are opened without links later",
     "git": "looks up whether a git folder leads out of itself",
-    "memory": "/proc and /sys",
+    "memory_use": "/proc and /sys",
     "orphans": "/proc",
     "sandbox/landlock": "the read-only home in the state",
     "sandbox/masks": "looks up where links to denied files lead, to hide that too",
@@ -668,16 +669,16 @@ FOLLOWS_PATHS = {
     "supervisor/mount_watch": "the plan in the state",
     "supervisor/openat": "the module of descriptors",
     "supervisor/process_tree": "/proc",
-    "supervisor/shell": "the filter in the state",
-    "supervisor/spawn": "the plan in the state",
+    "supervisor/shell_lines": "the filter in the state",
+    "supervisor/posix_spawn": "the plan in the state",
     "supervisor/spool_writer": "the spool",
     "supervisor/supervisor": "the spool, /dev/null",
-    "supervisor/tasks": "the spool",
+    "supervisor/task_processes": "the spool",
     "supervisor_client": "the spool, a temporary folder for its socket",
     "system_keyring": "searches a program of the system",
     "tree_restore": "wraps a descriptor that was opened without links",
     "users_repository": "looks up the folder of objects that git borrows",
-    "worktrees": "records beside the worktrees in the state; looks up roots",
+    "git_worktrees": "records beside the worktrees in the state; looks up roots",
 }
 """Modules of `workspace` that act by path or follow links, and why that is harmless."""
 

@@ -10,7 +10,7 @@ from longrein.config import load_settings
 from longrein.events import PermissionAsked
 from longrein.frontends.flags import MAIN, help_page
 from longrein.frontends.terminal.approvals import Question, choices
-from longrein.frontends.terminal.commands import BY_NAME
+from longrein.frontends.terminal.command_table import BY_NAME
 from longrein.frontends.terminal.key_names import key_rows
 
 ROOT = Path(__file__).parent.parent

@@ -27,7 +27,7 @@ from longrein.events import (
 )
 from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
-from longrein.frontends.headless.control import ControlChannel, error_line, success_line
+from longrein.frontends.headless.control_lines import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
 from longrein.frontends.headless.slash_commands import COMMANDS
 from longrein.frontends.headless.stream_json_blocks import encode
@@ -263,7 +263,7 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
             deps.redact, deps.secrets = lambda text: more(before(text)), (*deps.secrets, *secrets)
 
     def terminal_commands() -> set[str]:
-        from longrein.frontends.terminal.commands import BY_NAME
+        from longrein.frontends.terminal.command_table import BY_NAME
 
         own = built.session.skills.all() if built.session.skills is not None else ()
         return BY_NAME.keys() - {one.name for one in own}

@@ -35,8 +35,8 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.composition import Additions, Composition, build
-from longrein.config.environment import environment
-from longrein.config.mcp_servers import read_server
+from longrein.config.environ import environment
+from longrein.config.mcp_files import read_server
 from longrein.events import (
     AnyPart,
     Entry,

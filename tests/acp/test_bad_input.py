@@ -401,7 +401,7 @@ def test_a_missing_key_is_auth_required_until_it_is_there(cli: CliHarness) -> No
 def test_the_editors_mcp_servers_are_taken_over_in_the_form_of_mcp_json() -> None:
     pytest.importorskip("acp")
     from acp import schema
-    from longrein.frontends.acp.server import mcp_servers
+    from longrein.frontends.acp.agent_methods import mcp_servers
 
     request = schema.NewSessionRequest.model_validate(
         {

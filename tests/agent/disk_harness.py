@@ -18,7 +18,7 @@ from longrein.agent import (
     UserMessage,
     open_session,
 )
-from longrein.agent.background.control import BackgroundControl
+from longrein.agent.background.task_control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Request
 from longrein.events import (

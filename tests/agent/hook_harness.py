@@ -11,7 +11,7 @@ from longrein.agent import InboxMessage, OpenSession, UserMessage
 from longrein.agent.hook_models import handler_of
 from longrein.agent.hooks import HookTable
 from longrein.agent.messages import UserNotice
-from longrein.config.hooks import HookFile, expanded_headers, parse_hooks
+from longrein.config.hook_files import HookFile, expanded_headers, parse_hooks
 from longrein.events import HookAnswered, Text, ToolEnded, ToolStarted, text_of
 from longrein.permissions import Rules
 from longrein.testing.harness import Approver

@@ -13,7 +13,7 @@ import pytest
 from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.events import CheckpointTaken, Rewound
 from longrein.workspace import shadow_repository
-from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
 from tests.agent.disk_harness import Script, call, says, turn
 from tests.agent.test_rewind_commands import CheckpointHarness, back, turns

@@ -12,7 +12,7 @@ import pytest
 from longrein.agent import OpenSession, Rewind, Session
 from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.events import Rewound, TurnEnded
-from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.root_copies import CheckpointStore
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
 from tests.support.tree_operations import git_state, operations, picture, start_tree, user_git
 

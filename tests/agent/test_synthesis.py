@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longrein.agent import Continue, UserMessage
-from longrein.agent.subagents.report import evidence, synthesis_job
+from longrein.agent.subagents.subagent_report import evidence, synthesis_job
 from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import ChildEnded, ChildStarted, Entry, Replied, Text, ToolCall, ToolEnded

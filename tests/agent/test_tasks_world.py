@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from longrein.agent import OpenSession, StopTask
-from longrein.agent.background.output import compile_pattern, last_lines, matching, pieces, since
+from longrein.agent.background.output_excerpts import (
+    compile_pattern,
+    last_lines,
+    matching,
+    pieces,
+    since,
+)
 from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results

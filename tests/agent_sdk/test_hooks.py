@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from longrein.agent.hooks import HookOutput, HookPlace
-from longrein.frontends.headless.control import ControlChannel
+from longrein.frontends.headless.control_lines import ControlChannel
 from longrein.frontends.headless.hook_callbacks import CallbackHandler
 from longrein.permissions import Hook
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from longrein.frontends.reports import sessions as listing
+from longrein.frontends.reports import session_lists as listing
 from longrein.store import SessionInfo
 
 

@@ -16,9 +16,9 @@ from longrein.config import (
     trust,
     trust_preview,
 )
-from longrein.config.hooks import HookFile, expanded_headers, parse_hooks
+from longrein.config.hook_files import HookFile, expanded_headers, parse_hooks
 from longrein.permissions import Hook
-from longrein.permissions.hooks import matches
+from longrein.permissions.hook_answers import matches
 from longrein.settings_schema import Settings
 
 FILE = HookFile("/x/settings.json", "~/settings.json", is_own=True)

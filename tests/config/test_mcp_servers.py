@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from longrein.config.mcp_servers import (
+from longrein.config.mcp_files import (
     approve_servers,
     change_entry,
     forget_approvals,

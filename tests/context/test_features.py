@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longrein.context.clearing.features import (
+from longrein.context.clearing.text_features import (
     arguments_of,
     call_content,
     features,

@@ -3,7 +3,7 @@
 import pytest
 
 from longrein.context.clear_items import update_memory
-from longrein.context.clearing.features import EDIT, OTHER, READ
+from longrein.context.clearing.text_features import EDIT, OTHER, READ
 from longrein.events import PrefixSet, ToolCall, ToolSpec, ToolTraits
 from tests.context.log_builder import LogBuilder
 

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from longrein.context.clearing import text_index as sheets
-from longrein.context.clearing.features import EDIT_CALL, PART_READ, READ, SourceItem
 from longrein.context.clearing.line_value import (
     SizeEstimate,
     ValueModels,
@@ -16,6 +15,7 @@ from longrein.context.clearing.line_value import (
 )
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import best_form, is_too_small, tokens_saved
+from longrein.context.clearing.text_features import EDIT_CALL, PART_READ, READ, SourceItem
 from longrein.context.clearing.timing import (
     ClearableKinds,
     ClearingPolicy,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longrein.events import UserSpoke, text_of
-from longrein.frontends.terminal import commands
+from longrein.frontends.terminal import command_table
 from longrein.frontends.terminal.event_lines import cells, plain
 from longrein.frontends.terminal.input import InputCompleter
 from longrein.tools import SkillInfo
@@ -83,19 +83,19 @@ def test_A3_completion_offers_them_with_their_descriptions(typed: str, offered: 
 
 
 def test_A3_help_lists_them_in_80_cells() -> None:
-    rows = commands.help_lines(OWN)
+    rows = command_table.help_lines(OWN)
     assert any(plain(row).startswith("  /deploy [place]") for row in rows)
     assert max(cells(plain(row)) for row in rows) < 80
 
 
 def test_A3_a_command_of_a_file_is_a_message_and_a_built_in_one_wins() -> None:
-    assert commands.parse("/deploy x", OWN) is None
-    unknown, known = commands.parse("/deplox", OWN), commands.parse("/help", OWN)
+    assert command_table.parse("/deploy x", OWN) is None
+    unknown, known = command_table.parse("/deplox", OWN), command_table.parse("/help", OWN)
     assert unknown is not None
     assert unknown.command is None
     assert known is not None
-    assert known.command is commands.BY_NAME["help"]
-    assert commands.unknown_command_text("deplox", OWN).endswith("did you mean /deploy?")
+    assert known.command is command_table.BY_NAME["help"]
+    assert command_table.unknown_command_text("deplox", OWN).endswith("did you mean /deploy?")
 
 
 def test_A3_the_plain_terminal_runs_them(cli: CliHarness) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from longrein.frontends.text_format import escape
+from longrein.frontends.human_text import escape
 
 from .harness import CliHarness, fails, says
 

@@ -10,7 +10,7 @@ import pytest
 
 from longrein.agent import Compact, InboxMessage, UserMessage
 from longrein.events import Document, Image, Text, UsageError
-from longrein.frontends.headless.input import InputMessage, parse_line
+from longrein.frontends.headless.stream_json_input import InputMessage, parse_line
 
 from .harness import DONE, HANG, ScriptedSession, Step, answered, asked, play
 

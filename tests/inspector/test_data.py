@@ -23,9 +23,9 @@ from longrein.events import (
     Summarized,
     ToolEnded,
 )
-from longrein.inspector.build import SessionInspector, changes, inspect_session
-from longrein.inspector.data import MODULES, Inspection, Update
+from longrein.inspector.inspection import SessionInspector, changes, inspect_session
 from longrein.inspector.items import text_of_item
+from longrein.inspector.page_data import MODULES, Inspection, Update
 from longrein.inspector.policies import replayed_inspection, scale_of
 from longrein.inspector.shorten import BODY_BYTES_MAX, fit
 from longrein.replay import CostAccount, replay_of

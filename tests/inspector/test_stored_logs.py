@@ -20,8 +20,8 @@ from longrein.events import (
     Text,
     UserSpoke,
 )
-from longrein.inspector.build import SessionInspector
-from longrein.inspector.data import Inspection
+from longrein.inspector.inspection import SessionInspector
+from longrein.inspector.page_data import Inspection
 from longrein.inspector.stored_logs import StoredLogs
 from longrein.store import open_log
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import PlainSpawner
-from longrein.workspace.command import CollectingSink
+from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 
 LIMIT_S = 300.0

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import PlainSpawner
-from longrein.workspace.command import CollectingSink
+from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import Rung
 from tests.permissions.calls import ROOT

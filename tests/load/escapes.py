@@ -22,7 +22,7 @@ from longrein.permissions import Rules
 from longrein.permissions.network_hosts import Target, judge_host
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import PlainSpawner
-from longrein.workspace.command import CollectingSink
+from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import Rung
 from tests.load import escape_calls

@@ -26,9 +26,9 @@ from typing import Any
 from longrein.agent.rewind_plan import carry_out, make_plan
 from longrein.permissions.obeyed_files import PROTECTED
 from longrein.workspace import PlainSpawner, finish_worktree, make_worktree, open_workspace
-from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.git_worktrees import BRANCHES, Worktree, list_worktrees
+from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError
-from longrein.workspace.worktrees import BRANCHES, Worktree, list_worktrees
 from tests.timeouts import HANG_S
 from tests.workspace.test_sandbox_planted import (
     LEVELS,

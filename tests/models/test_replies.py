@@ -12,7 +12,7 @@ from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, Thinkin
 from longrein.models.http_model import read_body, read_events, read_rest
 from longrein.models.open_model import make_wire
 from longrein.models.transport import EventSplitter
-from longrein.models.wire import StreamReader, WireTarget
+from longrein.models.wire_base import StreamReader, WireTarget
 from longrein.models.wire_content import read_arguments
 from tests.models.http_server import (
     Answer,

@@ -14,7 +14,7 @@ from longrein.replay import (
     find_uses,
     read_recording,
 )
-from longrein.replay.plain import PLAIN, PROSE
+from longrein.replay.plain_policies import PLAIN, PROSE
 from tests.replay.test_replay import line, made
 
 

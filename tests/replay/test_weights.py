@@ -202,7 +202,7 @@ def test_without_numpy_fit_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setitem(__import__("sys").modules, "longrein.replay.fit", None)
+    monkeypatch.setitem(__import__("sys").modules, "longrein.replay.weight_fit", None)
     assert (
         cli(["fit", str(write_sessions(tmp_path / "s", 1)), "--out", str(tmp_path / "w")], app) == 2
     )

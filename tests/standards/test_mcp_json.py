@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.config.mcp_servers import Unset, expand, load_mcp_servers
+from longrein.config.mcp_files import Unset, expand, load_mcp_servers
 from longrein.tools.mcp.server_config import McpServer
 
 from .peers import AGENTS, PACKAGES, ask, needs

@@ -265,7 +265,7 @@ async def test_a_search_finds_what_is_shared_once(
         fork = await start_subagent(log, 7, OTHER, shares=4, results=0)
         await add(fork, [entry(7, "the amber fork")])
     if not indexed:
-        monkeypatch.setattr("longrein.store.search.GRAM", 99)
+        monkeypatch.setattr("longrein.store.log_search.GRAM", 99)
     past = SessionHistory(str(tmp_path), ID)
     for _ in range(2):
         assert [hit.handle for hit in past.search_tree("amber", 9).hits] == ["r5", "r4", "a7/r7"]

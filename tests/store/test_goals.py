@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from longrein.events import Goal, ToolError
 from longrein.store import Goals, owner_of, project_key
-from longrein.store.goals import RENEW_US
-from longrein.store.port import LEASE_US, USER
+from longrein.store.goals_database import RENEW_US
+from longrein.store.store_port import LEASE_US, USER
 from tests.store.fixtures import run_in_process, wait_status
 
 pytestmark = pytest.mark.anyio

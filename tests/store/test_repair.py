@@ -16,7 +16,7 @@ import pytest
 
 from longrein.events import StoreDamaged, StoreFull, decode_entry
 from longrein.store import Reader, list_sessions, read_entries
-from longrein.store.errors import store_failure
+from longrein.store.disk_errors import store_failure
 from tests.store.fixtures import (
     ID,
     add,

@@ -39,8 +39,8 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.store import HistoryReader, Reader, SearchResult, SessionHistory, SessionLog, fork_log
-from longrein.store import search as index
-from longrein.store.search import find_match, lower_case, parse_query, scan, snippet
+from longrein.store import log_search as index
+from longrein.store.log_search import find_match, lower_case, parse_query, scan, snippet
 from tests.store.fixtures import (
     ID,
     OTHER,

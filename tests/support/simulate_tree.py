@@ -30,7 +30,7 @@ from longrein.agent import (
 )
 from longrein.agent.ports import TaskOptions
 from longrein.agent.subagents.budget import limits_under, spent
-from longrein.agent.task_pool import TaskPool
+from longrein.agent.task_slots import TaskPool
 from longrein.context import Item, Request, State, fold
 from longrein.events import (
     Asked,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Rewind
+from longrein.frontends.human_text import escape
 from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.command_actions import run_command
-from longrein.frontends.terminal.command_types import Command, CommandContext, CommandResult
-from longrein.frontends.terminal.commands import (
+from longrein.frontends.terminal.command_table import (
     BY_NAME,
     COMMANDS,
     context_lines,
@@ -21,11 +21,11 @@ from longrein.frontends.terminal.commands import (
     parse,
     unknown_command_text,
 )
+from longrein.frontends.terminal.command_types import Command, CommandContext, CommandResult
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import cells, plain
 from longrein.frontends.terminal.plain import PlainOutput, _choice_lines, _PlainConversation
 from longrein.frontends.terminal.view_model import Prompt, ViewModel
-from longrein.frontends.text_format import escape
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.scripted_session import NullScreen, ScriptedSession
 from tests.terminal.scripted_terminal import REPORT, echo

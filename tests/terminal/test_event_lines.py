@@ -30,7 +30,7 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends import text_format
+from longrein.frontends import human_text
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import (
     Approval,
@@ -295,19 +295,19 @@ def test_a_prompt_is_folded_and_says_when_it_was_delivered() -> None:
 
 
 def test_figures() -> None:
-    assert [text_format.tokens(count) for count in (0, 999, 12_345, 1_234_567)] == [
+    assert [human_text.tokens(count) for count in (0, 999, 12_345, 1_234_567)] == [
         "0",
         "999",
         "12.3k",
         "1.2M",
     ]
-    assert [text_format.money(usd) for usd in (0, 0.0012, 0.0123, 12.5)] == [
+    assert [human_text.money(usd) for usd in (0, 0.0012, 0.0123, 12.5)] == [
         "$0.00",
         "$0.0012",
         "$0.01",
         "$12.50",
     ]
-    sizes = [text_format.size(count) for count in (0, 999, 1_000, 12_345_678, 10_000_000_000)]
+    sizes = [human_text.size(count) for count in (0, 999, 1_000, 12_345_678, 10_000_000_000)]
     assert sizes == ["0 B", "999 B", "1.0 kB", "12.3 MB", "10.0 GB"]
 
 
@@ -323,7 +323,7 @@ def test_figures() -> None:
     ],
 )
 def test_times(seconds: float, elapsed: str, live: str) -> None:
-    assert (text_format.elapsed(seconds), text_format.live_elapsed(seconds)) == (elapsed, live)
+    assert (human_text.elapsed(seconds), human_text.live_elapsed(seconds)) == (elapsed, live)
 
 
 # --- Differences ----------------------------------------------------------------------------------

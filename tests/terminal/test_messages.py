@@ -17,7 +17,7 @@ from longrein.context import Request
 from longrein.events import UserSpoke, text_of
 from longrein.frontends.terminal import TerminalFacts
 from longrein.frontends.terminal.command_actions import edit_last_queued, run_command
-from longrein.frontends.terminal.commands import parse
+from longrein.frontends.terminal.command_table import parse
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.keys import enter
 from longrein.models import Failure, Reply

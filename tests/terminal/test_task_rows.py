@@ -32,7 +32,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends import text_format
+from longrein.frontends import human_text
 from longrein.frontends.terminal import command_actions, live_area, task_rows
 from longrein.frontends.terminal.event_lines import cells, crop
 from longrein.frontends.terminal.task_rows import BackgroundActivity, RunningTask
@@ -64,7 +64,7 @@ RUN = ToolCall("c1.1", "Bash", {"command": "make\ntest"})
     ],
 )
 def test_an_act_in_one_line(event: Any, told: str) -> None:
-    assert text_format.activity_text(event) == told
+    assert human_text.activity_text(event) == told
 
 
 # --- When they begin and end ----------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_how_long_a_task_runs_is_told_by_the_clock_that_nobody_sets() -> None:
     for wall_us in (60_000_000, 90_000_000):
         rows = texts(live_area.live_rows(view, [], live_area.DrawContext(40.0, wall_us, 80, 24)))
         [row] = [row for row in rows if "tasks" in row]
-        assert row == f"2 tasks  b1 old {text_format.live_elapsed(wall_us / 1e6)} · b2 new 30 s"
+        assert row == f"2 tasks  b1 old {human_text.live_elapsed(wall_us / 1e6)} · b2 new 30 s"
 
 
 def test_the_end_of_a_task_is_shown_once_when_it_is_heard() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.frontends.terminal.commands import COMMANDS
+from longrein.frontends.terminal.command_table import COMMANDS
 from longrein.frontends.terminal.event_lines import STATUS, WAKES
 from longrein.frontends.terminal.key_names import key_rows
 from longrein.frontends.texts_zh import TEXTS

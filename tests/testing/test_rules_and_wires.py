@@ -7,7 +7,7 @@ import pytest
 from longrein.context import Item
 from longrein.events import Text, ToolCall, ToolResult
 from longrein.testing.loopback import Limits, Rules
-from longrein.testing.loopback.server import wire_of
+from longrein.testing.loopback.loopback_provider import wire_of
 from longrein.testing.loopback.validation import Refused, parse_body
 from tests.models.http_server import item, open_wire_model, request
 from tests.testing.http_client import PATHS

@@ -8,8 +8,8 @@ import pytest
 
 from longrein.events import Document, Image, Text, ToolSpec
 from longrein.tools import Tool, fit_arguments
-from longrein.tools.mcp.content import outcome_of, resource_parts
-from longrein.tools.mcp.port import ListedTool
+from longrein.tools.mcp.mcp_port import ListedTool
+from longrein.tools.mcp.result_content import outcome_of, resource_parts
 from longrein.tools.mcp.tool_specs import DESCRIPTION_CHARS_MAX, tool_name, tool_spec, usable_schema
 
 PNG = (

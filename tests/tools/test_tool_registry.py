@@ -7,7 +7,7 @@ import pytest
 
 from longrein.agent import builtin_kinds
 from longrein.config.subagent_types import tool_names
-from longrein.context.clearing.features import kind_of_name
+from longrein.context.clearing.text_features import kind_of_name
 from longrein.context.state.tool_traits import UNSTATED
 from longrein.events import ToolError, ToolSpec, ToolTraits, text_of
 from longrein.tools import (

@@ -16,7 +16,7 @@ import pytest
 from tests.tools.conftest import ToolHarness
 
 from longrein.tools import html_to_markdown
-from longrein.workspace.net import NetError, parse_url
+from longrein.workspace.http import NetError, parse_url
 
 PAGE = (
     "<html><head><title>Tea</title><script>steal()</script></head><body><h1>Green</h1><p>Steep "

@@ -36,9 +36,9 @@ from longrein.events import (
 from longrein.events.escape import escape
 from longrein.store import Reader, SessionLog
 from longrein.transcripts.atif import as_atif
-from longrein.transcripts.conversation import Conversation, build_conversation, read_conversation
+from longrein.transcripts.export_steps import Conversation, build_conversation, read_conversation
 from longrein.transcripts.html import as_html
-from longrein.transcripts.markdown import as_markdown, fenced
+from longrein.transcripts.markdown_page import as_markdown, fenced
 from tests.store.fixtures import CHILD, ID, OTHER, done, new_log, wall_us
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import PlainSpawner
-from longrein.workspace import command as child_module
-from longrein.workspace.command import OutputReader
+from longrein.workspace import child_process as child_module
+from longrein.workspace.child_process import OutputReader
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import CommandHarness
 

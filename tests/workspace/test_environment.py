@@ -2,7 +2,7 @@
 
 import pytest
 
-from longrein.workspace.environment import DEFAULT_PATH, children_environment
+from longrein.workspace.command_environment import DEFAULT_PATH, children_environment
 from tests.workspace.conftest import CommandHarness
 
 PARENT = {

@@ -15,9 +15,9 @@ from longrein.workspace import (
     run_git,
 )
 from longrein.workspace.git import pipe_in_git_folder
+from longrein.workspace.git_worktrees import Worktree
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.users_repository import UsersRepository
-from longrein.workspace.worktrees import Worktree
 from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio

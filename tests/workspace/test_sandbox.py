@@ -10,7 +10,7 @@ import pytest
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import CommandExit, PlainSpawner
-from longrein.workspace.command import CollectingSink
+from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import git_folder, is_plain_repository
 from longrein.workspace.sandbox.rungs import find_rung

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from longrein.workspace import CommandExit, PlainSpawner
-from longrein.workspace.command import CollectingSink
+from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.sandbox import landlock
 from longrein.workspace.sandbox.policy import SandboxPolicy
 from longrein.workspace.sandbox.restored import RestoredPaths

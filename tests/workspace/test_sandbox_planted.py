@@ -21,13 +21,13 @@ import pytest
 from longrein.agent.rewind_plan import carry_out, make_plan
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace import PlainSpawner, make_worktree, open_workspace
-from longrein.workspace.checkpoints import CheckpointStore
-from longrein.workspace.command import CollectingSink
+from longrein.workspace.child_process import CollectingSink
+from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.sandbox import MaskIndex, SessionSandbox, landlock
 from longrein.workspace.sandbox.protected import SUBMODULE_FOLDERS_MAX
 from longrein.workspace.sandbox.rungs import Rung, find_rung
 from longrein.workspace.supervisor import landlock_process, mount_process, openat
-from longrein.workspace.supervisor.spawn import spawn
+from longrein.workspace.supervisor.posix_spawn import spawn
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longrein.workspace import CommandExit, Query, SearchResult, glob, grep, split_glob
-from longrein.workspace import search as search_module
+from longrein.workspace import file_search as search_module
 from longrein.workspace.walk import compile_glob
 from tests.workspace.conftest import CommandHarness
 

@@ -26,11 +26,11 @@ from longrein.workspace import (
     supervisor_client,
 )
 from longrein.workspace.supervisor.channel import VERSION
-from longrein.workspace.supervisor.commands import Command, KeptTask, RemainingProcesses
+from longrein.workspace.supervisor.command_processes import Command, KeptTask, RemainingProcesses
 from longrein.workspace.supervisor.pipes import Loop, Pipes
 from longrein.workspace.supervisor.process_tree import Process, process, processes, processes_with
 from longrein.workspace.supervisor.spool_writer import SpoolWriter
-from longrein.workspace.supervisor.tasks import Tasks
+from longrein.workspace.supervisor.task_processes import Tasks
 from tests.timeouts import HANG_S, growing_limits
 from tests.workspace.conftest import supervised, tagged
 
@@ -650,7 +650,7 @@ def shorten_limits(patch: pytest.MonkeyPatch) -> None:
     ):
         patch.setattr(f"longrein.workspace.supervised_command.{name}", limit_s)
     for name in ("HELLO_S", "END_S"):
-        patch.setattr(f"longrein.workspace.background_tasks.{name}", 0.2)
+        patch.setattr(f"longrein.workspace.task_adoption.{name}", 0.2)
     patch.setattr(supervisor_client.SupervisorConnection.ask, "__kwdefaults__", {"limit_s": 0.2})
 
 

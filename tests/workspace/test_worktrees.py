@@ -21,7 +21,7 @@ from longrein.workspace import (
     read_worktree,
     remove_worktree,
 )
-from longrein.workspace.worktrees import MergeResult
+from longrein.workspace.git_worktrees import MergeResult
 from tests.workspace.conftest import CommandHarness
 
 pytestmark = pytest.mark.anyio

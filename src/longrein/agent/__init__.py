@@ -51,7 +51,7 @@ from longrein.agent.open_session import (
 from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.prompts import builtin_kinds, child_system, compose_system, fork_task
 from longrein.agent.session import Session, retrieve_error
-from longrein.agent.task_pool import TaskPool
+from longrein.agent.task_slots import TaskPool
 from longrein.models import Clock
 from longrein.settings_schema import Limits, TaskOptions
 

@@ -13,7 +13,7 @@ from longrein.agent.session import Session
 from longrein.events import CheckpointTaken
 from longrein.tools import Tool
 from longrein.workspace import run_in_background
-from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import msgspec
 from longrein.agent.hook_transcript import HookTranscript
 from longrein.events import HookAnswered, Usage, marker_sign
 from longrein.permissions import Call, Hook, HookAnswer, visible
-from longrein.permissions.hooks import (
+from longrein.permissions.hook_answers import (
     ENV_EVENTS,
     SESSION_END_S,
     TIMEOUT_S,
@@ -144,7 +144,7 @@ class HttpHandler(msgspec.Struct, frozen=True):
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
         """See `HookHandler.run`. An answer other than 2xx blocks nothing."""
-        from longrein.workspace.net import NetError, host_of, request
+        from longrein.workspace.http import NetError, host_of, request
 
         text, url = place.clean(data.decode("utf-8", "surrogateescape")), self.hook.name
         try:

@@ -34,7 +34,7 @@ from longrein.agent.messages import (
 )
 from longrein.agent.redaction import Redact, redacted
 from longrein.agent.schedules import ScheduleTimer
-from longrein.agent.user_commands import command_events
+from longrein.agent.user_command_entry import command_events
 from longrein.context import State, external_event, is_repeated, pending_notices
 from longrein.events import (
     AnyEvent,

@@ -83,7 +83,7 @@ class OpenSession(Session):
 
 def resumed_state(log: Log) -> State:
     """Fold the log, from its snapshot where there is one."""
-    from longrein.context.snapshot import decode_state
+    from longrein.context.snapshot_codec import decode_state
 
     kept = log.snapshot
     state = decode_state(kept.state) if kept is not None else None

@@ -21,14 +21,14 @@ from longrein.workspace import MemoryUse, Workspace
 from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
-    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.background.task_control import BackgroundControl
     from longrein.agent.checkpoints import SessionCheckpoints
     from longrein.agent.hooks import HookTable
     from longrein.agent.session import Session
     from longrein.agent.skills import SessionSkills
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.agent.subagents.spawn import LiveParentPolicy
-    from longrein.agent.task_pool import TaskPool
+    from longrein.agent.task_slots import TaskPool
     from longrein.tools.mcp.servers import McpToolset
 
 LEAVING = "longrein on leaving"

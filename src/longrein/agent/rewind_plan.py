@@ -25,7 +25,7 @@ from longrein.events import (
     TaskStarted,
     ToolEnded,
 )
-from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.shadow_repository import ShadowRepository
 from longrein.workspace.supervisor.openat import open_folder
 from longrein.workspace.temp_files import recover_temp_files

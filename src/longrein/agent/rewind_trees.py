@@ -18,7 +18,7 @@ from longrein.agent.session import Session
 from longrein.context import State
 from longrein.events import CheckpointTaken, Entry, FileChanged, FilePut
 from longrein.models import ReadBlob
-from longrein.workspace.checkpoints import CheckpointStore
+from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
 
 

@@ -55,7 +55,7 @@ from longrein.tools import TaskView, alias_names
 from longrein.workspace.sandbox import MaskIndex
 
 if TYPE_CHECKING:
-    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.background.task_control import BackgroundControl
     from longrein.agent.checkpoints import SessionCheckpoints
     from longrein.agent.git_contents import GitContents
     from longrein.agent.network_questions import NetworkQuestions
@@ -317,7 +317,7 @@ class Session:
 
         A short log gets none: it is folded as fast as a snapshot is read.
         """
-        from longrein.context.snapshot import encode_state
+        from longrein.context.snapshot_codec import encode_state
 
         state = self.state
         if not self.quiet or state.seq - self._snapshot_seq < due:

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from longrein import __version__
 from longrein.commands.doctor import doctor as run_doctor
 from longrein.composition import Additions, Composition, build
-from longrein.config.mcp_servers import read_server
+from longrein.config.mcp_files import read_server
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
-from longrein.frontends.acp.interface import (
+from longrein.frontends.acp.host import (
     CustomCommand,
     SessionFacts,
     SessionRequest,
@@ -32,7 +32,7 @@ from longrein.run_context import (
 )
 from longrein.store import delete_session, list_sessions
 from longrein.tools.editor import Editor
-from longrein.tools.mcp.port import Elicit
+from longrein.tools.mcp.mcp_port import Elicit
 from longrein.workspace import spooled_tasks
 
 FILE_BYTES_MAX = 1_000_000
@@ -54,7 +54,7 @@ def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) 
             "Ctrl-C ends it"
         )
     incoming, outgoing = take_standard_streams()
-    from longrein.frontends.acp.server import serve
+    from longrein.frontends.acp.agent_methods import serve
 
     return asyncio.run(serve(SessionHost(place), incoming, outgoing))
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.events import LongreinError
+from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import show
-from longrein.frontends.text_format import counted, escape_line
 from longrein.models import look_up
-from longrein.permissions.hooks import hook_line
+from longrein.permissions.hook_answers import hook_line
 from longrein.run_context import RunContext, chosen_model, found_in, left_out_note
 from longrein.settings_schema import SandboxOptions
 from longrein.store import list_sessions

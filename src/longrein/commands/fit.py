@@ -24,7 +24,7 @@ def fit(place: RunContext, words: Sequence[str], *, out: str = "", sessions: str
     if not out:
         raise UsageError("longrein fit needs a file to write: --out FILE")
     try:
-        from longrein.replay.fit import fit_weights, sample
+        from longrein.replay.weight_fit import fit_weights, sample
     except ImportError as error:
         raise UsageError(MISSING) from error
     samples = [sample(recording) for recording in recordings(place.state_dir, words)]

@@ -23,8 +23,8 @@ from longrein.events import (
     marker,
     redactor,
 )
+from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import say, show
-from longrein.frontends.text_format import counted, escape_line
 from longrein.run_context import CLOCK, RunContext, kept_keys, new_nonce
 from longrein.store import BundleReport, discard_empty, is_bundle, open_log, read_bundle
 from longrein.transcripts.log_builder import LogBuilder, Transcript

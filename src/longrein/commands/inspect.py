@@ -14,13 +14,13 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.events import LongreinError, SessionUnknown, UsageError
+from longrein.frontends.human_text import counted, size
 from longrein.frontends.stdio import say, show
-from longrein.frontends.text_format import counted, size
-from longrein.inspector.build import SessionInspector, inspect_session
-from longrein.inspector.data import Comparison, Inspection
+from longrein.inspector.inspection import SessionInspector, inspect_session
 from longrein.inspector.page import render
+from longrein.inspector.page_data import Comparison, Inspection
+from longrein.inspector.page_server import InspectorServer, LivePage
 from longrein.inspector.policies import replayed_inspection, scale_of
-from longrein.inspector.server import InspectorServer, LivePage
 from longrein.inspector.shorten import PAGE_BYTES_MAX, fit
 from longrein.inspector.stored_logs import StoredLogs
 from longrein.replay import NAMES

@@ -14,19 +14,19 @@ from longrein.commands.first_run import chosen_line, first_run_notices, show_no_
 from longrein.commands.login import key_commands
 from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
 from longrein.commands.terminal_facts import command_facts
-from longrein.commands.terminal_input import folder_name, input_facts
+from longrein.commands.terminal_input_facts import folder_name, input_facts
 from longrein.composition import Additions, Composition, build
 from longrein.config import home_folder, own_command, project_root
 from longrein.config.model_choice import NoModelFound
 from longrein.context import next_compacted, report
 from longrein.events import LongreinError, redactor
 from longrein.frontends import first_frame
-from longrein.frontends.reports.tasks import output_tail
+from longrein.frontends.reports.task_lists import output_tail
 from longrein.frontends.secret_input import KeyCommands, SecretQuestion
 from longrein.frontends.stdio import say
 from longrein.frontends.terminal import FilesFound, Outcome, TerminalFacts, run_terminal
 from longrein.frontends.terminal.file_matching import MATCHES_MAX, FileMatcher
-from longrein.permissions.hooks import hook_line
+from longrein.permissions.hook_answers import hook_line
 from longrein.run_context import CLOCK, RunContext, chosen_model, discard_unused, model_names
 from longrein.store import USER, Goals, HistoryReader, project_key
 from longrein.workspace import Workspace, spooled_tasks, stop_background_task

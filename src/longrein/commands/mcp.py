@@ -12,7 +12,7 @@ import msgspec
 from longrein.agent.server_confinement import server_sandbox
 from longrein.composition import mcp_toolset
 from longrein.config import McpServers, load_mcp_servers
-from longrein.config.mcp_servers import (
+from longrein.config.mcp_files import (
     approve_servers,
     change_entry,
     forget_approvals,
@@ -21,8 +21,8 @@ from longrein.config.mcp_servers import (
     scope_file,
 )
 from longrein.events import UsageError, redactor
+from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import say, show
-from longrein.frontends.text_format import escape_line
 from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.run_context import CLOCK, RunContext
 from longrein.tools.mcp import McpServer

@@ -11,8 +11,8 @@ import msgspec
 from longrein.agent import SessionPort, SetTitle
 from longrein.composition import Composition
 from longrein.events import LongreinError, Opened, SessionError
+from longrein.frontends.human_text import age, counted, joined
 from longrein.frontends.terminal import Outcome, Row
-from longrein.frontends.text_format import age, counted, joined
 from longrein.run_context import CLOCK, RunContext, fork
 from longrein.store import Reader, SessionInfo, find_session, list_sessions, session_info
 from longrein.store.threads import run_in_thread

@@ -11,11 +11,11 @@ from longrein import __version__
 from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
 from longrein.frontends.argv import clean
+from longrein.frontends.human_text import counted
 from longrein.frontends.reports import context as context_page
-from longrein.frontends.reports import sessions as listing
-from longrein.frontends.reports import sessions as search_page
+from longrein.frontends.reports import session_lists as listing
+from longrein.frontends.reports import session_lists as search_page
 from longrein.frontends.stdio import say, show, stdout_file
-from longrein.frontends.text_format import counted
 from longrein.run_context import RunContext, budget_of
 from longrein.store import (
     BundleReport,
@@ -28,9 +28,9 @@ from longrein.store import (
     write_transcript,
 )
 from longrein.transcripts.atif import as_atif
-from longrein.transcripts.conversation import Conversation, read_conversation
+from longrein.transcripts.export_steps import Conversation, read_conversation
 from longrein.transcripts.html import as_html
-from longrein.transcripts.markdown import as_markdown
+from longrein.transcripts.markdown_page import as_markdown
 
 
 def sessions(place: RunContext, _words: Sequence[str], *, json: bool = False) -> int:

@@ -9,8 +9,8 @@ from contextlib import closing
 
 from longrein.events import SessionError, UsageError
 from longrein.frontends.reports import subagents as agents_page
-from longrein.frontends.reports import tasks as tasks_page
-from longrein.frontends.reports.tasks import TaskRow
+from longrein.frontends.reports import task_lists as tasks_page
+from longrein.frontends.reports.task_lists import TaskRow
 from longrein.frontends.stdio import say, show
 from longrein.run_context import CLOCK, RunContext, sweep_orphans
 from longrein.store import SessionHistory, SessionInfo, find_session, list_sessions, session_info

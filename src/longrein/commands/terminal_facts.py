@@ -17,9 +17,9 @@ from longrein.composition import Composition
 from longrein.config import shorten_home, user_file
 from longrein.config.rule_removal import forget_rule, own_rules
 from longrein.events import FileChanged, FileSeen, LongreinError, Replied, Text, UsageError
+from longrein.frontends.human_text import joined, money, size, tokens
 from longrein.frontends.reports.cost import CostRow, cost_rows
 from longrein.frontends.terminal.command_facts import ChangedFile, CommandFacts, MemoryFile, RuleRow
-from longrein.frontends.text_format import joined, money, size, tokens
 from longrein.models import open_model
 from longrein.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.settings_schema import EFFORTS

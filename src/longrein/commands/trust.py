@@ -7,9 +7,9 @@ from longrein import config
 from longrein.events import SettingsError
 from longrein.frontends import first_frame
 from longrein.frontends.argv import Options
+from longrein.frontends.human_text import escape_line
 from longrein.frontends.question import ask
 from longrein.frontends.stdio import say, show
-from longrein.frontends.text_format import escape_line
 from longrein.run_context import RunContext, read_run_context
 
 ROWS_MAX = 30

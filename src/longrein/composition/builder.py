@@ -26,7 +26,7 @@ from longrein.agent import (
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.skills import SessionSkills
 from longrein.composition.additions import NOTHING_ADDED, Additions
-from longrein.composition.checkpoints import checkpoint_opener
+from longrein.composition.checkpoint_place import checkpoint_opener
 from longrein.composition.execution import (
     hook_table,
     make_sandbox,
@@ -93,7 +93,7 @@ from longrein.workspace import (
 )
 
 if TYPE_CHECKING:
-    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.background.task_control import BackgroundControl
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.frontends.attachments import AttachmentReader
     from longrein.frontends.traces.exporter import SessionTraces
@@ -286,7 +286,7 @@ def _use_weights(run_context: RunContext) -> tuple[str, ...]:
 
 
 def _open_background_tasks(session: Session, pool: TaskPool) -> "BackgroundControl":
-    from longrein.agent.background.control import BackgroundControl
+    from longrein.agent.background.task_control import BackgroundControl
 
     return BackgroundControl(session, pool)
 

@@ -10,7 +10,7 @@ from longrein.composition.execution import variables
 from longrein.config import load_mcp_servers, project_root
 from longrein.run_context import RunContext
 from longrein.tools.mcp import McpServer
-from longrein.tools.mcp.port import ServerHost
+from longrein.tools.mcp.mcp_port import ServerHost
 from longrein.tools.mcp.server_config import token_folder
 from longrein.tools.mcp.servers import MISSING, McpToolset
 from longrein.workspace import (

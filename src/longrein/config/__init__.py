@@ -2,7 +2,7 @@
 secrets.
 """
 
-from longrein.config.environment import (
+from longrein.config.environ import (
     config_dir,
     describe_environment,
     environment,
@@ -13,7 +13,7 @@ from longrein.config.environment import (
     user_file,
 )
 from longrein.config.found_files import FoundFile, found_files, found_note
-from longrein.config.hooks import (
+from longrein.config.hook_files import (
     LoadedHooks,
     expanded_headers,
     fingerprint,
@@ -27,7 +27,7 @@ from longrein.config.instructions import (
     nested_instructions,
     project_root,
 )
-from longrein.config.mcp_servers import (
+from longrein.config.mcp_files import (
     McpServers,
     approve_servers,
     load_mcp_servers,
@@ -40,7 +40,8 @@ from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
 from longrein.config.stored_keys import StoredKeys
 from longrein.config.subagent_types import load_subagent_types
-from longrein.config.trust import (
+from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
+from longrein.config.trusted_folders import (
     TrustedFolders,
     distrust,
     is_trusted,
@@ -48,7 +49,6 @@ from longrein.config.trust import (
     trust,
     trust_unit,
 )
-from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
 
 __all__ = [
     "FoundFile",

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any
 
 from longrein.config.bounded_file import parse_lenient_json
-from longrein.config.environment import config_dir
+from longrein.config.environ import config_dir
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.settings_file import shorten_home
-from longrein.config.skills import (
+from longrein.config.skill_files import (
     InvalidSkill,
     Notes,
     SkillFolder,

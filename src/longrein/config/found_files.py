@@ -17,8 +17,8 @@ from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
 from longrein.config.instructions import project_root
 from longrein.config.other_agents import OWN_KEYS, USED_KEYS
 from longrein.config.settings_file import shorten_home
-from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
-from longrein.config.skills import USER_FOLDERS as USER_SKILL_FOLDERS
+from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
+from longrein.config.skill_files import USER_FOLDERS as USER_SKILL_FOLDERS
 from longrein.permissions import escape
 
 Use = Literal["used", "partly", "not used"]

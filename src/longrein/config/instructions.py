@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from longrein.config.bounded_file import read_bounded
-from longrein.config.environment import config_dir
+from longrein.config.environ import config_dir
 from longrein.config.frontmatter import FrontmatterError, split_frontmatter
 from longrein.config.secret_files import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home

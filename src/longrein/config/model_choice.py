@@ -8,7 +8,7 @@ from math import isfinite
 
 import msgspec
 
-from longrein.config.environment import home_folder, user_file
+from longrein.config.environ import home_folder, user_file
 from longrein.config.settings_file import shorten_home
 from longrein.config.settings_keys import nearest
 from longrein.context import Budget, Price

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.hooks import HookFile, project_files, read_json_object
+from longrein.config.hook_files import HookFile, project_files, read_json_object
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import SettingValue, shorten_home
 from longrein.config.settings_keys import COUNT_MAX

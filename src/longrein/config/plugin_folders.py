@@ -14,7 +14,7 @@ import msgspec
 
 from longrein.config.bounded_file import read_bounded
 from longrein.config.instructions import project_root
-from longrein.config.skills import SkillFolder
+from longrein.config.skill_files import SkillFolder
 
 MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json", ".codex-plugin/plugin.json")
 PLUGINS_MAX = 100

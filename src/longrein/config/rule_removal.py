@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from longrein.config.environment import user_file
+from longrein.config.environ import user_file
 from longrein.config.settings_file import (
     SettingValue,
     read_file,

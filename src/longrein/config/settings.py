@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from longrein.config.environment import project_file, user_file
+from longrein.config.environ import project_file, user_file
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.model_choice import resolved
 from longrein.config.other_agents import OtherSettings, read_own, read_project

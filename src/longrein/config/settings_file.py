@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.config.bounded_file import read_bounded
-from longrein.config.environment import user_file
+from longrein.config.environ import user_file
 from longrein.config.settings_keys import (
     KEYS,
     NAMED_TABLES,

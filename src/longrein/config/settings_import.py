@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from longrein.config.bounded_file import parse_lenient_json, read_bounded
-from longrein.config.environment import config_dir, user_file
-from longrein.config.hooks import read_json_object
+from longrein.config.environ import config_dir, user_file
+from longrein.config.hook_files import read_json_object
 from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS
 from longrein.config.settings_file import (
     SIZE_MAX_BYTES,
@@ -28,7 +28,7 @@ from longrein.config.settings_keys import KEYS, dotted
 from longrein.config.subagent_types import tool_names
 from longrein.events import SettingsError
 from longrein.permissions import check_rule, escape
-from longrein.permissions.hooks import EVENTS
+from longrein.permissions.hook_answers import EVENTS
 from longrein.tools import own_tools
 
 

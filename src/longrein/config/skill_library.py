@@ -22,7 +22,7 @@ from longrein.config.instructions import (
 )
 from longrein.config.plugin_folders import plugin_folders
 from longrein.config.settings_file import shorten_home
-from longrein.config.skills import (
+from longrein.config.skill_files import (
     PROJECT_FOLDERS,
     SKILL_FILES,
     SKIPPED,

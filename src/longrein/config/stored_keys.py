@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.config.environment import config_dir
+from longrein.config.environ import config_dir
 from longrein.config.settings_file import shorten_home
 from longrein.events import SettingsError, UsageError
 from longrein.models import known_provider, known_providers

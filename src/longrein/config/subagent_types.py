@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from longrein.config.bounded_file import read_bounded
-from longrein.config.environment import config_dir
+from longrein.config.environ import config_dir
 from longrein.config.frontmatter import split_frontmatter, split_outside
-from longrein.config.hooks import hooks_in_head
+from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
 from longrein.events import UsageError, decode_json

@@ -13,9 +13,9 @@ import msgspec
 
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.custom_commands import opencode_files
-from longrein.config.environment import project_file, user_file
+from longrein.config.environ import project_file, user_file
 from longrein.config.frontmatter import split_frontmatter
-from longrein.config.hooks import (
+from longrein.config.hook_files import (
     HookFile,
     hooks_in_head,
     parse_hooks,
@@ -23,16 +23,16 @@ from longrein.config.hooks import (
     read_json_object,
 )
 from longrein.config.instructions import folders_between, instruction_files, project_root
-from longrein.config.mcp_servers import project_servers, project_servers_files
+from longrein.config.mcp_files import project_servers, project_servers_files
 from longrein.config.other_agents import read_file_of_project
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
-from longrein.config.skills import PROJECT_FOLDERS as SKILL_FOLDERS
-from longrein.config.skills import InvalidSkill, Walk, existing_folders, read_text_file
+from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
+from longrein.config.skill_files import InvalidSkill, Walk, existing_folders, read_text_file
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
 from longrein.permissions import Hook, escape
-from longrein.permissions.hooks import hook_line
+from longrein.permissions.hook_answers import hook_line
 from longrein.settings_schema import Settings
 
 FILES_SHOWN_MAX = 20

@@ -30,7 +30,7 @@ from longrein.context.reminders import (
     pending_notices as pending_notices,
 )
 from longrein.context.state.quoting import neutralize_markers as neutralize_markers
-from longrein.context.render import (
+from longrein.context.request_rendering import (
     OUTPUT_TOKENS_MIN as OUTPUT_TOKENS_MIN,
     output_limit as output_limit,
     render as render,
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
         analysis_lines as analysis_lines,
     )
     from longrein.context.clear_items import line_reasons as line_reasons, use_tables as use_tables
-    from longrein.context.clearing.features import (
+    from longrein.context.clearing.text_features import (
         ESCAPED_ENDS_MAX as ESCAPED_ENDS_MAX,
         call_content as call_content,
         features as features,
@@ -98,7 +98,10 @@ if TYPE_CHECKING:
     )
     from longrein.context.clearing.line_value import LineReason as LineReason
     from longrein.context.message_list import Engine as Engine
-    from longrein.context.snapshot import decode_state as decode_state, encode_state as encode_state
+    from longrein.context.snapshot_codec import (
+        decode_state as decode_state,
+        encode_state as encode_state,
+    )
     from longrein.context.summary.audit import Claim as Claim, ClaimLookup as ClaimLookup
     from longrein.context.summary.chunked_summary import (
         chunk_requests as chunk_requests,
@@ -120,11 +123,11 @@ __getattr__ = names_at_first_use(
     {
         "analysis": "Analysis analyse analysis_lines",
         "clear_items": "line_reasons use_tables",
-        "clearing.features": "ESCAPED_ENDS_MAX call_content features is_escaped_line "
+        "clearing.text_features": "ESCAPED_ENDS_MAX call_content features is_escaped_line "
         "unescape_lines",
         "clearing.line_value": "LineReason",
         "message_list": "Engine",
-        "snapshot": "decode_state encode_state",
+        "snapshot_codec": "decode_state encode_state",
         "summary.audit": "Claim ClaimLookup",
         "summary.chunked_summary": "chunk_requests fits_in_window merge_request summary_chunks",
         "summary.summary_text": "FileBlock build_summary claim_lookup event_texts",

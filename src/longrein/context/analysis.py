@@ -11,7 +11,7 @@ from typing import get_args
 
 import msgspec
 
-from longrein.context.clearing.features import UNCHANGED_PREFIX
+from longrein.context.clearing.text_features import UNCHANGED_PREFIX
 from longrein.context.decide import next_compacted
 from longrein.context.report import MODULE_OF_KIND, Module, scaled
 from longrein.context.state.ledger import key_argument

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import SourceItem, readable
 from longrein.context.clearing.line_value import (
     LineReason,
     SizeEstimate,
@@ -21,6 +20,7 @@ from longrein.context.clearing.line_value import (
 )
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import Change, Plan
+from longrein.context.clearing.text_features import SourceItem, readable
 from longrein.context.clearing.timing import (
     ClearableKinds,
     ClearingPolicy,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from longrein.events import LongreinError
-from longrein.frontends.text_format import counted, escape_line, shortened
+from longrein.frontends.human_text import counted, escape_line, shortened
 from longrein.tools.mcp.servers import McpToolset, ServerView
 
 USAGE = (

@@ -19,8 +19,8 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends.text_format import first_line, key_argument, shortened
-from longrein.inspector.data import Lane, Span
+from longrein.frontends.human_text import first_line, key_argument, shortened
+from longrein.inspector.page_data import Lane, Span
 
 LABEL_CHARS_MAX = 80
 MAIN = "main"

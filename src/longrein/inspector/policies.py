@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.context import Budget
-from longrein.inspector.data import Break, Inspection, ModuleTokens, PolicyData, RequestData
+from longrein.inspector.page_data import Break, Inspection, ModuleTokens, PolicyData, RequestData
 from longrein.replay import (
     NAMES,
     CostAccount,
@@ -19,7 +19,7 @@ from longrein.replay import (
     find_uses,
     replay_of,
 )
-from longrein.replay.plain import PLAIN, Change, PlainReplay
+from longrein.replay.plain_policies import PLAIN, Change, PlainReplay
 
 PLAIN_POLICIES = ("keep-all", *PLAIN)
 """Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or

@@ -41,9 +41,9 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
-from longrein.frontends.text_format import counted, key_argument, shortened
-from longrein.inspector.data import DiffLine, TranscriptRow
+from longrein.frontends.human_text import counted, key_argument, shortened
 from longrein.inspector.items import in_words
+from longrein.inspector.page_data import DiffLine, TranscriptRow
 from longrein.tools.diff import hunks_of
 
 TITLE_CHARS_MAX = 120

@@ -16,8 +16,7 @@ from longrein.models.catalog import (
     usual_price,
 )
 from longrein.models.failures import ATTEMPTS_MAX, kind_of, limit_tokens, pause_s
-from longrein.models.open_model import CLEARS, offered_models, open_model
-from longrein.models.port import (
+from longrein.models.model_port import (
     CallDelta,
     Clock,
     Delta,
@@ -30,7 +29,8 @@ from longrein.models.port import (
     ThinkingDelta,
     forget_encoded,
 )
-from longrein.models.wire import WEB_SEARCH, can_search_web, family, wire_call_id
+from longrein.models.open_model import CLEARS, offered_models, open_model
+from longrein.models.wire_base import WEB_SEARCH, can_search_web, family, wire_call_id
 
 if TYPE_CHECKING:
     from longrein.models.scripted import Script, ScriptedModel, read_script

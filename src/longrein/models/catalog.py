@@ -9,7 +9,7 @@ import msgspec
 from longrein.context import Budget, Price
 from longrein.events import Usage, is_count
 from longrein.models.catalog_data import ALIASES, MODELS, PROVIDERS
-from longrein.models.wire import family
+from longrein.models.wire_base import family
 
 WINDOW_DEFAULT_TOKENS = 128_000
 """Window of an unknown model: the smallest in wide use for work with tools."""

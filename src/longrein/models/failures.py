@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from longrein.events import RETRYABLE, decode_json
-from longrein.models.port import Failure
+from longrein.models.model_port import Failure
 
 # --- Retry pauses ---------------------------------------------------------------------------------
 #

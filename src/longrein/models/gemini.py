@@ -9,8 +9,8 @@ import msgspec
 
 from longrein.context import Item, Request
 from longrein.events import ToolCall, ToolResult, ToolSpec, Usage
-from longrein.models.port import CallDelta, Delta, Failure, Reply
-from longrein.models.wire import (
+from longrein.models.model_port import CallDelta, Delta, Failure, Reply
+from longrein.models.wire_base import (
     FragmentCache,
     StreamReader,
     Wire,

@@ -14,7 +14,7 @@ import msgspec
 from longrein.context import Budget, Request
 from longrein.events import Usage
 from longrein.models.failures import RetryHeaders, failure_of_status
-from longrein.models.port import Clock, Delta, Failure, ModelOptions, Reply
+from longrein.models.model_port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.transport import (
     EVENT_BYTES_MAX,
     AddressInvalid,
@@ -30,7 +30,7 @@ from longrein.models.transport import (
     ResponseTooLong,
     TransportError,
 )
-from longrein.models.wire import (
+from longrein.models.wire_base import (
     FragmentCache,
     SessionCaches,
     StreamReader,

@@ -8,8 +8,8 @@ import msgspec
 
 from longrein.events import SettingsError
 from longrein.models.catalog import look_up
-from longrein.models.port import Clock, Model, ModelOptions, ReadBlob
-from longrein.models.wire import Wire, WireTarget
+from longrein.models.model_port import Clock, Model, ModelOptions, ReadBlob
+from longrein.models.wire_base import Wire, WireTarget
 
 CLEARS: dict[str, tuple[str, ...]] = {
     "anthropic": ("exchange", "result", "call", "text", "old thinking"),

@@ -14,7 +14,7 @@ import msgspec
 from longrein.context import Budget, Item, Price, Request, estimate_text
 from longrein.events import SettingsError, Usage, text_of
 from longrein.models.failures import RetryHeaders, failure_of_status
-from longrein.models.port import (
+from longrein.models.model_port import (
     CallDelta,
     Clock,
     Delta,

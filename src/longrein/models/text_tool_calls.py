@@ -22,8 +22,16 @@ from longrein.events import (
     ToolResult,
     ToolSpec,
 )
-from longrein.models.port import CallDelta, Delta, Failure, Model, Reply, TextDelta, forget_encoded
-from longrein.models.wire import SessionCaches, own_tools
+from longrein.models.model_port import (
+    CallDelta,
+    Delta,
+    Failure,
+    Model,
+    Reply,
+    TextDelta,
+    forget_encoded,
+)
+from longrein.models.wire_base import SessionCaches, own_tools
 from longrein.models.wire_content import TextPiece, content_pieces, exact_json, read_arguments
 
 # --- Finding calls --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import h11
 import msgspec
 
 from longrein.events import decode_json
-from longrein.models.port import ModelOptions
+from longrein.models.model_port import ModelOptions
 
 # --- HTTP/1.1 on asyncio --------------------------------------------------------------------------
 #

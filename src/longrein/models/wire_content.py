@@ -28,7 +28,7 @@ from longrein.events import (
     is_count,
     is_too_deep,
 )
-from longrein.models.port import Failure, ReadBlob, Reply
+from longrein.models.model_port import Failure, ReadBlob, Reply
 
 IMAGE_BYTES_MAX = 3_900_000
 """Largest image in original bytes; the provider limit of 5 MiB counts base64, which is a third

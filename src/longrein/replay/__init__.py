@@ -4,7 +4,7 @@ still shown.
 
 from longrein.replay.costs import PRICES, CostAccount, Rates, Row, Tokens, as_json, as_table, total
 from longrein.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of
-from longrein.replay.plain import PLAIN, Change, PlainReplay
+from longrein.replay.plain_policies import PLAIN, Change, PlainReplay
 from longrein.replay.recording import Item, Recording, base_name, of_entries, read_recording
 from longrein.replay.uses import Uses, find_uses
 

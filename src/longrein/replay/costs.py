@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.context import call_content, features
-from longrein.replay.plain import PROSE, Change
+from longrein.replay.plain_policies import PROSE, Change
 from longrein.replay.recording import Item, Recording
 from longrein.replay.uses import Uses, find_uses, plain_block
 

@@ -43,7 +43,7 @@ from longrein.events import (
     call_id,
     decode_json,
 )
-from longrein.replay.plain import PLAIN, PROSE, SUMMARY_TOKENS, Change, PlainReplay
+from longrein.replay.plain_policies import PLAIN, PROSE, SUMMARY_TOKENS, Change, PlainReplay
 from longrein.replay.recording import Item, Kind, Recording, count_tokens
 
 Policy = Callable[[State, Budget, int], Decision]

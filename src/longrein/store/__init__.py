@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
 from longrein.store.entry_content import Content, contents_of, encoding_of, kind_of, title_of
-from longrein.store.goals import Goals, owner_of, project_key
+from longrein.store.goals_database import Goals, owner_of, project_key
 from longrein.store.history import HistoryReader, SessionHistory
 from longrein.store.hook_files import HookFiles
 from longrein.store.log import SessionLog, leave_message, open_log
-from longrein.store.port import (
+from longrein.store.reader import Reader, read_entries
+from longrein.store.store_port import (
     USER,
     BlobWriter,
     Log,
@@ -18,8 +19,7 @@ from longrein.store.port import (
     SessionInfo,
     Snapshot,
 )
-from longrein.store.reader import Reader, read_entries
-from longrein.store.sessions import (
+from longrein.store.stored_sessions import (
     delete_session,
     discard_empty,
     find_session,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from longrein.store.bundle import BundleReport, is_bundle, read_bundle, write_bundle
     from longrein.store.export import export_jsonl, write_transcript
     from longrein.store.fork import fork_log
-    from longrein.store.search import scan
+    from longrein.store.log_search import scan
 
 __getattr__ = names_at_first_use(
     __name__,
@@ -41,7 +41,7 @@ __getattr__ = names_at_first_use(
         "bundle": "BundleReport is_bundle read_bundle write_bundle",
         "export": "export_jsonl write_transcript",
         "fork": "fork_log",
-        "search": "scan",
+        "log_search": "scan",
     },
 )
 

@@ -41,7 +41,7 @@ from longrein.store.database import (
     entry_seq,
     row_checksum,
 )
-from longrein.store.errors import store_failure
+from longrein.store.disk_errors import store_failure
 from longrein.store.reader import ReadConnection, Reader, stored_body
 from longrein.store.repair import new_database
 from longrein.store.session_folder import DATABASE, make_session_folder, session_id

@@ -25,7 +25,7 @@ from longrein.events import (
     text_of,
 )
 from longrein.store.database import entry_seq
-from longrein.store.errors import store_failure
+from longrein.store.disk_errors import store_failure
 from longrein.store.reader import Reader, entry_of, stored_body
 from longrein.store.session_folder import make_folder, new_file
 

@@ -20,7 +20,7 @@ from longrein.store.database import (
     read_only,
     row_checksum,
 )
-from longrein.store.errors import store_failure
+from longrein.store.disk_errors import store_failure
 from longrein.store.repair import LogDamage, new_database, read_checked_rows
 from longrein.store.session_folder import (
     BLOBS,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from longrein.events import Goal, ToolError
-from longrein.store.port import LEASE_US, USER
+from longrein.store.store_port import LEASE_US, USER
 
 OPEN = ("pending", "in_progress")
 """Statuses of open goals; open goals block those that depend on them."""

@@ -15,8 +15,8 @@ import msgspec
 
 from longrein.events import ChildStarted, Opened, Parent, SessionUnknown
 from longrein.store.database import ROOT
-from longrein.store.port import SearchResult
 from longrein.store.reader import Reader
+from longrein.store.store_port import SearchResult
 from longrein.store.threads import run_in_thread
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class SessionHistory(Reader):
         `before`: only entries before that seq, 0 for all. `own`: leave out entries that it shares
         with its parent.
         """
-        from longrein.store.search import search
+        from longrein.store.log_search import search
 
         return search(self, query, limit, before, self.first - 1 if own else 0)
 

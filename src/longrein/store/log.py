@@ -1,4 +1,4 @@
-"""The log of one session, open for writing: `port.Log` on SQLite.
+"""The log of one session, open for writing: `store_port.Log` on SQLite.
 
 `open_log` opens the log of a root session. `SessionLog.child` opens the log of a subagent: the same
 class, with its own entries and inbox and the root's database, lock, writer and blobs.
@@ -15,12 +15,11 @@ from threading import Event
 
 from longrein.atomic_file import flush_path, write_file
 from longrein.events import Entry, SessionError, StoreDamaged
-from longrein.store import port
+from longrein.store import store_port
 from longrein.store.blobs import Blobs, GrowingBlob
 from longrein.store.database import ROOT, SEQ_MAX, Database, Write
-from longrein.store.errors import mark_suspect, store_failure
+from longrein.store.disk_errors import mark_suspect, store_failure
 from longrein.store.pending_writes import SessionRows
-from longrein.store.port import Message, Snapshot
 from longrein.store.reader import Reader, StoredEntries, truncate_spans
 from longrein.store.repair import LogDamage, LogSummary, check_rows, open_or_repair
 from longrein.store.session_folder import (
@@ -34,6 +33,7 @@ from longrein.store.session_folder import (
     take_lock,
 )
 from longrein.store.snapshot import write_snapshot
+from longrein.store.store_port import Message, Snapshot
 from longrein.store.threads import run_in_thread
 from longrein.store.writer import Writer
 
@@ -144,7 +144,7 @@ async def open_log(
 
 
 class SessionLog:
-    """Implementation of `port.Log`, which describes the methods; made by `open_log`, and by
+    """Implementation of `store_port.Log`, which describes the methods; made by `open_log`, and by
     `child` of another log.
     """
 
@@ -268,7 +268,7 @@ class SessionLog:
         *,
         flush: bool,
         take: Sequence[int] = (),
-        beside: "Sequence[tuple[port.Log, Sequence[Entry], Sequence[int]]]" = (),
+        beside: "Sequence[tuple[store_port.Log, Sequence[Entry], Sequence[int]]]" = (),
     ) -> "Future[None]":
         write = Write(flush=flush)
         self._rows.add(write, entries, take)

@@ -22,7 +22,7 @@ from longrein.store.database import (
     is_sound_row,
     read_only,
 )
-from longrein.store.errors import store_failure
+from longrein.store.disk_errors import store_failure
 from longrein.store.session_folder import DATABASE, damaged_databases, existing_folder
 
 PIECE_BYTES = 1024 * 1024

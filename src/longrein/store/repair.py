@@ -47,14 +47,14 @@ from longrein.store.database import (
     last_key,
     read_only,
 )
-from longrein.store.errors import SUSPECT, is_damage, is_damage_at_open
+from longrein.store.disk_errors import SUSPECT, is_damage, is_damage_at_open
 from longrein.store.high_water_mark import HighWaterMark, read_mark, write_mark
 from longrein.store.page_scan import PageScan
 from longrein.store.pending_writes import About, updated_about
-from longrein.store.port import Snapshot
 from longrein.store.reader import stored_body
 from longrein.store.session_folder import DATABASE, damaged_databases, new_file, unlink
 from longrein.store.snapshot import read_snapshot
+from longrein.store.store_port import Snapshot
 
 # --- Copying rows (shared with fork) --------------------------------------------------------------
 #

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from longrein.events import SessionBusy, SessionError, SessionUnknown
-from longrein.store.errors import store_failure
+from longrein.store.disk_errors import store_failure
 
 DATABASE = "log.sqlite"
 """The log. SQLite's `-wal` and `-shm` lie beside it."""

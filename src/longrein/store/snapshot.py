@@ -16,7 +16,7 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.store.database import LogHash
-from longrein.store.port import Snapshot
+from longrein.store.store_port import Snapshot
 
 SNAPSHOT = "state.snapshot"
 HASH_BYTES = 16

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from longrein.events import SessionError, StoreDamaged
 from longrein.store.database import Database, DatabaseMoved, Write, entry_key, key_number, last_key
-from longrein.store.errors import is_damage, mark_suspect, store_failure
+from longrein.store.disk_errors import is_damage, mark_suspect, store_failure
 from longrein.store.repair import restore_moved_database
 
 FLUSH_AFTER_S = 0.02

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from longrein.agent import Answer, Clock, Dependencies, OpenSession, SessionPort, open_session
-from longrein.agent.background.control import BackgroundControl
+from longrein.agent.background.task_control import BackgroundControl
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Request
 from longrein.events import (

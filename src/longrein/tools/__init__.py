@@ -7,9 +7,24 @@ from longrein.settings_schema import ToolOptions
 from longrein.tools.arguments import edit_distance, fit_arguments, malformed_arguments_message
 from longrein.tools.ask_user import ASK_USER
 from longrein.tools.builtin import builtin_tools, own_tools
+from longrein.tools.cron import SCHEDULE_TOOLS
 from longrein.tools.goals import goal_tools
 from longrein.tools.plan import EXIT_PLAN_MODE
-from longrein.tools.port import (
+from longrein.tools.registry import make_tool, tool
+from longrein.tools.skill import (
+    SKILL,
+    SkillBody,
+    SkillInfo,
+    SkillLibrary,
+    Style,
+    catalogue,
+    find_skill,
+    skill_content,
+)
+from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_output_tool
+from longrein.tools.subagent import agent_tool, report_text
+from longrein.tools.text_encoding import clean
+from longrein.tools.tool_port import (
     BackgroundedCommand,
     Blobs,
     FileVersion,
@@ -30,21 +45,6 @@ from longrein.tools.port import (
     Tool,
     ToolContext,
 )
-from longrein.tools.registry import make_tool, tool
-from longrein.tools.schedules import SCHEDULE_TOOLS
-from longrein.tools.skill import (
-    SKILL,
-    SkillBody,
-    SkillInfo,
-    SkillLibrary,
-    Style,
-    catalogue,
-    find_skill,
-    skill_content,
-)
-from longrein.tools.structured_output import STRUCTURED_OUTPUT, structured_output_tool
-from longrein.tools.subagent import agent_tool, report_text
-from longrein.tools.text_encoding import clean
 from longrein.tools.tool_search import (
     EDITORS,
     DeferralPolicy,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import decode_json
-from longrein.tools.port import Tool
+from longrein.tools.tool_port import Tool
 
 # --- Nearest name, for "did you mean" -------------------------------------------------------------
 

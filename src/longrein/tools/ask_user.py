@@ -5,8 +5,8 @@ the result.
 from typing import NotRequired, TypedDict
 
 from longrein.events import ToolError
-from longrein.tools.port import Outcome, UserAnswer
 from longrein.tools.registry import make_tool
+from longrein.tools.tool_port import Outcome, UserAnswer
 
 QUESTIONS_MAX = 4
 OPTIONS_MAX = 9

@@ -3,9 +3,9 @@
 from longrein.events import ToolError
 from longrein.events.escape import quote_line
 from longrein.tools.file_access import one_line, refuse_marker
-from longrein.tools.port import Outcome, TaskPort, TaskView, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import size_words
+from longrein.tools.tool_port import Outcome, TaskPort, TaskView, ToolContext
 
 WAIT_MAX_MS = 600_000
 """Maximum of `wait`."""

@@ -10,9 +10,9 @@ from longrein.events import AnyEvent, AnyPart, CwdSet, Document, Text, ToolError
 from longrein.settings_schema import ToolOptions
 from longrein.store import BlobWriter
 from longrein.tools.file_access import encodable, one_line, refuse_marker
-from longrein.tools.port import BackgroundedCommand, Outcome, ShellCommand, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean, cut_head, cut_tail, size_words
+from longrein.tools.tool_port import BackgroundedCommand, Outcome, ShellCommand, ToolContext
 from longrein.workspace import CommandExit
 
 # --- Output of a running command: both ends in memory, the whole in a blob ------------------------

@@ -14,10 +14,10 @@ from longrein.tools.file_access import (
     resolve_path,
     run_by_size,
 )
-from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.read import binary_kind
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Decoded, counted, decode
+from longrein.tools.tool_port import Outcome, ToolContext
 from longrein.tools.write import (
     create_file,
     described_file,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.tools.file_access import HANDLED_BYTES_MAX
-from longrein.tools.port import (
+from longrein.tools.tool_port import (
     BackgroundedCommand,
     Outcome,
     OutputSlice,
@@ -28,7 +28,7 @@ from longrein.workspace import (
     open_workspace,
 )
 from longrein.workspace.editor_workspace import EditorFiles, EditorWorkspace
-from longrein.workspace.supervisor.shell import FILTER, FOLDER_CHANGES, LANDLOCK, MOUNTS
+from longrein.workspace.supervisor.shell_lines import FILTER, FOLDER_CHANGES, LANDLOCK, MOUNTS
 
 
 class EditorCommand(msgspec.Struct, frozen=True):

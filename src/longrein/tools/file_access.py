@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from longrein.events import ToolError, marker_sign
 from longrein.tools.arguments import nearest
-from longrein.tools.port import ToolContext
 from longrein.tools.text_encoding import clean_text
+from longrein.tools.tool_port import ToolContext
 from longrein.workspace import ResolvedPath
 
 T = TypeVar("T")

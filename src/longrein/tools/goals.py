@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from longrein.events import Goal, GoalChanged, ToolError, marker_sign
-from longrein.tools.port import GoalPort, Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
+from longrein.tools.tool_port import GoalPort, Outcome, Tool, ToolContext
 
 BODY_CHARS = 300
 """Characters of a body in a list that would be too long with whole bodies."""

@@ -3,8 +3,8 @@ on planning.
 """
 
 from longrein.events import ModeSet
-from longrein.tools.port import Outcome, UserAnswer
 from longrein.tools.registry import make_tool
+from longrein.tools.tool_port import Outcome, UserAnswer
 
 
 async def ExitPlanMode(plan: str, mode: str = "default") -> Outcome:  # noqa: ARG001 - the question shows the plan

@@ -13,7 +13,6 @@ from longrein.tools.file_access import (
     one_line,
     run_by_size,
 )
-from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import (
     Decoded,
@@ -25,6 +24,7 @@ from longrein.tools.text_encoding import (
     visible,
     wide_encoding,
 )
+from longrein.tools.tool_port import Outcome, ToolContext
 from longrein.workspace import ResolvedPath
 
 # --- File types by their first bytes --------------------------------------------------------------

@@ -26,10 +26,10 @@ from longrein.events import (
 )
 from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, title_of
 from longrein.tools.arguments import nearest
-from longrein.tools.port import Outcome, SessionHistory, ToolContext
 from longrein.tools.read import image_info, is_pdf
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted
+from longrein.tools.tool_port import Outcome, SessionHistory, ToolContext
 
 if TYPE_CHECKING:
     from longrein.tools.recall_pages import PageRange
@@ -514,7 +514,7 @@ class InMemoryHistory:
     def search(self, query: str, limit: int, before: int = 0) -> SearchResult:
         """See `store.SessionHistory`: reads every entry."""
 
-        from longrein.store.search import scan
+        from longrein.store.log_search import scan
 
         return scan(self, query, limit, before)
 

@@ -15,8 +15,8 @@ import msgspec
 from longrein.context import ESCAPED_ENDS_MAX, is_escaped_line, unescape_lines
 from longrein.events import ToolError
 from longrein.store import Content, encoding_of
-from longrein.tools.port import SessionHistory
 from longrein.tools.text_encoding import clean_text, counted, cut_head, size_words, visible
+from longrein.tools.tool_port import SessionHistory
 
 PAGE_LINES_MAX = 2_000
 """Lines of one page."""

@@ -23,7 +23,15 @@ from typing import Any, Literal, TypedDict, Union, Unpack, overload
 import msgspec
 
 from longrein.events import ToolError, ToolSpec, ToolTraits
-from longrein.tools.port import Access, Outcome, RuleName, Tool, ToolContext, ToolKind, UserAnswer
+from longrein.tools.tool_port import (
+    Access,
+    Outcome,
+    RuleName,
+    Tool,
+    ToolContext,
+    ToolKind,
+    UserAnswer,
+)
 
 # --- Tool spec from signature and docstring -------------------------------------------------------
 #

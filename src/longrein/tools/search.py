@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from longrein.events import ToolError, marker
 from longrein.tools.file_access import existing_file, one_line, resolve_path
-from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text, visible
+from longrein.tools.tool_port import Outcome, ToolContext
 from longrein.workspace import ResolvedPath, split_glob
 
 if TYPE_CHECKING:
-    from longrein.workspace.search import Line, SearchResult
+    from longrein.workspace.file_search import Line, SearchResult
 
 
 # --- Search results as text -----------------------------------------------------------------------
@@ -128,7 +128,7 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
     glob: Only files such as *.py or src/**/*.ts.
     head_limit: Default 250 lines or 100 files.
     """
-    from longrein.workspace.search import Query, grep
+    from longrein.workspace.file_search import Query, grep
 
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
@@ -180,7 +180,7 @@ async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
 
     pattern: Such as **/*.py (any depth) or src/*.{ts,tsx}.
     """
-    from longrein.workspace.search import glob
+    from longrein.workspace.file_search import glob
 
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")

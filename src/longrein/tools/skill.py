@@ -11,10 +11,10 @@ import msgspec
 from longrein.events import ToolError
 from longrein.permissions import Hook
 from longrein.tools.arguments import nearest
-from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.subagent import start_subagents
 from longrein.tools.text_encoding import rows_within
+from longrein.tools.tool_port import Outcome, ToolContext
 
 Style = Literal["claude", "opencode", "codex", "gemini"]
 """Agents whose placeholders the text of a skill or command can have."""

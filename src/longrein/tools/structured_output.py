@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import ToolSpec, ToolTraits, UsageError, decode_json
-from longrein.tools.port import Outcome, Tool
+from longrein.tools.tool_port import Outcome, Tool
 
 STRUCTURED_OUTPUT = "StructuredOutput"
 DESCRIPTION = (

@@ -10,7 +10,9 @@ import msgspec
 
 from longrein.context import neutralize_markers
 from longrein.events import AnyEvent, ToolError
-from longrein.tools.port import (
+from longrein.tools.registry import make_tool
+from longrein.tools.text_encoding import counted, rows_within
+from longrein.tools.tool_port import (
     Outcome,
     SubagentReport,
     SubagentTask,
@@ -18,8 +20,6 @@ from longrein.tools.port import (
     Tool,
     ToolContext,
 )
-from longrein.tools.registry import make_tool
-from longrein.tools.text_encoding import counted, rows_within
 
 SYNTHESIS = "synthesis"
 """Type of the subagent that reads the reports of others, started by the argument of that name."""

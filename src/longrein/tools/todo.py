@@ -5,8 +5,8 @@ compaction.
 from typing import Literal, NotRequired, TypedDict
 
 from longrein.events import Todo, TodoSet, ToolError
-from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
+from longrein.tools.tool_port import Outcome, ToolContext
 
 TODOS_MAX = 20
 """Maximum number of todos."""

@@ -14,8 +14,8 @@ import msgspec
 from longrein.context import spec_tokens, specs_by_server
 from longrein.events import CALL_TOOL, ToolSpec
 from longrein.tools.arguments import nearest, quote_value
-from longrein.tools.port import Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
+from longrein.tools.tool_port import Outcome, Tool, ToolContext
 
 LIMIT_MAX = 20
 """Maximum number of tools in one answer."""

@@ -6,11 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from longrein.events import ToolError
-from longrein.tools.port import Outcome, ToolContext
 from longrein.tools.registry import make_tool
+from longrein.tools.tool_port import Outcome, ToolContext
 
 if TYPE_CHECKING:
-    from longrein.workspace.net import Response
+    from longrein.workspace.http import Response
 
 REDIRECTS_MAX = 5
 IN_PROCESS_BYTES_MAX = 64 << 10
@@ -35,7 +35,7 @@ async def WebFetch(hands: ToolContext, url: str, prompt: str = "") -> Outcome:  
 
     prompt: What to look for; the whole page comes, and you look for it there.
     """
-    from longrein.workspace.net import NetError
+    from longrein.workspace.http import NetError
 
     try:
         page = await _fetch(hands, url)
@@ -62,7 +62,7 @@ async def _fetch(hands: ToolContext, url: str) -> "Response":
     """Fetch a page; follow redirects on the same host. One to another host is returned: it has
     not been allowed.
     """
-    from longrein.workspace.net import NetError, parse_url, request
+    from longrein.workspace.http import NetError, parse_url, request
 
     options, host = hands.options, parse_url(url).hostname
     for _ in range(REDIRECTS_MAX + 1):

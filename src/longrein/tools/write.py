@@ -18,9 +18,9 @@ from longrein.tools.file_access import (
     resolve_path,
     run_by_size,
 )
-from longrein.tools.port import FileVersion, Outcome, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import PLAIN_STYLE, Style, counted, decode, lines_of, size_words
+from longrein.tools.tool_port import FileVersion, Outcome, ToolContext
 from longrein.workspace import ReplaceResult, ResolvedPath
 
 # --- Merge with concurrent changes ----------------------------------------------------------------

@@ -13,7 +13,7 @@ import msgspec
 
 from longrein import __version__
 from longrein.events import Text, Thinking, ToolSpec, Usage, counts_of, text_of, unwrapped
-from longrein.transcripts.conversation import Conversation, Message, Note, Reply, Step, shown_text
+from longrein.transcripts.export_steps import Conversation, Message, Note, Reply, Step, shown_text
 
 VERSION = "ATIF-v1.8"
 Json = dict[str, Any]

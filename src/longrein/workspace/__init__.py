@@ -3,14 +3,24 @@
 from typing import TYPE_CHECKING
 
 from longrein.lazy_names import names_at_first_use
-from longrein.workspace.background_tasks import stop_background_task
-from longrein.workspace.command import CollectingSink, PlainSpawner
-from longrein.workspace.environment import nesting_depth
+from longrein.workspace.child_process import CollectingSink, PlainSpawner
+from longrein.workspace.command_environment import nesting_depth
 from longrein.workspace.files import read as read_file
 from longrein.workspace.local_workspace import open_workspace, run_in_background
-from longrein.workspace.memory import MemoryUse, memory_use, release_free_memory
+from longrein.workspace.memory_use import MemoryUse, memory_use, release_free_memory
 from longrein.workspace.orphans import end_orphans
-from longrein.workspace.port import (
+from longrein.workspace.spool import (
+    SPOOL,
+    is_supervised,
+    read_output,
+    spooled_tasks,
+    unreadable_tasks,
+)
+from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
+from longrein.workspace.task_adoption import stop_background_task
+from longrein.workspace.temp_files import recover_temp_files
+from longrein.workspace.walk import split_glob
+from longrein.workspace.workspace_port import (
     BackgroundOptions,
     CommandExit,
     Confinement,
@@ -28,23 +38,11 @@ from longrein.workspace.port import (
     Supervision,
     Workspace,
 )
-from longrein.workspace.spool import (
-    SPOOL,
-    is_supervised,
-    read_output,
-    spooled_tasks,
-    unreadable_tasks,
-)
-from longrein.workspace.supervised_command import SupervisedSpawner, SupervisionOptions
-from longrein.workspace.temp_files import recover_temp_files
-from longrein.workspace.walk import split_glob
 
 if TYPE_CHECKING:
+    from longrein.workspace.file_search import Line, Query, SearchResult, glob, grep
     from longrein.workspace.git import GIT_CUT, run_git
-    from longrein.workspace.piped_command import PipedResult, run_with_input
-    from longrein.workspace.search import Line, Query, SearchResult, glob, grep
-    from longrein.workspace.stream_process import StreamProcess
-    from longrein.workspace.worktrees import (
+    from longrein.workspace.git_worktrees import (
         FinishedWorktree,
         Worktree,
         finish_worktree,
@@ -55,6 +53,8 @@ if TYPE_CHECKING:
         remove_worktree,
         worktree_changes,
     )
+    from longrein.workspace.piped_command import PipedResult, run_with_input
+    from longrein.workspace.stream_process import StreamProcess
 
 __getattr__ = names_at_first_use(
     __name__,
@@ -62,8 +62,8 @@ __getattr__ = names_at_first_use(
         "git": "GIT_CUT run_git",
         "piped_command": "PipedResult run_with_input",
         "stream_process": "StreamProcess",
-        "search": "Line Query SearchResult glob grep",
-        "worktrees": (
+        "file_search": "Line Query SearchResult glob grep",
+        "git_worktrees": (
             "FinishedWorktree Worktree finish_worktree list_worktrees make_worktree merge_worktree "
             "read_worktree remove_worktree worktree_changes"
         ),

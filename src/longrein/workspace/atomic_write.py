@@ -25,7 +25,6 @@ from longrein.workspace.files import (
     read,
     write_and_close,
 )
-from longrein.workspace.port import Merge, ReplaceResult
 from longrein.workspace.supervisor.openat import Folder, open_parent
 from longrein.workspace.temp_files import (
     LateWrite,
@@ -45,6 +44,7 @@ from longrein.workspace.temp_files import (
     short_hash,
     watch_replaced,
 )
+from longrein.workspace.workspace_port import Merge, ReplaceResult
 
 ROUNDS_MAX = 8
 """Writes by others in a row before the replacement is refused and their content stays."""

@@ -17,7 +17,13 @@ from typing import Protocol
 import msgspec
 
 from longrein.workspace.local_workspace import PlainWorkspace
-from longrein.workspace.port import FileStamp, Merge, ReplaceResult, SharedFolders, Spawner
+from longrein.workspace.workspace_port import (
+    FileStamp,
+    Merge,
+    ReplaceResult,
+    SharedFolders,
+    Spawner,
+)
 
 BUFFER_BYTES_MAX = 5 * 1024 * 1024
 """Largest file that is read or written through the editor."""

@@ -9,7 +9,6 @@ from contextlib import suppress
 from hashlib import sha256
 
 from longrein.atomic_file import write_all
-from longrein.workspace.port import FileStamp, ResolvedPath
 from longrein.workspace.supervisor.openat import (
     CHANGED,
     IS_FOLDER,
@@ -18,6 +17,7 @@ from longrein.workspace.supervisor.openat import (
     open_parent,
     open_real,
 )
+from longrein.workspace.workspace_port import FileStamp, ResolvedPath
 
 READ_BYTES_MAX = 1 << 30
 """Largest file that is read: it is held in memory."""

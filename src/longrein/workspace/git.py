@@ -18,9 +18,9 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from longrein.workspace.command import CollectingSink
+from longrein.workspace.child_process import CollectingSink
 from longrein.workspace.files import find_program, is_inside, spellings
-from longrein.workspace.port import Workspace
+from longrein.workspace.workspace_port import Workspace
 
 GIT_TIMEOUT_S = 10.0
 GIT_BYTES_MAX = 16 << 20

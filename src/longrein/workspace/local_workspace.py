@@ -13,9 +13,11 @@ import msgspec
 
 from longrein.workspace import files
 from longrein.workspace.atomic_write import merge_late_writes, replace, write
-from longrein.workspace.environment import children_environment
+from longrein.workspace.command_environment import children_environment
 from longrein.workspace.files import is_inside, refresh_stamp, resolve_path, spellings, stamp
-from longrein.workspace.port import (
+from longrein.workspace.supervisor.process_tree import SESSION_MARK
+from longrein.workspace.walk import walk
+from longrein.workspace.workspace_port import (
     FileStamp,
     Merge,
     ReplaceResult,
@@ -23,8 +25,6 @@ from longrein.workspace.port import (
     SharedFolders,
     Spawner,
 )
-from longrein.workspace.supervisor.process_tree import SESSION_MARK
-from longrein.workspace.walk import walk
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import msgspec
 
-from longrein.workspace.command import READ_BYTES, CollectingSink
-from longrein.workspace.port import CommandExit, Confinement, Spawner, Streams
-from longrein.workspace.supervisor.shell import close
+from longrein.workspace.child_process import READ_BYTES, CollectingSink
+from longrein.workspace.supervisor.shell_lines import close
+from longrein.workspace.workspace_port import CommandExit, Confinement, Spawner, Streams
 
 
 class PipedResult(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from longrein.workspace.file_search import Query, glob_test
 from longrein.workspace.files import read, stat_real
-from longrein.workspace.search import Query, glob_test
 from longrein.workspace.walk import entries
 
 FILE_BYTES_MAX = 64 << 20

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from longrein.atomic_file import replace_file
-from longrein.workspace.port import SpooledTask
 from longrein.workspace.supervisor.channel import RECORD
 from longrein.workspace.supervisor.process_tree import children_of, owner_process, process
+from longrein.workspace.workspace_port import SpooledTask
 
 SPOOL = "tasks"
 """Folder of the spool in a session's folder."""

@@ -5,8 +5,8 @@ import os
 from collections import deque
 from contextlib import suppress
 
-from longrein.workspace.port import CommandExit, StartedCommand
-from longrein.workspace.supervisor.shell import close
+from longrein.workspace.supervisor.shell_lines import close
+from longrein.workspace.workspace_port import CommandExit, StartedCommand
 
 LINE_BYTES_MAX = 16 << 20
 """Largest line that the program may print."""

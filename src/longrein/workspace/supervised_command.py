@@ -18,16 +18,27 @@ import msgspec
 
 from longrein.events import redactor
 from longrein.events.redact_stream import StreamRedactor
-from longrein.workspace.background_tasks import END_S, BackgroundTasks
-from longrein.workspace.command import (
+from longrein.workspace.child_process import (
     ChildCommand,
     NullSink,
     PlainSpawner,
     RunningCommand,
     start_failure,
 )
-from longrein.workspace.environment import DEFAULT_PATH, nesting_depth
-from longrein.workspace.port import (
+from longrein.workspace.command_environment import DEFAULT_PATH, nesting_depth
+from longrein.workspace.spool import EARLY_PREFIX, remove_task
+from longrein.workspace.supervisor.process_privacy import hide_memory
+from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
+from longrein.workspace.supervisor.shell_lines import close, report_pipe
+from longrein.workspace.supervisor_client import (
+    HELLO_S,
+    UNRESPONSIVE,
+    SupervisorConnection,
+    connect,
+    start_supervisor,
+)
+from longrein.workspace.task_adoption import END_S, BackgroundTasks
+from longrein.workspace.workspace_port import (
     BackgroundOptions,
     CommandExit,
     Confinement,
@@ -36,17 +47,6 @@ from longrein.workspace.port import (
     SpooledTask,
     StartedCommand,
     Streams,
-)
-from longrein.workspace.spool import EARLY_PREFIX, remove_task
-from longrein.workspace.supervisor.process_privacy import hide_memory
-from longrein.workspace.supervisor.process_tree import GIVE_UP_S, GRACE_S
-from longrein.workspace.supervisor.shell import close, report_pipe
-from longrein.workspace.supervisor_client import (
-    HELLO_S,
-    UNRESPONSIVE,
-    SupervisorConnection,
-    connect,
-    start_supervisor,
 )
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class SupervisedCommand(RunningCommand):
 
     async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
         """See `StartedCommand.keep`."""
-        from longrein.workspace.supervisor.commands import KeptTask
+        from longrein.workspace.supervisor.command_processes import KeptTask
 
         if self._done or self._connection.gone:
             raise OSError(

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from longrein.agent.background.session_tasks import SessionTasks
 from longrein.agent.background.start import finish_despite_cancel, keep
-from longrein.agent.background.tasks import SessionTasks
 from longrein.events import TaskStarted, Text
 from longrein.tools import BackgroundedCommand, Outcome
 from longrein.workspace import CommandExit

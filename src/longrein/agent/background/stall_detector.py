@@ -16,7 +16,7 @@ from longrein.tools import clean
 from longrein.workspace import SpooledTask
 
 if TYPE_CHECKING:
-    from longrein.agent.background.tasks import SessionTasks
+    from longrein.agent.background.session_tasks import SessionTasks
 
 TAIL_BYTES = 1_000
 """End of the output that is searched for a question and told."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from longrein.agent.background.tasks import SessionTasks, tail_text
+from longrein.agent.background.session_tasks import SessionTasks, tail_text
 from longrein.agent.confinement import confine, confines
 from longrein.agent.permission_check import command_places
 from longrein.events import LongreinError, TaskEnded, TaskStarted

@@ -23,7 +23,6 @@ from longrein.agent.messages import (
 from longrein.agent.moves import Record, check_idle
 from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.subagents.budget import limits_within, share_budget
-from longrein.agent.subagents.report import child_ended, closing_events, report_of, synthesis_job
 from longrein.agent.subagents.spawn import (
     AGENT,
     Plan,
@@ -33,6 +32,12 @@ from longrein.agent.subagents.spawn import (
     start_subagent,
 )
 from longrein.agent.subagents.status import progress_events, subagent_views
+from longrein.agent.subagents.subagent_report import (
+    child_ended,
+    closing_events,
+    report_of,
+    synthesis_job,
+)
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
 from longrein.context import SubagentState

@@ -21,7 +21,7 @@ from longrein.agent.subagents.budget import (
     remaining_budget,
     without_reserve,
 )
-from longrein.agent.subagents.report import SYNTHESIS
+from longrein.agent.subagents.subagent_report import SYNTHESIS
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import mapped_call, original_path
 from longrein.agent.subscribers import History

@@ -6,7 +6,7 @@ import msgspec
 
 from longrein.agent.messages import SubagentView
 from longrein.agent.ports import below
-from longrein.agent.subagents.report import STATUS
+from longrein.agent.subagents.subagent_report import STATUS
 from longrein.agent.subagents.tree import ActiveSubagent
 from longrein.context import State, SubagentState, external_event, is_repeated, task_usd
 from longrein.events import (

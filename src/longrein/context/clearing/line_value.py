@@ -15,8 +15,8 @@ from math import exp, log
 
 import msgspec
 
-from longrein.context.clearing.features import EDIT_CALL, WRITE_CALL, ItemRecord, parts_of
 from longrein.context.clearing.needs import NeedsMemory
+from longrein.context.clearing.text_features import EDIT_CALL, WRITE_CALL, ItemRecord, parts_of
 from longrein.context.clearing.text_index import (
     TextIndex,
     bare_line,

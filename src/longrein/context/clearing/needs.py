@@ -9,7 +9,7 @@ value lines, `timing` to choose the moment.
 
 import msgspec
 
-from longrein.context.clearing.features import (
+from longrein.context.clearing.text_features import (
     MARKER_PREFIX,
     PART_READ,
     RESULT_CLASSES,

@@ -11,15 +11,6 @@ from math import inf
 
 import msgspec
 
-from longrein.context.clearing.features import (
-    TEXT,
-    THINKING,
-    USER,
-    DisplayState,
-    ItemRecord,
-    call_content,
-    display_state_of,
-)
 from longrein.context.clearing.line_value import (
     LossPrices,
     ShortForm,
@@ -29,6 +20,15 @@ from longrein.context.clearing.line_value import (
     ideal_form,
 )
 from longrein.context.clearing.needs import NeedsMemory
+from longrein.context.clearing.text_features import (
+    TEXT,
+    THINKING,
+    USER,
+    DisplayState,
+    ItemRecord,
+    call_content,
+    display_state_of,
+)
 from longrein.context.clearing.text_index import bare_text, long_and_short, rows_of
 from longrein.events import marker
 

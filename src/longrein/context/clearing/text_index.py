@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.context.clearing.features import (
+from longrein.context.clearing.text_features import (
     MARKER_PREFIX,
     ItemRecord,
     call_content,

@@ -8,7 +8,6 @@ cache is cold a break costs nothing.
 
 import msgspec
 
-from longrein.context.clearing.features import USER, ItemRecord
 from longrein.context.clearing.line_value import LossPrices, SizeEstimate, ValueModels
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.rewrite import (
@@ -20,6 +19,7 @@ from longrein.context.clearing.rewrite import (
     tokens_saved,
     trim,
 )
+from longrein.context.clearing.text_features import USER, ItemRecord
 
 IMAGE_IDLE = 8
 """Idle requests after which an image counts as unneeded; the log does not tell whether an image

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context.clearing.features import is_escaped_line, unescape_lines
+from longrein.context.clearing.text_features import is_escaped_line, unescape_lines
 from longrein.context.message_list.intake import TakenMessage
 from longrein.context.message_list.message_formats import MessageFormat, NeutralMessage, is_fixed
 from longrein.context.state.request import Budget, Item

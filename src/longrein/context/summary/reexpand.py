@@ -4,7 +4,7 @@ A background summary knows nothing of the steps made meanwhile. Names that those
 only the replaced span explains, would be missing from the next request on.
 """
 
-from longrein.context.clearing.features import identifiers, line_key
+from longrein.context.clearing.text_features import identifiers, line_key
 from longrein.context.state.request import Item
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text

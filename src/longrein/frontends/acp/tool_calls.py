@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, ToolCall, ToolEnded, ToolTraits
-from longrein.frontends.text_format import (
+from longrein.frontends.human_text import (
     escape,
     escape_line,
     file_patches,

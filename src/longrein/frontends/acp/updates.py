@@ -53,7 +53,7 @@ from longrein.frontends.acp.tool_calls import (
     text_content,
     view_of,
 )
-from longrein.frontends.text_format import escape_line, first_line, shortened
+from longrein.frontends.human_text import escape_line, first_line, shortened
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Delta = TextDelta | ThinkingDelta | CallDelta

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
-from longrein.config.mcp_servers import read_server, server_secrets
+from longrein.config.mcp_files import read_server, server_secrets
 from longrein.context import Budget
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.flags import MODES
-from longrein.frontends.headless.control import (
+from longrein.frontends.headless.control_lines import (
     ControlChannel,
     ControlError,
     ControlRequest,
@@ -23,7 +23,7 @@ from longrein.frontends.headless.control import (
 )
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.signals import cancel_all
-from longrein.tools.mcp.port import McpFailure
+from longrein.tools.mcp.mcp_port import McpFailure
 from longrein.tools.mcp.servers import McpToolset
 
 if TYPE_CHECKING:

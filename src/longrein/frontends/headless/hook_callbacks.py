@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from longrein.agent.hooks import HookHandler, HookOutput, HookPlace
-from longrein.frontends.headless.control import ControlChannel, ControlError
+from longrein.frontends.headless.control_lines import ControlChannel, ControlError
 from longrein.frontends.headless.initialize import Initialize
 from longrein.frontends.headless.run_state import PROGRAM
 from longrein.permissions import Hook

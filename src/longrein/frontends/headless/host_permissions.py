@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from longrein.agent import SessionPort
 from longrein.events import PermissionAsked, ToolCall
-from longrein.frontends.headless.control import ControlChannel, ControlError
+from longrein.frontends.headless.control_lines import ControlChannel, ControlError
 from longrein.frontends.headless.permission_prompt import (
     HostVerdict,
     question_fields,

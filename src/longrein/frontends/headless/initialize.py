@@ -14,9 +14,9 @@ import msgspec
 
 from longrein.events import UsageError
 from longrein.frontends.argv import Options
-from longrein.frontends.headless.control import ControlRequest
-from longrein.frontends.headless.input import parse_line
+from longrein.frontends.headless.control_lines import ControlRequest
 from longrein.frontends.headless.stream_json_blocks import Line
+from longrein.frontends.headless.stream_json_input import parse_line
 from longrein.frontends.signals import SIGNALS, signal_handlers
 
 KNOWN = frozenset(

@@ -5,10 +5,10 @@ their questions.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from longrein.frontends.headless.control import ControlChannel, ControlError
+from longrein.frontends.headless.control_lines import ControlChannel, ControlError
 from longrein.frontends.headless.initialize import Initialize
 from longrein.tools.mcp import McpServer
-from longrein.tools.mcp.port import Elicit, McpFailure, elicit_answer
+from longrein.tools.mcp.mcp_port import Elicit, McpFailure, elicit_answer
 from longrein.tools.mcp.server_config import usable_name
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from longrein.agent import Compact, Rewind, SessionPort, session_usd
 from longrein.context import Budget, report
 from longrein.events import AnyPart, Text, TurnEnded
-from longrein.frontends import text_format
+from longrein.frontends import human_text
 
 BEGINNING = 1
 """Entry to which `/clear` goes back: the one that opens the session."""
@@ -33,8 +33,8 @@ async def _compact(session: SessionPort, _budget: Budget | None, focus: str) -> 
     await session.run(once=True)
     after = session.state.view_tokens
     if after >= before:
-        return f"Nothing to compact: the context has {text_format.tokens(before)} tokens."
-    return f"Compacted: {text_format.tokens(before)} to {text_format.tokens(after)} tokens."
+        return f"Nothing to compact: the context has {human_text.tokens(before)} tokens."
+    return f"Compacted: {human_text.tokens(before)} to {human_text.tokens(after)} tokens."
 
 
 async def _context(session: SessionPort, budget: Budget | None, _argument: str) -> str:
@@ -46,7 +46,7 @@ async def _context(session: SessionPort, budget: Budget | None, _argument: str) 
 
 
 async def _cost(session: SessionPort, _budget: Budget | None, _argument: str) -> str:
-    rows = text_format.usage_rows(session.state, session_usd(session.state, session.agents()))
+    rows = human_text.usage_rows(session.state, session_usd(session.state, session.agents()))
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 

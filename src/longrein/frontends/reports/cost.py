@@ -14,7 +14,7 @@ from longrein.events import (
     Replied,
     Usage,
 )
-from longrein.frontends.text_format import counted, money, tokens
+from longrein.frontends.human_text import counted, money, tokens
 
 
 class CostRow(msgspec.Struct):

@@ -15,7 +15,7 @@ from longrein.events import (
     text_of,
     usd_of,
 )
-from longrein.frontends.text_format import counted, joined, money, tokens
+from longrein.frontends.human_text import counted, joined, money, tokens
 from longrein.store import Reader
 
 REPLIES_MAX = 2_000

@@ -20,8 +20,7 @@ from longrein.events import (
     UserSpoke,
     usd_of,
 )
-from longrein.frontends.reports.tasks import SESSION_CHARS, own_entries
-from longrein.frontends.text_format import (
+from longrein.frontends.human_text import (
     activity_text,
     elapsed,
     escape_line,
@@ -29,6 +28,7 @@ from longrein.frontends.text_format import (
     json_page,
     usage,
 )
+from longrein.frontends.reports.task_lists import SESSION_CHARS, own_entries
 from longrein.store import SessionHistory, SessionInfo
 
 OVER = ("done", "failed", "limit", "interrupted")

@@ -5,6 +5,7 @@ escapes its texts.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from longrein.frontends.human_text import escape
 from longrein.frontends.terminal.event_lines import (
     GAP,
     FileText,
@@ -13,7 +14,6 @@ from longrein.frontends.terminal.event_lines import (
     diff_lines,
     line,
 )
-from longrein.frontends.text_format import escape
 
 AROUND = 3
 """Unchanged lines shown before and after a change."""

@@ -9,15 +9,16 @@ from prompt_toolkit.application import run_in_terminal
 
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
+from longrein.frontends.human_text import counted, escape_line, shortened
 from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.terminal.choice_list import Row
-from longrein.frontends.terminal.command_types import Command, CommandResult, MaybeAwaitable
-from longrein.frontends.terminal.commands import (
+from longrein.frontends.terminal.command_table import (
     NOTHING_RUNS,
     TOO_LATE,
     ParsedCommand,
     unknown_command_text,
 )
+from longrein.frontends.terminal.command_types import Command, CommandResult, MaybeAwaitable
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.event_lines import line
 from longrein.frontends.terminal.file_editor import open_in_editor
@@ -25,7 +26,6 @@ from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.pager_actions import open_page
 from longrein.frontends.terminal.search_list import make_searchable
 from longrein.frontends.terminal.task_rows import RunningTask
-from longrein.frontends.text_format import counted, escape_line, shortened
 from longrein.frontends.translation import translate
 
 # --- Question about running tasks, also used by the plain terminal --------------------------------

@@ -23,6 +23,7 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.events import LongreinError
+from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.terminal import event_lines, input_state, live_area, task_rows
 from longrein.frontends.terminal.approvals import Approval, Question, content_lines
 from longrein.frontends.terminal.choice_list import Chooser, Row
@@ -40,7 +41,6 @@ from longrein.frontends.terminal.status_line import SessionTotals, StatusLine
 from longrein.frontends.terminal.user_commands import UserCommands
 from longrein.frontends.terminal.view_model import EMPTY, Piece, ViewModel
 from longrein.frontends.terminal.window import Activity, TerminalWindow
-from longrein.frontends.text_format import counted, escape_line
 from longrein.frontends.translation import translate
 
 if TYPE_CHECKING:

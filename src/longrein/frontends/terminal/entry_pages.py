@@ -25,10 +25,10 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
+from longrein.frontends.human_text import elapsed, escape, escape_line, first_line, key_argument
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.event_lines import Line, change_lines, line, plain, status_word
 from longrein.frontends.terminal.page_view import Page, Section
-from longrein.frontends.text_format import elapsed, escape, escape_line, first_line, key_argument
 from longrein.store import Content, contents_of
 from longrein.tools import SessionHistory
 from longrein.tools.recall import resolve_handle

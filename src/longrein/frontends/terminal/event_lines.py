@@ -33,7 +33,7 @@ from longrein.events import (
     without_attachments,
 )
 from longrein.frontends.goals_command import goal_line
-from longrein.frontends.text_format import (
+from longrein.frontends.human_text import (
     counted,
     elapsed,
     escape,

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.event_lines import Line, crop, line
 from longrein.frontends.terminal.input import ProjectHistory
-from longrein.frontends.text_format import escape_line
 
 FILES_MAX = 50
 """Other folders whose newest messages are searched."""

@@ -10,9 +10,9 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
-from longrein.frontends.terminal.commands import COMMANDS, summary_of
+from longrein.frontends.human_text import escape_line
+from longrein.frontends.terminal.command_table import COMMANDS, summary_of
 from longrein.frontends.terminal.interface import CompleteFiles
-from longrein.frontends.text_format import escape_line
 from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
 from longrein.tools.mcp.servers import McpToolset

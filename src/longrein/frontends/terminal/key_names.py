@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.frontends.text_format import escape_line
+from longrein.frontends.human_text import escape_line
 from longrein.settings_schema import KeyOptions
 
 Sequences = tuple[tuple[str, ...], ...]

@@ -26,7 +26,7 @@ from longrein.frontends.terminal.command_actions import (
     request_exit,
     run_command,
 )
-from longrein.frontends.terminal.commands import next_mode, parse
+from longrein.frontends.terminal.command_table import next_mode, parse
 from longrein.frontends.terminal.conversation import Conversation
 from longrein.frontends.terminal.interface import Outcome
 from longrein.frontends.terminal.key_names import keymap

@@ -9,12 +9,12 @@ import msgspec
 from longrein.agent import BYPASS, PendingMessage, SubagentView
 from longrein.context import State
 from longrein.events import Todo, TodoSet
-from longrein.frontends import text_format
+from longrein.frontends import human_text
+from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal import event_lines, task_rows
 from longrein.frontends.terminal.event_lines import Line, crop, fold, line, wrap_text
 from longrein.frontends.terminal.provider_trouble import trouble_rows
 from longrein.frontends.terminal.view_model import EMPTY, ViewModel
-from longrein.frontends.text_format import escape_line
 from longrein.frontends.translation import translate
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -83,7 +83,7 @@ def footer_line(figures: Figures, state: str, width: int) -> Line:
             "bad" if context >= 90 else "warn" if context >= 75 else "dim",
         ),
         (6, f"cache {cache}%" * (cache >= 0), "dim"),
-        (3, text_format.money(figures.usd) if figures.usd else "", "dim"),
+        (3, human_text.money(figures.usd) if figures.usd else "", "dim"),
         (4, f"{figures.queued} queued" if figures.queued else "", "warn"),
         (4, figures.background, "run"),
     ]
@@ -107,10 +107,10 @@ def state_line(view: ViewModel, now_s: float) -> Line:
         for call in view.calls.values()
     )
     keys = translate("Esc interrupts") + translate(", Ctrl-B backgrounds") * is_long
-    time = text_format.elapsed(now_s - view.turn_since_s)
+    time = human_text.elapsed(now_s - view.turn_since_s)
     return line(
         ("run", f"{spin} {translate(_phase_text(view, now_s))}"),
-        ("dim", f"  {text_format.joined(time, keys, by='  ')}"),
+        ("dim", f"  {human_text.joined(time, keys, by='  ')}"),
     )
 
 
@@ -175,7 +175,7 @@ def user_command_rows(view: ViewModel, now_s: float) -> list[Line]:
     """Rows of the user's own commands that run, each with the last line of its output."""
     rows: list[Line] = []
     for row in view.user_commands.values():
-        how = f"running {text_format.elapsed(now_s - row.since_s)}  Esc stops it".replace(
+        how = f"running {human_text.elapsed(now_s - row.since_s)}  Esc stops it".replace(
             "  ", " ", 1
         )
         rows.append(line(("you", f"! {escape_line(row.argument)}"), ("dim", f"  {how}")))
@@ -252,7 +252,7 @@ def _tail(view: ViewModel, width: int, room: int) -> list[Line]:
 def _calls(view: ViewModel, now_s: float) -> list[Line]:
     rows: list[Line] = []
     for row in view.calls.values():
-        time = text_format.elapsed(now_s - row.since_s) if row.status == "running" else ""
+        time = human_text.elapsed(now_s - row.since_s) if row.status == "running" else ""
         rows.append(event_lines.call_line(row.name, row.argument, row.status, time, "○"))
     if len(rows) == 1:  # with the last line of its output
         output = next(iter(view.calls.values())).output.decode("utf-8", "replace").rstrip()

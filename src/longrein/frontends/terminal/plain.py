@@ -21,10 +21,11 @@ from longrein.agent import (
     UserNotice,
 )
 from longrein.events import Entry, LongreinError, Text, UsageError
+from longrein.frontends.human_text import activity_text, escape, escape_line
 from longrein.frontends.secret_input import read_secret
 from longrein.frontends.signals import cancel_all, signal_handlers
 from longrein.frontends.stdio import STDIN_BYTES_MAX, read_lines
-from longrein.frontends.terminal import command_actions, commands, event_lines
+from longrein.frontends.terminal import command_actions, command_table, event_lines
 from longrein.frontends.terminal.approvals import (
     ALL_EDITS,
     Question,
@@ -47,7 +48,6 @@ from longrein.frontends.terminal.markdown_blocks import Block
 from longrein.frontends.terminal.memory_notes import is_memory_line, note_lines
 from longrein.frontends.terminal.user_commands import is_user_command
 from longrein.frontends.terminal.view_model import Piece, ViewModel
-from longrein.frontends.text_format import activity_text, escape, escape_line
 
 NOBODY = "stdin has ended, so nobody can approve this"
 """Message to the model with a denial after the end of stdin."""
@@ -238,7 +238,7 @@ class _PlainConversation:
             except LongreinError as error:  # a command of a file that cannot be used
                 self.print([event_lines.notice_line(str(error))])
         elif self.facts.choosing:
-            await self._run_command(commands.BY_NAME["resume"], "")
+            await self._run_command(command_table.BY_NAME["resume"], "")
         await self.session.run(once=False)
 
     async def read_input(self, fd: int) -> None:
@@ -264,7 +264,7 @@ class _PlainConversation:
             (asked for asked in self.view.questions if asked is self._shown_question), None
         )
         custom = self.facts.custom_commands()
-        typed = commands.parse(text, custom)
+        typed = command_table.parse(text, custom)
         if self._leaving is not None:
             await self._exit_with(text.lower())
         elif question is not None:
@@ -277,7 +277,9 @@ class _PlainConversation:
         elif typed is None:
             await self._say(text)
         elif typed.command is None:
-            self.print([event_lines.notice_line(commands.unknown_command_text(typed.name, custom))])
+            self.print(
+                [event_lines.notice_line(command_table.unknown_command_text(typed.name, custom))]
+            )
             self._print_prompt()
         else:
             await self._run_command(typed.command, typed.argument)

@@ -5,6 +5,7 @@ changes, the todo list.
 from collections.abc import Sequence
 
 from longrein.events import LongreinError, TodoSet
+from longrein.frontends.human_text import counted, escape, escape_line, shortened, size
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.command_facts import ChangedFile, MemoryFile, RuleRow
 from longrein.frontends.terminal.command_types import (
@@ -22,7 +23,6 @@ from longrein.frontends.terminal.event_lines import (
     line,
     only_changes,
 )
-from longrein.frontends.text_format import counted, escape, escape_line, shortened, size
 
 DIFF_LINES_MAX = 60
 """Lines shown of one file's change; /diff FILE shows all."""

@@ -3,6 +3,7 @@ sessions.
 """
 
 from longrein.agent import SetModel, SetTitle
+from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
     Choices,
@@ -15,7 +16,6 @@ from longrein.frontends.terminal.command_types import (
     number,
 )
 from longrein.frontends.terminal.interface import Outcome
-from longrein.frontends.text_format import counted, escape_line
 
 NOTHING_SAID = "nothing was said yet"
 

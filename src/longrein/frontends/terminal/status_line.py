@@ -10,10 +10,10 @@ from typing import Any
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 
 from longrein.events import Asked, AskFailed, Entry, LongreinError, Replied, ToolEnded
+from longrein.frontends.human_text import escape
 from longrein.frontends.terminal.event_lines import cells
 from longrein.frontends.terminal.interface import StatusCommand
 from longrein.frontends.terminal.view_model import ViewModel
-from longrein.frontends.text_format import escape
 from longrein.settings_schema import TerminalOptions
 
 DEBOUNCE_S = 0.3

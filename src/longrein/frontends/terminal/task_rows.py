@@ -34,11 +34,8 @@ from longrein.events import (
     UserSpoke,
     unwrapped,
 )
-from longrein.frontends import text_format
-from longrein.frontends.terminal import event_lines
-from longrein.frontends.terminal.approvals import Question
-from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
-from longrein.frontends.text_format import (
+from longrein.frontends import human_text
+from longrein.frontends.human_text import (
     activity_text,
     escape,
     escape_line,
@@ -46,6 +43,9 @@ from longrein.frontends.text_format import (
     joined,
     key_argument,
 )
+from longrein.frontends.terminal import event_lines
+from longrein.frontends.terminal.approvals import Question
+from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
 from longrein.frontends.translation import translate
 from longrein.tools import TaskView
 
@@ -123,8 +123,8 @@ def _task_facts(task: TaskEnded | TaskView, elapsed_s: float, *more: str) -> str
     return joined(
         f"exit code {task.code}" if task.code else "",
         escape_line(task.cause) if task.state != "done" else "",
-        text_format.elapsed(elapsed_s),
-        text_format.size(task.size_bytes) if task.size_bytes else "",
+        human_text.elapsed(elapsed_s),
+        human_text.size(task.size_bytes) if task.size_bytes else "",
         *more,
     )
 
@@ -147,11 +147,11 @@ def ended_child(event: ChildEnded, subagent: KnownSubagent | None) -> list[Line]
     """Lines of a subagent that ended: usage, reason of a failure, worktree."""
     word, style = status_word(event.status)
     details = joined(
-        text_format.elapsed(event.elapsed_ms / 1000),
-        text_format.usage(
+        human_text.elapsed(event.elapsed_ms / 1000),
+        human_text.usage(
             event.steps, event.usage.context_tokens + event.usage.output_tokens, event.cost_usd
         ),
-        f"{text_format.counted(len(event.files), 'file')} changed" if event.files else "",
+        f"{human_text.counted(len(event.files), 'file')} changed" if event.files else "",
     )
     name = (
         f"{escape_line(subagent.label)} {escape_line(subagent.started.kind)}"
@@ -192,7 +192,7 @@ def live_agents(agents: Sequence[SubagentView], most: int) -> list[Line]:
         NO_WRAP,
         (
             "dim",
-            f"… {text_format.counted(len(rest), 'more subagent')}: {details}; /agents lists them",
+            f"… {human_text.counted(len(rest), 'more subagent')}: {details}; /agents lists them",
         ),
     )
     return [*(agent_line(view) for view in here if view in shown), more]
@@ -203,8 +203,8 @@ def agent_line(view: SubagentView) -> Line:
     them.
     """
     word, style = status_word(view.state)
-    time = f" {text_format.live_elapsed(view.elapsed_s)}" if view.elapsed_s >= 1 else ""
-    usage = text_format.usage(view.steps, view.tokens, view.cost_usd)
+    time = f" {human_text.live_elapsed(view.elapsed_s)}" if view.elapsed_s >= 1 else ""
+    usage = human_text.usage(view.steps, view.tokens, view.cost_usd)
     return line(
         NO_WRAP,
         (style, f"{'  ' * max(view.depth - 1, 0)}{'○' if view.state in OPEN else '●'} "),
@@ -224,23 +224,23 @@ def live_tasks(
     details = " · ".join(
         _task_text(running, running.age_s(now_us, now_s), room) for running in tasks.values()
     )
-    return [line(NO_WRAP, ("run", text_format.counted(len(tasks), "task")), f"  {details}")]
+    return [line(NO_WRAP, ("run", human_text.counted(len(tasks), "task")), f"  {details}")]
 
 
 def _task_text(running: RunningTask, age_s: float, room: int) -> str:
     started = running.started
-    time = "queued" if started.state == "queued" else text_format.live_elapsed(age_s)
+    time = "queued" if started.state == "queued" else human_text.live_elapsed(age_s)
     return (
         f"{escape_line(started.task)} "
-        f"{text_format.shortened(first_line(started.command), room)} {time}"
+        f"{human_text.shortened(first_line(started.command), room)} {time}"
     )
 
 
 def counts(tasks: int, agents: int) -> str:
     """`2 tasks, 3 agents` for the footer; '' when there are none."""
     return joined(
-        text_format.counted(tasks, "task") if tasks else "",
-        text_format.counted(agents, "agent") if agents else "",
+        human_text.counted(tasks, "task") if tasks else "",
+        human_text.counted(agents, "agent") if agents else "",
     )
 
 

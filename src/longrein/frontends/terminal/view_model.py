@@ -52,12 +52,12 @@ from longrein.events import (
     unwrapped,
     without_attachments,
 )
+from longrein.frontends.human_text import escape, escape_line, key_argument
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import FileText, Line, change_lines, line
 from longrein.frontends.terminal.markdown_blocks import Block, Splitter
 from longrein.frontends.terminal.task_rows import BackgroundActivity
-from longrein.frontends.text_format import escape, escape_line, key_argument
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Phase = Literal[

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from longrein.frontends.human_text import escape_line, shortened
 from longrein.frontends.terminal import themes
-from longrein.frontends.text_format import escape_line, shortened
 from longrein.frontends.translation import translate
 from longrein.settings_schema import TerminalOptions
 

@@ -11,6 +11,7 @@ As a process: `python -m longrein.testing.loopback --script FILE --port 0` print
 JSON line.
 """
 
+from longrein.testing.loopback.loopback_provider import LoopbackProvider
 from longrein.testing.loopback.overflow_errors import OVERFLOWS, overflow
 from longrein.testing.loopback.player import Received, common_blocks
 from longrein.testing.loopback.script import (
@@ -23,7 +24,6 @@ from longrein.testing.loopback.script import (
     Turn,
     read_play,
 )
-from longrein.testing.loopback.server import LoopbackProvider
 
 __all__ = [
     "OVERFLOWS",

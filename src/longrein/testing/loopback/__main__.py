@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from longrein.testing.loopback.loopback_provider import LoopbackProvider
 from longrein.testing.loopback.script import Play, read_play
-from longrein.testing.loopback.server import LoopbackProvider
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from pydantic import ValidationError
 
-from longrein.tools.mcp.port import (
+from longrein.tools.mcp.mcp_port import (
     CannotStart,
     Elicit,
     ListedPrompt,

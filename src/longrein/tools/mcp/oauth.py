@@ -23,7 +23,7 @@ from mcp.shared.auth_utils import calculate_token_expiry
 from pydantic import AnyUrl
 
 from longrein.atomic_file import replace_file
-from longrein.tools.mcp.port import McpFailure, ServerHost
+from longrein.tools.mcp.mcp_port import McpFailure, ServerHost
 from longrein.tools.mcp.server_config import McpServer, token_path
 
 LOGIN_S = 300.0

@@ -15,12 +15,12 @@ import msgspec
 
 from longrein.events import PrefixSet, Text, ToolSpec, UsageError, text_of
 from longrein.settings_schema import McpOptions
-from longrein.tools.mcp.port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
+from longrein.tools.mcp.mcp_port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
 from longrein.tools.mcp.questions import Action, Questions
 from longrein.tools.mcp.server_config import McpServer
-from longrein.tools.port import Blobs, Outcome, Tool, ToolContext
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text
+from longrein.tools.tool_port import Blobs, Outcome, Tool, ToolContext
 from longrein.tools.tool_search import (
     CALL_TOOL_ENTRY,
     MCP_PREFIX,
@@ -470,7 +470,7 @@ class McpToolset:
     ) -> Outcome:
         """Call the tool of `spec`, for which the call was allowed."""
         full = spec.name
-        from longrein.tools.mcp.content import outcome_of
+        from longrein.tools.mcp.result_content import outcome_of
 
         def progress(done: float, total: float | None, message: str) -> None:
             share = f"{done:g}/{total:g}" if total else f"{done:g}"
@@ -555,7 +555,7 @@ class McpToolset:
             server: The server's name.
             uri: The resource's URI.
             """
-            from longrein.tools.mcp.content import resource_parts
+            from longrein.tools.mcp.result_content import resource_parts
 
             try:
                 contents = await self.read_resource(server, uri)
@@ -683,7 +683,7 @@ def _prompt_arguments(command: str, prompt: ListedPrompt, words: Sequence[str]) 
 
 
 def _message_text(message: Mapping[str, Any], blobs: Blobs) -> str:
-    from longrein.tools.mcp.content import parts_of
+    from longrein.tools.mcp.result_content import parts_of
 
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content or {}]

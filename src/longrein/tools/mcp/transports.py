@@ -19,11 +19,11 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
+from longrein.tools.mcp.mcp_port import CannotStart, McpFailure, ServerHost
 from longrein.tools.mcp.oauth import oauth_of
-from longrein.tools.mcp.port import CannotStart, McpFailure, ServerHost
 from longrein.tools.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, Confinement, StreamProcess
-from longrein.workspace.net import CheckedTransport, NetError, RefusedAddress, host_of
+from longrein.workspace.http import CheckedTransport, NetError, RefusedAddress, host_of
 
 MESSAGE_BYTES_MAX = 16 << 20
 """Largest message of a server. Larger ones end the connection."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from longrein.workspace.environment import DEFAULT_PATH
+from longrein.workspace.command_environment import DEFAULT_PATH
 from longrein.workspace.files import find_program, spellings
 from longrein.workspace.sandbox.bubblewrap import bubblewrap_arguments
 from longrein.workspace.supervisor.mount_process import KERNEL_MIN

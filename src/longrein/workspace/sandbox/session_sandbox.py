@@ -15,9 +15,9 @@ import msgspec
 
 from longrein.settings_schema import SandboxOptions
 from longrein.workspace.files import is_inside, places_of, spellings
-from longrein.workspace.port import Confinement, SharedFolders
 from longrein.workspace.sandbox.policy import SandboxPolicy
-from longrein.workspace.supervisor.shell import FILTER, LANDLOCK, MOUNTS
+from longrein.workspace.supervisor.shell_lines import FILTER, LANDLOCK, MOUNTS
+from longrein.workspace.workspace_port import Confinement, SharedFolders
 
 if TYPE_CHECKING:
     from longrein.permissions.network_hosts import Target

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from errno import EMFILE, ETIMEDOUT
 
 from longrein.workspace.supervisor.channel import VERSION, Channel
-from longrein.workspace.supervisor.commands import (
+from longrein.workspace.supervisor.command_processes import (
     ALL_COMMANDS,
     Command,
     KeptTask,
@@ -14,6 +14,7 @@ from longrein.workspace.supervisor.commands import (
 )
 from longrein.workspace.supervisor.mount_watch import MountWatch
 from longrein.workspace.supervisor.pipes import READ, WRITE, Loop, Pipes
+from longrein.workspace.supervisor.posix_spawn import spawn
 from longrein.workspace.supervisor.process_tree import (
     COMMAND_MARK,
     GRACE_S,
@@ -22,9 +23,8 @@ from longrein.workspace.supervisor.process_tree import (
     Tree,
     owner_mark,
 )
-from longrein.workspace.supervisor.shell import LANDLOCK, MOUNTS, close, sandbox_mark
-from longrein.workspace.supervisor.spawn import spawn
-from longrein.workspace.supervisor.tasks import Context, Tasks
+from longrein.workspace.supervisor.shell_lines import LANDLOCK, MOUNTS, close, sandbox_mark
+from longrein.workspace.supervisor.task_processes import Context, Tasks
 
 ALONE_S = 2.0
 """Seconds between longrein's death and the end of what may not outlive it."""

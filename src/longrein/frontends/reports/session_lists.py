@@ -1,0 +1,142 @@
+"""Stored sessions and search hits, as text or JSON."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct, to_builtins
+
+from longrein.events import SessionError
+from longrein.frontends.human_text import counted, escape_line, json_page, shortened, table
+from longrein.store import SearchResult, SessionHistory, SessionInfo
+
+TITLE_CHARS_MAX = 60
+NO_PROMPT = "(nothing was said)"
+ONE_SHOT = b"-- one-shot runs (longrein -p) --\n"
+
+
+def as_json(infos: Sequence[SessionInfo]) -> bytes:
+    """A JSON list, newest first."""
+    return json_page(infos)
+
+
+def as_table(infos: Sequence[SessionInfo]) -> bytes:
+    """A line per session, newest first: id, time of the last entry, entries, folder, title.
+
+    Sessions without a prompt come last, and after a heading the one-shot runs.
+    """
+    if not infos:
+        return b'no sessions yet: start one with longrein, or longrein -p "..."\n'
+    infos = sorted(infos, key=lambda info: (info.one_shot, not info.title))
+    lines = table(
+        [("session", "last entry", "entries", "folder", "title"), *map(_row, infos)]
+    ).splitlines(keepends=True)
+    kept = sum(not info.one_shot for info in infos)
+    apart = [ONE_SHOT] if 0 < kept < len(infos) else []
+    return b"".join([*lines[: kept + 1], *apart, *lines[kept + 1 :]])
+
+
+def _row(info: SessionInfo) -> tuple[str, ...]:
+    title = shortened(escape_line(" ".join(info.title.split())) or NO_PROMPT, TITLE_CHARS_MAX)
+    mark = "(open) " if info.open else ""
+    return (
+        info.session,
+        _when(info.updated_at),
+        str(info.entries),
+        escape_line(info.cwd),
+        mark + title,
+    )
+
+
+def _when(at: int) -> str:
+    return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+HITS_MAX = 1_000
+PAGE_HITS = 20
+
+
+class SessionHits(Struct, frozen=True):
+    """Hits of one session."""
+
+    info: SessionInfo
+    found: SearchResult
+
+
+def search_sessions(
+    state_dir: str, infos: Sequence[SessionInfo], query: str, say: Callable[[str], None]
+) -> list[SessionHits]:
+    """Search sessions for `query`, in the order of `infos`. Unreadable sessions are reported and
+    skipped.
+    """
+    every = []
+    for info in infos:
+        try:
+            past = SessionHistory(state_dir, info.session)
+            try:
+                found = past.search_tree(query, HITS_MAX)
+            finally:
+                past.close()
+        except SessionError as error:
+            say(f"session {info.session} was passed over: {error}")
+            continue
+        if found.hits:
+            every.append(SessionHits(info, found))
+    return every
+
+
+def hits_as_json(every: Sequence[SessionHits]) -> bytes:
+    """A JSON array with one object per hit."""
+    return json_page(
+        [
+            {"session": its.info.session, **to_builtins(hit)}
+            for its in every
+            for hit in its.found.hits
+        ]
+    )
+
+
+def hits_as_text(every: Sequence[SessionHits], page: int = 1) -> bytes:
+    """A page of hits under their sessions: handle, time, title, line number, snippet.
+
+    When there are more pages, the last line gives the number of hits and the flag for the next
+    page.
+    """
+    hits = [(its.info, hit) for its in every for hit in its.found.hits]
+    first = (page - 1) * PAGE_HITS
+    rows: list[str] = []
+    shown = None
+    for info, hit in hits[first : first + PAGE_HITS]:
+        if info is not shown:
+            rows.append(f"{info.session}  {info.cwd}  {' '.join(info.title.split())}")
+            shown = info
+        times = f" ({hit.count} times)" if hit.count > 1 else ""
+        rows.append(
+            f"  {hit.handle:<8} {_when(hit.at)}  {hit.title}, line {hit.line}{times}: {hit.snippet}"
+        )
+    more = any(its.found.more for its in every)
+    rows += [_place(len(hits), more, first, page)] if first or more or len(hits) > PAGE_HITS else []
+    return "".join(row + "\n" for row in rows).encode("utf-8", "replace")
+
+
+def _place(total: int, more: bool, first: int, page: int) -> str:
+    """Position of the page among all hits, and the flag for the next page."""
+    of = f"{'more than ' * more}{total:,}"
+    if first >= total:
+        return f"page {page} is empty: there are {of} hits, {-(-total // PAGE_HITS)} pages"
+    last = min(first + PAGE_HITS, total)
+    after = (
+        f"; --page {page + 1} shows the next"
+        if last < total
+        else "; take more words"
+        if more
+        else ""
+    )
+    return f"hits {first + 1:,} to {last:,} of {of}{after}"
+
+
+def no_hits_text(query: str, sessions: int, *, widest: bool) -> str:
+    """Message when nothing was found."""
+    where = counted(sessions, "session") + ("" if widest else " of this folder")
+    return f"nothing in {where} holds {query!r}" + (
+        "" if widest else "; --all searches those of every folder"
+    )

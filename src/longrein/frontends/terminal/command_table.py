@@ -1,0 +1,628 @@
+"""The slash commands: one table of names, help texts and functions, for the screen and the plain
+terminal.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from longrein.agent import (
+    BYPASS,
+    AddSchedule,
+    Compact,
+    Pin,
+    RemoveSchedule,
+    Rewind,
+    SessionPort,
+    SetMode,
+    SetModel,
+    StopChild,
+    StopTask,
+    SubagentView,
+    Uncompact,
+    Unpin,
+    UserMessage,
+    bypass_warning,
+    session_usd,
+)
+from longrein.agent.schedules import describe, split_when
+from longrein.context import Report, State
+from longrein.events import Text, ToolCall, UsageError
+from longrein.frontends import human_text
+from longrein.frontends.goals_command import goal_rows
+from longrein.frontends.human_text import escape, escape_line, key_argument, shortened
+from longrein.frontends.mcp_command import NONE, server_rows
+from longrein.frontends.reports.context import item_rows, reason_rows
+from longrein.frontends.terminal import task_rows, themes
+from longrein.frontends.terminal.choice_list import Row
+from longrein.frontends.terminal.command_types import (
+    Choices,
+    Command,
+    CommandContext,
+    CommandResult,
+    MaybeAwaitable,
+    notice,
+)
+from longrein.frontends.terminal.command_types import leave as _leave
+from longrein.frontends.terminal.command_types import number as _number
+from longrein.frontends.terminal.event_lines import Line, line
+from longrein.frontends.terminal.key_names import key_rows
+from longrein.frontends.terminal.page_view import Page
+from longrein.frontends.terminal.prompt_commands import PROMPT_COMMANDS
+from longrein.frontends.terminal.report_commands import REPORT_COMMANDS
+from longrein.frontends.terminal.rewind_rows import preview_rows, ways_back
+from longrein.frontends.terminal.session_commands import SESSION_COMMANDS
+from longrein.frontends.terminal.task_rows import OPEN
+from longrein.frontends.translation import translate
+from longrein.tools import SkillInfo
+
+MODES = ("default", "acceptEdits", "plan", "auto")
+"""Modes that Shift-Tab cycles through. `dontAsk` and `bypassPermissions` must be typed."""
+EVERY_MODE = (*MODES, "dontAsk", BYPASS)
+TAIL_LINES = 20
+TAIL_LINES_MAX = 1_000
+HELP_CELLS = 24
+
+NOTHING_RUNS = "no command runs that could go to the background"
+TOO_LATE = "that message waits no more: it has been delivered"
+
+
+def _unknown(kind: str, wanted: str, known: Sequence[str]) -> str:
+    names = escape_line(", ".join(known)) or "there are none"
+    return f"no {kind} {escape_line(wanted) or '(say which)'}; known: {names}"
+
+
+# --- Tasks, subagents, goals ----------------------------------------------------------------------
+
+
+async def _tasks(context: CommandContext, argument: str) -> CommandResult:
+    views = context.session.tasks()
+    word, _, rest = argument.partition(" ")
+    if not word:
+        return CommandResult("background tasks", task_rows.task_list(views))
+    wanted = rest.strip() if word == "stop" else word
+    view = next((view for view in views if view.id == wanted), None)
+    if view is None:
+        return notice(_unknown("task", wanted, [view.id for view in views]))
+    if word == "stop":
+        if view.state not in OPEN:
+            return notice(f"task {view.id} is over already: {view.state}")
+        await context.session.tell(StopTask(view.id))
+        return notice(f"task {view.id} is being stopped")
+    lines = min(_number(rest.strip()), TAIL_LINES_MAX) if rest.strip() else TAIL_LINES
+    if lines < 0:
+        return notice(f"say how many lines: /tasks {view.id} 50")
+    tail = await context.facts.task_tail(view.id, lines)
+    rows = [line("  ", row) for row in escape(tail).expandtabs(4).splitlines()] or [
+        line(("dim", "  no output yet"))
+    ]
+    return CommandResult(f"task {view.id}", [task_rows.task_line(view), *rows])
+
+
+async def _agents(context: CommandContext, argument: str) -> CommandResult:
+    views = context.session.agents()
+    word, _, rest = argument.partition(" ")
+    if not word:
+        return CommandResult("subagents", task_rows.agent_list(views))
+    wanted, text = [*rest.split(None, 1), "", ""][:2] if word in ("stop", "tell") else (word, "")
+    view = next((view for view in views if view.label in (wanted, f"a{wanted}")), None)
+    if view is None:
+        unknown = _unknown("subagent", wanted, [view.label for view in views])
+        return notice(unknown, edit=f"/agents {argument}" if text else "")
+    if word in ("stop", "tell"):
+        return await _stop_or_tell(context, view, word, text.strip())
+    known, now = (
+        context.view.activity.subagents.get(view.child),
+        context.session.state.children.get(view.child),
+    )
+    task = known.started.task if known else now.started.task if now else ""
+    report = now.ended.report if now and now.ended else ""
+    acts = [*context.view.activity.acts.get(view.child, ())]
+    rows, whole = task_rows.agent_page(view, task, report, acts), await _show(context, view.label)
+    return CommandResult(f"subagent {view.label}", rows, page=whole.page)
+
+
+async def _stop_or_tell(
+    context: CommandContext, view: SubagentView, word: str, text: str
+) -> CommandResult:
+    again = f"/agents tell {view.label} {text}" if text else ""
+    if view.state not in OPEN:
+        return notice(
+            f"{view.label} is over ({view.state}); ask the model to ask it again", edit=again
+        )
+    if word == "stop":
+        await context.session.tell(StopChild(view.child))
+        return notice(f"{view.label} is being stopped; it reports what it has")
+    if not text:
+        return notice(f"say what: /agents tell {view.label} TEXT")
+    stored = context.session.tell(UserMessage((Text(text),), "steer", view.child))
+    waits = any(
+        waiting.to == view.child and waiting.text == text for waiting in context.session.pending
+    )
+    await stored
+    return CommandResult() if waits else CommandResult(edit=again)  # the subagent has just ended
+
+
+def _call_text(state: State, call: ToolCall) -> str:
+    """Name of a call and the argument that describes it."""
+    return f"{call.name} {key_argument(call.arguments, state.traits_of(call.name).key_argument)}".rstrip()  # noqa: E501
+
+
+def _running(session: SessionPort) -> list[Row]:
+    calls = [(id_, now.call) for id_, now in session.state.calls.items() if now.started]
+    return [
+        *(Row(id_, _call_text(session.state, call), "call") for id_, call in calls),
+        *(
+            Row(v.label, f"{v.kind}: {v.description}", v.label)
+            for v in session.agents()
+            if v.state in OPEN
+        ),
+        *(Row(v.id, v.command, v.id) for v in session.tasks() if v.state in OPEN),
+    ]
+
+
+def _stop(context: CommandContext, wanted: str) -> MaybeAwaitable:
+    rows = _running(context.session)
+    if not wanted and rows:
+        return CommandResult(choices=Choices("stop which?", rows))
+    found = next((row for row in rows if row.value == wanted), None)
+    if found is None:
+        missing = (
+            f"nothing that runs is called {escape_line(wanted)}; /stop lists what can be stopped"
+        )
+        return notice(missing if wanted else "nothing runs that could be stopped")
+    if found.note == "call":
+        context.session.cancel(wanted)
+        return notice(f"{found.label} is being stopped")
+    is_agent = any(view.label == wanted for view in context.session.agents())
+    return (_agents if is_agent else _tasks)(context, f"stop {wanted}")
+
+
+async def _goals(context: CommandContext, argument: str) -> CommandResult:
+    if context.facts.goals is None:
+        return notice("goals are kept by project, and here is none")
+    return CommandResult(
+        "goals", [line(f"  {row}") for row in await goal_rows(context.facts.goals, argument)]
+    )
+
+
+def _mcp(context: CommandContext, argument: str) -> CommandResult:
+    servers = context.facts.mcp
+    rows = server_rows(servers, argument) if servers is not None else [NONE]
+    return CommandResult("MCP servers", [line(f"  {row}") for row in rows])
+
+
+async def _login(context: CommandContext, provider: str) -> CommandResult:
+    keys = context.facts.keys
+    if keys is None:
+        return notice("no keys are kept here; `longrein login` keeps one")
+    if not provider:
+        return CommandResult(
+            choices=Choices(
+                "key of which provider?", [Row(name, name) for name in keys.providers()]
+            )
+        )
+    return CommandResult(secret=keys.login(provider))
+
+
+async def _logout(context: CommandContext, provider: str) -> CommandResult:
+    keys = context.facts.keys
+    return notice(keys.logout(provider) if keys is not None else "no keys are kept here")
+
+
+# --- Messages -------------------------------------------------------------------------------------
+
+
+def _queue(context: CommandContext, argument: str) -> CommandResult:
+    drop, _, number = (
+        argument.partition(" ") if argument.startswith("drop ") else ("", "", argument)
+    )
+    if not number:
+        numbered = context.queued_messages.numbered()
+        labels = {waiting.to: context.label(waiting.to) for _, waiting in numbered if waiting.to}
+        return CommandResult("waiting messages", task_rows.queue_list(numbered, labels))
+    if _number(number) < 0:
+        return notice("say which: /queue NUMBER, /queue drop NUMBER; /queue lists them")
+    taken = context.queued_messages.take(_number(number)) if _number(number) else None
+    if taken is None:
+        return notice(TOO_LATE)
+    return (
+        notice(f"thrown away: {taken.text}")
+        if drop
+        else CommandResult(edit=context.command_line_for(taken))
+    )
+
+
+def _background(context: CommandContext, _: str) -> CommandResult:
+    return notice("" if context.session.background() else NOTHING_RUNS)
+
+
+# --- The session and its context ------------------------------------------------------------------
+
+
+def _model(context: CommandContext, name: str) -> CommandResult:
+    names = context.facts.models()
+    if name:
+        return CommandResult(message=SetModel(name))
+    if not names:
+        return notice("say which: /model PROVIDER/MODEL")
+    return CommandResult(choices=Choices("which model?", [Row(name, name) for name in names]))
+
+
+def _mode(context: CommandContext, mode: str) -> CommandResult:
+    if not mode:
+        return CommandResult(
+            choices=Choices("which mode?", [Row(mode, mode) for mode in EVERY_MODE])
+        )
+    if mode not in EVERY_MODE:
+        return notice(f"there is no mode {escape_line(mode)}; it is one of {', '.join(EVERY_MODE)}")
+    if mode == context.session.state.mode and not context.session.busy:
+        return notice(f"the mode is {mode} already")
+    return CommandResult(
+        message=SetMode(mode),
+        notice=bypass_warning(context.facts.is_root) if mode == BYPASS else "",
+    )
+
+
+def _clear(_: CommandContext, __: str) -> CommandResult:
+    return _leave("new")
+
+
+def _rewind(context: CommandContext, argument: str) -> MaybeAwaitable:
+    seq, _, rest = argument.partition(" ")
+    prompts, how = context.view.prompts, rest.strip()
+    target = next((prompt for prompt in prompts if prompt.seq == _number(seq)), None)
+    if argument == "undo" and context.view.rewound:
+        return CommandResult(message=Rewind(context.view.rewound - 1, files=True))
+    if target is not None and how == "show":
+        return _rewind_preview(context, target.seq - 1)
+    if target is not None and how == "only-files":
+        return CommandResult(message=Rewind(target.seq - 1, files=True, conversation=False))
+    if target is not None and how in ("", "files", "all-files"):
+        word = Rewind(target.seq - 1, bool(how), overwrite=how == "all-files")
+        return CommandResult(message=word, edit=target.text)
+    if not prompts:
+        return notice("nothing was said yet, so there is nothing to go back to")
+    rows = [
+        Row(str(prompt.seq), prompt.text.partition("\n")[0][:300]) for prompt in reversed(prompts)
+    ]
+    first = rows[0].value
+    hint = (
+        f"/rewind {first} files restores the files too; /rewind {first} show says which; "
+        "/rewind undo takes it back"
+    )
+    return CommandResult(
+        choices=Choices(
+            "go back to before which of your words?", rows, partial(_rewind_ways, context), hint
+        )
+    )
+
+
+async def _rewind_preview(context: CommandContext, to: int) -> CommandResult:
+    preview = await context.session.preview_rewind(to)
+    return CommandResult("what a rewind with the files does", preview_rows(preview))
+
+
+async def _rewind_ways(context: CommandContext, seq: str) -> CommandResult:
+    preview = await context.session.preview_rewind(_number(seq) - 1)
+    return CommandResult(choices=Choices("what goes back?", ways_back(seq, preview)))
+
+
+def _compact(context: CommandContext, focus: str) -> CommandResult:
+    if focus == "--dry-run":
+        rows = [line(escape_line(row)) for row in context.facts.analysis()]
+        return CommandResult("what a compaction would do now", rows)
+    return _uncompact(context, "") if focus == "--undo" else CommandResult(message=Compact(focus))
+
+
+def _uncompact(_: CommandContext, handle: str) -> CommandResult:
+    seq = _number(handle.removeprefix("r")) if handle else 0
+    if seq < 0:
+        return notice("say which: /uncompact r412, or nothing for the last one")
+    return CommandResult(message=Uncompact(seq))
+
+
+def _context(context: CommandContext, handle: str) -> CommandResult:
+    if handle:
+        rows = [line(escape_line(row)) for row in reason_rows(context.facts.reasons(handle))]
+        return CommandResult(f"why {escape_line(handle)} stands as it does", rows)
+    report = context.facts.context_report()
+    return (
+        CommandResult("what fills the context", context_lines(report))
+        if report
+        else notice("nothing is known of it yet")
+    )
+
+
+async def _show(context: CommandContext, handle: str) -> CommandResult:
+    from longrein.frontends.terminal.entry_pages import openable_rows, shown_page
+
+    if context.facts.read_history is None:
+        return notice("this session has no log that could be opened")
+    if handle:
+        found = await context.facts.read_history(lambda past: shown_page(past, handle))
+        return CommandResult(page=found) if isinstance(found, Page) else notice(found)
+    rows = await context.facts.read_history(openable_rows)
+    return (
+        CommandResult(choices=Choices("open what?", rows))
+        if rows
+        else notice("there is nothing to open yet")
+    )
+
+
+def _pin(context: CommandContext, text: str) -> CommandResult:
+    if not text:
+        return _pins(context, "")
+    if text in context.session.state.pins:
+        return notice(f"it is pinned already: {escape_line(text)}")
+    return CommandResult(message=Pin(text), notice=f"pinned: {escape_line(text)}")
+
+
+def _unpin(context: CommandContext, number: str) -> CommandResult:
+    pins, n = context.session.state.pins, _number(number)
+    if n < 0:
+        return notice("say which: /unpin NUMBER; /pins lists them")
+    if not 0 < n <= len(pins):
+        return notice(f"there is no pin {n}; /pins lists them")
+    return CommandResult(message=Unpin(n), notice=f"no longer pinned: {escape_line(pins[n - 1])}")
+
+
+def _hooks(context: CommandContext, _: str) -> CommandResult:
+    rows = [
+        line(f"  {escape_line(what)}  ", ("dim", escape_line(file)))
+        for what, file in context.facts.hooks()
+    ]
+    return CommandResult("hooks", rows or [line(("dim", translate("  no hook runs here")))])
+
+
+def _pins(context: CommandContext, _: str) -> CommandResult:
+    rows = [
+        line(("name", f"  {n} "), escape_line(pin))
+        for n, pin in enumerate(context.session.state.pins, 1)
+    ]
+    none = line(
+        (
+            "dim",
+            translate(
+                "  nothing is pinned; /pin TEXT keeps TEXT word for word through every compaction"
+            ),
+        )
+    )
+    return CommandResult("pinned", rows or [none])
+
+
+def _loop(_: CommandContext, text: str) -> CommandResult:
+    try:
+        when, prompt = split_when(text)
+    except UsageError as error:
+        return notice(escape_line(str(error)))
+    return CommandResult(message=AddSchedule(when, prompt))
+
+
+def _schedule(context: CommandContext, text: str) -> CommandResult:
+    state, (word, _, rest) = context.session.state, text.partition(" ")
+    if word == "remove":
+        return CommandResult(message=RemoveSchedule(rest.strip()))
+    if text:
+        return _loop(context, text)
+    rows = [line("  ", escape_line(describe(one, state))) for one in state.schedules]
+    none = line(
+        (
+            "dim",
+            translate(
+                "  nothing is scheduled; /loop 30m PROMPT does PROMPT now and every 30 minutes"
+            ),
+        )
+    )
+    return CommandResult("scheduled in this session", rows or [none])
+
+
+async def _cost(context: CommandContext, _: str) -> CommandResult:
+    session = context.session
+    usd = session_usd(session.state, session.agents())
+    rows = human_text.usage_rows(session.state, usd)
+    by_model = [line("  ", escape_line(row.line)) for row in await context.facts.commands.costs()]
+    lines = [line(("dim", f"  {name:<20}"), value) for name, value in rows]
+    return CommandResult("what this session used", [*lines, *by_model])
+
+
+def context_lines(report: Report) -> list[Line]:
+    """A bar for each module, the free space, then the largest items."""
+    window = report.usable_tokens
+    most = max(window, report.total_tokens, 1)
+    shares: list[tuple[str, int, str]] = [(*module, "run") for module in report.modules()]
+    shares.append(("free", max(window - report.total_tokens, 0), "dim"))
+    wide = max(5, *(len(name) for name, _, _ in shares))
+    rows = [
+        line(
+            f"  {escape_line(name).ljust(wide)}  {human_text.tokens(count):>7} "
+            f"{100 * count / most:>3.0f}% ",
+            (style, "█" * round(24 * count / most)),
+        )
+        for name, count, style in shares
+    ]
+    total = f"{human_text.tokens(report.total_tokens):>7} of {human_text.tokens(window)} tokens"
+    rows.append(line(("bold", f"  {'all'.ljust(wide)}  {total}")))
+    rows.append(
+        line(
+            (
+                "dim",
+                f"  estimates are corrected by {report.factor:.2f} to match the provider's counts",
+            )
+        )
+    )
+    return rows + [line(("dim", escape_line(row))) for row in item_rows(report)]
+
+
+def _theme(context: CommandContext, name: str) -> CommandResult:
+    if context.window is None:
+        return notice("colours are not used here")
+    if name not in themes.NOTES:
+        unknown = f"there is no theme {escape_line(name)}; " if name else ""
+        rows = [Row(one, one, note) for one, note in themes.NOTES.items()]
+        return CommandResult(choices=Choices(f"{unknown}which theme?", rows))
+    context.window.choose_theme(name)
+    return notice(f'theme {name}; [terminal] theme = "{name}" in config.toml keeps it')
+
+
+def _keys(context: CommandContext, _: str) -> CommandResult:
+    rows = key_rows(context.facts.input.keys)
+    wide = max(len(key) for key, _, _ in rows)
+    shown = [
+        line(
+            ("name", f"  {escape_line(key).ljust(wide)}  "),
+            what,
+            ("dim", f"  {setting}" if setting else ""),
+        )
+        for key, what, setting in rows
+    ]
+    return CommandResult("keys; the settings that change them", shown)
+
+
+def _help(context: CommandContext) -> CommandResult:
+    return CommandResult(
+        "commands and keys", help_lines(context.facts.custom_commands(), context.facts.input.keys)
+    )
+
+
+COMMANDS = (
+    Command("help", "", "commands and keys", lambda context, _: _help(context), ("?",)),
+    Command("model", "[PROVIDER/MODEL]", "change the model", _model),
+    Command("mode", "[MODE]", "which calls are asked about; without MODE, choose", _mode),
+    Command(
+        "clear", "", "begin a new session; this one stays on disk", _clear, ("new",), idle_only=True
+    ),
+    Command(
+        "rewind",
+        "[N [files|only-files|show] | undo]",
+        "go back to before something you said",
+        _rewind,
+        idle_only=True,
+    ),
+    Command(
+        "compact",
+        "[FOCUS]",
+        "make room now, keeping FOCUS; --dry-run only tells",
+        _compact,
+        idle_only=True,
+    ),
+    Command(
+        "uncompact", "[rSEQ]", "undo the last compaction, or that one", _uncompact, idle_only=True
+    ),
+    Command("context", "[rN]", "what fills the context; why rN stands as it does", _context),
+    Command("show", "[rN | aN]", "open a result, diff, thought or subagent whole", _show),
+    Command("pin", "TEXT", "keep TEXT word for word through compactions", _pin),
+    Command("unpin", "NUMBER", "drop a pin", _unpin),
+    Command("pins", "", "what is pinned", _pins),
+    Command("loop", "EVERY PROMPT", "do PROMPT now and again every 5m, 2h …, for 7 days", _loop),
+    Command(
+        "schedule",
+        "[CRON PROMPT | remove ID]",
+        "what comes back at set times, such as 0 9 * * 1-5",
+        _schedule,
+    ),
+    Command("theme", "[NAME]", "change the colours; without NAME, choose", _theme),
+    Command("cost", "", "what was used and spent", _cost),
+    Command("tasks", "[ID | stop ID]", "background tasks; ID shows the end of its output", _tasks),
+    Command(
+        "agents",
+        "[ID | stop ID | tell ID TEXT]",
+        "subagents; ID shows its task, acts and report",
+        _agents,
+        many_lines=True,
+    ),
+    Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
+    Command("hooks", "", "hooks that run, and the files they come from", _hooks),
+    Command("mcp", "[NAME | reconnect NAME | …]", "MCP servers; also login, disable, enable", _mcp),
+    Command("keys", "", "keys, and the settings that change them", _keys),
+    Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
+    Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
+    Command("background", "", "send the running command to the background", _background, ("bg",)),
+    Command("login", "[PROVIDER]", "keep the key of a provider, not shown", _login),
+    Command("logout", "[PROVIDER]", "remove a kept key", _logout),
+    Command("exit", "", "leave; `longrein -c` goes on", lambda *_: _leave("exit"), ("quit",)),
+    *SESSION_COMMANDS,
+    *REPORT_COMMANDS,
+    *PROMPT_COMMANDS,
+)
+BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
+
+
+class ParsedCommand(msgspec.Struct, frozen=True):
+    """A parsed command line."""
+
+    command: Command | None
+    """None for an unknown command."""
+    name: str
+    argument: str
+
+
+def parse(text: str, custom: Sequence[SkillInfo] = ()) -> ParsedCommand | None:
+    """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`.
+
+    A command of `custom` is a message, too: the session replaces it by its text.
+    """
+    name, _, argument = text[1:].partition(" ")
+    found = BY_NAME.get(name)
+    if found is None and any(command.name == name for command in custom):
+        return None
+    if not text.startswith("/") or not (found or name.replace("-", "").isalnum()):
+        return None
+    if "\n" in text and not (found and found.many_lines):
+        return None
+    return ParsedCommand(found, found.name if found else name, argument.strip())
+
+
+def unknown_command_text(name: str, custom: Sequence[SkillInfo] = ()) -> str:
+    """Error text for an unknown command, with the nearest name."""
+    known = [*(command.name for command in COMMANDS), *(command.name for command in custom)]
+    near = [other for other in known if other[:2] == name[:2] or name in other]
+    hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+    return f"there is no command /{escape_line(name)}; {hint}"
+
+
+def help_lines(
+    custom: Sequence[SkillInfo] = (), keys: Mapping[str, Sequence[str]] | None = None
+) -> list[Line]:
+    """All commands and keys in two columns that fit 80 cells; a long name gets a line of its
+    own.
+    """
+    commands = [
+        (f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS
+    ]
+    own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
+    files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []
+    keys_shown = [(key, what) for key, what, _ in key_rows(keys or {})]
+    shown = [
+        _two_columns([(name, translate(text)) for name, text in rows])
+        for rows in (commands, keys_shown)
+    ]
+    return [*shown[0], *files, (), *shown[1]]
+
+
+SUMMARY_CELLS = 50
+
+
+def summary_of(command: SkillInfo) -> str:
+    """Description of a skill or command of a file, cut to one line."""
+    return shortened(escape_line(command.description), SUMMARY_CELLS)
+
+
+def _shown(text: str) -> str:
+    return shortened(escape_line(text), 76)
+
+
+def _two_columns(rows: Sequence[tuple[str, str]]) -> list[Line]:
+    lines: list[Line] = []
+    for name, summary in rows:
+        if len(name) <= HELP_CELLS:
+            lines.append(line(("name", f"  {name.ljust(HELP_CELLS)}  "), summary))
+        else:
+            lines += [line(("name", f"  {name}")), line(" " * (HELP_CELLS + 4), summary)]
+    return lines
+
+
+def next_mode(mode: str) -> str:
+    """The mode that Shift-Tab selects after `mode`."""
+    return MODES[(MODES.index(mode) + 1) % len(MODES)] if mode in MODES else MODES[0]

@@ -1,0 +1,283 @@
+"""Run the interactive terminal on a session until the user leaves."""
+
+import asyncio
+import os
+import select
+import signal
+import sys
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100 import raw_mode
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from longrein.agent import SessionPort
+from longrein.events import Entry
+from longrein.frontends import first_frame
+from longrein.frontends.signals import cancel_all, signal_handlers
+from longrein.frontends.terminal import input_state
+from longrein.frontends.terminal.command_actions import run_command
+from longrein.frontends.terminal.command_table import BY_NAME, ParsedCommand
+from longrein.frontends.terminal.conversation import Conversation
+from longrein.frontends.terminal.interface import CompleteFiles, Outcome, TerminalFacts
+from longrein.frontends.terminal.key_names import keymap
+from longrein.frontends.terminal.key_protocol import KeyProtocol
+from longrein.frontends.terminal.keys import bind_keys, bind_panel_keys, enter_raw_mode, suspend
+from longrein.frontends.terminal.plain import run_plain
+from longrein.frontends.terminal.screen import Screen, ScreenContent
+from longrein.frontends.terminal.terminal_input import TerminalInput
+from longrein.frontends.terminal.view_model import Piece
+from longrein.frontends.translation import language_of, use_language
+
+PREPARE_S = 0.3
+"""Seconds after the first frame at which the painter of replies is imported, before a reply
+needs it.
+"""
+REPLAYED_PROMPTS = 3
+"""Newest prompts of a resumed session that are shown again with what followed."""
+
+
+async def run_terminal(
+    session: SessionPort,
+    *,
+    facts: TerminalFacts,
+    complete_files: CompleteFiles | None = None,
+    history: str = "",
+    plain: bool = False,
+    prompt: str = "",
+    mono_s: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Run the terminal until the user leaves. The session must be open and not running; it is
+    closed here.
+
+    `history` is the file of sent messages of this project; `prompt` is sent at once. With `plain`,
+    or when stdin or stdout is not a terminal, or the encoding is not UTF-8, the plain terminal is
+    used. The terminal settings are always restored. SIGTERM and SIGHUP give the exit code 128 +
+    their number. Raises `LongreinError` (such as `StoreFull`) after that. Needs the main thread.
+    """
+    if plain or not _can_redraw():
+        first_frame.close()
+    before, typed = first_frame.take_over()
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    use_language(
+        (facts.options.language or language_of(facts.environ)) if encoding == "utf8" else "en"
+    )
+    with _settings_kept(before):
+        try:
+            if plain or not _can_redraw():
+                return await run_plain(session, facts=facts, prompt=prompt, mono_s=mono_s)
+            conversation = _open_screen(session, facts, complete_files, history, mono_s)
+            return await _run_screen(conversation, prompt, before, typed)
+        finally:
+            await session.close()
+
+
+def _can_redraw() -> bool:
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    return sys.stdin.isatty() and sys.stdout.isatty() and encoding == "utf8"
+
+
+def _open_screen(
+    session: SessionPort,
+    facts: TerminalFacts,
+    complete_files: CompleteFiles | None,
+    history: str,
+    mono_s: Callable[[], float],
+) -> Conversation:
+    conversation = Conversation(session, facts, complete_files, history, mono_s)
+    output = Vt100_Output(sys.stdout, _size, enable_cpr=False)
+    content = ScreenContent(
+        conversation.prompt,
+        conversation.hint,
+        conversation.panel_lines,
+        conversation.footer,
+        conversation.status_line.rows,
+    )
+    keys_from = TerminalInput(
+        conversation.heard,
+        conversation.window.pressed,
+        conversation.another_program_has_the_terminal,
+    )
+    keys, panel_keys = bind_keys(conversation), bind_panel_keys(conversation)
+    screen = Screen(
+        content,
+        conversation.buffer,
+        keys,
+        panel_keys,
+        output,
+        colour=facts.colour,
+        keys_from=keys_from,
+        vim=facts.input.vim,
+    )
+    conversation.keyboard = KeyProtocol(screen.app)
+    screen.app.key_processor.before_key_press += lambda _: conversation.key_pressed()
+    conversation.screen = screen
+    return conversation
+
+
+def _size() -> Size:
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        columns = rows = 0
+    return Size(rows=rows or 24, columns=columns or 80)
+
+
+async def _run_screen(
+    conversation: Conversation, prompt: str, before: list[Any] | None, typed: bytes
+) -> Outcome:
+    """Run the screen. `before`, `typed`: from the first frame, if there was one."""
+    raw = ExitStack()
+    mode = conversation.screen.app.input.raw_mode()
+    if before is not None and isinstance(mode, raw_mode):
+        mode.attrs_before = before
+    raw.enter_context(mode)
+    if conversation.keyboard is not None:
+        conversation.keyboard.begin()
+        raw.callback(conversation.keyboard.end)
+    _take_early_keys(conversation, typed, in_raw_mode=before is not None)
+    conversation.window.enter()
+    conversation.print_header()
+
+    def begin() -> None:  # before keys that were typed early
+        conversation.ready.set()
+        asyncio.get_running_loop().call_soon(
+            input_state.restore_draft, conversation
+        )  # after keys that came early
+        for problem in keymap(conversation.facts.input.keys)[1]:
+            conversation.notice(problem)
+        conversation.spawn(conversation.show_later_notices())
+        asyncio.get_running_loop().call_later(PREPARE_S, conversation.markdown_painter)
+        if prompt:
+            conversation.say(prompt)
+        elif conversation.facts.choosing:
+            run_command(conversation, ParsedCommand(BY_NAME["resume"], "resume", ""))
+
+    drawing = conversation.screen.app.run_async(set_exception_handler=False, pre_run=begin)
+    with signal_handlers(_handlers(conversation)):
+        app = asyncio.create_task(_while_there(conversation, drawing))
+        acts = (
+            _listen(conversation),
+            _drive(conversation),
+            _while_there(conversation, conversation.redraw_loop()),
+        )
+        tasks = [asyncio.create_task(act) for act in acts]
+        try:
+            await asyncio.wait([app, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            conversation.leave(Outcome("exit"))
+            await asyncio.wait([app], timeout=2)
+            conversation.window.leave()
+            conversation.status_line.close()
+            raw.close()
+            left = conversation.outcome or Outcome("exit")
+            # ends the loop before the cancel, which a tool may take for an interrupt
+            await conversation.session.close(left.end_reason)
+            await cancel_all([app, *tasks])
+    with suppress(OSError):  # the terminal is gone
+        conversation.print_resume_hint()
+    return conversation.outcome or Outcome("exit")
+
+
+def _handlers(conversation: Conversation) -> dict[int, Callable[[], object]]:
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    return {
+        **{
+            number: partial(conversation.leave, Outcome("exit", code=128 + number))
+            for number in ends
+        },
+        signal.SIGTSTP: partial(suspend, conversation),
+        signal.SIGCONT: partial(enter_raw_mode, conversation),
+    }
+
+
+def _take_early_keys(conversation: Conversation, typed: bytes, *, in_raw_mode: bool) -> None:
+    """Hand keys that were typed before the screen to the input. Without raw mode the kernel made an
+    Enter a line break.
+
+    Empty lines are dropped: an Enter on an empty input would resume a cut turn that the user has
+    not seen yet. When a list of sessions opens first, nothing is sent, as it would go to another
+    session.
+    """
+    fd, data = sys.stdin.fileno(), b""
+    with suppress(OSError):  # the terminal is gone
+        while select.select([fd], [], [], 0)[0] and (more := os.read(fd, 65_536)):
+            data += more
+    data = typed + (data if in_raw_mode else data.replace(b"\n", b"\r"))
+    if data:
+        keys: list[KeyPress] = []
+        parser = Vt100Parser(keys.append)
+        text = data.decode("utf-8", "surrogateescape")
+        parser.feed(first_frame.keys_of(text, as_text=conversation.facts.choosing))
+        parser.flush()
+        store_typeahead(conversation.screen.app.input, keys)
+        conversation.screen.app.output.write_raw("\r\x1b[K")  # the kernel has echoed what was typed
+
+
+async def _while_there(conversation: Conversation, act: Coroutine[Any, Any, None]) -> None:
+    """Await `act`; when the terminal disappears, leave as after SIGHUP."""
+    try:
+        await act
+    except (EOFError, OSError):
+        conversation.leave(Outcome("exit", code=128 + signal.SIGHUP))
+
+
+async def _drive(conversation: Conversation) -> None:
+    await conversation.ready.wait()
+    await conversation.session.run(once=False)
+
+
+async def _listen(conversation: Conversation) -> None:
+    """Show updates; of the history of a resumed session only the end."""
+    await conversation.ready.wait()
+    start = conversation.session.state.seq
+    old: deque[list[Piece]] = deque([[]], maxlen=REPLAYED_PROMPTS)
+    conversation.view.live = start == 0
+    async for heard in conversation.session.follow(
+        conversation.view.resume(conversation.session.state)
+    ):
+        conversation.totals.observe(heard, conversation.view)
+        pieces = conversation.view.apply(heard, conversation.mono_s())
+        if conversation.view.live:
+            conversation.show(pieces)
+            continue
+        prompts = conversation.view.prompts
+        if pieces and isinstance(heard, Entry) and prompts and prompts[-1].seq == heard.seq:
+            old.append([])
+        old[-1].extend(pieces)
+        if isinstance(heard, Entry) and heard.seq >= start:
+            conversation.view.go_live(busy=conversation.session.busy, now_s=conversation.mono_s())
+            conversation.show_history([piece for group in old for piece in group])
+
+
+@contextmanager
+def _settings_kept(kept: list[Any] | None) -> Iterator[None]:
+    """Restore the terminal settings in every case, and discard output that a closed terminal did
+    not take.
+
+    `kept`: the settings, where they have been changed already.
+    """
+    if kept is None:
+        with suppress(termios.error, OSError, ValueError):  # no terminal
+            kept = termios.tcgetattr(sys.stdin.fileno())
+    try:
+        yield
+    finally:
+        if kept is not None:
+            with suppress(termios.error, OSError):  # the terminal is gone
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, kept)
+        try:
+            sys.stdout.flush()
+        except OSError:  # a later flush must not fail
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)

@@ -1,0 +1,50 @@
+"""`CronCreate`, `CronList` and `CronDelete`: the model schedules prompts for itself. Offered if
+the settings say so.
+"""
+
+from longrein.events import ToolError
+from longrein.tools.registry import make_tool
+from longrein.tools.tool_port import Outcome, SchedulePort, ToolContext
+
+
+async def CronCreate(hands: ToolContext, cron: str, prompt: str, recurring: bool = True) -> Outcome:
+    """Let a prompt come back to you at set times: instead of waiting, or when the user asks for it.
+    It comes while the session is open and idle, and ends after 7 days.
+
+    cron: Five fields in local time (0 9 * * 1-5), an interval (30m, 2h, 1d), or once: "in 30m",
+        "at 14:30".
+    prompt: What to do then, with all that you must know.
+    recurring: false for once.
+    """
+    once = "" if recurring or cron.startswith(("in ", "at ")) else "once " if " " in cron else "in "
+    told, event = _port(hands).created(once + cron, prompt)
+    return Outcome.of(told, event)
+
+
+async def CronList(hands: ToolContext) -> Outcome:
+    """List what is scheduled in this session."""
+    return Outcome.of("\n".join(_port(hands).lines()) or "Nothing is scheduled.")
+
+
+async def CronDelete(hands: ToolContext, id: str) -> Outcome:  # noqa: A002 - the name of other agents
+    """Remove a schedule.
+
+    id: Such as s1.
+    """
+    return Outcome.of(f"{id} is removed.", _port(hands).removed(id))
+
+
+def _port(hands: ToolContext) -> SchedulePort:
+    if hands.schedules is None:
+        raise ToolError(
+            "[no-schedules] A subagent schedules nothing; say in your report what is to be done "
+            "when."
+        )
+    return hands.schedules
+
+
+SCHEDULE_TOOLS = (
+    make_tool(CronCreate, access="command", unlisted=True, key_argument="prompt"),
+    make_tool(CronList, access="none", unlisted=True, quiet=True),
+    make_tool(CronDelete, access="none", unlisted=True, key_argument="id"),
+)
