@@ -64,7 +64,7 @@ BAD_IDS = [
     ("x\0y", "'x\\x00y' is not a session id; `longrein sessions` lists them"),
     (ID + "\n", f"'{ID}\\n' is not a session id; `longrein sessions` lists them"),
     ("{" + ID + "}", f"'{{{ID}}}' is not a session id; `longrein sessions` lists them"),
-    ("x" * 5000, "'" + "x" * 60 + "…' is not a session id; `longrein sessions` lists them"),
+    ("x" * 5000, "'" + "x" * 59 + "…' is not a session id; `longrein sessions` lists them"),
 ]
 
 

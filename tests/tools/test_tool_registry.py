@@ -286,7 +286,7 @@ NAMES += ["TaskList", "TaskOutput", "TaskStop", "TaskInput"]
                                                                   'number, not "one"')),
         ({"file_path": "a", "spots": [{"z": 1}]}, 'unknown argument "spots[0].z"; it takes x, y'),
         ({"file_path": "a", "spots": "[{"}, '"spots" must be a list, not "[{"'),
-        ({"file_path": {"a": "x" * 99}}, '"file_path" must be a string, not {"a":"' + "x" * 54 + "…"),  # noqa: E501
+        ({"file_path": {"a": "x" * 99}}, '"file_path" must be a string, not {"a":"' + "x" * 53 + "…"),  # noqa: E501
         ({"file_path": ["\ud800"]}, "\"file_path\" must be a string, not ['\\ud800']"),
     ],
 )  # fmt: skip

@@ -50,6 +50,7 @@ from longrein.events import (
     text_of,
     without_attachments,
 )
+from longrein.events.escape import one_line
 from longrein.models import Clock
 from longrein.settings_schema import Limits
 from longrein.store import Log
@@ -217,7 +218,7 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
         case SetMode(mode):
             return (ModeSet(mode),) if mode != state.mode else ()
         case SetTitle(title):
-            line = " ".join(title.split())
+            line = one_line(title)
             return (TitleSet(line),) if line and line != state.title else ()
         case Compact(focus):
             return (Reminded("compact", "", "user", focus),)

@@ -13,6 +13,7 @@ from longrein.agent.git_repository import find_git_folder
 from longrein.agent.session import Session
 from longrein.context import neutralize_markers
 from longrein.events import Reminded, marker
+from longrein.events.escape import shortened
 from longrein.tools import Tool
 
 GIT_TIMEOUT_S = 1.0
@@ -56,7 +57,7 @@ async def tell_project_start(session: Session) -> None:
     elif status:
         parts.append(("* git status, nothing changed", status))
     if status and commits:
-        parts.append(("* newest commits", [_cut(line) for line in commits]))
+        parts.append(("* newest commits", [shortened(line, LINE_CHARS_MAX) for line in commits]))
     if files:
         parts.append(
             (f"* {_counted(len(files), 'tracked file', 'tracked files')}", summarize_files(files))
@@ -92,12 +93,8 @@ async def _lines(session: Session, *arguments: str) -> list[str]:
 
 def _bounded(lines: Sequence[str]) -> list[str]:
     more = len(lines) - 1 - STATUS_LINES_MAX
-    shown = [_cut(line) for line in lines[: STATUS_LINES_MAX + 1]]
+    shown = [shortened(line, LINE_CHARS_MAX) for line in lines[: STATUS_LINES_MAX + 1]]
     return [*shown, *([f"… and {more} more"] if more > 0 else [])]
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= LINE_CHARS_MAX else f"{line[:LINE_CHARS_MAX]}…"
 
 
 def _counted(number: int, one: str, many: str) -> str:
@@ -125,7 +122,7 @@ def summarize_files(files: Sequence[str]) -> list[str]:
         else:
             break
     lines = [
-        _cut(name) + (f" ({len(below)})" if name.endswith("/") else "")
+        shortened(name, LINE_CHARS_MAX) + (f" ({len(below)})" if name.endswith("/") else "")
         for name, below in sorted(shown.items())
     ]
     more = len(lines) - FILE_LINES_MAX

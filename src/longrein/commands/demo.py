@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.events.escape import one_line, shortened
 from longrein.frontends.stdio import show
 
 # --- Second part: scripted turns of the background work -------------------------------------------
@@ -555,8 +556,7 @@ class _Demo:
 
 def _short(text: str) -> str:
     """Return the text in one line."""
-    line = " ".join(text.replace(sys.executable, "python3").split())
-    return line if len(line) <= 96 else line[:95] + "…"
+    return shortened(one_line(text.replace(sys.executable, "python3")), 96)
 
 
 def _write(path: str, text: str) -> None:

@@ -24,6 +24,7 @@ from longrein.config.skill_files import (
     skill_info,
     text_field,
 )
+from longrein.events.escape import shortened
 from longrein.permissions import escape
 from longrein.tools import SkillInfo, Style
 
@@ -182,4 +183,4 @@ def _first_line(text: str) -> str:
     line = next(
         (line.strip().lstrip("#").strip() for line in text.splitlines() if line.strip()), ""
     )
-    return line if len(line) <= SUMMARY_CHARS_MAX else line[: SUMMARY_CHARS_MAX - 1] + "…"
+    return shortened(line, SUMMARY_CHARS_MAX)

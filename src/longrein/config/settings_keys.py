@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from longrein.events.escape import shortened
 from longrein.permissions import check_rule, rule_tool
 from longrein.settings_schema import Setting, Settings
 from longrein.tools import alias_names, own_tools
@@ -218,7 +219,7 @@ def _shown_value(value: Any) -> str:
         else repr(value)
     )
     text = text.encode("unicode_escape").decode() if not text.isprintable() else text
-    return text if len(text) <= 60 else text[:57] + "…"
+    return shortened(text, 60)
 
 
 def from_text(key: str, text: str) -> Any:

@@ -21,6 +21,7 @@ from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
 from longrein.events import UsageError, decode_json
+from longrein.events.escape import one_line, shortened
 from longrein.permissions import escape
 from longrein.settings_schema import MODES
 from longrein.tools import SubagentType, Tool, own_tools
@@ -342,10 +343,10 @@ def _name(one: TypeSource, fields: Mapping[str, Any]) -> str:
 def _description(fields: Mapping[str, Any]) -> str:
     """Return the description in one paragraph."""
     words = [_text(fields.get(key)) for key in ("description", "whenToUse", "when_to_use")]
-    text = escape(" ".join(" ".join(words).replace("\\n", " ").split()))
+    text = escape(one_line(" ".join(words).replace("\\n", " ")))
     if not text:
         raise InvalidType("has no description, which says when to use it")
-    return text if len(text) <= DESCRIPTION_CHARS_MAX else text[: DESCRIPTION_CHARS_MAX - 1] + "…"
+    return shortened(text, DESCRIPTION_CHARS_MAX)
 
 
 def _refuse_others(fields: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
 from longrein.config.skill_files import InvalidSkill, Walk, existing_folders, read_text_file
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
+from longrein.events.escape import shortened
 from longrein.permissions import Hook, escape
 from longrein.permissions.hook_answers import hook_line
 from longrein.settings_schema import Settings
@@ -100,7 +101,7 @@ def _shown(path: str, folder: Folder) -> str:
     shown = escape(inside if inside != path else shorten_home(path, folder.home)).replace(
         "\n", "\\n"
     )
-    return shown if len(shown) <= NAME_CHARS_MAX else shown[: NAME_CHARS_MAX - 1] + "…"
+    return shortened(shown, NAME_CHARS_MAX)
 
 
 # --- Kinds ----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from longrein.context.state.request import Budget
 from longrein.context.state.state import State
 from longrein.context.state.token_estimate import estimate_text
 from longrein.events import Reminded, marker
+from longrein.events.escape import shortened
 
 ROOM_TOKENS = 2_000  # Tokens for all reminders of one request
 ROOM_SHARE_MAX = 0.2  # Largest share of the usable window for them
@@ -350,8 +351,7 @@ def _prefix_within(costs: Sequence[int], room: float) -> int:
 
 
 def _line(one: Notice, nonce: str) -> str:
-    line = neutralize_markers(one.line, nonce).replace("\n", "\\n")
-    return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
+    return shortened(neutralize_markers(one.line, nonce).replace("\n", "\\n"), LINE_CHARS_MAX)
 
 
 def _recall_hint(one: Notice, *, known: bool, fits: bool) -> str:

@@ -109,3 +109,13 @@ def _belongs(char: str, text: str, at: int) -> bool:
             and after not in JOINERS
         )
     return False
+
+
+def one_line(text: str) -> str:
+    """Return the words of `text` with one space between them."""
+    return " ".join(text.split())
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """Return `text` in at most `chars_max` characters, with `…` where it is cut."""
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"

@@ -12,6 +12,7 @@ import msgspec
 
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
+from longrein.events.escape import shortened
 from longrein.frontends.flags import (
     COMMANDS,
     MAIN,
@@ -290,7 +291,7 @@ def _refuse_near_command(word: str) -> None:
 
 def _too_many(command: Command, words: Sequence[str]) -> str:
     if command is MAIN:
-        first = words[0] if len(words[0]) <= 40 else words[0][:39] + "…"
+        first = shortened(words[0], 40)
         return (
             f"one prompt is expected, but {words[1]!r} follows {first!r}: put quotes around "
             "the whole"

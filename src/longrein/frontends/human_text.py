@@ -142,11 +142,6 @@ def first_line(text: str) -> str:
     return escape_line(first[:CHARS_MAX]) + (" …" if newline else "")
 
 
-def shortened(text: str, most: int) -> str:
-    """`text` in at most `most` characters, with `…` where it is cut."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
 def escape_bytes(data: bytes) -> bytes:
     r"""Escape UTF-8 text or JSON for a terminal; the values of JSON stay the same.
 

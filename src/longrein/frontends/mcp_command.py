@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from longrein.events import LongreinError
-from longrein.frontends.human_text import counted, escape_line, shortened
+from longrein.events.escape import shortened
+from longrein.frontends.human_text import counted, escape_line
 from longrein.tools.mcp.servers import McpToolset, ServerView
 
 USAGE = (

@@ -10,7 +10,7 @@ import msgspec
 
 from longrein.context import Budget, State, advance, line_reasons, next_compacted, report
 from longrein.events import ChildEnded, ChildStarted, Entry, Opened, PrefixSet, UserSpoke, text_of
-from longrein.frontends.human_text import shortened
+from longrein.events.escape import shortened
 from longrein.inspector.activity import Child, FileTracker
 from longrein.inspector.items import ItemTracker
 from longrein.inspector.lanes import LaneBuilder

@@ -19,7 +19,8 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
-from longrein.frontends.human_text import first_line, key_argument, shortened
+from longrein.events.escape import shortened
+from longrein.frontends.human_text import first_line, key_argument
 from longrein.inspector.page_data import Lane, Span
 
 LABEL_CHARS_MAX = 80

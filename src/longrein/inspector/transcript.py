@@ -41,7 +41,8 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
-from longrein.frontends.human_text import counted, key_argument, shortened
+from longrein.events.escape import shortened
+from longrein.frontends.human_text import counted, key_argument
 from longrein.inspector.items import in_words
 from longrein.inspector.page_data import DiffLine, TranscriptRow
 from longrein.tools.diff import hunks_of

@@ -9,6 +9,7 @@ import re
 import msgspec
 
 from longrein.events import RETRYABLE, decode_json
+from longrein.events.escape import one_line
 from longrein.models.model_port import Failure
 
 # --- Retry pauses ---------------------------------------------------------------------------------
@@ -248,8 +249,8 @@ def error_text(body: str) -> str:
     try:
         value = decode_json(body)
     except msgspec.DecodeError:
-        return _one_line(re.sub(r"<[^>]{0,400}>", " ", body))
-    return _one_line(_find_message(value))
+        return one_line(re.sub(r"<[^>]{0,400}>", " ", body))[:MESSAGE_CHARS_MAX]
+    return one_line(_find_message(value))[:MESSAGE_CHARS_MAX]
 
 
 def _find_message(value: object) -> str:
@@ -269,10 +270,6 @@ def _with_raw(said: str, value: dict[str, object]) -> str:
     metadata = value.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     return f"{said}: {error_text(raw)}" if isinstance(raw, str) and raw else said
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:MESSAGE_CHARS_MAX]
 
 
 def _with_hint(kind: str, status: int, message: str) -> str:

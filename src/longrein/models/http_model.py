@@ -13,6 +13,7 @@ import msgspec
 
 from longrein.context import Budget, Request
 from longrein.events import Usage
+from longrein.events.escape import one_line
 from longrein.models.failures import RetryHeaders, failure_of_status
 from longrein.models.model_port import Clock, Delta, Failure, ModelOptions, Reply
 from longrein.models.transport import (
@@ -502,5 +503,5 @@ def stalled_failure(reader: StreamReader, limit_s: float) -> Failure:
 
 
 def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = one_line(str(error))
     return text or type(error).__name__

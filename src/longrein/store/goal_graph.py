@@ -12,6 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from longrein.events import Goal, ToolError
+from longrein.events.escape import shortened
 from longrein.store.store_port import LEASE_US, USER
 
 OPEN = ("pending", "in_progress")
@@ -77,7 +78,7 @@ class GoalGraph:
 
     def _open_goals_text(self) -> str:
         found = [
-            f"{goal.id} ({_cut(goal.title, 60)})"
+            f"{goal.id} ({shortened(goal.title, 60)})"
             for goal in self.goals.values()
             if goal.status in OPEN
         ]
@@ -265,9 +266,8 @@ def _check_seen(graph: GoalGraph, goal: Goal, change: Change, seen: Mapping[int,
         raise ToolError(
             f"[changed] {_owner_name(graph.changed_by[goal.id])} has changed goal {goal.id} since "
             "you read it. It is "
-            f"now: {goal.status}, {goal.title}{waits}\n{_cut(goal.body, SHOWN_CHARS)}\nNothing "
-            "was changed; list the "
-            "goals, then send what it should be now."
+            f"now: {goal.status}, {goal.title}{waits}\n{shortened(goal.body, SHOWN_CHARS)}\n"
+            "Nothing was changed; list the goals, then send what it should be now."
         )
 
 
@@ -304,7 +304,7 @@ def _apply_claim(graph: GoalGraph, goal: Goal, change: Change) -> Goal:
 def _check_unblocked(graph: GoalGraph, goal: Goal) -> None:
     """Refuse to claim or complete a blocked goal."""
     if open_ones := graph.open_blockers(goal):
-        named = ", ".join(f"{one} ({_cut(graph.goals[one].title, 60)})" for one in open_ones)
+        named = ", ".join(f"{one} ({shortened(graph.goals[one].title, 60)})" for one in open_ones)
         raise ToolError(
             f"[blocked] Goal {goal.id} waits for {named}. Reach those first, or change its "
             "blocked_by. "
@@ -329,7 +329,3 @@ def _owner_name(owner: str) -> str:
     if owner == USER:
         return "The user"
     return f"Subagent {label} of session {session[:8]}" if label else f"Session {session[:8]}"
-
-
-def _cut(text: str, chars: int) -> str:
-    return text if len(text) <= chars else text[: chars - 1] + "…"

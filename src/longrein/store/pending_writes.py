@@ -13,6 +13,7 @@ from longrein.events import (
     encode_event,
     text_of,
 )
+from longrein.events.escape import one_line, shortened
 from longrein.store.database import ROOT, Write, entry_key
 
 TITLE_CHARS_MAX = 80
@@ -95,5 +96,4 @@ def _title(event: UserSpoke) -> str:
 
 
 def _one_line(text: str) -> str:
-    words = " ".join(text[: 4 * TITLE_CHARS_MAX].split())
-    return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"
+    return shortened(one_line(text[: 4 * TITLE_CHARS_MAX]), TITLE_CHARS_MAX)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from longrein.events import SessionBusy, SessionError, SessionUnknown
+from longrein.events.escape import shortened
 from longrein.store.disk_errors import store_failure
 
 DATABASE = "log.sqlite"
@@ -63,7 +64,7 @@ def session_id(text: str) -> str:
     """
     if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text):
         return text.lower()
-    shown = repr(text if len(text) <= 60 else text[:60] + "…")
+    shown = repr(shortened(text, 60))
     raise SessionUnknown(f"{shown} is not a session id; `longrein sessions` lists them")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from longrein.events import decode_json
+from longrein.events.escape import shortened
 from longrein.tools.tool_port import Tool
 
 # --- Nearest name, for "did you mean" -------------------------------------------------------------
@@ -263,4 +264,4 @@ def quote_value(value: Any) -> str:
         text = msgspec.json.encode(value).decode()
     except (TypeError, UnicodeEncodeError, OverflowError):
         text = ascii(value)
-    return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+    return shortened(text, SHOWN_CHARS_MAX)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from longrein.events.escape import shortened
 from longrein.tools.find_replace import Replacement, line_number, with_lf
 from longrein.tools.text_encoding import Decoded, Style, decode, lines_of, visible
 
@@ -279,8 +280,7 @@ def numbered_rows(lines: list[str], first: int, sign: str) -> list[str]:
 
 def cut_line(line: str) -> str:
     """Return a line fit to be shown, at most `CHARS_SHOWN_MAX` characters."""
-    line = visible(line.rstrip("\r"))
-    return line if len(line) <= CHARS_SHOWN_MAX else line[:CHARS_SHOWN_MAX] + "…"
+    return shortened(visible(line.rstrip("\r")), CHARS_SHOWN_MAX)
 
 
 def cap_rows(rows: list[str]) -> list[str]:

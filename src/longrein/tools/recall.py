@@ -24,6 +24,7 @@ from longrein.events import (
     marker_sign,
     parse_handle,
 )
+from longrein.events.escape import one_line, shortened
 from longrein.store import Content, SearchHit, SearchResult, contents_of, kind_of, title_of
 from longrein.tools.arguments import nearest
 from longrein.tools.read import image_info, is_pdf
@@ -303,10 +304,8 @@ def _entry_lines(past: SessionHistory, seqs: range) -> list[tuple[Entry, str]]:
 
 def _entry_line(entry: Entry) -> str:
     texts = (content.text or content.title for content in contents_of(entry) if not content.aside)
-    said = " ".join(
-        "".join(sign if sign.isprintable() else " " for sign in " / ".join(texts)[:1000]).split()
-    )
-    said = said if len(said) <= LINE_CHARS_MAX else said[:LINE_CHARS_MAX] + "…"
+    said = "".join(sign if sign.isprintable() else " " for sign in " / ".join(texts)[:1000])
+    said = shortened(one_line(said), LINE_CHARS_MAX)
     return f"r{entry.seq} {shown_time(entry.at, day=False)} {title_of(entry)}: {said}"
 
 

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from longrein.events import ToolError
+from longrein.events.escape import shortened
 from longrein.permissions import Hook
 from longrein.tools.arguments import nearest
 from longrein.tools.registry import make_tool
@@ -127,10 +128,7 @@ def catalogue(skills: Sequence[SkillInfo]) -> str:
 
 def entry(skill: SkillInfo, room: int = ENTRY_CHARS_MAX) -> str:
     """Return the entry of one skill, its description cut to `room` characters."""
-    text = (
-        skill.description if len(skill.description) <= room else skill.description[: room - 1] + "…"
-    )
-    shown = text.replace("&", "&amp;").replace("<", "&lt;")
+    shown = shortened(skill.description, room).replace("&", "&amp;").replace("<", "&lt;")
     return f"<skill><name>{skill.name}</name><description>{shown}</description><location>{skill.path}</location></skill>"  # noqa: E501
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from longrein.context import neutralize_markers
 from longrein.events import AnyEvent, ToolError
+from longrein.events.escape import one_line
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import counted, rows_within
 from longrein.tools.tool_port import (
@@ -117,7 +118,7 @@ def agent_tool(kinds: Sequence[SubagentType]) -> Tool:
 
 
 def _type_row(kind: SubagentType, chars: int) -> str:
-    text = " ".join(kind.description.split())
+    text = one_line(kind.description)
     return f"- {kind.name}: {text if len(text) <= chars else text[: chars - 1] + '…'}"
 
 
@@ -270,7 +271,7 @@ def file_list(paths: Sequence[str], nonce: str) -> str:
 
 def inline_quote(text: str, nonce: str) -> str:
     """Return text from outside on one line, without longrein markers."""
-    return neutralize_markers(" ".join(text.split()), nonce)
+    return neutralize_markers(one_line(text), nonce)
 
 
 def quoted_report(report: SubagentReport, nonce: str, room: int) -> list[str]:

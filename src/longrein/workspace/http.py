@@ -16,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
+from longrein.events.escape import one_line
 from longrein.permissions.network_hosts import (
     Target,
     canonical_host,
@@ -231,7 +232,7 @@ def _proxy(scheme: str, host: str) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = one_line(str(error)) or type(error).__name__
     if isinstance(error, OSError) and error.errno:
         text = os.strerror(error.errno)
     return text[:200]

@@ -19,6 +19,7 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
+from longrein.events.escape import one_line, shortened
 
 PROGRESS_MAX = 5
 """Subagents whose progress is told at once."""
@@ -128,5 +129,4 @@ def _latest(one: ActiveSubagent) -> str:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LINE_CHARS_MAX else line[: LINE_CHARS_MAX - 1] + "…"
+    return shortened(one_line(text), LINE_CHARS_MAX)

@@ -28,7 +28,7 @@ from longrein.events import (
     text_of,
     unwrapped,
 )
-from longrein.events.escape import quote_line
+from longrein.events.escape import one_line, quote_line
 from longrein.tools import SubagentReport, SubagentTask, report_text
 
 # --- Evidence -------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def evidence(label: str, entries: Iterable[Entry], report: str) -> tuple[str, ..
                 )
                 at = place(subject, report)
                 if at >= 0:
-                    said = " ".join(subject.split())[:SUBJECT_CHARS_MAX]
+                    said = one_line(subject)[:SUBJECT_CHARS_MAX]
                     found[subject] = at, f"{label}/r{entry.seq} {calls[call].name} {said}"
     return tuple(line for _, line in sorted(found.values())[:EVIDENCE_MAX])
 

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from longrein.context.summary.outcomes import Outcome, Proof, find_outcomes
+from longrein.events.escape import one_line
 
 QUOTE_WORDS_MIN = (
     3  # A shorter quotation is a word in quotation marks, not a claim about what was said
@@ -142,7 +143,7 @@ class ClaimLookup:
             numbers = [n for n in lined.groups()[1:] if n]
             return self._named(lined[1]) and all(self._bounded(n, number=True) for n in numbers)
         if " " in text and "(" not in text:
-            return self._bounded(" ".join(text.split()))
+            return self._bounded(one_line(text))
         if "/" in text or not re.search(r"[.:#(]|->", text):
             return False
         pieces = [piece for piece in re.split(r"\W+", text, flags=re.ASCII) if piece]
@@ -150,8 +151,8 @@ class ClaimLookup:
 
     def _quoted(self, text: str) -> bool:
         if self._folded is None:
-            self._folded = " ".join(self._text.split()).casefold()
-        return " ".join(text.split()).casefold().strip(" .,;:!?…") in self._folded
+            self._folded = one_line(self._text).casefold()
+        return one_line(text).casefold().strip(" .,;:!?…") in self._folded
 
 
 def _wordy(char: str) -> bool:

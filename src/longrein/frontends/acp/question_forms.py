@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from longrein.agent import Answer, approval_digest
+from longrein.events.escape import shortened
 from longrein.frontends.acp.permissions import GONE, STOP, Question, chosen, option, tool_call
 from longrein.frontends.acp.tool_calls import Update, text_content
-from longrein.frontends.human_text import escape, escape_line, shortened
+from longrein.frontends.human_text import escape, escape_line
 
 Send = Callable[[str, Update], Awaitable[Any]]
 """(method, params without the session) -> the editor's answer."""

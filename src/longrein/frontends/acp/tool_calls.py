@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.events import AnyPart, Document, Image, Text, ToolCall, ToolEnded, ToolTraits
+from longrein.events.escape import shortened
 from longrein.frontends.human_text import (
     escape,
     escape_line,
     file_patches,
     key_argument,
-    shortened,
 )
 
 if TYPE_CHECKING:

@@ -37,6 +37,7 @@ from longrein.events import (
     entry_uuid,
     unwrapped,
 )
+from longrein.events.escape import shortened
 from longrein.frontends.acp.tool_calls import (
     CallView,
     FileText,
@@ -53,7 +54,7 @@ from longrein.frontends.acp.tool_calls import (
     text_content,
     view_of,
 )
-from longrein.frontends.human_text import escape_line, first_line, shortened
+from longrein.frontends.human_text import escape_line, first_line
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 
 Delta = TextDelta | ThinkingDelta | CallDelta

@@ -3,7 +3,7 @@ the user.
 """
 
 from longrein.frontends.buffered_output import BufferedOutput
-from longrein.frontends.headless.run_headless import run_headless
+from longrein.frontends.headless.headless_run import run_headless
 from longrein.frontends.headless.run_state import OutputOptions, SessionFacts
 
 __all__ = ["BufferedOutput", "OutputOptions", "SessionFacts", "run_headless"]

@@ -19,12 +19,12 @@ from longrein.events import (
     UserSpoke,
     unwrapped,
 )
+from longrein.events.escape import shortened
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.result import Stop, draw_result
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
-from longrein.frontends.human_text import shortened
 
 # --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
 

@@ -6,8 +6,9 @@ from typing import Any, Literal
 import msgspec
 
 from longrein.events import ATTACHED, AnyPart, Document, Image, Text, UsageError, decode_json
+from longrein.events.escape import shortened
 from longrein.frontends.headless.control_lines import ControlRequest, ControlResponse
-from longrein.frontends.human_text import escape_line, shortened
+from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import STDIN_BYTES_MAX
 
 How = Literal["queued", "steer", "now"]

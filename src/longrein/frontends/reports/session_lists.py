@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from msgspec import Struct, to_builtins
 
 from longrein.events import SessionError
-from longrein.frontends.human_text import counted, escape_line, json_page, shortened, table
+from longrein.events.escape import one_line, shortened
+from longrein.frontends.human_text import counted, escape_line, json_page, table
 from longrein.store import SearchResult, SessionHistory, SessionInfo
 
 TITLE_CHARS_MAX = 60
@@ -36,7 +37,7 @@ def as_table(infos: Sequence[SessionInfo]) -> bytes:
 
 
 def _row(info: SessionInfo) -> tuple[str, ...]:
-    title = shortened(escape_line(" ".join(info.title.split())) or NO_PROMPT, TITLE_CHARS_MAX)
+    title = shortened(escape_line(one_line(info.title)) or NO_PROMPT, TITLE_CHARS_MAX)
     mark = "(open) " if info.open else ""
     return (
         info.session,

@@ -20,6 +20,7 @@ from longrein.events import (
     UserSpoke,
     usd_of,
 )
+from longrein.events.escape import one_line
 from longrein.frontends.human_text import (
     activity_text,
     elapsed,
@@ -192,7 +193,7 @@ def as_text(every: Sequence[SessionSubagents]) -> bytes:
 
 
 def _head(info: SessionInfo) -> str:
-    title = escape_line(" ".join(info.title.split())[:60])
+    title = escape_line(one_line(info.title)[:60])
     return (
         f"{info.session[:SESSION_CHARS]}  {escape_line(info.cwd)}  {'(open) ' * info.open}{title}"
     ).rstrip()

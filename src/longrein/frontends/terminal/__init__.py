@@ -4,6 +4,6 @@ and rich.
 
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.interface import CompleteFiles, FilesFound, Outcome, TerminalFacts
-from longrein.frontends.terminal.run_terminal import run_terminal
+from longrein.frontends.terminal.terminal_run import run_terminal
 
 __all__ = ["CompleteFiles", "FilesFound", "Outcome", "Row", "TerminalFacts", "run_terminal"]

@@ -9,7 +9,8 @@ from prompt_toolkit.application import run_in_terminal
 
 from longrein.agent import SessionPort
 from longrein.events import LongreinError
-from longrein.frontends.human_text import counted, escape_line, shortened
+from longrein.events.escape import shortened
+from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.secret_input import SecretQuestion, read_secret
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_table import (

@@ -29,9 +29,10 @@ from longrein.agent import (
 from longrein.agent.schedules import describe, split_when
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall, UsageError
+from longrein.events.escape import shortened
 from longrein.frontends import human_text
 from longrein.frontends.goals_command import goal_rows
-from longrein.frontends.human_text import escape, escape_line, key_argument, shortened
+from longrein.frontends.human_text import escape, escape_line, key_argument
 from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.terminal import task_rows, themes

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+from longrein.events.escape import one_line
 from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.choice_list import Row, TypedList
 from longrein.frontends.terminal.event_lines import Line, crop, line
@@ -26,7 +27,7 @@ def sent_messages(history: str) -> list[Row]:
             if len(rows) >= ROWS_MAX:
                 return list(rows.values())
             if text.strip():
-                rows.setdefault(text, Row(text, " ".join(text.split()), folder))
+                rows.setdefault(text, Row(text, one_line(text), folder))
     return list(rows.values())
 
 

@@ -16,6 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 
 from longrein.agent import Continue, SetMode
+from longrein.events.escape import one_line
 from longrein.frontends.terminal import input_actions
 from longrein.frontends.terminal.approvals import ALL_EDITS, form_answer
 from longrein.frontends.terminal.approvals import answer as answer_for
@@ -136,9 +137,7 @@ def _bind_search_keys(conversation: Conversation, keys: KeyBindings) -> None:
     keys.add(Keys.Any, filter=searching)(lambda event: type_text(event.data))
     keys.add(" ", filter=searching)(lambda _: type_text(" "))
     keys.add("backspace", filter=searching)(lambda _: erase())
-    keys.add(Keys.BracketedPaste, filter=searching)(
-        lambda event: type_text(" ".join(event.data.split()))
-    )
+    keys.add(Keys.BracketedPaste, filter=searching)(lambda event: type_text(one_line(event.data)))
 
 
 def _bind(

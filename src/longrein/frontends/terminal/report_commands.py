@@ -5,7 +5,8 @@ changes, the todo list.
 from collections.abc import Sequence
 
 from longrein.events import LongreinError, TodoSet
-from longrein.frontends.human_text import counted, escape, escape_line, shortened, size
+from longrein.events.escape import one_line, shortened
+from longrein.frontends.human_text import counted, escape, escape_line, size
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.command_facts import ChangedFile, MemoryFile, RuleRow
 from longrein.frontends.terminal.command_types import (
@@ -247,7 +248,7 @@ async def _git_diff(context: CommandContext, words: Sequence[str]) -> CommandRes
         return notice("say what: /diff git, or /diff git main, or /diff git HEAD~2 src")
     code, text = await context.facts.commands.git(("diff", *(words or ("HEAD",))))
     if code:
-        said = escape_line(" ".join(text.split())[:200])
+        said = escape_line(one_line(text)[:200])
         return notice(
             f"git has no diff here: {said or 'git is not installed, or this is no repository'}"
         )

@@ -3,6 +3,7 @@ sessions.
 """
 
 from longrein.agent import SetModel, SetTitle
+from longrein.events.escape import one_line
 from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.terminal.choice_list import Row
 from longrein.frontends.terminal.command_types import (
@@ -21,7 +22,7 @@ NOTHING_SAID = "nothing was said yet"
 
 
 def _rename(context: CommandContext, title: str) -> CommandResult:
-    line, now = " ".join(title.split()), context.session.state.title
+    line, now = one_line(title), context.session.state.title
     if not line:
         first = context.view.prompts[0].text.partition("\n")[0] if context.view.prompts else ""
         shown = escape_line(now or first)[:200]

@@ -34,6 +34,7 @@ from longrein.events import (
     UserSpoke,
     unwrapped,
 )
+from longrein.events.escape import shortened
 from longrein.frontends import human_text
 from longrein.frontends.human_text import (
     activity_text,
@@ -230,10 +231,7 @@ def live_tasks(
 def _task_text(running: RunningTask, age_s: float, room: int) -> str:
     started = running.started
     time = "queued" if started.state == "queued" else human_text.live_elapsed(age_s)
-    return (
-        f"{escape_line(started.task)} "
-        f"{human_text.shortened(first_line(started.command), room)} {time}"
-    )
+    return f"{escape_line(started.task)} {shortened(first_line(started.command), room)} {time}"
 
 
 def counts(tasks: int, agents: int) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from longrein.frontends.human_text import escape_line, shortened
+from longrein.events.escape import shortened
+from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal import themes
 from longrein.frontends.translation import translate
 from longrein.settings_schema import TerminalOptions
