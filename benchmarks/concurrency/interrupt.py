@@ -18,7 +18,7 @@ from longrein.agent import UserMessage
 from longrein.composition import Additions, build
 from longrein.context import Budget, Request
 from longrein.events import Entry, Text, ToolCall, ToolStarted, TurnEnded, Usage
-from longrein.frontends.argv import Options
+from longrein.frontends.options import Options
 from longrein.models import Delta, Reply, TextDelta
 from longrein.run_context import read_run_context
 

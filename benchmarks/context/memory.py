@@ -27,7 +27,7 @@ from longrein.agent import OpenSession, UserMessage, UserNotice
 from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
-from longrein.frontends.argv import Options
+from longrein.frontends.options import Options
 from longrein.models import Delta, ModelOptions, Reply, open_model
 from longrein.run_context import read_run_context
 from longrein.testing.clock import VirtualClock

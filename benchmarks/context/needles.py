@@ -65,7 +65,7 @@ from longrein.events import (
     Usage,
     UserSpoke,
 )
-from longrein.frontends.argv import Options
+from longrein.frontends.options import Options
 from longrein.models import Delta, Failure, Reply
 from longrein.run_context import read_run_context
 from longrein.store import open_log

@@ -11,8 +11,9 @@ import msgspec
 
 from longrein.events import LongreinError, UsageError
 from longrein.frontends import first_frame
-from longrein.frontends.argv import Options, Parsed, clean, options_of, parse
+from longrein.frontends.argv import Parsed, clean, parse
 from longrein.frontends.flags import MAIN, help_page
+from longrein.frontends.options import Options, options_of
 from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 
 

@@ -25,12 +25,12 @@ from longrein.events import (
     entry_uuid,
     redactor,
 )
-from longrein.frontends.argv import Options
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control_lines import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
 from longrein.frontends.headless.slash_commands import COMMANDS
 from longrein.frontends.headless.stream_json_blocks import encode
+from longrein.frontends.options import Options
 from longrein.frontends.stdio import read_lines, say, show
 from longrein.models import open_model
 from longrein.run_context import (

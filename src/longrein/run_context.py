@@ -30,8 +30,8 @@ from longrein.config.bounded_file import read_bounded
 from longrein.config.other_agents import OtherSettings, read_given
 from longrein.context import COMPACT_SHARE, PREPARE_SHARE, Budget, State
 from longrein.events import Entry, LongreinError, Opened, Parent, SessionUnknown, UsageError
-from longrein.frontends.argv import Options
 from longrein.frontends.human_text import age
+from longrein.frontends.options import Options
 from longrein.models import (
     ModelOptions,
     known_models,

@@ -20,10 +20,10 @@ from longrein.events import (
     ToolEnded,
     ToolStarted,
 )
-from longrein.frontends.argv import Options
 from longrein.frontends.headless.reporter import progress
 from longrein.frontends.headless.run_state import RunState
 from longrein.frontends.headless.stream_json import draw
+from longrein.frontends.options import Options
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import ModelOptions, open_model
 from longrein.permissions import Rules

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.frontends.argv import Options
+from longrein.frontends.options import Options
 
 
 class FakeApp:

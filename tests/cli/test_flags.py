@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from longrein.cli import main
 from longrein.events import UsageError
-from longrein.frontends.argv import Options, parse
+from longrein.frontends.argv import parse
 from longrein.frontends.flags import COMMANDS, MAIN
+from longrein.frontends.options import Options
 
 from .fake_app import FakeApp, given
 
@@ -141,7 +142,7 @@ def test_the_exit_code_of_the_app_is_the_exit_code(no_stdin: None) -> None:
 
 
 def test_every_flag_sets_a_field_that_exists() -> None:
-    fields = {flag.field for flag in MAIN.flags} - {"help", "version", "skip_permissions"}
+    fields = {flag.field for flag in MAIN.flags} - {"help", "version"}
     assert fields == set(Options.__struct_fields__) - {"prompt", "typed", "without_effect"}
 
 

@@ -32,7 +32,7 @@ from longrein.events import (
     TurnEnded,
     text_of,
 )
-from longrein.frontends.argv import Options
+from longrein.frontends.options import Options
 from longrein.frontends.terminal.event_lines import compaction_lines
 from longrein.models import Failure
 from longrein.run_context import read_run_context

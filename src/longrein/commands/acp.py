@@ -18,7 +18,7 @@ from longrein.frontends.acp.host import (
     StoredSession,
 )
 from longrein.frontends.acp.json_lines import take_standard_streams
-from longrein.frontends.argv import Options
+from longrein.frontends.options import Options
 from longrein.frontends.reports.context import as_text
 from longrein.frontends.stdio import say
 from longrein.run_context import (

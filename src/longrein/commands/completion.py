@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from longrein.events import UsageError
-from longrein.frontends.flags import COMMANDS, SHELLS, Command, Flag
+from longrein.frontends.flags import COMMANDS, SHELLS, Command
+from longrein.frontends.options import Flag
 from longrein.frontends.stdio import show
 from longrein.models import known_providers
 

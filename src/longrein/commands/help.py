@@ -8,16 +8,8 @@ from collections.abc import Sequence
 from longrein import __version__
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
-from longrein.frontends.flags import (
-    COMMANDS,
-    EXIT_CODES,
-    MAIN,
-    MAIN_GROUPS,
-    RESERVED,
-    Command,
-    Flag,
-    help_page,
-)
+from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN, RESERVED, Command, help_page
+from longrein.frontends.options import MAIN_GROUPS, Flag
 from longrein.frontends.stdio import show
 
 NEAR = 0.65

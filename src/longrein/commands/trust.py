@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from longrein import config
 from longrein.events import SettingsError
 from longrein.frontends import first_frame
-from longrein.frontends.argv import Options
 from longrein.frontends.human_text import escape_line
+from longrein.frontends.options import Options
 from longrein.frontends.question import ask
 from longrein.frontends.stdio import say, show
 from longrein.run_context import RunContext, read_run_context

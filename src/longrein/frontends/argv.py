@@ -1,12 +1,11 @@
 """The command-line parser: strict, pure, and every error says what to write instead.
 
-The flags come from the table in `flags`.
+The flags come from `options` and the table in `flags`.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
-from uuid import UUID
+from typing import Any
 
 import msgspec
 
@@ -20,8 +19,8 @@ from longrein.frontends.flags import (
     RESERVED,
     WITHOUT_EFFECT,
     Command,
-    Flag,
 )
+from longrein.frontends.options import Flag
 
 
 class Parsed(msgspec.Struct):
@@ -297,185 +296,3 @@ def _too_many(command: Command, words: Sequence[str]) -> str:
             "the whole"
         )
     return f"longrein {command.name} does not know what to do with {words[command.words_max]!r}"
-
-
-# --- Options of the main command ----------------------
-
-
-BYPASS = "bypassPermissions"
-
-
-class Options(msgspec.Struct, frozen=True):
-    """The flags of the main command, passed from `cli` to `app`; `flags.MAIN` tells of each.
-
-    '', 0 and () mean not given: settings apply. `prompt` is the first message; `resume` is '' to
-    choose from a list.
-    """
-
-    prompt: str = ""
-    typed: str = ""
-    """Words of the prompt on the command line, in which `@` names files; piped text names none."""
-    print: bool = False
-    output_format: Literal["text", "json", "stream-json"] = "text"
-    list_tools: bool = False
-    input_format: str = "text"
-    include_partial_messages: bool = False
-    verbose: bool = False
-    background: str = ""
-    continue_newest: bool = False
-    resume: str | None = None
-    worktree: str | None = None
-    """Name of the git worktree to work in; '' for a new name, None for none."""
-    fork_session: bool = False
-    session_id: str = ""
-    model: str = ""
-    permission_mode: str = ""
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
-    max_turns: int = 0
-    max_budget_usd: float = 0.0
-    json_schema: str = ""
-    permission_prompt_tool: str = ""
-    replay_user_messages: bool = False
-    include_hook_events: bool = False
-    debug: bool = False
-    resume_session_at: str = ""
-    tools: str | None = None
-    settings: str = ""
-    setting_sources: str | None = None
-    fallback_model: str = ""
-    effort: str = ""
-    max_thinking_tokens: str = ""
-    thinking: str = ""
-    system_prompt: str | None = None
-    """None: longrein's own."""
-    system_prompt_file: str = ""
-    append_system_prompt: str = ""
-    append_system_prompt_file: str = ""
-    agents: str = ""
-    add_dirs: tuple[str, ...] = ()
-    mcp_config: tuple[str, ...] = ()
-    strict_mcp_config: bool = False
-    plugin_dirs: tuple[str, ...] = ()
-    trust: bool = False
-    plain: bool = False
-    profile: str = ""
-    state_dir: str = ""
-    without_effect: tuple[str, ...] = ()
-    """Lines about flags that were accepted and do nothing."""
-
-
-def options_of(values: Mapping[str, Any]) -> Options:
-    """Make checked `Options` of `values` (field -> value). Raises `UsageError` for contradictions.
-
-    `skip_permissions` is accepted as another spelling of `permission_mode`.
-    """
-    given = dict(values)
-    mode = given.get("permission_mode", BYPASS)
-    if given.pop("skip_permissions", False):
-        given["permission_mode"] = BYPASS
-        if mode != BYPASS:
-            raise UsageError(
-                f"--dangerously-skip-permissions and --permission-mode {mode}: give one of them"
-            )
-    if given.get("input_format") == given.get("output_format") == "stream-json":
-        given["print"] = True  # agent SDKs leave out -p
-    options = Options(**given)
-    for wrong, line in _contradictions(options):
-        if wrong:
-            raise UsageError(line)
-    return options
-
-
-def _contradictions(o: Options) -> tuple[tuple[bool, str], ...]:
-    """(condition, error message) of flags that do not go together."""
-    resumes = o.continue_newest or o.resume is not None
-    return (
-        (
-            o.continue_newest and o.resume is not None,
-            "-c and -r name two sessions: give one of them",
-        ),
-        (
-            o.fork_session and not resumes,
-            "--fork-session copies a session: say which with -c or -r ID",
-        ),
-        (
-            bool(o.session_id) and resumes and not o.fork_session,
-            "--session-id names a new session: leave out -c and -r, or add --fork-session",
-        ),
-        (bool(o.resume_session_at) and not resumes, "--resume-session-at goes with -c or -r ID"),
-        (
-            bool(o.max_thinking_tokens) and not o.max_thinking_tokens.isdecimal(),
-            _not_tokens(o.max_thinking_tokens),
-        ),
-        (o.system_prompt is not None and o.system_prompt_file != "", _twice("--system-prompt")),
-        (
-            o.append_system_prompt != "" and o.append_system_prompt_file != "",
-            _twice("--append-system-prompt"),
-        ),
-        (o.json_schema != "" and not o.print, "--json-schema goes with -p: add -p"),
-        *_contradictions_of_programs(o),
-        (
-            bool(o.session_id) and not _is_uuid(o.session_id),
-            f"--session-id: {o.session_id!r} is not a UUID",
-        ),
-        (o.print and o.resume == "", "-r needs an ID with -p: `longrein sessions` lists them"),
-        (not o.print and o.output_format != "text", "--output-format goes with -p: add -p"),
-        (not o.print and o.background != "", "--background goes with -p: add -p"),
-        (not o.print and o.input_format != "text", "--input-format goes with -p: add -p"),
-        (
-            o.input_format == "stream-json" and o.output_format != "stream-json",
-            "--input-format stream-json goes with --output-format stream-json: add it",
-        ),
-        (
-            o.include_partial_messages and o.output_format != "stream-json",
-            "--include-partial-messages goes with -p --output-format stream-json: add them",
-        ),
-    )
-
-
-def _contradictions_of_programs(o: Options) -> tuple[tuple[bool, str], ...]:
-    """Contradictions among the flags of agent SDKs."""
-    unknown = [
-        name for name in (o.setting_sources or "").split(",") if name.strip() not in ("", *SOURCES)
-    ]
-    tool = o.permission_prompt_tool
-    return (
-        (
-            bool(unknown),
-            (
-                f"--setting-sources: {unknown[0] if unknown else ''!r} is not one of "
-                f"{', '.join(SOURCES)}"
-            ),
-        ),
-        (
-            tool == "stdio" and o.input_format != "stream-json",
-            "--permission-prompt-tool stdio goes with --input-format stream-json",
-        ),
-        (
-            tool not in ("", "stdio"),
-            (
-                f"--permission-prompt-tool: {tool!r} cannot be asked yet; stdio asks the program "
-                "that "
-                "runs longrein"
-            ),
-        ),
-    )
-
-
-SOURCES = ("user", "project", "local")
-
-
-def _twice(name: str) -> str:
-    return f"{name} and {name}-file: give one of them"
-
-
-def _not_tokens(text: str) -> str:
-    return f"--max-thinking-tokens: {text!r} is not a number of tokens"
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text.lower()
-    except ValueError:
-        return False

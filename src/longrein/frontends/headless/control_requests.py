@@ -13,7 +13,6 @@ from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, St
 from longrein.config.mcp_files import read_server, server_secrets
 from longrein.context import Budget
 from longrein.events import LongreinError, entry_uuid
-from longrein.frontends.flags import MODES
 from longrein.frontends.headless.control_lines import (
     ControlChannel,
     ControlError,
@@ -22,6 +21,7 @@ from longrein.frontends.headless.control_lines import (
     success_line,
 )
 from longrein.frontends.headless.stream_json_blocks import Line
+from longrein.frontends.options import MODES
 from longrein.frontends.signals import cancel_all
 from longrein.tools.mcp.mcp_port import McpFailure
 from longrein.tools.mcp.servers import McpToolset

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from longrein.events import UsageError
-from longrein.frontends.argv import Options
 from longrein.frontends.headless.control_lines import ControlRequest
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.headless.stream_json_input import parse_line
+from longrein.frontends.options import Options
 from longrein.frontends.signals import SIGNALS, signal_handlers
 
 KNOWN = frozenset(
