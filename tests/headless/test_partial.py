@@ -81,12 +81,11 @@ async def test_without_the_flag_nothing_grows() -> None:
 
 async def test_a_summary_and_a_failed_request_are_no_replies() -> None:
     turn: list[Step] = [
-        ReplyDelta(1, [TextDelta("early")]),  # before its `Asked` is on disk
         Asked("summary", 0, 1),
-        ReplyDelta(1, [TextDelta("summary")]),
+        ReplyDelta(1, [TextDelta("summary")], "summary"),
         answered(1, "summary"),
-        ReplyDelta(3, [TextDelta("a")]),
         asked(),
+        ReplyDelta(3, [TextDelta("a")]),
         ReplyDelta(3, [TextDelta("b")]),
         AskFailed(3, "truncated", "cut"),
         asked(),

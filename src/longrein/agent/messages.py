@@ -253,6 +253,8 @@ class ReplyDelta(msgspec.Struct, frozen=True):
 
     asked: int
     deltas: Sequence[TextDelta | ThinkingDelta | CallDelta]
+    purpose: Literal["turn", "summary"] = "turn"
+    """Purpose of the request."""
 
 
 class Output(msgspec.Struct, frozen=True):

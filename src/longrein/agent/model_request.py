@@ -152,7 +152,7 @@ async def stream_answer(
             if type(batch[0]) is CallDelta and batch[0].name:
                 session.expect(batch[0].name)
             if shown and (clean := shown.take(batch)):
-                session.subscribers.publish(ReplyDelta(seq, clean))
+                session.subscribers.publish(ReplyDelta(seq, clean, request.purpose))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise

@@ -17,7 +17,7 @@ from longrein.agent.messages import (
     TaskOver,
     UserNotice,
 )
-from longrein.events import Entry
+from longrein.events import Asked, Entry
 
 if TYPE_CHECKING:
     from longrein.agent.subagents.spawn import LiveParentPolicy
@@ -37,6 +37,8 @@ class Subscribers:
         self._above = above
         self._queues: list[tuple[deque[SessionUpdate], asyncio.Event, bool]] = []
         self._closed = False
+        self._held: list[ReplyDelta] = []
+        """Deltas of a request that is not committed yet."""
         self.committed = committed
         """Last entry that subscribers may have seen."""
         self.notices: deque[str] = deque(maxlen=NOTICES_MAX)
@@ -53,8 +55,11 @@ class Subscribers:
 
     def publish(self, heard: SessionUpdate) -> None:
         """Send an update to all; entries only once they are committed, growing output only with
-        `streaming`.
+        `streaming`, and the reply to a request after the request.
         """
+        if isinstance(heard, ReplyDelta) and heard.asked > self.committed:
+            self._held.append(heard)
+            return
         news = heard.heard if isinstance(heard, FromSubagent) else heard
         if isinstance(news, UserNotice):
             self.notices.append(news.text)
@@ -71,6 +76,10 @@ class Subscribers:
         self.committed = entries[-1].seq
         for entry in entries:
             self.publish(entry)
+            if isinstance(entry.event, Asked):
+                held, self._held = self._held, []
+                for delta in held:
+                    self.publish(delta)
 
     def close(self) -> None:
         """Let every subscriber end after the updates it has been sent."""

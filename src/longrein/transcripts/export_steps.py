@@ -33,6 +33,7 @@ from longrein.events import (
     counts_of,
     text_of,
 )
+from longrein.events.purposes import Purposes
 from longrein.store import Reader
 
 SUBAGENT_DEPTH_MAX = 16
@@ -139,7 +140,7 @@ def build_conversation(
     are its parent's.
     """
     built = Conversation("", "", "", "", None, [], copied, [], read_blob)
-    purposes: dict[int, str] = {}
+    purposes = Purposes()
     waiting: dict[str, Reply] = {}
     for entry in entries:
         match entry.event:
@@ -161,12 +162,12 @@ def build_conversation(
                     )  # a fork holds copies of its parent's entries
             case PrefixSet() as event:
                 built.prefix = event
-            case Asked() as event:
-                purposes[entry.seq] = event.purpose
+            case Asked():
+                purposes.note(entry)
             case UserSpoke() as event:
                 built.steps.append(Message(entry.seq, entry.at, event.parts))
             case Replied() as event:
-                reply = Reply(entry.seq, entry.at, event, purposes.get(event.asked, "turn"))
+                reply = Reply(entry.seq, entry.at, event, purposes.of(event.asked))
                 built.steps.append(reply)
                 waiting.update((call.id, reply) for call in reply.calls)
             case ToolEnded() as event if event.call in waiting:

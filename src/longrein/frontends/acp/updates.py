@@ -12,7 +12,6 @@ from longrein.context.state.tool_traits import UNSTATED, with_traits
 from longrein.events import (
     AnyPart,
     Asked,
-    AskFailed,
     ChildEnded,
     ChildStarted,
     Cleared,
@@ -38,6 +37,7 @@ from longrein.events import (
     unwrapped,
 )
 from longrein.events.escape import shortened
+from longrein.events.purposes import Purposes
 from longrein.frontends.acp.tool_calls import (
     CallView,
     FileText,
@@ -97,9 +97,7 @@ class UpdateStream:
         self._traits: dict[str, ToolTraits] = dict(UNSTATED)
         self._calls: dict[str, CallView] = {}
         self._output: dict[str, str] = {}
-        self._purposes: dict[int, str] = {}
-        self._early: list[ReplyDelta] = []
-        """Deltas that came before their `Asked`, so that their purpose is not known yet."""
+        self._purposes = Purposes()
         self._streamed: set[int] = set()
         """Requests whose reply was shown while it grew."""
         self._tasks: set[str] = set()
@@ -214,7 +212,7 @@ class UpdateStream:
                 ]
             case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
                 return self._background(entry)
-            case Asked() | Replied() | AskFailed():
+            case Asked() | Replied():
                 return self._request(entry)
             case _ if not self._label:
                 return self._conversation(entry)
@@ -283,25 +281,16 @@ class UpdateStream:
 
     def _request(self, entry: Entry) -> list[Update]:
         match entry.event:
-            case Asked(purpose=purpose):
-                self._purposes[entry.seq] = purpose
-                early, self._early = self._early, []
-                return [update for delta in early for update in self._delta(delta)]
+            case Asked():
+                self._purposes.note(entry)
             case Replied() as reply:
-                self._early.clear()
-                if self._purposes.pop(reply.asked, "turn") == "summary":
+                if self._purposes.of(reply.asked) == "summary":
                     return []
                 return [*self._prose(reply), *self._announce(reply), *self._usage(reply)]
-            case AskFailed(asked=asked):
-                self._early.clear()
-                self._purposes.pop(asked, "")
         return []
 
     def _delta(self, heard: ReplyDelta) -> list[Update]:
-        if heard.asked not in self._purposes:
-            self._early.append(heard)
-            return []
-        if self._purposes[heard.asked] == "summary":
+        if heard.purpose == "summary":
             return []
         self._streamed.add(heard.asked)
         return list(self._chunks(heard.asked, heard.deltas))

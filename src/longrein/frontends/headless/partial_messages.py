@@ -93,26 +93,13 @@ class PartialMessages:
 
     def __init__(self) -> None:
         self._reply: PartialReply | None = None
-        self._early_deltas: list[Delta] = []
-        """Deltas that arrived before their `Asked`, so that their purpose is not known yet."""
 
     def draw(self, heard: ReplyDelta, run_state: RunState) -> list[Line]:
         """Lines of a batch of deltas; none for a summary."""
-        if heard.asked not in run_state.open_requests:
-            self._early_deltas += heard.deltas
-            return []
-        if run_state.purpose(heard.asked) == "summary":
+        if heard.purpose == "summary":
             return []
         reply = self._of(heard.asked, run_state)
         return _lines(reply, run_state, reply.events(heard.deltas))
-
-    def open(self, asked: int, purpose: str, run_state: RunState) -> list[Line]:
-        """Lines of deltas that arrived before request `asked` was stored."""
-        early, self._early_deltas = self._early_deltas, []
-        if not early or purpose != "turn":
-            return []
-        reply = self._of(asked, run_state)
-        return _lines(reply, run_state, reply.events(early))
 
     def close(self, replied: Replied, run_state: RunState) -> list[Line]:
         """Lines that end the reply; the whole reply when none of it was streamed."""
@@ -124,7 +111,7 @@ class PartialMessages:
 
     def forget(self) -> None:
         """Drop the partial reply of a failed request."""
-        self._reply, self._early_deltas = None, []
+        self._reply = None
 
     def _of(self, asked: int, run_state: RunState) -> PartialReply:
         if self._reply is None or self._reply.asked != asked:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 
 from longrein.agent import FromSubagent, ReplyDelta, RetryPause, SessionUpdate, UserNotice
 from longrein.events import (
-    Asked,
     AskFailed,
     ChildEnded,
     ChildStarted,
@@ -153,8 +152,6 @@ class RunReporter:
         self, entry: Entry, run_state: RunState, partial: PartialMessages
     ) -> list[Line]:
         match entry.event:
-            case Asked(purpose=purpose) if self._options.partial:
-                return partial.open(entry.seq, purpose, run_state)
             case Replied() as reply if self._options.partial:
                 return partial.close(reply, run_state)
             case AskFailed():

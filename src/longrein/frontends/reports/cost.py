@@ -14,6 +14,7 @@ from longrein.events import (
     Replied,
     Usage,
 )
+from longrein.events.purposes import Purposes
 from longrein.frontends.human_text import counted, money, tokens
 
 
@@ -54,7 +55,7 @@ def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
     they may have cost.
     """
     rows: dict[tuple[str, str], CostRow] = {}
-    purposes: dict[int, str] = {}
+    purposes = Purposes()
     present = ""
 
     def add(model: str, purpose: str, requests: int, usage: Usage, usd: float) -> None:
@@ -69,12 +70,12 @@ def cost_rows(entries: Iterable[Entry]) -> Sequence[CostRow]:
         match entry.event:
             case PrefixSet(provider=provider, model=model):
                 present = f"{provider}/{model}"
-            case Asked(purpose=purpose):
-                purposes[entry.seq] = purpose
+            case Asked():
+                purposes.note(entry)
             case Replied(asked=asked, usage=usage, cost_usd=usd):
-                add(present, purposes.pop(asked, "turn"), 1, usage, usd)
+                add(present, purposes.of(asked), 1, usage, usd)
             case AskFailed(asked=asked, assumed_usd=usd) if usd:
-                add(present, purposes.pop(asked, "turn"), 1, Usage(), usd)
+                add(present, purposes.of(asked), 1, Usage(), usd)
             case ChildEnded(steps=steps, usage=usage, cost_usd=usd):
                 add("", "subagents", steps, usage, usd)
             case HookAnswered(usage=usage, cost_usd=usd) if usage.context_tokens:

@@ -52,6 +52,7 @@ from longrein.events import (
     unwrapped,
     without_attachments,
 )
+from longrein.events.purposes import Purposes
 from longrein.frontends.human_text import escape, escape_line, key_argument
 from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
@@ -100,10 +101,7 @@ class ViewModel:
         self._now_s = 0.0
         self._splitter: Splitter | None = None
         self._streamed: list[str] = []
-        self._purposes: dict[int, str] = {}
-        """Purpose of each unanswered request, by its seq."""
-        self._early: list[ReplyDelta] = []
-        """Deltas of a request whose `Asked` has not arrived yet."""
+        self._purposes = Purposes()
         self._group: Group = ""
         self._thought: list[str] = []
         self._in_turn = False
@@ -331,15 +329,16 @@ class ViewModel:
     def _request(self, entry: Entry) -> list[Piece]:
         match entry.event:
             case Asked() as asked:
-                return self._begin_request(entry.seq, asked)
+                self._purposes.note(entry)
+                self._begin_request(asked)
             case Replied() as reply:
-                if self._purposes.pop(reply.asked, "turn") == "summary":
+                if self._purposes.of(reply.asked) == "summary":
                     self._summary_usd += reply.cost_usd
                     return self._end_summary([])
                 self._end_retries()
                 return self._replied(reply)
             case AskFailed() as failed:
-                if self._purposes.pop(failed.asked, "turn") == "summary":
+                if self._purposes.of(failed.asked) == "summary":
                     return self._end_summary(event_lines.failed_summary(failed))
                 self.pausing = None
                 why = escape_line(failed.message or failed.kind)
@@ -353,8 +352,7 @@ class ViewModel:
                 return [*rest, *self.spaced("note", cut_off)]
         return []
 
-    def _begin_request(self, seq: int, asked: Asked) -> list[Piece]:
-        self._purposes[seq] = asked.purpose
+    def _begin_request(self, asked: Asked) -> None:
         if asked.purpose == "turn" or not self._last_tokens:
             self._last_tokens = asked.estimate_tokens
         is_turn = asked.purpose == "turn"
@@ -367,8 +365,6 @@ class ViewModel:
             self._enter("compacting")
         elif is_turn and self.pausing is None:
             self._enter("thinking")
-        early, self._early = self._early, []
-        return [piece for deltas in early for piece in self._stream(deltas)]
 
     def _end_summary(self, rows: Sequence[Line]) -> list[Piece]:
         if self.phase == "compacting":
@@ -455,10 +451,7 @@ class ViewModel:
     # --- Streamed reply ---------------------------------------------------------------------------
 
     def _stream(self, streaming: ReplyDelta) -> list[Piece]:
-        purpose = self._purposes.get(streaming.asked)
-        if purpose is None:
-            self._early.append(streaming)
-        if purpose in (None, "summary"):
+        if streaming.purpose == "summary":
             return []
         self._end_retries()
         rows: list[Piece] = []
