@@ -42,8 +42,8 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     gc.enable()
-    cli.own_the_three()
-    cli.blame_ourselves()
+    cli.open_missing_streams()
+    cli.ask_for_a_report()
     sys.exit(cli.main(sys.argv[1:], entry_points))
 
 

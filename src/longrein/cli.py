@@ -122,7 +122,7 @@ def _version() -> str:
     return version("longrein")
 
 
-def own_the_three(fds: Sequence[int] = (0, 1, 2)) -> None:
+def open_missing_streams(fds: Sequence[int] = (0, 1, 2)) -> None:
     """Open /dev/null for a closed stdin, stdout or stderr, so that no other file gets its
     number.
     """
@@ -133,7 +133,7 @@ def own_the_three(fds: Sequence[int] = (0, 1, 2)) -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def blame_ourselves() -> None:
+def ask_for_a_report() -> None:
     """After the traceback of an unexpected error, ask for a report and say that nothing is lost."""
     shown = sys.excepthook
 

@@ -182,7 +182,7 @@ class Session:
         """Use `open` or `resume`."""
         self._session: OpenSession = built.session
         self._built = built
-        self._walk: asyncio.Task[None] | None = None
+        self._loop: asyncio.Task[None] | None = None
         self._work: set[asyncio.Future[Any]] = set()
         """What methods have begun. It goes on when they are cancelled."""
         self._approvals: set[asyncio.Future[bool]] = set()
@@ -467,7 +467,7 @@ class Session:
         subject, such as a file or a program. The same report is told once. Raises `UsageError` for
         another kind.
         """
-        await self._tell(program_event(kind, text, source), go=False)
+        await self._tell(program_event(kind, text, source), starts_turn=False)
 
     async def go_on(self) -> None:
         """Continue a turn that a crash has cut."""
@@ -502,8 +502,8 @@ class Session:
         """Answer a `PermissionAsked`; `child` is the session of the subagent that asks
         (`FromSubagent.child`).
         """
-        word = Answer(call, verdict, message=message, by="user", session=child)
-        await self._tell(word, go=False)
+        answer = Answer(call, verdict, message=message, by="user", session=child)
+        await self._tell(answer, starts_turn=False)
 
     def agents(self) -> Sequence[SubagentView]:
         """Return the subagents as they are now, each followed by its own, finished ones
@@ -539,8 +539,8 @@ class Session:
         heard = self._session.follow(seq)
         coming = asyncio.ensure_future(anext(heard))
         try:
-            while forever or not self._resting(seq):
-                await self._news(coming)
+            while forever or not self._is_idle(seq):
+                await self._wait_for_update(coming)
                 if not coming.done():
                     continue
                 news = coming.result()
@@ -559,8 +559,8 @@ class Session:
         """Wait until the session rests. Raises `StoreFull` and related errors when it could not
         continue.
         """
-        if self._walk is not None:
-            await self._shielded(self._walk)
+        if self._loop is not None:
+            await self._shielded(self._loop)
 
     async def leave(self, tasks: Literal["stop", "keep"]) -> Sequence[TaskView]:
         """Stop background tasks before `close`, when the session rests; return those that continue.
@@ -586,8 +586,8 @@ class Session:
         try:
             await self._session.close()
         finally:
-            if self._walk is not None:
-                await asyncio.wait([self._walk])
+            if self._loop is not None:
+                await asyncio.wait([self._loop])
             await self._built.finish()
 
     def _check_open(self) -> None:
@@ -596,15 +596,15 @@ class Session:
                 f"this session is closed: open it again with `longrein.Session.resume({self.id!r})`"
             )
 
-    async def _tell(self, word: InboxMessage, *, go: bool = True) -> None:
-        await self._shielded(self._deliver(word, go=go))
+    async def _tell(self, inbox_message: InboxMessage, *, starts_turn: bool = True) -> None:
+        await self._shielded(self._deliver(inbox_message, starts_turn=starts_turn))
 
-    async def _deliver(self, word: InboxMessage, *, go: bool = True) -> None:
+    async def _deliver(self, inbox_message: InboxMessage, *, starts_turn: bool = True) -> None:
         self._check_open()
         with _in_library_words():
-            await self._session.tell(word)
-        if go and self._closing is None:
-            self._go()
+            await self._session.tell(inbox_message)
+        if starts_turn and self._closing is None:
+            self._start_loop()
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
         """Start work that the cancellation of its waiter does not end."""
@@ -621,20 +621,20 @@ class Session:
         begun = work if isinstance(work, asyncio.Future) else self._begin(work)
         return await asyncio.shield(begun)
 
-    def _go(self) -> None:
-        if self._walk is None or self._walk.done():
-            self._walk = asyncio.ensure_future(self._session.run(once=True))
+    def _start_loop(self) -> None:
+        if self._loop is None or self._loop.done():
+            self._loop = asyncio.ensure_future(self._session.run(once=True))
 
-    async def _news(self, coming: "asyncio.Future[SessionUpdate]") -> None:
+    async def _wait_for_update(self, coming: "asyncio.Future[SessionUpdate]") -> None:
         """Wait for an update, or for the main loop to end."""
-        walking = self._walk is not None and not self._walk.done()
+        is_running = self._loop is not None and not self._loop.done()
         waited: list[asyncio.Future[Any]] = (
-            [coming, self._walk] if walking and self._walk else [coming]
+            [coming, self._loop] if is_running and self._loop else [coming]
         )
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
 
-    def _resting(self, seq: int) -> bool:
-        idle = self._walk is None or self._walk.done()
+    def _is_idle(self, seq: int) -> bool:
+        idle = self._loop is None or self._loop.done()
         return idle and seq >= self._session.subscribers.committed
 
 

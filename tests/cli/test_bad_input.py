@@ -229,7 +229,7 @@ def test_a_bug_flies(no_stdin: None) -> None:
 
 
 def test_after_a_bug_the_last_line_says_that_nothing_is_lost() -> None:
-    code = "from longrein import cli; cli.blame_ourselves(); 1 / 0"
+    code = "from longrein import cli; cli.ask_for_a_report(); 1 / 0"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-2:] == [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.cli import own_the_three, with_stdin
+from longrein.cli import open_missing_streams, with_stdin
 from longrein.events import UsageError
 from longrein.frontends import stdio as stdin
 from longrein.frontends.argv import clean
@@ -151,6 +151,6 @@ def test_R095_bytes_that_are_no_utf8_do_not_raise() -> None:
 def test_closed_standard_streams_are_filled_so_that_no_database_gets_their_number() -> None:
     spare = os.dup(0)
     os.close(spare)
-    own_the_three([spare])
+    open_missing_streams([spare])
     assert os.path.samestat(os.fstat(spare), os.stat(os.devnull))
     os.close(spare)

@@ -93,7 +93,7 @@ async def refuse_prompt(
 
 async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
     """Run the hooks of a move. What they are told of is on disk before, as before any act on the
-    world (law 7).
+    world.
     """
     await session.commit(flush=True)
     match event:

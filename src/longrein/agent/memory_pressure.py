@@ -1,4 +1,4 @@
-"""Reaction to a shortage of memory (E9): drop caches first, then compact the conversation harder.
+"""Reaction to a shortage of memory: drop caches first, then compact the conversation harder.
 
 Memory is bounded by design: the log and large content are on disk, and the window bounds the view.
 This module handles limits lower than that. It checks between moves; the session continues, and the

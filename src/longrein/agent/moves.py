@@ -53,7 +53,7 @@ from longrein.settings_schema import Limits
 
 
 OVERLOADS_MAX = 3
-"""Overload answers in a row before the fallback model is used (E24)."""
+"""Overload answers in a row before the fallback model is used."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -281,7 +281,7 @@ def _how_the_run_ended(begun_us: int, move_context: MoveContext) -> str:
 
 def events_after_loss(state: State) -> tuple[AnyEvent, ...]:
     """Return the first events of a session that lost its last entries, so that nothing is repeated
-    unasked (law 8).
+    unasked.
 
     A call that seems not to have started may have run: its start may be among the lost entries.
     """

@@ -113,7 +113,7 @@ def open_session(
     started is asked again.
 
     Where the present version, tools or model would send something else, a `PrefixSet` with the
-    reason is appended; otherwise nothing that was sent before changes (law 10).
+    reason is appended; otherwise nothing that was sent before changes.
     """
     session = OpenSession(log, deps, resumed_state(log) if state is None else state)
     new = session.state.seq == 0

@@ -1,6 +1,4 @@
-"""Replacement of secrets in events, inbox messages and blobs before they are folded or stored
-(law 4).
-"""
+"""Replacement of secrets in events, inbox messages and blobs before they are folded or stored."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -2,7 +2,7 @@
 
 `append` folds an entry into the state and holds it; `commit` hands all held entries to the store in
 one transaction. A side effect comes after a commit with `flush`, so the entries it relies on are on
-disk first (law 7).
+disk first.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ from longrein.context.state.view import span_of
 from longrein.context.truncation import births, births_gain
 from longrein.events import Cleared, Summarized, Text, text_of
 
-GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at (law 6)
+GOAL_SHARE = 0.50  # Share of the usable window that a compaction aims at
 # The same where reading is cheap: rewriting is then what costs, and deeper means less often
 DEEP_GOAL_SHARE = 0.30
 CHEAP_READ = (
@@ -49,15 +49,15 @@ that, a summary loses less.
 """
 PRESSED_TOKENS_MIN = 16_000  # Larger views are halved when the process is short of memory
 NO_GAIN = "a summary would not make the context smaller"
-REARM_SHARE = 0.10  # Share that must be new before the next crossing counts (law 6)
+REARM_SHARE = 0.10  # Share that must be new before the next crossing counts
 NEW_SHARE_MIN = 0.02  # Share that must be new before the model can request another summary
 MODEL_SOURCE = "Compact"  # Source of the model's request: its tool
 INSTRUCTION_TOKENS = 500  # Tokens that a request for a summary adds to the view
-SUMMARY_ATTEMPTS_MAX = 2  # Requests for one summary, a retry included (law 6)
+SUMMARY_ATTEMPTS_MAX = 2  # Requests for one summary, a retry included
 FAILED_CROSSINGS_MAX = (
     3  # Number of consecutive crossings that missed the goal, after which `PAUSE_STEPS` apply
 )
-PAUSE_STEPS = 10  # Steps before the next crossing then (law 6)
+PAUSE_STEPS = 10  # Steps before the next crossing then
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -185,7 +185,7 @@ def decide(state: State, budget: Budget, now_us: int = 0, *, pressed: bool = Fal
 
 def goal_tokens(state: State, budget: Budget) -> int:
     """Return the size that a compaction aims at: what never leaves, and a share of the room
-    beside it (law 6).
+    beside it.
     """
     fixed = state.gauge.scale(state.gauge.raw - sum([item.tokens for item in state.conversation]))
     usable = budget.usable_tokens
@@ -475,7 +475,7 @@ def summary_span(state: State) -> tuple[int, int]:
     """Return the entries that a summary may replace: all that the model has replied to. Empty if
     last < first.
 
-    Cuts only before a reply or a user message, so that calls stay with their results (law 3).
+    Cuts only before a reply or a user message, so that calls stay with their results.
     """
     items = state.conversation
     told = (

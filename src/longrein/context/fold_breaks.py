@@ -1,5 +1,5 @@
 """Fold of the breaks: entries that change what has been sent. Handles stay valid, so nothing is
-lost (law 4).
+lost.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from longrein.events import (
 
 UNDO_MAX = 20  # Limit of compactions that can be undone by number; the log keeps all
 CROSSINGS = ("watermark", "overflow", "memory", "request")
-"""Reasons of compactions forced by size; one that only saves money is no crossing (law 6)."""
+"""Reasons of compactions forced by size; one that only saves money is no crossing."""
 
 
 def fold_cleared(state: State, seq: int, event: Cleared) -> None:

@@ -23,7 +23,7 @@ Module = Literal[
     "user requests",
     "environment",
 ]
-MODULES: tuple[Module, ...] = get_args(Module)  # The six modules of the context (E1)
+MODULES: tuple[Module, ...] = get_args(Module)  # The six modules of the context
 MODULE_OF_KIND: Mapping[ItemKind, Module] = {
     "context": "environment",
     "user": "user requests",

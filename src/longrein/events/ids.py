@@ -52,7 +52,7 @@ def entry_uuid(session: str, seq: int) -> str:
 
 def marker(nonce: str, kind: str, text: str) -> str:
     """Return a longrein marker, which tool output cannot forge because it contains the session's
-    nonce (law 4).
+    nonce.
 
     `Write`, `Edit` and `Bash` refuse arguments that contain `marker_sign(nonce)`.
     """

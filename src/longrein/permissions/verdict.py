@@ -58,7 +58,7 @@ def find_allow_rule(call: Call, rules: Rules) -> str:
         return found[-1] if all(found) else ""
     read = [(text, parse_rule(text)) for text in rules.allow]
     named = [(text, rule) for text, rule in read if not rule.problem and names(rule, call.tool)]
-    return next((text for text, rule in named if _covers(call, rule)), "")
+    return next((text for text, rule in named if _surely_covers_call(call, rule)), "")
 
 
 def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
@@ -67,7 +67,7 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
     """
     for text in rules.allow:
         rule = parse_rule(text)
-        if rule.problem or not _applies_to(rule, call, touched.writes):
+        if rule.problem or not _surely_concerns_access(rule, call, touched.writes):
             continue
         if not rule.spec:
             if touched.inside:
@@ -79,21 +79,23 @@ def allow_rule_for_path(call: Call, touched: Touched, rules: Rules) -> str:
     return ""
 
 
-def _applies_to(rule: Rule, call: Call, writes: bool) -> bool:
+def _surely_concerns_access(rule: Rule, call: Call, writes: bool) -> bool:
     """Return True if a rule is about this access: a command reads and writes as the tools do."""
     if call.command is not None or rule.tool == call.rule_name:
         return rule.tool == ("Edit" if writes else "Read")
     return names(rule, call.tool)
 
 
-def _covers(call: Call, rule: Rule) -> bool:
+def _surely_covers_call(call: Call, rule: Rule) -> bool:
     """True if a rule covers a call without paths: by its address or one of its arguments."""
     if call.command is not None:
         return rule.spec in ("", "*")
     if not rule.spec:
         return True
     if call.tool == "WebFetch":
-        return _host_covered(str(call.arguments.get("url", "")), rule.spec.removeprefix("domain:"))
+        return _surely_covers_host(
+            str(call.arguments.get("url", "")), rule.spec.removeprefix("domain:")
+        )
     return any(glob(rule.spec, False).match(value) for value in named_values(call, rule.spec))
 
 
@@ -112,7 +114,7 @@ def named_values(call: Call, spec: str) -> list[str]:
     ]
 
 
-def _host_covered(url: str, domain: str) -> bool:
+def _surely_covers_host(url: str, domain: str) -> bool:
     match = re.compile(_URL).fullmatch(url)
     host = match[1].lower().rstrip(".") if match else ""
     domain = domain.lower()
@@ -128,19 +130,19 @@ def find_matching_rule(call: Call, texts: tuple[str, ...], rules: Rules, cwd: st
     """Return the first rule of `texts` that matches `call`; '' for none."""
     for text in texts:
         rule = parse_rule(text)
-        if _matches_rule(call, rule, rules, cwd) or (
-            call.command and _command_matches(call, call.command, rule, rules, cwd)
+        if _may_match_call(call, rule, rules, cwd) or (
+            call.command and _may_match_command(call, call.command, rule, rules, cwd)
         ):
             return text
     return ""
 
 
-def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
+def _may_match_call(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
     """Return True if a rule matches a call by its tool, its paths, its address or an argument."""
     if rule.problem:
         return names(rule, call.tool)
     if any(
-        _is_about(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd)
+        _may_concern_access(rule, call.tool, t.writes) and path_matches_rule(t, rule, rules, cwd)
         for t in call.touched
     ):
         return True
@@ -149,7 +151,9 @@ def _matches_rule(call: Call, rule: Rule, rules: Rules, cwd: str) -> bool:
     if not rule.spec:
         return True
     if call.tool == "WebFetch":
-        return _host_reached(str(call.arguments.get("url", "")), rule.spec.removeprefix("domain:"))
+        return _may_match_host(
+            str(call.arguments.get("url", "")), rule.spec.removeprefix("domain:")
+        )
     return any(
         glob(rule.spec, True).match(value)
         for value in (*named_values(call, rule.spec), *_started_types(call))
@@ -166,7 +170,7 @@ def _started_types(call: Call) -> list[str]:
     return [*types, "synthesis"] if call.arguments.get("synthesis") else types
 
 
-def _is_about(rule: Rule, tool: str, writes: bool) -> bool:
+def _may_concern_access(rule: Rule, tool: str, writes: bool) -> bool:
     """Return True if a rule is about this access: `Read` for reading; `Edit`, and `Write` with a
     spec, for writing.
     """
@@ -184,10 +188,10 @@ def path_matches_rule(touched: Touched, rule: Rule, rules: Rules, cwd: str) -> b
     if not rule.spec:
         return True
     known = dict.fromkeys((touched.path, touched.real, *touched.other_names))
-    return any(_path_matches(path, rule.spec, rules, cwd) for path in known)
+    return any(_may_match_path(path, rule.spec, rules, cwd) for path in known)
 
 
-def _path_matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
+def _may_match_path(path: str, spec: str, rules: Rules, cwd: str) -> bool:
     path = folded(path)
     for base in dict.fromkeys((rules.base, cwd)):
         regex = path_pattern(spec, base, rules.home, True)
@@ -196,7 +200,7 @@ def _path_matches(path: str, spec: str, rules: Rules, cwd: str) -> bool:
     return False
 
 
-def _host_reached(url: str, domain: str) -> bool:
+def _may_match_host(url: str, domain: str) -> bool:
     host = re.split(r"[/?#\\]", url.strip().partition("//")[2] or url.strip(), maxsplit=1)[
         0
     ].rpartition("@")[2]
@@ -208,7 +212,7 @@ def _host_reached(url: str, domain: str) -> bool:
 # --- Commands in deny and ask rules ---------------------------------------------------------------
 
 
-def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd: str) -> bool:
+def _may_match_command(call: Call, command: Command, rule: Rule, rules: Rules, cwd: str) -> bool:
     """True if a deny or ask rule may match a command: by its parts, or by the files that it may
     read or write.
     """
@@ -236,7 +240,7 @@ def _command_matches(call: Call, command: Command, rule: Rule, rules: Rules, cwd
     elif len(words) > RAW_WORDS_MAX:
         return True
     dots = bool(_MATCHES_DOTS.search(command.text))
-    return any(_word_matches(word, rule.spec, rules, folder, dots) for word, folder in words)
+    return any(_may_match_word(word, rule.spec, rules, folder, dots) for word, folder in words)
 
 
 _WILD = re.compile(r"[*?\[]")
@@ -264,7 +268,7 @@ def _named_files(part: Part, effect: Effect, *, reads: bool) -> list[Word]:
     ]
 
 
-def _word_matches(named: Word, spec: str, rules: Rules, cwd: str, dots: bool) -> bool:
+def _may_match_word(named: Word, spec: str, rules: Rules, cwd: str, dots: bool) -> bool:
     """Return True if a word of a command may name a file that `spec` matches.
 
     `dots`: a pattern of the shell may match a dot at the beginning of a name.
@@ -272,7 +276,7 @@ def _word_matches(named: Word, spec: str, rules: Rules, cwd: str, dots: bool) ->
     word = named.text
     glued = word[2:] if word.startswith("-") else ""
     for piece in dict.fromkeys((word, *(word.rpartition(sign)[2] for sign in "=@:"), glued)):
-        if piece and _path_matches(absolute(piece, cwd, rules.home), spec, rules, cwd):
+        if piece and _may_match_path(absolute(piece, cwd, rules.home), spec, rules, cwd):
             return True
     name = spec.rstrip("/").rpartition("/")[2]
     if not _WILD.search(word) or _WILD.search(name):

@@ -29,7 +29,7 @@ from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, Thinkin
 
 # --- Rules of all providers -----------------------------------------------------------------------
 #
-# Checked on the neutral request, before a wire encodes it (laws 3 and 6).
+# Checked on the neutral request, before a wire encodes it.
 
 
 ITEM_TOKENS = 4

@@ -140,7 +140,7 @@ async def keep_content(hands: ToolContext, data: bytes) -> tuple[str, str]:
 
 def refuse_marker(hands: ToolContext, *texts: str) -> None:
     """Raise `ToolError` for text with a longrein marker, which must not reach a file or a
-    command (law 4).
+    command.
     """
     sign = marker_sign(hands.nonce)
     if any(sign in text for text in texts):

@@ -1,5 +1,5 @@
 """`Recall` tool: brings back content that was cleared, cut or summarised, by handle, query, path
-or time (law 4).
+or time.
 """
 
 import re

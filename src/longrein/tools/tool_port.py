@@ -459,7 +459,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Session id."""
     nonce: str
     """Session's nonce: text that contains `events.marker_sign(nonce)` must not be written
-    anywhere (law 4).
+    anywhere.
     """
     cwd: str
     """Current folder."""

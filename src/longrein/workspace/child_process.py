@@ -1,6 +1,6 @@
 """Run commands as children of this process, without a supervisor.
 
-A command ends when its process exits, not when its output pipe closes (R051): a grandchild may hold
+A command ends when its process exits, not when its output pipe closes: a grandchild may hold
 the pipe.
 """
 

@@ -1,5 +1,4 @@
-"""Environment of commands: an allow-list, so that keys in the user's shell do not reach them
-(S069).
+"""Environment of commands: an allow-list, so that keys in the user's shell do not reach them.
 
 Added are values that keep commands from waiting or colouring: no pager, no editor, no git prompt, a
 dumb terminal, and `NO_COLOR=1`, because colour codes cost the model tokens.
@@ -92,7 +91,5 @@ def _passes(name: str, keep: Sequence[str]) -> bool:
 
 
 def clean_path(path: str) -> str:
-    """Remove relative entries from a search path: a repository must not supply the programs
-    (S026).
-    """
+    """Remove relative entries from a search path: a repository must not supply the programs."""
     return ":".join(folder for folder in path.split(":") if folder.startswith("/")) or DEFAULT_PATH

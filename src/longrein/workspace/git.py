@@ -1,4 +1,4 @@
-"""Run git for longrein itself, so that no program named by the repository can run (S049) and
+"""Run git for longrein itself, so that no program named by the repository can run and
 nothing waits.
 
 Disabled are hooks, fsmonitor, pagers, editors, ssh and credential commands, external diffs, text
@@ -293,9 +293,7 @@ def find_repository(cwd: str) -> tuple[str, bool]:
 
 
 def work_tree(folder: str) -> dict[str, str]:
-    """Return the variable that makes `folder` the work tree; it stands above `core.worktree`
-    (S049).
-    """
+    """Return the variable that makes `folder` the work tree; it stands above `core.worktree`."""
     return {"GIT_WORK_TREE": folder} if folder else {}
 
 

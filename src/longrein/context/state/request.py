@@ -1,6 +1,6 @@
 """Neutral request: a prefix and a flat list of content blocks, before any wire encodes them.
 
-Between two breaks the items of a request are the first items of the next one (law 2), as the same
+Between two breaks the items of a request are the first items of the next one, as the same
 objects, so that a wire encodes each of them once. Message brackets and cache marks are added by the
 wire.
 """
@@ -42,7 +42,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Provider-neutral request: equal states give equal bytes (law 1)."""
+    """Provider-neutral request: equal states give equal bytes."""
 
     session: str  # Session id
     prefix: PrefixSet  # System text, tools, model
@@ -119,5 +119,5 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def usable_tokens(self) -> int:
-        """`window - min(max_output, window / 4)`: the largest view (law 6)."""
+        """`window - min(max_output, window / 4)`: the largest view."""
         return self.window_tokens - min(self.max_output_tokens, self.window_tokens // 4)

@@ -57,9 +57,7 @@ class Received(msgspec.Struct):
 
     @property
     def blocks(self) -> Sequence[bytes]:
-        """Tools, system and content in cache order, without cache marks, to compare prefixes
-        (law 2).
-        """
+        """Tools, system and content in cache order, without cache marks, to compare prefixes."""
         return [raw for _, raw in self.parsed.blocks] if self.parsed else []
 
     @property
