@@ -383,10 +383,11 @@ MODULES = {
     "search": "sessions",
     "agents": "tasks",
     "import": "import_settings",
+    "happened": "report_event",
     "logout": "login",
 }
 """Subcommand -> the module with its function, where that has another name."""
-FUNCTIONS = {"import": "import_named"}
+FUNCTIONS = {"import": "import_named", "happened": "report_event"}
 """Subcommand -> its function, where that has another name."""
 
 

@@ -36,6 +36,7 @@ from longrein.testing.loopback import LoopbackProvider, Play, Received, Rules
 from longrein.testing.loopback import Turn as Loopback
 from longrein.workspace.sandbox.rungs import find_rung
 from tests.headless.schema import validate
+from tests.support.forked import FORKING, ForkedProcess, can_fork
 from tests.timeouts import GONE_S, HANG_S
 
 COMMAND = (str(Path(sys.executable).with_name("longrein")),)
@@ -177,6 +178,8 @@ class CliHarness:
         self.home, self.state, self.project = folder / "home", folder / "state", folder / "project"
         self.tag = f"e2e-{os.getpid()}-{folder.name}"
         self.command = list(command)
+        self._forked: dict[int, bytes] = {}
+        """Pid -> command line of each fork, which has those of the process that it comes from."""
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
@@ -216,20 +219,23 @@ class CliHarness:
         env: Mapping[str, str] | None = None,
         **more: Any,
     ) -> RunningCommand:
-        """Start `longrein WORDS` in the project folder."""
-        return RunningCommand(
-            subprocess.Popen(
-                [*self.command, *words],
-                cwd=more.pop("cwd", self.project),
-                env={**self.env, **(env or {})},
-                stdin=stdin,
-                stdout=stdout,
-                stderr=subprocess.PIPE,
-                bufsize=0,  # `communicate` does not see what `readline` has buffered
-                start_new_session=True,
-                **more,
-            )
-        )
+        """Start `longrein WORDS` in the project folder: as a fork, or as a new interpreter where
+        the test asks for what only that does.
+        """
+        argv, variables = [*self.command, *words], {**self.env, **(env or {})}
+        how: dict[str, Any] = {
+            "cwd": more.pop("cwd", self.project),
+            "env": variables,
+            "stdin": stdin,
+            "stdout": stdout,
+            "stderr": subprocess.PIPE,
+            "bufsize": 0,  # `communicate` does not see what `readline` has buffered
+        }
+        if more or self.command != list(COMMAND) or not can_fork(argv, variables):
+            return RunningCommand(subprocess.Popen(argv, start_new_session=True, **how, **more))
+        forked = ForkedProcess("longrein", argv, **how)
+        self._forked[forked.pid] = b"\0".join(map(os.fsencode, argv))
+        return RunningCommand(forked)
 
     def run(
         self, *words: str | bytes, stdin: bytes | None = None, limit_s: float = HANG_S, **more: Any
@@ -309,8 +315,11 @@ class CliHarness:
         mark, found = f"LONGREIN_TEST_TAG={self.tag}".encode(), {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_bytes()
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if int(pid) in self._forked and FORKING in line:
+                    found[int(pid)] = self._forked[int(pid)]
+                elif mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    found[int(pid)] = line
             except OSError:
                 continue
         return {pid: line for pid, line in found.items() if line}  # a zombie has no command line

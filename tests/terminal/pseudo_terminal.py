@@ -5,11 +5,11 @@ import copy
 import fcntl
 import json
 import os
-import pty
 import re
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -20,6 +20,7 @@ from typing import Any
 
 import pyte
 
+from tests.support.forked import ForkedProcess, can_fork
 from tests.timeouts import HANG_S
 
 KEYBOARD = re.compile(r"\x1b\[(?:[?<>]\d*u|>4(?:;\d)?m)")
@@ -92,16 +93,27 @@ class PseudoTerminal:
         self.before = (
             fresh_attributes()
         )  # the program may have changed its own already when it is asked for
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(folder)
-            program = (
-                ["tests.terminal.scripted_terminal", name, str(folder)] if name else ["longrein"]
-            )
-            argv = ["bash"] if name == "bash" else [sys.executable, "-m", *program]
-            argv += environ.pop("ARGS", "").split()
-            os.execvpe(argv[0], argv, env | environ)
+        module = "tests.terminal.scripted_terminal" if name else "longrein"
+        words = environ.pop("ARGS", "").split()
+        arguments = [name, str(folder), *words] if name else words
+        env |= environ
+        self.fd, terminal = os.openpty()
         self.size(columns, rows)
+        self.process: subprocess.Popen[bytes]
+        if name != "bash" and can_fork(arguments, env):
+            argv = [module, *arguments]
+            self.process = ForkedProcess(module, argv, terminal=terminal, cwd=folder, env=env)
+        else:
+            self.process = subprocess.Popen(
+                ["bash", *words] if name == "bash" else [sys.executable, "-m", module, *arguments],
+                **dict.fromkeys(("stdin", "stdout", "stderr"), terminal),
+                cwd=folder,
+                env=env,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - as pty.fork
+            )
+        self.pid = self.process.pid
+        os.close(terminal)
 
     def size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -112,7 +124,8 @@ class PseudoTerminal:
         What it writes for the old size after that is cut off by a narrower screen.
         """
         os.kill(self.pid, signal.SIGSTOP)
-        os.waitpid(self.pid, os.WUNTRACED)
+        while b") T " not in Path(f"/proc/{self.pid}/stat").read_bytes():
+            time.sleep(0.001)
         return self.settle(0)
 
     def resize(self, columns: int, rows: int) -> "PseudoTerminal":
@@ -133,8 +146,8 @@ class PseudoTerminal:
         if kind is not None:
             print("\n".join(self.lines()))
         if self.code is None:
-            os.kill(self.pid, 9)
-            os.waitpid(self.pid, 0)
+            self.process.kill()
+            self.process.wait()
         os.close(self.fd)
 
     def send(self, text: str) -> "PseudoTerminal":
@@ -212,9 +225,8 @@ class PseudoTerminal:
         end = time.monotonic() + limit_s
         while True:
             self.read(0.02)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.code = os.waitstatus_to_exitcode(status)
+            self.code = self.process.poll()
+            if self.code is not None:
                 while self.read(0.05):
                     pass
                 return self.code

@@ -12,7 +12,7 @@ from longrein.store import find_session, latest_session, leave_message
 USAGE = "longrein happened KIND TEXT, or pipe the text in; see longrein happened --help"
 
 
-def happened(
+def report_event(
     place: RunContext, words: Sequence[str], *, source: str = "", session: str = ""
 ) -> int:
     """Leave the event in the inbox of a session; return the exit code."""
