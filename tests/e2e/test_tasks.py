@@ -52,6 +52,12 @@ def kill(going: RunningCommand, number: int = signal.SIGKILL) -> None:
     going.process.wait()
 
 
+def kill_process(cli: CliHarness, pid: int) -> None:
+    """Kill a process that is not ours, and wait until it is dead: it may have to wait for a CPU."""
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: pid not in cli.processes())
+
+
 # --- Starting -------------------------------------------------------------------------------------
 
 
@@ -167,12 +173,13 @@ def supervisors(cli: CliHarness) -> list[int]:
 
 
 def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(cli: CliHarness) -> None:
+    cli.command = [sys.executable, "-m", "longrein"]  # a new interpreter each
     cli.plays(calls(background("sleep 40.5")), calls(bash("sleep 48.35")), says("I see"))
     going = cli.start("-p", "go", BYPASS)
     wait_until(lambda: cli.running("sleep\x0048.35"))
     (supervisor,) = supervisors(cli)
     going.send(signal.SIGSTOP)  # so that it does not go on between the two kills
-    os.kill(supervisor, signal.SIGKILL)
+    kill_process(cli, supervisor)
     kill(going)
     ran = cli.run("-p", "-c", "and now?", BYPASS)
     assert ran.code == 0, ran.told()
@@ -185,6 +192,7 @@ def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(cli: C
 def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(
     cli: CliHarness,
 ) -> None:
+    cli.command = [sys.executable, "-m", "longrein"]  # a new interpreter each
     cli.plays(calls(background("sleep 40.6")), calls(bash("sleep 48.36")))
     going = cli.start("-p", "go", BYPASS)
     wait_until(lambda: cli.running("sleep\x0048.36"))
@@ -192,7 +200,7 @@ def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(
     going.send(
         signal.SIGSTOP
     )  # so that it does not see the supervisor die and end the commands itself
-    os.kill(supervisor, signal.SIGKILL)
+    kill_process(cli, supervisor)
     kill(going)
     ran = cli.run("tasks")
     assert ran.code == 0

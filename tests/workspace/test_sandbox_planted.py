@@ -28,6 +28,7 @@ from longrein.workspace.sandbox.protected import SUBMODULE_FOLDERS_MAX
 from longrein.workspace.sandbox.rungs import Rung, find_rung
 from longrein.workspace.supervisor import landlock_process, mount_process, openat
 from longrein.workspace.supervisor.posix_spawn import spawn
+from tests.seeds import TIMES
 from tests.timeouts import HANG_S
 from tests.workspace.conftest import supervised
 
@@ -637,7 +638,7 @@ def test_random_plantings_touch_nothing_outside(rung: str, uid: int) -> None:
     """A slice of `python -m tests.load.planted`."""
     from tests.load.planted import campaign
 
-    assert as_user(uid, rung, lambda project: campaign(project, range(1, 4))) == {}
+    assert as_user(uid, rung, lambda project: campaign(project, range(1, 1 + TIMES))) == {}
 
 
 @pytest.mark.parametrize("rung", LEVELS)
