@@ -119,7 +119,6 @@ class SessionConfinement:
 
     @property
     def network(self) -> str:
-        """See `tools.SandboxPort.network`."""
         sandbox = self._session.deps.sandbox
         if sandbox is None or sandbox.network:
             return "all"
@@ -127,16 +126,13 @@ class SessionConfinement:
 
     @property
     def refused_hosts(self) -> Sequence[str]:
-        """See `tools.SandboxPort.refused_hosts`."""
         questions = self._session.network_questions
         return questions.refusals_since(self._refused_before) if questions is not None else ()
 
     def confine(self, cwd: str) -> Confinement | None:
-        """See `tools.SandboxPort.confine`."""
         return confine(self._session, cwd, self._shown, self._writable)
 
     def begin(self) -> None:
-        """See `tools.SandboxPort.begin`."""
         deps, tasks = self._session.deps, self._session.state.tasks.values()
         questions = self._session.network_questions
         self._refused_before = questions.refused_count if questions is not None else 0
@@ -145,7 +141,6 @@ class SessionConfinement:
             deps.sandbox.begin(deps.workspace.roots, others_run=others_run)
 
     def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
-        """See `tools.SandboxPort.end`."""
         deps = self._session.deps
         return deps.sandbox.end(deps.workspace.roots) if deps.sandbox is not None else ((), ())
 

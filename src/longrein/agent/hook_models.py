@@ -53,7 +53,6 @@ class ModelHandler(msgspec.Struct, frozen=True):
     hook: Hook
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
-        """See `HookHandler.run`."""
         session = place.session
         model, note = session.deps.model, ""
         if self.hook.model:
@@ -203,7 +202,6 @@ class McpHandler(msgspec.Struct, frozen=True):
     hook: Hook
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
-        """See `HookHandler.run`."""
         session, name = place.session, self.hook.name
         servers = session.deps.mcp
         server = name.split("__")[1]

@@ -117,7 +117,6 @@ class CommandHandler(msgspec.Struct, frozen=True):
     hook: Hook
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
-        """See `HookHandler.run`."""
         ran = await place.run(self.hook.words or self.hook.name, data)
         said, error = (text.decode("utf-8", "replace") for text in (ran.stdout, ran.stderr))
         match ran.exit.cause:

@@ -362,7 +362,6 @@ class WakeSchedule:
     # --- staying ----------------------------------------------------------------------------------
 
     def stay(self, how: str, limit_s: float) -> None:
-        """See `SessionPort.stay`."""
         self.wanted = how == "steer"
         if self._end is not None:
             self._end.cancel()

@@ -58,7 +58,6 @@ class OpenSession(Session):
     async def preview_rewind(
         self, to: int, *, overwrite: bool = False, conversation: bool = True
     ) -> RewindPreview:
-        """See `SessionPort.preview_rewind`."""
         from longrein.agent.rewind_trees import preview_rewind
 
         return await preview_rewind(self, to, overwrite=overwrite, conversation=conversation)

@@ -233,7 +233,6 @@ class ScheduleTimer:
     # --- For the tools ---
 
     def created(self, when: str, prompt: str) -> tuple[str, SchedulesSet]:
-        """See `tools.SchedulePort`."""
         try:
             event = self._with(when, prompt, by_model=True)
         except UsageError as error:
@@ -241,14 +240,12 @@ class ScheduleTimer:
         return f"Scheduled: {describe(event.schedules[-1], self._host.state)}", event
 
     def removed(self, name: str) -> SchedulesSet:
-        """See `tools.SchedulePort`."""
         try:
             return self._without(name)
         except UsageError as error:
             raise ToolError(f"[no-schedule] {error}.") from None
 
     def lines(self) -> list[str]:
-        """See `tools.SchedulePort`."""
         return [describe(one, self._host.state) for one in self._host.state.schedules]
 
     # --- Firing ---

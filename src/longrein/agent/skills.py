@@ -65,7 +65,6 @@ class SessionSkills:
     # --- Loading ----------------------------------------------------------------------------------
 
     async def load(self, name: str, arguments: str, *, call: str) -> LoadedText:
-        """See `tools.SkillPort.load`."""
         skill = find_skill(self.all(), name)
         known = self._session.state.skills.get(skill.name)
         by_user = (

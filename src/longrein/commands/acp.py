@@ -71,7 +71,6 @@ class SessionHost:
         self._place = place
 
     async def open(self, request: SessionRequest, session: str, editor: Editor) -> SessionFacts:
-        """See `Host.open`."""
         options = Options(state_dir=self._place.state_dir, add_dirs=request.folders)
         place = read_run_context(options, folder=request.cwd)
         servers = tuple(
@@ -85,18 +84,15 @@ class SessionHost:
         return _facts(place, built)
 
     def stored(self) -> Sequence[StoredSession]:
-        """See `Host.stored`."""
         infos = [info for info in list_sessions(self._place.state_dir) if info.title]
         return [
             StoredSession(info.session, info.cwd, info.title, info.updated_at) for info in infos
         ]
 
     async def fork(self, session: str) -> str:
-        """See `Host.fork`."""
         return await fork(self._place, session)
 
     async def delete(self, session: str) -> None:
-        """See `Host.delete`."""
         info = next(
             (info for info in list_sessions(self._place.state_dir) if info.session == session), None
         )

@@ -76,7 +76,6 @@ class SkillFiles:
         """Lines for the user about the last scan."""
 
     def all(self) -> Sequence[SkillInfo]:
-        """See `tools.SkillLibrary.all`."""
         notes, walk = Notes(), Walk()
         plugin_skills, plugin_commands = plugin_folders(
             self._cwd, self._home, self._trusted, self._plugins
@@ -114,7 +113,6 @@ class SkillFiles:
         return self._chosen(found)
 
     def nested(self, folder: str) -> Sequence[SkillInfo]:
-        """See `tools.SkillLibrary.nested`."""
         root, notes, walk = self._project, Notes(), Walk()
         found: dict[str, SkillInfo] = {}
         if not folder.startswith(self._cwd.rstrip("/") + "/"):
@@ -136,7 +134,6 @@ class SkillFiles:
         ]
 
     def body(self, skill: SkillInfo) -> SkillBody:
-        """See `tools.SkillLibrary.body`."""
         try:
             text = read_text_file(skill.path, self._roots.get(skill.path, ""))
             if skill.kind == "command":

@@ -189,12 +189,10 @@ class MixedFormat:
         self._last: MessageFormat = DICT_FORMAT
 
     def read(self, one: Any) -> NeutralMessage:
-        """See `ShortForm.read`."""
         self._last = self._of(one)
         return self._last.read(one)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `ShortForm.rewrite`."""
         return self._of(one).rewrite(one, changes)
 
     def tell(self, text: str) -> Any:

@@ -45,7 +45,6 @@ class LangChainFormat:
     """Format of LangChain's messages."""
 
     def read(self, one: Any) -> NeutralMessage:
-        """See `Shape.read`."""
         match one:
             case SystemMessage():
                 return NeutralMessage("system", system=text_of(content_parts(one.content)))
@@ -70,7 +69,6 @@ class LangChainFormat:
                 return read_blocks("user", one.content)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `Shape.rewrite`."""
         if isinstance(one, ToolMessage):
             change = changes[0]
             return (
@@ -95,7 +93,6 @@ class LangChainFormat:
         )
 
     def tell(self, text: str) -> Any:
-        """See `Shape.tell`."""
         return HumanMessage(text)
 
 

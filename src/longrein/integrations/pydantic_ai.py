@@ -60,7 +60,6 @@ class PydanticFormat:
     """
 
     def read(self, one: Any) -> NeutralMessage:
-        """See `Shape.read`."""
         parts = tuple(found for part in _parts(one) if (found := _read(part)) is not None)
         if isinstance(one, theirs.ModelResponse):
             return NeutralMessage("assistant", parts, usage=usage_of(one), unread=_unread(one))
@@ -68,7 +67,6 @@ class PydanticFormat:
         return NeutralMessage("user", parts, "\n\n".join(system), unread=_unread(one))
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `Shape.rewrite`."""
         parts: list[Any] = []
         n = 0
         for part in one.parts:
@@ -82,7 +80,6 @@ class PydanticFormat:
         return replace(one, parts=parts) if parts else None
 
     def tell(self, text: str) -> Any:
-        """See `Shape.tell`."""
         return theirs.ModelRequest(parts=[theirs.UserPromptPart(text)])
 
 

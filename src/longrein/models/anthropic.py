@@ -129,11 +129,9 @@ class Anthropic(Wire):
         return head + (b',"tools":[%b]' % b",".join(tools) if tools else b"")
 
     def side(self, item: Item) -> str:
-        """See `Wire.side`."""
         return "assistant" if item.mine else "user"
 
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-        """See `Wire.bracket`."""
         return list_chunks(_OPENING[side], fragments), b"]}"
 
     def _call(self, item: Item, call: ToolCall) -> bytes:  # noqa: ARG002

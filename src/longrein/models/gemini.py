@@ -196,7 +196,6 @@ class GeminiStreamReader(StreamReader):
             self.grow(slot, describe_search(", ".join(queries)), out)
 
     def finish(self) -> Reply | Failure:
-        """See `StreamReader.finish`."""
         self.builder.usage = msgspec.structs.replace(
             self.builder.usage, web_searches=self._searched
         )
@@ -310,11 +309,9 @@ class Gemini(Wire):
         return head
 
     def side(self, item: Item) -> str:
-        """See `Wire.side`."""
         return "model" if item.mine else "user"
 
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-        """See `Wire.bracket`."""
         return list_chunks(_OPENING[side], fragments), b"]}"
 
     def _said(self, item: Item, text: str) -> bytes:

@@ -148,7 +148,6 @@ class HttpModel:
         return self._wire.body(request, self._caches.of(request))
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
-        """See `Model.stream`."""
         if problem := header_problem(self._options):
             yield [Failure("auth", problem)]
             return

@@ -489,11 +489,9 @@ class OpenAIChat(Wire):
         return encode_json(fields)[1:-1]
 
     def side(self, item: Item) -> str:
-        """See `Wire.side`."""
         return "assistant" if item.mine else "tool" if item.kind == "result" else "user"
 
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-        """See `Wire.bracket`."""
         if side == "assistant":
             return _bracket_assistant(fragments)
         return _bracket_results(fragments) if side == "tool" else _bracket_user(fragments)

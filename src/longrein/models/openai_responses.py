@@ -362,11 +362,9 @@ class OpenAIResponses(Wire):
         return encode_json(fields)[1:-1]
 
     def side(self, item: Item) -> str:
-        """See `Wire.side`."""
         return "assistant" if item.mine else "result" if item.kind == "result" else "user"
 
     def bracket(self, side: str, fragments: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-        """See `Wire.bracket`."""
         if side == "user":
             return list_chunks(_OPENING, fragments), b"]}"
         kept = len(fragments)

@@ -317,7 +317,6 @@ class TextToolModel:
         await self._inner.aclose()
 
     def forget(self) -> None:
-        """See `HttpModel.forget`."""
         self._sessions.clear()
         forget_encoded(self._inner)
 

@@ -40,15 +40,12 @@ class VirtualClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def wall_us(self) -> int:
-        """See `agent.Clock.wall_us`."""
         return self.start_us + round(self.elapsed_s * 1e6)
 
     def mono_s(self) -> float:
-        """See `agent.Clock.mono_s`."""
         return self.elapsed_s
 
     async def sleep(self, seconds: float) -> None:
-        """See `agent.Clock.sleep`."""
         self.slept.append(seconds)
         loop = asyncio.get_running_loop()
         if isinstance(loop, SimLoop) and loop.clock is self:

@@ -218,7 +218,6 @@ class ScriptedModel:
         self._wait = wait
 
     async def stream(self, request: Request) -> AsyncIterator[Sequence[Delta]]:
-        """See `models.Model.stream`."""
         check_rules(request, self.budget)
         before = self.requests[-1] if self.requests else None
         self.requests.append(request)
@@ -250,7 +249,6 @@ class ScriptedModel:
             )
 
     async def aclose(self) -> None:
-        """See `models.Model.aclose`."""
         self.closed = True
 
 

@@ -208,7 +208,6 @@ class MemoryLog:
         return kept if fits else None
 
     def keep_snapshot(self, snapshot: Snapshot) -> "Future[bool] | None":
-        """See `store.Log.keep_snapshot`."""
         if self.root is not self or self.dead:
             return None
         entries, done = self.disk.entries(), Future[bool]()
@@ -225,7 +224,6 @@ class MemoryLog:
         take: Sequence[int] = (),
         beside: "Sequence[tuple[Log, Sequence[Entry], Sequence[int]]]" = (),
     ) -> "Future[None]":
-        """See `store.Log.append`."""
         written: list[tuple[MemoryLog, Sequence[Entry]]] = [(self, entries)]
         for log, more, taken in beside:
             if not isinstance(log, MemoryLog) or log.root is not self.root:
@@ -254,18 +252,15 @@ class MemoryLog:
         return future
 
     def child(self, session: str, shares: int = 0) -> "MemoryLog":
-        """See `store.Log.child`."""
         if shares and session not in self.disk.children():
             self.disk.shares[session] = ("" if self.root is self else self.session, shares)
         return MemoryLog(self.disk, session, self.root)
 
     def history(self, first: int, last: int) -> Iterator[Entry]:
-        """See `store.Log.history`."""
         entries = self.disk.entries("" if self.root is self else self.session)
         return iter(entries[max(first - 1, 0) : max(last, 0)])
 
     async def adopt(self, path: str) -> str:
-        """See `store.Log.adopt`."""
         if path in self.disk.spool:
             data = self.disk.spool[path]
         else:
@@ -274,14 +269,12 @@ class MemoryLog:
         return self.put_blob(data) if data else ""
 
     def put(self, body: bytes, *, flush: bool = True) -> "tuple[int, Future[None]]":
-        """See `store.Log.put`."""
         root, owner = self.root, "" if self.root is self else self.session
         root._last_message += 1
         message = Message(root._last_message, body)
         return message.id, root._write(Write(owner=owner, put=(message,), flush=flush))
 
     async def collect(self) -> list[Message]:
-        """See `store.Log.collect`."""
         if self.root is not self or self.dead or not self.disk.left:
             return []
         bodies, self.disk.left = self.disk.left, []
@@ -335,14 +328,12 @@ class MemoryLog:
     # --- blobs ------------------------------------------------------------------------------------
 
     def put_blob(self, data: bytes) -> str:
-        """See `store.Log.put_blob`."""
         name = sha256(data).hexdigest()
         if name not in self.root._blobs:
             self.root._fresh[name] = data
         return name
 
     def read_blob(self, blob: str) -> bytes:
-        """See `store.Log.read_blob`."""
         root = self.root
         return root._fresh[blob] if blob in root._fresh else root._blobs[blob]
 
@@ -351,11 +342,9 @@ class MemoryLog:
         return ""
 
     def new_blob(self) -> "MemoryBlob":
-        """See `store.Log.new_blob`."""
         return MemoryBlob(self.put_blob)
 
     async def close(self) -> None:
-        """See `store.Log.close`."""
         if self.closed or self.dead:
             return
         if self.root is not self:
@@ -383,20 +372,16 @@ class MemoryBlob:
         return ""
 
     def write(self, data: bytes) -> None:
-        """See `store.BlobWriter.write`."""
         self._data += data
         self.size_bytes += len(data)
 
     def pieces(self) -> Iterator[bytes]:
-        """See `store.BlobWriter.pieces`."""
         yield bytes(self._data)
 
     def finish(self) -> str:
-        """See `store.BlobWriter.finish`."""
         return self._keep(bytes(self._data))
 
     def discard(self) -> None:
-        """See `store.BlobWriter.discard`."""
         self._data.clear()
 
 

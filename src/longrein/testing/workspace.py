@@ -95,7 +95,6 @@ class MemorySpawner:
         confinement: Confinement | None = None,  # noqa: ARG002
         streams: Streams | None = None,  # noqa: ARG002
     ) -> CommandExit:
-        """See `workspace.Spawner.run`."""
         line = command if isinstance(command, str) else shlex.join(command)
         self.started.append(line)
         self.running.append(line)
@@ -137,7 +136,6 @@ class MemorySpawner:
             await self._clock.sleep(seconds)
 
     async def drain(self) -> None:
-        """See `workspace.Spawner.drain`."""
         self.drained = True
 
 
@@ -177,7 +175,6 @@ class MemoryWorkspace:
         return name if "/" in name else f"/usr/bin/{name}"
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
-        """See `workspace.Workspace.resolve`."""
         if not path or "\0" in path:
             return ResolvedPath(path, "", "", inside=False, kind="")
         home = path == "~" or path.startswith("~/")
@@ -230,12 +227,10 @@ class MemoryWorkspace:
     # --- Files ------------------------------------------------------------------------------------
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
-        """See `workspace.Workspace.read`."""
         data = self.files[self._existing(path)]
         return data[:limit_bytes] if limit_bytes else data
 
     def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        """See `workspace.Workspace.write`."""
         real = self._real(path)
         self._refuse(real, path)
         if self._kind(real) == "folder":
@@ -275,7 +270,6 @@ class MemoryWorkspace:
         return work()
 
     def remove(self, path: str) -> None:
-        """See `workspace.Workspace.remove`."""
         tidy = _tidy(path)
         if self.links.pop(tidy, None) is None:
             real = self._existing(path)
@@ -283,7 +277,6 @@ class MemoryWorkspace:
             del self.files[real]
 
     def hash(self, path: str) -> str:
-        """See `workspace.Workspace.hash`."""
         data = self.files.get(self._real(path))
         return "" if data is None else sha256(data).hexdigest()
 
@@ -355,7 +348,6 @@ class MemoryWorkspace:
         return [lambda path: spec.match_file(path[len(prefix) :])]
 
     def environment(self, session: str) -> dict[str, str]:
-        """See `workspace.Workspace.environment`."""
         return {"HOME": self._home, "PATH": "", "AI_AGENT": "longrein", "LONGREIN_SESSION": session}
 
 

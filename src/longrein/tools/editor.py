@@ -210,27 +210,21 @@ class TerminalCommands:
     async def carry(
         self, name: str, work: Coroutine[Any, Any, Outcome], *, after_s: float
     ) -> Outcome | BackgroundedCommand:
-        """See `TaskPort.carry`."""
         return await self._tasks.carry(name, work, after_s=after_s)
 
     def tasks(self) -> Sequence[TaskView]:
-        """See `TaskPort.tasks`."""
         return self._tasks.tasks()
 
     async def output(
         self, task: str, *, tail: int = 0, since: int = -1, grep: str = ""
     ) -> OutputSlice:
-        """See `TaskPort.output`."""
         return await self._tasks.output(task, tail=tail, since=since, grep=grep)
 
     async def wait(self, task: str, timeout_s: float) -> TaskView:
-        """See `TaskPort.wait`."""
         return await self._tasks.wait(task, timeout_s)
 
     async def stop(self, task: str) -> TaskView:
-        """See `TaskPort.stop`."""
         return await self._tasks.stop(task)
 
     async def give(self, task: str, text: str, *, eof: bool = False) -> TaskView:
-        """See `TaskPort.give`."""
         return await self._tasks.give(task, text, eof=eof)

@@ -479,26 +479,21 @@ class InMemoryHistory:
         return (low, last.at) if last is not None else (0, 0)
 
     def entry(self, seq: int) -> Entry | None:
-        """See `store.SessionHistory`."""
         return self._entry(seq)
 
     def entries(self, after: int = 0, to: int = 0) -> Iterator[Entry]:
-        """See `store.SessionHistory`."""
         last = self.tail()[0]
         found = map(self._entry, range(after + 1, min(to or last, last) + 1))
         return (entry for entry in found if entry is not None)
 
     def of_kind(self, *kinds: str) -> Iterator[Entry]:
-        """See `store.SessionHistory`."""
         found = map(self._entry, range(self.tail()[0], 0, -1))
         return (entry for entry in found if entry is not None and kind_of(entry.event) in kinds)
 
     def seq_at(self, at: int) -> int:
-        """See `store.SessionHistory`."""
         return next((entry.seq for entry in reversed([*self.entries()]) if entry.at <= at), 0)
 
     def seq_ago(self, ago_us: int, now_us: int) -> int:
-        """See `store.SessionHistory`."""
         newer, left = now_us, ago_us
         for entry in reversed([*self.entries()]):
             left, newer = left - max(0, newer - entry.at), entry.at

@@ -63,7 +63,6 @@ class CollectingSink:
         self.data = bytearray()
 
     def write(self, data: bytes) -> None:
-        """See `Sink.write`."""
         self.data += data
 
 
@@ -233,7 +232,6 @@ class RunningCommand:
         raise NotImplementedError
 
     async def ended(self) -> CommandExit:
-        """See `StartedCommand.ended`."""
         ended = await asyncio.shield(self._end)
         self.abandon()
         return ended
@@ -301,7 +299,6 @@ class ChildCommand(RunningCommand):
         on_exit(process, self._output.exited)
 
     def end(self, cause: str) -> None:
-        """See `StartedCommand.end`."""
         if self._tree_end is None and self._process.returncode is None:
             self._cause = cause
             self._tree_end = self._trees.end(self._mark, self.pid)
@@ -495,7 +492,6 @@ class PlainSpawner:
         confinement: Confinement | None = None,
         streams: Streams | None = None,
     ) -> CommandExit:
-        """See `Spawner.run`."""
         until = asyncio.get_running_loop().time() + timeout_s
         started = self.start(
             command,

@@ -97,18 +97,15 @@ class EditorWorkspace(PlainWorkspace):
         self._buffers[path] = Buffer(data, disk, stamp)
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
-        """See `Workspace.read`."""
         buffer = self._buffers.get(path)
         if buffer is None:
             return super().read(path, limit_bytes)
         return buffer.data[:limit_bytes] if limit_bytes else buffer.data
 
     def hash(self, path: str) -> str:
-        """See `Workspace.hash`."""
         return self.stamp(path).hash if path in self._buffers else super().hash(path)
 
     def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
-        """See `Workspace.stamp`."""
         buffer = self._buffers.get(path)
         if buffer is None:
             return super().stamp(path, then)

@@ -62,7 +62,6 @@ class PlainWorkspace:
         self._environment = children_environment(environment, keep_env)
 
     def resolve(self, path: str, cwd: str) -> ResolvedPath:
-        """See `Workspace.resolve`."""
         found = resolve_path(path, cwd, self._spellings, self._home)
         return found if found.inside else self._in_shared(found)
 
@@ -93,18 +92,15 @@ class PlainWorkspace:
         )
 
     def find_program(self, name: str) -> str:
-        """See `Workspace.find_program`."""
         if "/" in name:
             return name
         folders = self.environment("").get("PATH", os.defpath).split(os.pathsep)
         return next((path for f in folders if os.access(path := f"{f or '.'}/{name}", os.X_OK)), "")
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
-        """See `Workspace.read`."""
         return files.read(path, limit_bytes)
 
     def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        """See `Workspace.write`."""
         write(path, data, expect=expect)
 
     def replace(
@@ -117,12 +113,10 @@ class PlainWorkspace:
         merge: Merge | None = None,
         like: str = "",
     ) -> ReplaceResult:
-        """See `Workspace.replace`."""
         self._merge = merge or self._merge
         return replace(path, data, expect=expect, base=base, merge=merge, like=like)
 
     async def run_in_thread(self, work: Callable[[], T], /) -> T:
-        """See `Workspace.run_in_thread`."""
         done = run_in_background(work)
         while not done.done():
             with suppress(asyncio.CancelledError):
@@ -130,15 +124,12 @@ class PlainWorkspace:
         return done.result()
 
     def remove(self, path: str) -> None:
-        """See `Workspace.remove`."""
         files.remove(path)
 
     def hash(self, path: str) -> str:
-        """See `Workspace.hash`."""
         return files.content_hash(path)
 
     def stamp(self, path: str, then: FileStamp | None = None) -> FileStamp:
-        """See `Workspace.stamp`."""
         merge_late_writes(self._merge, lock=True)
         return stamp(path) if then is None else refresh_stamp(path, then)
 
@@ -150,11 +141,9 @@ class PlainWorkspace:
         *,
         ignored: bool = False,
     ) -> bool:
-        """See `Workspace.walk`."""
         return walk(folder, visit, limit_s, time.monotonic, ignored=ignored)
 
     def environment(self, session: str) -> dict[str, str]:
-        """See `Workspace.environment`."""
         return {**self._environment, SESSION_MARK: session}
 
 

@@ -25,7 +25,6 @@ class TailSink:
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """See `Sink.write`."""
         self._pieces.append(data[-TAIL_BYTES:])
         self._size += len(self._pieces[-1])
         while self._size - len(self._pieces[0]) >= TAIL_BYTES:

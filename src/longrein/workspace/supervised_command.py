@@ -166,7 +166,6 @@ class SupervisedCommand(RunningCommand):
     # --- Requests of longrein ---------------------------------------------------------------------
 
     def end(self, cause: str) -> None:
-        """See `StartedCommand.end`."""
         if self._over is None and not self._told_to_end:
             self._told_to_end = True
             self._connection.send(do="end", number=self.number, cause=cause)
@@ -192,7 +191,6 @@ class SupervisedCommand(RunningCommand):
             self._close_pipes()
 
     async def keep(self, keeping: BackgroundOptions) -> SpooledTask:
-        """See `StartedCommand.keep`."""
         from longrein.workspace.supervisor.command_processes import KeptTask
 
         if self._done or self._connection.gone:
@@ -308,7 +306,6 @@ class SupervisedSpawner(BackgroundTasks):
     # --- Connection to the supervisor -------------------------------------------------------------
 
     def warm(self) -> None:
-        """See `Supervision.warm`."""
         if self._connection is None and self._opening is None and not self._unavailable:
             self._opening = asyncio.get_running_loop().create_task(self._open(start=True))
             self._opening.add_done_callback(self._opened)
@@ -460,7 +457,6 @@ class SupervisedSpawner(BackgroundTasks):
         confinement: Confinement | None = None,
         streams: Streams | None = None,
     ) -> CommandExit:
-        """See `Spawner.run`."""
         until = asyncio.get_running_loop().time() + timeout_s
         started = await self._start(
             command, cwd, env, sink, output_bytes_max, confinement=confinement, streams=streams
@@ -634,12 +630,10 @@ class SupervisedSpawner(BackgroundTasks):
     # --- Background tasks -------------------------------------------------------------------------
 
     async def adopt(self) -> Sequence[SpooledTask]:
-        """See `Supervision.adopt`."""
         connection = await self._open(start=False) if os.path.isdir(self._folder) else None
         return await self.adopt_tasks(connection.owner if connection else "")
 
     async def stop(self, task: str, cause: str) -> None:
-        """See `Supervision.stop`."""
         connection = self._connection
         if connection is not None and self.record(task).get("owner") == connection.owner:
             try:
@@ -652,7 +646,6 @@ class SupervisedSpawner(BackgroundTasks):
             self.stop_marked(task)
 
     async def give(self, task: str, data: bytes, *, eof: bool) -> None:
-        """See `Supervision.give`."""
         connection = self._connection
         if connection is None or self.record(task).get("owner") != connection.owner:
             raise OSError(

@@ -62,13 +62,11 @@ class BackgroundTasks:
         return found
 
     def spooled(self, task: str) -> SpooledTask | None:
-        """See `Supervision.spooled`."""
         found = spool.read_task(self._folder, task, self.record(task))
         end = self._ends.get(task)
         return spool.with_end(found, end, found.written_at) if found and end else found
 
     def read(self, task: str, start: int, size_bytes: int) -> tuple[int, bytes]:
-        """See `Supervision.read`."""
         return (
             spool.read_output(self._folder, task, start, size_bytes)
             if spool.usable_id(task)
@@ -76,11 +74,9 @@ class BackgroundTasks:
         )
 
     def whole(self, task: str) -> str:
-        """See `Supervision.whole`."""
         return spool.make_whole(self._folder, task, self._gap) if spool.usable_id(task) else ""
 
     def settle(self, task: str) -> None:
-        """See `Supervision.settle`."""
         if spool.usable_id(task):
             spool.remove_task(self._folder, task)
         self._records.pop(task, None)
@@ -104,7 +100,6 @@ class BackgroundTasks:
     # --- News -------------------------------------------------------------------------------------
 
     def on_news(self, call: Callable[[str], None]) -> None:
-        """See `Supervision.on_news`."""
         self._calls.append(call)
 
     def tell(self, task: str, end: Mapping[str, Any] | None = None) -> None:

@@ -92,7 +92,6 @@ class DictFormat:
     """Format of dicts, as OpenAI and Anthropic take them."""
 
     def read(self, one: Any) -> NeutralMessage:
-        """See `MessageFormat.read`."""
         fields = fields_of(one)
         match fields.get("type"):
             case kind if _is_unread(kind, fields):
@@ -110,7 +109,6 @@ class DictFormat:
                 return _read_spoken(fields)
 
     def rewrite(self, one: Any, changes: Mapping[int, AnyPart | None]) -> Any:
-        """See `MessageFormat.rewrite`."""
         fields = fields_of(one)
         if fields.get("type") in _ITEMS:
             return _rewrite_item(fields, changes[0])
@@ -124,7 +122,6 @@ class DictFormat:
         return _rewrite_spoken(fields, changes)
 
     def tell(self, text: str) -> Any:
-        """See `MessageFormat.tell`."""
         return {"role": "user", "content": text}
 
 

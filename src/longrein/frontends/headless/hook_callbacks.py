@@ -25,7 +25,6 @@ class CallbackHandler:
         self._channel, self._blocks_on_failure = channel, blocks_on_failure
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
-        """See `HookHandler.run`."""
         event = msgspec.json.decode(data)
         fields = {
             "callback_id": self.hook.name,

@@ -61,7 +61,6 @@ class TerminalInput(Vt100Input):
         self._is_lent = False
 
     def read_keys(self) -> list[KeyPress]:
-        """See `Vt100Input.read_keys`."""
         text = self._answers.feed(self.stdin_reader.read())
         if text:
             self._pressed()
@@ -70,7 +69,6 @@ class TerminalInput(Vt100Input):
         return result
 
     def flush_keys(self) -> list[KeyPress]:
-        """See `Vt100Input.flush_keys`."""
         self.vt100_parser.feed(self._answers.flush())
         return super().flush_keys()
 
@@ -91,5 +89,4 @@ class TerminalInput(Vt100Input):
             yield
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """See `Vt100Input.cooked_mode`."""
         return self._cooked()

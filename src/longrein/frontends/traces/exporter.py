@@ -134,7 +134,6 @@ class WarningHandler(logging.Handler):
         self._failed = failed
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler.emit`."""
         why = " ".join(record.getMessage().split())
         reason = _REASON.search(why)
         self._failed(
@@ -188,11 +187,9 @@ class Pipeline:
         self._tracer = Tracer(tracer, meter, session, prefix, content=content)
 
     def hear(self, update: SessionUpdate, now_ns: int) -> None:
-        """See `Tracer.hear`."""
         self._tracer.hear(update, now_ns)
 
     def end(self, at_ns: int) -> None:
-        """See `Tracer.end`."""
         self._tracer.end(at_ns)
 
     def flush(self) -> None:

@@ -298,12 +298,10 @@ class Anthropic(Wire):
         }
 
     def error_event(self, status: int, word: str, message: str) -> bytes:
-        """See `Wire.error_event`."""
         error = {"type": word or _ERROR_TYPES.get(status, "overloaded_error"), "message": message}
         return _event("error", encode({"type": "error", "error": error}))
 
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
-        """See `Wire.stream_events`."""
         blocks: list[tuple[dict[str, object], list[bytes]]] = []
         if turn.thinking:
             texts = _deltas("thinking_delta", "thinking", split_text(turn.thinking))
@@ -373,7 +371,6 @@ class Anthropic(Wire):
         return [*out, _event("message_stop", b'{"type":"message_stop"}')]
 
     def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
-        """See `Wire.plain_body`."""
         message: dict[str, Any] = {}
         for event in events:
             match event:

@@ -244,7 +244,6 @@ class Gemini(Wire):
         return {"error": {"code": refused.status, "message": refused.message, "status": word}}
 
     def error_event(self, status: int, word: str, message: str) -> bytes:
-        """See `Wire.error_event`."""
         error = {
             "code": status,
             "message": message,
@@ -303,7 +302,6 @@ class Gemini(Wire):
         return ":stream" in path
 
     def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
-        """See `Wire.plain_body`."""
         parts: list[dict[str, Any]] = []
         for part in [part for event in events for part in _parts_of(event)]:
             before = parts[-1] if parts else {}

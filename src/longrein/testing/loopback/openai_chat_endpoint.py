@@ -281,7 +281,6 @@ class OpenAIChat(OpenAI):
         _check_answered(len(messages), waiting)
 
     def error_event(self, status: int, word: str, message: str) -> bytes:
-        """See `Wire.error_event`."""
         kind = word or ERROR_TYPES.get(status, "server_error")
         error = {"message": message, "type": kind, "param": None, "code": status}
         return b"data: %b\n\n" % encode({"error": error})
@@ -314,7 +313,6 @@ class OpenAIChat(OpenAI):
         return [*out, b"data: [DONE]\n\n"]
 
     def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
-        """See `Wire.plain_body`."""
         message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
         calls: dict[int, dict[str, Any]] = {}
         reason = None

@@ -176,7 +176,6 @@ class OpenAIResponses(OpenAI):
                 raise Refused(f"No tool output found for function call {id_}.", param="input")
 
     def error_event(self, status: int, word: str, message: str) -> bytes:
-        """See `Wire.error_event`."""
         error = {"code": word or ERROR_TYPES.get(status, "server_error"), "message": message}
         response = {"id": "resp_failed", "object": "response", "status": "failed", "error": error}
         return b"event: response.failed\ndata: %b\n\n" % encode(
@@ -184,7 +183,6 @@ class OpenAIResponses(OpenAI):
         )
 
     def stream_events(self, turn: Turn, answer: ReplyContext) -> list[bytes]:
-        """See `Wire.stream_events`."""
         stream = _EventWriter()
         response = {
             "id": f"resp_{answer.serial:024d}",
@@ -231,7 +229,6 @@ class OpenAIResponses(OpenAI):
         return stream.events
 
     def plain_body(self, events: list[dict[str, Any]]) -> dict[str, Any]:
-        """See `Wire.plain_body`."""
         response: dict[str, Any] = events[-1]["response"]
         return response
 

@@ -117,7 +117,6 @@ class RemainingProcesses(Tree):
         self._looked_empty = False
 
     def members(self, table: dict[int, Process], environments: dict[int, bytes]) -> list[Process]:
-        """See `Tree.members`."""
         trees = list(self._spared())
         spared = {one.pid for tree in trees for one in tree.members(table, environments)}
         first = {pid for pid, environment in environments.items() if self._is_marked(environment)}
