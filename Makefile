@@ -24,7 +24,9 @@ endef
 	$(call install,--no-deps -e .)
 	@touch $@
 
-# Four workers also on two cores: many tests wait for other processes.
+# Four workers also on two cores: many tests wait for other processes. Python keeps what it has compiled, also where
+# the environment forbids it: otherwise each worker compiles all tests, 15 s each.
+test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/ready  ## run the test suite
 	$(PY) -m pytest -n 4 --dist worksteal
 

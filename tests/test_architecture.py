@@ -57,6 +57,20 @@ def imported(node: ast.AST) -> list[str]:
             return []
 
 
+def imports_of_functions(tree: ast.AST) -> set[ast.Import | ast.ImportFrom]:
+    """The import statements inside functions, also in those of classes and of other functions."""
+    found = set()
+    for function in functions(tree):
+        nodes: list[ast.AST] = [function]
+        while nodes:
+            for node in ast.iter_child_nodes(nodes.pop()):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    found.add(node)
+                elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+                    nodes.append(node)
+    return found
+
+
 def imports(tree: ast.AST) -> set[str]:
     """Modules that a syntax tree imports, also inside functions."""
     return {module for node in ast.walk(tree) for module in imported(node)}
@@ -212,7 +226,7 @@ def test_functions_import_only_heavy_modules() -> None:
     wrong = [
         f"{name(path)}:{node.lineno} {module}"
         for path, tree in trees().items()
-        for node in {n for function in functions(tree) for n in ast.walk(function) if imported(n)}
+        for node in imports_of_functions(tree)
         for module in imported(node)
         if module.split(".")[0] not in LAZY | LAZY_STDLIB and module not in LAZY_OWN | LAZY_HEADLESS
     ]
