@@ -173,7 +173,6 @@ def supervisors(cli: CliHarness) -> list[int]:
 
 
 def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(cli: CliHarness) -> None:
-    cli.command = [sys.executable, "-m", "longrein"]  # a new interpreter each
     cli.plays(calls(background("sleep 40.5")), calls(bash("sleep 48.35")), says("I see"))
     going = cli.start("-p", "go", BYPASS)
     wait_until(lambda: cli.running("sleep\x0048.35"))
@@ -192,7 +191,6 @@ def test_B14_when_both_are_killed_it_is_lost_and_no_exit_code_is_invented(cli: C
 def test_B14_what_both_left_running_is_ended_by_a_look_at_the_tasks_and_told(
     cli: CliHarness,
 ) -> None:
-    cli.command = [sys.executable, "-m", "longrein"]  # a new interpreter each
     cli.plays(calls(background("sleep 40.6")), calls(bash("sleep 48.36")))
     going = cli.start("-p", "go", BYPASS)
     wait_until(lambda: cli.running("sleep\x0048.36"))

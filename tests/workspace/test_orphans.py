@@ -14,9 +14,12 @@ import pytest
 
 from longrein.workspace import end_orphans
 from longrein.workspace.orphans import find_orphans
+from longrein.workspace.supervisor import process_tree
 from longrein.workspace.supervisor.process_tree import (
+    LINUX,
     Process,
     owner_mark,
+    owner_process,
     process,
     processes_with,
     send,
@@ -200,3 +203,21 @@ def test_the_look_opens_at_most_two_small_files_of_each_process(crashed: Crashed
     with files_opened() as opened:
         find_orphans(lambda _: True)
     assert len(opened) <= 2 * len(list(filter(str.isdigit, os.listdir("/proc")))) + 20
+
+
+@pytest.mark.skipif(not LINUX, reason="the flags stand in /proc")
+@pytest.mark.parametrize(
+    ("state", "flags", "lives"),
+    [("S", 0x400000, True), ("S", 0x400004, False), ("R", 0x4, False), ("Z", 0x400000, False)],
+)
+def test_an_owner_that_is_ending_is_dead(
+    monkeypatch: pytest.MonkeyPatch, state: str, flags: int, lives: bool
+) -> None:
+    """A killed process may still close its files, on a busy machine for a while."""
+    mark = owner_mark()
+    name, _, rest = Path("/proc/self/stat").read_text().rpartition(")")
+    fields = [state, *rest.split()[1:]]
+    fields[6] = str(flags)
+    stat = f"{name}) {' '.join(fields)}".encode()
+    monkeypatch.setattr(process_tree, "_slurp", lambda _path, _own: stat)
+    assert (owner_process(mark) is not None) is lives

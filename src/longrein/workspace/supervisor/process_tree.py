@@ -69,12 +69,18 @@ def owner_process(mark: str) -> Process | None:
     return process(int(pid), int(start)) if pid.isdecimal() and start.isdecimal() else None
 
 
+PF_EXITING = 0x4
+"""Flag in `/proc/<pid>/stat` of a process that ends (Linux, include/linux/sched.h)."""
+
+
 def _stat_of(pid: int, own: int) -> Process | None:
     data = _slurp(f"/proc/{pid}/stat", own)
     fields = data[data.rfind(b")") + 2 :].split(b" ", 20)
     if (
         len(fields) < 20 or fields[0] in b"ZXx" or fields[1] == b"2"
     ):  # 2 is the parent of kernel threads
+        return None
+    if int(fields[6]) & PF_EXITING:  # killed, and not yet waited for: as dead as a zombie
         return None
     return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
