@@ -148,10 +148,10 @@ def test_a_confined_command_cannot_read_the_file(cli: CliHarness) -> None:
     cli.settings('[sandbox]\nhome = [".config"]\n')
     assert cli.run("login", "openai", stdin=KEY.encode()).code == 0
     path = credentials(cli)
-    cli.plays(calls(bash(f"ls {path.parent}; base64 {path}")), says("Done."))
+    cli.plays(calls(bash(f"cat {path.parent}/config.toml; base64 {path}")), says("Done."))
     assert cli.run("-p", "go", "--permission-mode", "auto").text == "Done.\n"
     status, text = cli.results()[0]
-    assert "config.toml" in text, status
+    assert "[sandbox]" in text, status
     assert base64.b64encode(path.read_bytes())[:40].decode() not in text
 
 
