@@ -100,10 +100,11 @@ def test_a_session_over_several_processes(cli: CliHarness) -> None:
     cli.plays(says("One."), says("Two."))
     acpx(cli, "sessions", "new")
     assert "One." in acpx(cli, "prompt", "first")
+    # the owner of the queue leaves after a second, and refuses what comes in that moment; the
+    # next command resumes the session
+    assert cli.wait_survivors() == []
     assert "mode set: plan" in acpx(cli, "set-mode", "plan")
-    assert (
-        cli.wait_survivors() == []
-    )  # the owner of the queue leaves after a second; the next prompt resumes the session
+    assert cli.wait_survivors() == []
     again = acpx(cli, "prompt", "second")
     assert "session/resume" in again
     assert "Two." in again

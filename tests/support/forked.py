@@ -37,15 +37,21 @@ PRELOADED = (
 FORKING = __file__.encode()
 """Part of the command line of the process that forks, and of its forks."""
 REQUEST_BYTES_MAX = 100_000
-PLAIN = frozenset(("PYTHONPATH",))
-"""Variables of Python that a fork can obey."""
+USUAL = {"LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+"""Variables as a fork obeys them."""
 
 
 def can_fork(argv: Sequence[str | bytes], env: Mapping[str, str]) -> bool:
-    """Return False for what only a new interpreter does: other locales, variables of Python."""
+    """Return False for what only a new interpreter does: other locales, variables of Python,
+    modules that a PYTHONPATH brings to the start.
+    """
     size = sum(map(len, argv)) + sum(map(len, env.values()))
-    odd = [n for n in env if n.startswith(("PYTHON", "LC_")) and n not in PLAIN]
-    return not odd and env.get("LANG", "C.UTF-8") == "C.UTF-8" and size < REQUEST_BYTES_MAX
+    odd = [
+        name
+        for name, value in env.items()
+        if name.startswith(("PYTHON", "LC_", "LANG")) and USUAL.get(name) != value
+    ]
+    return not odd and size < REQUEST_BYTES_MAX
 
 
 class ForkedProcess(subprocess.Popen[bytes]):

@@ -72,11 +72,19 @@ class PseudoTerminal:
     """A context manager that runs a program on a pseudo-terminal and kills it at the end.
 
     The program is the turn NAME of `scripted_terminal.py`, `longrein` for an empty name, or `bash`.
-    `ARGS` among `environ` are its arguments.
+    `ARGS` among `environ` are its arguments. `forks`: False for a new interpreter, whose imports
+    take time.
     """
 
     def __init__(
-        self, name: str, folder: Path, columns: int = 80, rows: int = 24, **environ: str
+        self,
+        name: str,
+        folder: Path,
+        columns: int = 80,
+        rows: int = 24,
+        *,
+        forks: bool = True,
+        **environ: str,
     ) -> None:
         self.folder = folder
         self.screen = TerminalScreen(columns, rows, history=20_000, ratio=0.5)
@@ -100,7 +108,7 @@ class PseudoTerminal:
         self.fd, terminal = os.openpty()
         self.size(columns, rows)
         self.process: subprocess.Popen[bytes]
-        if name != "bash" and can_fork(arguments, env):
+        if forks and name != "bash" and can_fork(arguments, env):
             argv = [module, *arguments]
             self.process = ForkedProcess(module, argv, terminal=terminal, cwd=folder, env=env)
         else:

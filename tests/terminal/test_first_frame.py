@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from longrein.frontends.first_frame import HINT, keys_of, opens_screen
+from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import home, open_it
+
+
+def start(project: Path, arguments: str = "") -> PseudoTerminal:
+    """Start longrein with all its imports, which are what the row bridges."""
+    return open_it(project, arguments, forks=False)
 
 
 @pytest.mark.parametrize(
@@ -56,14 +62,14 @@ def test_enters_on_an_empty_input_are_left_out(typed: str, keys: str) -> None:
 def test_text_and_enter_typed_before_the_screen_stands_are_sent(
     tmp_path: Path, delay_s: float
 ) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"}, {"text": "Hello again.\n"})) as tty:
+    with start(home(tmp_path, {"text": "Hello there.\n"}, {"text": "Hello again.\n"})) as tty:
         time.sleep(delay_s)
         tty.send("first ünï\r").until("› first ünï").until("Hello there.").until("idle")
         tty.ask("second").until("Hello again.").until("idle").send("\x04").exits(0)
 
 
 def test_the_row_shows_what_was_typed_and_gives_way_to_the_screen(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"})) as tty:
+    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
         tty.until(HINT)
         assert not termios.tcgetattr(tty.fd)[3] & (termios.ECHO | termios.ICANON), (
             "keys are taken one by one"
@@ -77,7 +83,7 @@ def test_the_row_shows_what_was_typed_and_gives_way_to_the_screen(tmp_path: Path
 
 
 def test_a_paste_in_the_first_row_is_one_text(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"})) as tty:
+    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
         tty.until(HINT).send("\x1b[200~one\r\rtwo\x1b[201~").until("idle").until("› one")
         tty.until("  two").send("\x03").send("\x04").exits(0)
 
@@ -86,7 +92,7 @@ def test_a_paste_in_the_first_row_is_one_text(tmp_path: Path) -> None:
 def test_a_signal_at_the_start_restores_the_terminal(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"})) as tty:
+    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
         tty.until(HINT)
         os.kill(tty.pid, number)
         assert tty.wait_exit() in (-number, 128 + number)
@@ -95,7 +101,7 @@ def test_a_signal_at_the_start_restores_the_terminal(
 
 
 def test_ctrl_c_at_the_start_ends_it(tmp_path: Path) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"})) as tty:
+    with start(home(tmp_path, {"text": "Hello there.\n"})) as tty:
         tty.until(HINT).send("\x03")
         assert tty.wait_exit() in (-signal.SIGINT, 130)
         assert termios.tcgetattr(tty.fd) == tty.before
@@ -108,7 +114,7 @@ def test_ctrl_c_at_the_start_ends_it(tmp_path: Path) -> None:
 def test_an_error_at_the_start_stands_where_the_row_stood(
     tmp_path: Path, arguments: str, said: str
 ) -> None:
-    with open_it(home(tmp_path, {"text": "Hello there.\n"}), arguments) as tty:
+    with start(home(tmp_path, {"text": "Hello there.\n"}), arguments) as tty:
         assert tty.wait_exit() != 0
         assert termios.tcgetattr(tty.fd) == tty.before
         assert said in tty.text()
@@ -118,7 +124,7 @@ def test_an_error_at_the_start_stands_where_the_row_stood(
 def test_a_question_of_trust_is_asked_without_the_row(tmp_path: Path) -> None:
     project = home(tmp_path, {"text": "Hello there.\n"})
     (project / "AGENTS.md").write_text("Be kind.\n")
-    with open_it(project) as tty:
+    with start(project) as tty:
         tty.until(HINT).send("y\r").until("Trust this folder?")
         assert "›" not in tty.text()
         tty.settle().send("n\r").until("say something").until("idle").send("\x04").exits(0)

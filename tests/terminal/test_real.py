@@ -41,11 +41,11 @@ def home(tmp_path: Path, *turns: dict[str, Any]) -> Path:
     return project
 
 
-def open_it(project: Path, arguments: str = "") -> PseudoTerminal:
+def open_it(project: Path, arguments: str = "", *, forks: bool = True) -> PseudoTerminal:
     root = project.parent
     places = {"HOME": str(root / "home"), "LONGREIN_STATE_DIR": str(root / "state")}
     return PseudoTerminal(
-        "", project, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments
+        "", project, forks=forks, **places, LONGREIN_SANDBOX_MODE="off", ARGS=arguments
     )  # so that commands ask
 
 
