@@ -119,7 +119,7 @@ class Needle:
         return self.text in self.got
 
 
-async def Plant(hands: ToolContext, body: str, how: str = "text") -> Outcome:
+async def Plant(context: ToolContext, body: str, how: str = "text") -> Outcome:
     """Give a text back in some form.
 
     body: The text.
@@ -130,7 +130,7 @@ async def Plant(hands: ToolContext, body: str, how: str = "text") -> Outcome:
     if how == "failed":
         return Outcome.fail(body)
     data = body.encode() if how != "large" else (body + HAY).encode()
-    blob = hands.blobs.put_blob(data)
+    blob = context.blobs.put_blob(data)
     if how == "image":
         return Outcome((Text("a picture"), Image(blob, "image/png", len(data))))
     return Outcome(

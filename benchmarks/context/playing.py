@@ -52,18 +52,18 @@ Answer = Reply | Failure
 Turn = Callable[[Request], Answer]
 
 
-async def Feed(hands: ToolContext, kind: str, chars: int, how: str = "text") -> Outcome:
+async def Feed(context: ToolContext, kind: str, chars: int, how: str = "text") -> Outcome:
     """Give text of some kind.
 
     kind: What it is made of.
     chars: How much.
     how: `text`, or `document` for one that lies in a blob.
     """
-    made = text(kind, chars, Random(hands.call))
+    made = text(kind, chars, Random(context.call))
     if how == "text":
         return Outcome.of(made)
     data = made.encode()
-    blob = hands.blobs.put_blob(data)
+    blob = context.blobs.put_blob(data)
     shown = Document(
         blob, "text/plain", len(data), "feed", made.count("\n") + 1, made[:4_000], made[-6_000:]
     )

@@ -277,7 +277,7 @@ async def test_R015_a_call_at_the_end_of_a_reply_that_was_cut_does_not_run(
 async def test_law_7_nothing_acts_before_its_start_is_flushed(harness: DiskHarness) -> None:
     seen: list[bool] = []
 
-    async def Peek(hands: ToolContext) -> str:
+    async def Peek(context: ToolContext) -> str:
         """Look whether this call is on disk."""
         seen.append(
             session.log.flushed

@@ -384,7 +384,7 @@ def sleeper(seconds: float = 300.0) -> tuple[object, list[str]]:
     seen: list[str] = []
 
     @tool(access="read", together=True)
-    async def Wait(hands: ToolContext, name: str) -> Outcome:
+    async def Wait(context: ToolContext, name: str) -> Outcome:
         """Wait.
 
         name: Which.
@@ -486,7 +486,7 @@ async def test_s02_batches_reads_together_writers_alone_in_the_order_of_the_repl
     seen: list[str] = []
 
     def made(name: str, access: str, *, together: bool) -> object:
-        async def run(hands: ToolContext, name: str) -> Outcome:
+        async def run(context: ToolContext, name: str) -> Outcome:
             """Do it.
 
             name: Which.

@@ -25,10 +25,10 @@ class Agent:
         self.last = Outcome(())
 
     async def __call__(self, tool: Tool, **arguments: object) -> str:
-        hands: ToolContext = msgspec.structs.replace(self.harness.context(), goals=self.goals)
+        context: ToolContext = msgspec.structs.replace(self.harness.context(), goals=self.goals)
         fitted, error = fit_arguments(tool, arguments)
         assert error is None, error
-        self.last = await tool.run(hands, **fitted)
+        self.last = await tool.run(context, **fitted)
         return text_of(self.last.parts)
 
     def facts(self) -> list[tuple[int, str]]:

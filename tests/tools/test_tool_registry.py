@@ -36,7 +36,7 @@ class Spot(TypedDict, total=False):
 
 
 async def Count(
-    hands: ToolContext,
+    context: ToolContext,
     file_path: str,
     word: str = "TODO",
     how: Literal["fast", "slow"] = "fast",
@@ -156,6 +156,21 @@ async def test_the_model_gets_any_value_as_json(value: Any, text: str, harness: 
 
     got = await _text_or_error(Give, harness)
     assert got == text or (text.startswith("TypeError") and got.startswith(text))
+
+
+@pytest.mark.anyio
+async def test_the_context_is_known_by_its_type_and_not_by_its_name(harness: Any) -> None:
+    async def Ask(context: str) -> str:
+        """Ask."""
+        return context
+
+    async def Tell(given: "ToolContext", context: str) -> str:
+        """Tell."""
+        return f"{given.call} {context}"
+
+    for made, told in ((tool()(Ask), "all"), (tool()(Tell), f"{harness.context().call} all")):
+        assert list(made.spec.schema["properties"]) == ["context"]
+        assert await made.run(harness.context(), context="all") == Outcome.of(told)
 
 
 @pytest.mark.anyio

@@ -59,7 +59,7 @@ async def _session_start(session: Session, source: str) -> None:
 
 
 async def refuse_prompt(
-    session: Session, word: UserMessage
+    session: Session, message: UserMessage
 ) -> tuple[list[AnyEvent], list[AnyEvent]]:
     """Ask the hooks about a prompt: (entries instead of it, entries after it). One of the lists is
     empty.
@@ -72,7 +72,7 @@ async def refuse_prompt(
 
     async def ask() -> None:
         nonlocal refused, entries
-        told = hooks.payload("UserPromptSubmit", prompt=text_of(word.parts))
+        told = hooks.payload("UserPromptSubmit", prompt=text_of(message.parts))
         answer, entries = await hooks.ask("UserPromptSubmit", told)
         refused = answer.reason if answer.decision in ("block", "stop") else ""
 
@@ -81,11 +81,11 @@ async def refuse_prompt(
         return [], list(entries)
     session.interrupting = False
     silent = [msgspec.structs.replace(one, decision="block", context="") for one in entries]
-    message = f"the prompt was not sent: {refused}"
+    told = f"the prompt was not sent: {refused}"
     if session.state.turn_open:  # a steering message: the turn goes on without it
-        session.notice(message)
+        session.notice(told)
         return [*silent], []
-    return [*silent, TurnEnded("blocked", message)], []
+    return [*silent, TurnEnded("blocked", told)], []
 
 
 # --- Calls ----------------------------------------------------------------------------------------

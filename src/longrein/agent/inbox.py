@@ -76,7 +76,7 @@ class Inbox:
 
     def __init__(self, log: Log, redact: Redact) -> None:
         self._log, self._redact = log, redact
-        self._words: list[tuple[int, InboxMessage]] = []
+        self._messages: list[tuple[int, InboxMessage]] = []
         self._foreign: set[int] = set()
         self._wake = asyncio.Event()
         self.first_entries: dict[str, int] = {}
@@ -86,21 +86,23 @@ class Inbox:
 
     def _admit(self, number: int, body: bytes) -> None:
         try:
-            word = _decoder.decode(body)
+            message = _decoder.decode(body)
         except msgspec.DecodeError:
-            word = Continue()
-        if isinstance(word, UserMessage) and word.reference:  # of an earlier process
-            word = msgspec.structs.replace(word, reference="")
-        self._words.append((number, word))
+            message = Continue()
+        if isinstance(message, UserMessage) and message.reference:  # of an earlier process
+            message = msgspec.structs.replace(message, reference="")
+        self._messages.append((number, message))
 
-    def put(self, word: InboxMessage) -> Awaitable[None]:
+    def put(self, message: InboxMessage) -> Awaitable[None]:
         """Store a message; the awaitable is done when it is on disk. Raises `UsageError` when
         the inbox is full.
         """
-        if len(self._words) >= PENDING_MAX:
-            raise UsageError(f"{PENDING_MAX} words wait already; let the session take some first")
-        number, written = self._log.put(encode_message(redacted(word, self._redact)), flush=True)
-        self._words.append((number, word))
+        if len(self._messages) >= PENDING_MAX:
+            raise UsageError(
+                f"{PENDING_MAX} messages wait already; let the session take some first"
+            )
+        number, written = self._log.put(encode_message(redacted(message, self._redact)), flush=True)
+        self._messages.append((number, message))
         self._wake.set()
         return asyncio.wrap_future(written)
 
@@ -125,14 +127,14 @@ class Inbox:
     @property
     def waiting(self) -> bool:
         """True when a message waits."""
-        return bool(self._words)
+        return bool(self._messages)
 
     @property
     def pending(self) -> list[PendingMessage]:
         """Waiting user messages, for the screen."""
         return [
             PendingMessage(n, w.how, text_of(typed(w)))
-            for n, w in self._words
+            for n, w in self._messages
             if isinstance(w, UserMessage)
         ]
 
@@ -140,22 +142,27 @@ class Inbox:
     def mode_wanted(self) -> str:
         """The permission mode that waits to be set; '' for none."""
         return next(
-            (word.mode for _, word in reversed(self._words) if isinstance(word, SetMode)), ""
+            (
+                message.mode
+                for _, message in reversed(self._messages)
+                if isinstance(message, SetMode)
+            ),
+            "",
         )
 
     def take_back(self, wanted: int = 0) -> tuple[int, UserMessage] | None:
         """Remove and return a waiting user message (the newest for 0); None when there is none."""
-        for number, word in reversed(self._words):
-            if isinstance(word, UserMessage) and wanted in (0, number):
-                self._words.remove((number, word))
-                return number, word
+        for number, message in reversed(self._messages):
+            if isinstance(message, UserMessage) and wanted in (0, number):
+                self._messages.remove((number, message))
+                return number, message
         return None
 
     def take(self, may: Callable[[InboxMessage], bool]) -> tuple[int, InboxMessage] | None:
         """Remove and return the first message for which `may` is true; None when there is none."""
-        taken = next((one for one in self._words if may(one[1])), None)
+        taken = next((one for one in self._messages if may(one[1])), None)
         if taken is not None:
-            self._words.remove(taken)
+            self._messages.remove(taken)
         return taken
 
     async def wait(self, clock: Clock) -> None:
@@ -178,18 +185,20 @@ class Inbox:
         self._wake.set()
 
 
-def typed(word: UserMessage) -> tuple[AnyPart, ...]:
+def typed(message: UserMessage) -> tuple[AnyPart, ...]:
     """Return the parts that the user wrote, without the text of a skill and of attached files."""
-    return without_attachments((word.parts[0], *word.parts[2:]) if word.skill else word.parts)
+    return without_attachments(
+        (message.parts[0], *message.parts[2:]) if message.skill else message.parts
+    )
 
 
-def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> bool:
+def can_take(state: State, message: InboxMessage, *, paused: bool, quiet: bool) -> bool:
     """Return True if a message may be taken into the log now, while nothing runs.
 
     `quiet`: everything written so far is committed, so the log can be read back for a rewind.
     """
     open_turn = state.turn_open and not paused
-    match word:
+    match message:
         case UserMessage(how=how):
             return how == "steer" or not open_turn
         case SetModel():
@@ -200,18 +209,18 @@ def can_take(state: State, word: InboxMessage, *, paused: bool, quiet: bool) -> 
             return True
 
 
-def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: C901, PLR0911 - a line for each word
+def events_of(message: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa: C901, PLR0911 - a line for each message
     """Convert a message to log entries; none for a message such as `SetModel`, which the session
     acts on.
     """
-    match word:
+    match message:
         case UserMessage(parts, how, skill=skill, verbatim=verbatim):
             # in an open turn, also one that a crash cut, every message is a steering message
             return (UserSpoke(parts, "steer" if state.turn_open else how, skill, verbatim),)
-        case Answer(call, verdict, scope, rule, message, by):
+        case Answer(call, verdict, scope, rule, said, by):
             waits = call in state.calls and state.calls[call].answer is None
             return (
-                (PermissionAnswered(call, verdict, by, scope, rule, message, word.arguments),)
+                (PermissionAnswered(call, verdict, by, scope, rule, said, message.arguments),)
                 if waits
                 else ()
             )
@@ -238,7 +247,7 @@ def events_of(word: InboxMessage, state: State) -> tuple[AnyEvent, ...]:  # noqa
                 if not is_repeated(state, event)
             )
         case CommandRun():
-            return command_events(word, state.nonce, state.cwd)
+            return command_events(message, state.nonce, state.cwd)
         case Continue() if state.unanswered:
             return (Reminded("wake", "", "user"),)
         case SetModel() | Rewind() | Uncompact() | Continue() | StopChild() | StopTask():

@@ -91,16 +91,16 @@ def _note_first_entry(session: Session, reference: str) -> None:
         session.inbox.first_entries[reference] = session.state.seq + 1
 
 
-async def _restore_trees(session: Session, word: Rewind) -> "RestoredTrees | None":
+async def _restore_trees(session: Session, message: Rewind) -> "RestoredTrees | None":
     from longrein.agent.rewind_trees import restore_trees
 
-    return await restore_trees(session, word)
+    return await restore_trees(session, message)
 
 
-def _take(session: Session, word: InboxMessage, trees: "RestoredTrees | None") -> None:
+def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None") -> None:
     from longrein.agent.rewind import restore_files, rewind, uncompact
 
-    match word:
+    match message:
         case SetModel(model):
             switch_model(session, model)
         case Rewind(to, files, conversation=False):
@@ -125,32 +125,32 @@ def _take(session: Session, word: InboxMessage, trees: "RestoredTrees | None") -
             session.wake_schedule.schedules.remove(name)
         case Answer():
             session.paused = False
-            word = _approve(session, word)
+            message = _approve(session, message)
         case _:
             pass
-    session.append(*events_of(word, session.state))
+    session.append(*events_of(message, session.state))
 
 
-def _approve(session: Session, word: Answer) -> Answer:
+def _approve(session: Session, message: Answer) -> Answer:
     """Bind an answer to what was shown, and grant its rules; return it without rules that were
     not proposed.
     """
     from longrein.agent.permission_check import approve_changed_call
 
-    open_call = session.state.calls.get(word.call)
+    open_call = session.state.calls.get(message.call)
     if (
         open_call is None
         or open_call.asked is None
         or open_call.answer is not None
-        or word.verdict != "allow"
+        or message.verdict != "allow"
     ):
-        return word
-    if word.arguments is not None:
-        approve_changed_call(session, open_call, word.arguments)
-        return msgspec.structs.replace(word, scope="once", rule="")
+        return message
+    if message.arguments is not None:
+        approve_changed_call(session, open_call, message.arguments)
+        return msgspec.structs.replace(message, scope="once", rule="")
     shown = approval_digest(open_call.asked)
-    session.approvals.digests[word.call] = word.digest or shown
-    return session.grant(word, open_call.asked)
+    session.approvals.digests[message.call] = message.digest or shown
+    return session.grant(message, open_call.asked)
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:

@@ -224,18 +224,18 @@ InboxMessage = (
 )
 
 
-def for_child(word: InboxMessage) -> str:
+def for_child(message: InboxMessage) -> str:
     """Return the session of the subagent that a message is for; '' for the receiving session."""
-    match word:
+    match message:
         case UserMessage(to=child) | Answer(session=child) | StopChild(child):
             return child
         case _:
             return ""
 
 
-def prompt_line(word: UserMessage) -> str:
+def prompt_line(message: UserMessage) -> str:
     """Return the command `/mcp__SERVER__PROMPT …` that a message is; '' for any other message."""
-    first = word.parts[0] if word.parts else None
+    first = message.parts[0] if message.parts else None
     text = first.text.strip() if isinstance(first, Text) else ""
     return text if text.startswith("/mcp__") and "__" in text.partition(" ")[0][6:] else ""
 
@@ -373,7 +373,7 @@ class SessionPort(Protocol):
     def busy(self) -> bool:
         """True while a turn is in progress."""
 
-    def tell(self, word: InboxMessage) -> Awaitable[None]:
+    def tell(self, message: InboxMessage) -> Awaitable[None]:
         """Put a message into the inbox. `/name` of a skill or command is replaced by its text.
 
         The awaitable is done when the message is on disk; it need not be awaited. It raises

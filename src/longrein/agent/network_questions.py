@@ -76,23 +76,28 @@ class NetworkQuestions:
         """Return True if `call` is the id of a question that waits."""
         return call in self._open
 
-    def answer(self, word: Answer) -> Awaitable[None]:
+    def answer(self, message: Answer) -> Awaitable[None]:
         """Take an answer into the log and let the commands go on; the awaitable is done when it
         is on disk.
         """
-        session, (question, answered) = self._session, self._open.pop(word.call)
-        if word.verdict == "allow" and word.digest not in ("", approval_digest(question)):
-            word = Answer(
-                word.call, "deny", message="the answer was for another question", by=word.by
+        session, (question, answered) = self._session, self._open.pop(message.call)
+        if message.verdict == "allow" and message.digest not in ("", approval_digest(question)):
+            message = Answer(
+                message.call, "deny", message="the answer was for another question", by=message.by
             )
-        word = session.grant(word, question)
+        message = session.grant(message, question)
         session.append(
             PermissionAnswered(
-                word.call, word.verdict, word.by, word.scope, word.rule, word.message
+                message.call,
+                message.verdict,
+                message.by,
+                message.scope,
+                message.rule,
+                message.message,
             )
         )
         if not answered.done():
-            answered.set_result(word)
+            answered.set_result(message)
         return session.commit(flush=True)
 
     def close(self) -> None:
@@ -148,11 +153,11 @@ class NetworkQuestions:
         finally:
             if call in self._open:
                 self._withdraw(call)
-        word = answered.result()
-        if word.verdict == "allow":
+        message = answered.result()
+        if message.verdict == "allow":
             found = Verdict("allow", "the user allowed it")
         else:
-            found = Verdict("deny", f"{target.entry} is not allowed: {_said(word, target)}")
+            found = Verdict("deny", f"{target.entry} is not allowed: {_said(message, target)}")
         self._single[target] = found, work
         return found
 
@@ -164,10 +169,10 @@ class NetworkQuestions:
             answered.set_result(Answer(call, "deny", by="interrupt"))
 
 
-def _said(word: Answer, target: Target) -> str:
+def _said(message: Answer, target: Target) -> str:
     """Return why an answer was no."""
-    if word.by == "headless":
+    if message.by == "headless":
         return f'nobody could be asked; add "{target.entry}" to sandbox.network to allow it'
-    if word.by == "interrupt":
+    if message.by == "interrupt":
         return "it was asked for, and the command ended before an answer came"
-    return "the user said no" + (f": {word.message}" if word.message else "")
+    return "the user said no" + (f": {message.message}" if message.message else "")

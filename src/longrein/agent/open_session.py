@@ -64,7 +64,7 @@ class OpenSession(Session):
 
     async def run(self, *, once: bool) -> None:
         """Run the main loop; see `loop.run`."""
-        self.walk = asyncio.current_task()
+        self.loop_task = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
         if self.subagents is None and (unfinished or self.deps.parent_policy is not None):
             subagents = (
@@ -77,7 +77,7 @@ class OpenSession(Session):
         try:
             await run(self, once=once)
         finally:
-            self.walk = None
+            self.loop_task = None
 
 
 def resumed_state(log: Log) -> State:
@@ -167,10 +167,10 @@ def _restrict_earlier_calls(session: OpenSession, *, restored: bool) -> None:
         session.approvals.earlier_calls = frozenset(session.state.calls)
 
 
-def _may_widen(word: InboxMessage) -> bool:
+def _may_widen(message: InboxMessage) -> bool:
     """Return True for a message that could let a call run unasked."""
-    return isinstance(word, Answer) or (
-        isinstance(word, SetMode) and word.mode not in RESTORED_MODES
+    return isinstance(message, Answer) or (
+        isinstance(message, SetMode) and message.mode not in RESTORED_MODES
     )
 
 

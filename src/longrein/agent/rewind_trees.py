@@ -22,14 +22,14 @@ from longrein.workspace.root_copies import CheckpointStore
 from longrein.workspace.tree_records import CheckpointError, TreeRecord
 
 
-async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
+async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | None:
     """Restore the work tree for a rewind; None where no checkpoint is from after that moment.
 
     The present tree is kept first, and the message stays in the inbox until the caller has taken
     it: after a kill the next open carries on.
     """
     kept, entries = session.open_checkpoints(), session.entries_from(1)
-    to = step_end(entries, word.to) if word.conversation else word.to
+    to = step_end(entries, message.to) if message.conversation else message.to
     if kept is None or not any(
         isinstance(entry.event, FileChanged | CheckpointTaken)
         for entry in entries
@@ -42,7 +42,7 @@ async def restore_trees(session: Session, word: Rewind) -> RestoredTrees | None:
         return None
     entries = session.entries_from(1)
     try:
-        plans = await kept.run(partial(_plans, session, entries, to, now, word.overwrite, ""))
+        plans = await kept.run(partial(_plans, session, entries, to, now, message.overwrite, ""))
         puts = await kept.run(lambda _: [put for plan in plans for put in carry_out(plan)])
     except (CheckpointError, OSError) as error:
         session.notice(f"what commands changed was not restored: {error}")

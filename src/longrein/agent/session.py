@@ -200,7 +200,7 @@ class Session:
         """None until a command is started, or a task is found at open."""
         self.skills: SessionSkills | None = deps.skills(self) if deps.skills is not None else None
         """None where nothing brings skills."""
-        self.walk: asyncio.Task[None] | None = None
+        self.loop_task: asyncio.Task[None] | None = None
         """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
         """The asyncio task of each running call."""
@@ -378,75 +378,79 @@ class Session:
         """True while a turn is in progress."""
         return self._act is not None or (self.state.turn_open and not self.paused)
 
-    def tell(self, word: InboxMessage) -> Awaitable[None]:
+    def tell(self, message: InboxMessage) -> Awaitable[None]:
         """Put a message into the inbox of this session or of the subagent it is for.
 
         The awaitable is done when the message is on disk.
         """
-        if isinstance(word, StopTask) and self.background_tasks is not None:
+        if isinstance(message, StopTask) and self.background_tasks is not None:
             self.background_tasks.stop(
-                word.task
+                message.task
             )  # immediately; the inbox keeps the message in case of a crash
         if (
-            isinstance(word, UserMessage)
+            isinstance(message, UserMessage)
             and self.deps.mcp is not None
-            and (line := prompt_line(word))
+            and (line := prompt_line(message))
         ):
-            return asyncio.ensure_future(self._tell_prompt(word, line))
-        child = for_child(word)
+            return asyncio.ensure_future(self._tell_prompt(message, line))
+        child = for_child(message)
         if not child or child == self.id:
             questions = self.network_questions
-            if isinstance(word, Answer) and questions is not None and questions.is_open(word.call):
-                return questions.answer(word)
+            if (
+                isinstance(message, Answer)
+                and questions is not None
+                and questions.is_open(message.call)
+            ):
+                return questions.answer(message)
             told = (
-                self.skills.tell(word)
-                if self.skills is not None and isinstance(word, UserMessage)
+                self.skills.tell(message)
+                if self.skills is not None and isinstance(message, UserMessage)
                 else None
             )
-            return self.inbox.put(word) if told is None else told
-        sent = self.subagents.tell(word, child) if self.subagents is not None else None
+            return self.inbox.put(message) if told is None else told
+        sent = self.subagents.tell(message, child) if self.subagents is not None else None
         if sent is None:
             self.notice("that subagent does not work any more, so that it cannot be told anything")
             return resolved_future()
         return sent
 
-    def grant(self, word: Answer, question: PermissionAsked) -> Answer:
+    def grant(self, message: Answer, question: PermissionAsked) -> Answer:
         """Grant the rules of an answer to `question`; return it as a single answer where they
         were not proposed.
         """
         rules, proposed = (
-            word.rule.splitlines(),
+            message.rule.splitlines(),
             [*question.suggestion.splitlines(), question.exact],
         )
-        wrong_digest = word.digest not in ("", approval_digest(question))
+        wrong_digest = message.digest not in ("", approval_digest(question))
         if (
-            word.scope == "once"
-            or word.verdict != "allow"
+            message.scope == "once"
+            or message.verdict != "allow"
             or not rules
             or wrong_digest
             or not {*rules} <= {*proposed}
         ):
-            return msgspec.structs.replace(word, scope="once", rule="")
-        if word.scope == "always":
+            return msgspec.structs.replace(message, scope="once", rule="")
+        if message.scope == "always":
             try:
-                self.deps.remember_rule(word.rule)
+                self.deps.remember_rule(message.rule)
             except LongreinError as error:
                 self.notice(str(error))
-                return msgspec.structs.replace(word, scope="once", rule="")
+                return msgspec.structs.replace(message, scope="once", rule="")
         self.approvals.rules = tuple(dict.fromkeys((*self.approvals.rules, *rules)))
         self.approvals.changed_tools = tuple(
             tool for tool in self.approvals.changed_tools if tool not in rules
         )
-        return word
+        return message
 
-    async def _tell_prompt(self, word: UserMessage, line: str) -> None:
+    async def _tell_prompt(self, message: UserMessage, line: str) -> None:
         """Put the text of a server's prompt into the inbox in place of its command. Raises
         `UsageError`.
         """
         assert self.deps.mcp is not None
         command, *words = split_words(line)
         text = await self.deps.mcp.prompt_text(command[1:], words, self.blobs)
-        await self.tell(msgspec.structs.replace(word, parts=(Text(text), *word.parts[1:])))
+        await self.tell(msgspec.structs.replace(message, parts=(Text(text), *message.parts[1:])))
 
     def unqueue(self, number: int = 0) -> str:
         """Take a waiting user message (the newest for 0) back for editing; '' when there is
@@ -631,14 +635,14 @@ class Session:
         It runs in the loop's task: a task of its own would cost a round of the event loop for each
         move.
         """
-        walk = asyncio.current_task()
-        assert walk is not None
+        loop_task = asyncio.current_task()
+        assert loop_task is not None
         if self.closed:
             act.close()
             return
-        self._act = walk
+        self._act = loop_task
         if self.interrupting:
-            walk.cancel()
+            loop_task.cancel()
         try:
             await act
         except asyncio.CancelledError:
@@ -647,8 +651,8 @@ class Session:
         finally:
             self._act = None
         if self.interrupting:
-            walk.uncancel()
-        elif walk.cancelling() and not self.closed:
+            loop_task.uncancel()
+        elif loop_task.cancelling() and not self.closed:
             raise asyncio.CancelledError  # the loop was cancelled, and the move recorded that
 
     def settle_interrupt(self) -> None:
@@ -685,8 +689,8 @@ class Session:
         self.inbox.poke()
         if self._act is not None:
             self._act.cancel()
-        if self.walk is not None and self.walk is not asyncio.current_task():
-            await asyncio.wait([self.walk], timeout=CLOSE_WAIT_S)
+        if self.loop_task is not None and self.loop_task is not asyncio.current_task():
+            await asyncio.wait([self.loop_task], timeout=CLOSE_WAIT_S)
         if self.subagents is not None:
             await self.subagents.close()
         await self.hooks.end()

@@ -83,15 +83,15 @@ class SessionSkills:
             )
         return LoadedText(skill.name, text, skill.fork, skill.agent)
 
-    def tell(self, word: UserMessage) -> "asyncio.Future[None] | None":
+    def tell(self, message: UserMessage) -> "asyncio.Future[None] | None":
         """Put a message that names a skill or command into the inbox, with its text; None for any
         other message.
 
         The future is done when the message is on disk. It raises `UsageError`, one line, and need
         not be awaited.
         """
-        names_skill = bool(word.parts) and not (word.skill or word.verbatim)
-        first = word.parts[0] if names_skill else None
+        names_skill = bool(message.parts) and not (message.skill or message.verbatim)
+        first = message.parts[0] if names_skill else None
         match = (
             re.compile(_INVOCATION).fullmatch(first.text.strip())
             if isinstance(first, Text)
@@ -106,7 +106,7 @@ class SessionSkills:
         skill = next(wanted, None)
         if skill is None:
             return None
-        told = asyncio.ensure_future(self._tell(word, skill, match[3] or ""))
+        told = asyncio.ensure_future(self._tell(message, skill, match[3] or ""))
         self.telling.add(told)
         told.add_done_callback(self._told_one)
         return told
@@ -116,7 +116,7 @@ class SessionSkills:
         self.telling.discard(told)
         self._session.poke()
 
-    async def _tell(self, word: UserMessage, skill: SkillInfo, arguments: str) -> None:
+    async def _tell(self, message: UserMessage, skill: SkillInfo, arguments: str) -> None:
         try:
             if skill.fork and "Skill" in self._session.deps.tools:
                 self._library.body(skill)
@@ -129,8 +129,10 @@ class SessionSkills:
         except ToolError as error:
             raise UsageError(f"/{skill.name}: {_without_code(str(error))}") from None
         self._invoked.add(skill.name)
-        parts: tuple[AnyPart, ...] = (word.parts[0], Text(text), *word.parts[1:])
-        await self._session.inbox.put(msgspec.structs.replace(word, parts=parts, skill=skill.name))
+        parts: tuple[AnyPart, ...] = (message.parts[0], Text(text), *message.parts[1:])
+        await self._session.inbox.put(
+            msgspec.structs.replace(message, parts=parts, skill=skill.name)
+        )
 
     def preloaded(self, names: Sequence[str]) -> list[UserSpoke]:
         """Return the texts of the skills that a subagent type names. Commands in them are left

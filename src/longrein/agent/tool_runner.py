@@ -87,7 +87,7 @@ async def refuse_failing(session: Session, judged: dict[str, Judgement]) -> dict
         return judged
     try:
         await tool.check(
-            _hands(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0]
+            _tool_context(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0]
         )
     except ToolError as error:
         return {**judged, asked: Judgement("refuse", str(error))}
@@ -247,7 +247,7 @@ async def _outcome(
         await place.take(session, tool, arguments)
         if tool.access == "write" or place.changing:
             session.deps.writers.begin(call.id, writer_of(session.state.label, arguments))
-        return await tool.run(_hands(session, call.id, tool), **arguments)
+        return await tool.run(_tool_context(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
         if not session.stops(call.id):
             raise
@@ -341,10 +341,10 @@ def command_context(session: Session, call: str, tool: Tool) -> ToolContext:
     """Return the context of a command in the text of a skill: in the foreground, confined as any
     command.
     """
-    return msgspec.structs.replace(_hands(session, call, tool), tasks=None)
+    return msgspec.structs.replace(_tool_context(session, call, tool), tasks=None)
 
 
-def _hands(session: Session, call: str, tool: Tool) -> ToolContext:
+def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
     state, deps = session.state, session.deps
     options = deps.options
     if state.profile.startswith("seed"):  # keeps only the beginning of a command's output

@@ -59,7 +59,7 @@ def patch_paths(arguments: Mapping[str, Any]) -> tuple[tuple[str, bool], ...]:
     return tuple((path, True) for one in patches for path in (one.path, one.moved_to) if path)
 
 
-async def apply_patch(hands: ToolContext, input: str) -> Outcome:  # noqa: A002 - the name that models know
+async def apply_patch(context: ToolContext, input: str) -> Outcome:  # noqa: A002 - the name that models know
     """Change files that you have Read, create or delete files:
 
         *** Begin Patch
@@ -75,7 +75,7 @@ async def apply_patch(hands: ToolContext, input: str) -> Outcome:  # noqa: A002 
     below an Update line. All of it fits or nothing is changed. On [not-read] or [changed], Read the
     file again.
     """
-    plans = sorted(await _planned(hands, input), key=lambda one: not one.is_refused)
+    plans = sorted(await _planned(context, input), key=lambda one: not one.is_refused)
     outcomes: list[Outcome] = []
     for plan in plans:
         try:
@@ -92,30 +92,30 @@ async def apply_patch(hands: ToolContext, input: str) -> Outcome:  # noqa: A002 
     return Outcome(Outcome.of(text).parts, facts, outcomes[-1].status)
 
 
-async def check_patch(hands: ToolContext, input: str) -> None:  # noqa: A002 - as the tool
+async def check_patch(context: ToolContext, input: str) -> None:  # noqa: A002 - as the tool
     """See `Tool.check`."""
     from longrein.tools.patch_text import parse_patch
 
     for one in parse_patch(input):
         if one.kind != "Add":
-            refuse_unseen(hands, resolve_path(hands, one.path))
+            refuse_unseen(context, resolve_path(context, one.path))
     for path, _ in patch_paths({"input": input}):
-        if is_unseen(hands, resolve_path(hands, path)):
+        if is_unseen(context, resolve_path(context, path)):
             return
-    await _planned(hands, input)
+    await _planned(context, input)
 
 
-async def _planned(hands: ToolContext, text: str) -> list[Plan]:
+async def _planned(context: ToolContext, text: str) -> list[Plan]:
     """Return the change of each file, when all of the patch fits."""
     from longrein.tools.patch_text import parse_patch
 
-    refuse_marker(hands, text)
+    refuse_marker(context, text)
     kinds = {"Add": _plan_new, "Update": _plan_update, "Delete": _plan_removal}
-    return [await kinds[one.kind](hands, one) for one in parse_patch(text)]
+    return [await kinds[one.kind](context, one) for one in parse_patch(text)]
 
 
-async def _plan_new(hands: ToolContext, patch: "FilePatch") -> Plan:
-    place = resolve_path(hands, patch.path)
+async def _plan_new(context: ToolContext, patch: "FilePatch") -> Plan:
+    place = resolve_path(context, patch.path)
     refuse_place(place)
     if place.kind:
         raise ToolError(
@@ -125,34 +125,34 @@ async def _plan_new(hands: ToolContext, patch: "FilePatch") -> Plan:
     content = "".join(f"{line}\n" for line in patch.hunks[0].new)
     data = encode_for(place, content, PLAIN_STYLE)
     created = f"Created {described_file(place, content)}."
-    return Plan(patch.path, lambda: create_file(hands, place, data, created))
+    return Plan(patch.path, lambda: create_file(context, place, data, created))
 
 
-async def _plan_update(hands: ToolContext, patch: "FilePatch") -> Plan:
-    place = editable_place(hands, patch.path, "old", "new")
-    base, now = await known_content(hands, place)
+async def _plan_update(context: ToolContext, patch: "FilePatch") -> Plan:
+    place = editable_place(context, patch.path, "old", "new")
+    base, now = await known_content(context, place)
     try:
-        data = await run_by_size(hands, len(base), lambda: _patched(place, base, patch))
+        data = await run_by_size(context, len(base), lambda: _patched(place, base, patch))
     except ToolError:
         if base == now:
             raise
-        return Plan(patch.path, lambda: refuse_changed(hands, place, base, (now,)), True)
+        return Plan(patch.path, lambda: refuse_changed(context, place, base, (now,)), True)
     if not patch.moved_to:
         edited = f"Edited {one_line(place.path)}."
 
         def confirmation(shown: str, extra: str) -> str:
             return "\n".join(filter(None, (edited, shown, extra)))
 
-        return Plan(patch.path, lambda: save_merged(hands, place, base, data, confirmation))
-    removal = await _plan_removal(hands, patch)
-    target = resolve_path(hands, patch.moved_to)
+        return Plan(patch.path, lambda: save_merged(context, place, base, data, confirmation))
+    removal = await _plan_removal(context, patch)
+    target = resolve_path(context, patch.moved_to)
     refuse_place(target)
     if target.kind:
         raise ToolError(f"[exists] {one_line(target.path)} exists; nothing was changed.")
     moved = f"Moved {one_line(place.path)} to {one_line(target.path)}."
 
     async def move() -> Outcome:
-        created = await create_file(hands, target, data, moved, like=place.real)
+        created = await create_file(context, target, data, moved, like=place.real)
         try:
             removed = await removal.write()
         except ToolError as refusal:
@@ -174,32 +174,32 @@ def _patched(place: ResolvedPath, base: bytes, patch: "FilePatch") -> bytes:
     return encode_for(place, text, decoded.style)
 
 
-async def _plan_removal(hands: ToolContext, patch: "FilePatch") -> Plan:
-    place = existing_file(hands, patch.path)
+async def _plan_removal(context: ToolContext, patch: "FilePatch") -> Plan:
+    place = existing_file(context, patch.path)
     refuse_place(place)
     folder, _, name = place.path.rpartition("/")
-    if f"{hands.workspace.resolve(folder or '/', '/').real.rstrip('/')}/{name}" != place.real:
+    if f"{context.workspace.resolve(folder or '/', '/').real.rstrip('/')}/{name}" != place.real:
         raise ToolError(
             f"[link] {one_line(place.path)} is a link to {one_line(place.real)}; move or remove it "
             "with Bash. Nothing was changed."
         )
-    base, now = await known_content(hands, place)
-    if not patch.moved_to and kept_content(hands, hands.versions[place.real]) is None:
+    base, now = await known_content(context, place)
+    if not patch.moved_to and kept_content(context, context.versions[place.real]) is None:
         raise ToolError(
             f"[not-kept] The log does not hold {one_line(place.path)}, so a rewind could not "
             "bring it back; remove it with Bash (rm). Nothing was changed."
         )
-    return Plan(patch.path, lambda: _remove(hands, place), base != now)
+    return Plan(patch.path, lambda: _remove(context, place), base != now)
 
 
-async def _remove(hands: ToolContext, place: ResolvedPath) -> Outcome:
+async def _remove(context: ToolContext, place: ResolvedPath) -> Outcome:
     """Remove a file that is as the model knows it."""
-    base, now = await known_content(hands, place)
+    base, now = await known_content(context, place)
     if base != now:
-        return await refuse_changed(hands, place, base, (now,))
-    known = hands.versions[place.real].hash
+        return await refuse_changed(context, place, base, (now,))
+    known = context.versions[place.real].hash
     try:
-        await hands.workspace.run_in_thread(lambda: hands.workspace.remove(place.real))
+        await context.workspace.run_in_thread(lambda: context.workspace.remove(place.real))
     except OSError as error:
         raise ToolError(
             f"[unwritable] {one_line(place.path)} cannot be removed: {os_error_text(error)}."

@@ -17,9 +17,9 @@ INPUT_CHARS_MAX = 100_000
 """Characters of one `TaskInput`."""
 
 
-async def TaskList(hands: ToolContext) -> Outcome:
+async def TaskList(context: ToolContext) -> Outcome:
     """List background tasks and how they stand."""
-    every = hands.tasks.tasks() if hands.tasks is not None else ()
+    every = context.tasks.tasks() if context.tasks is not None else ()
     if not every:
         return Outcome.of("There are no background tasks.")
     lines = [f"- {task_line(view)}" for view in every[:LISTED_MAX]]
@@ -28,7 +28,7 @@ async def TaskList(hands: ToolContext) -> Outcome:
 
 
 async def TaskOutput(
-    hands: ToolContext,
+    context: ToolContext,
     task_id: str,
     tail: int = 0,
     since: int | None = None,
@@ -43,7 +43,7 @@ async def TaskOutput(
     grep: Only matching lines, of all output.
     wait: Milliseconds, for its end; when nothing else is left to do.
     """
-    tasks = _task_port(hands, task_id)
+    tasks = _task_port(context, task_id)
     if wait > 0:
         await tasks.wait(task_id, min(wait, WAIT_MAX_MS) / 1000)
     shown = await tasks.output(
@@ -60,9 +60,9 @@ async def TaskOutput(
     )
 
 
-async def TaskStop(hands: ToolContext, task_id: str) -> Outcome:
+async def TaskStop(context: ToolContext, task_id: str) -> Outcome:
     """End a background task and all that it started."""
-    view = await _task_port(hands, task_id).stop(task_id)
+    view = await _task_port(context, task_id).stop(task_id)
     if view.state == "running":
         return Outcome.fail(
             f"{task_line(view)}\n[it was told to end and has not yet; a note tells when it has]"
@@ -70,19 +70,19 @@ async def TaskStop(hands: ToolContext, task_id: str) -> Outcome:
     return Outcome.of(task_line(view))
 
 
-async def TaskInput(hands: ToolContext, task_id: str, text: str, eof: bool = False) -> Outcome:
+async def TaskInput(context: ToolContext, task_id: str, text: str, eof: bool = False) -> Outcome:
     """Answer a background task that waits for input; only what the user would want said.
 
     eof: Then close its input.
     """
-    refuse_marker(hands, text)
+    refuse_marker(context, text)
     if len(text) > INPUT_CHARS_MAX:
         raise ToolError(
             f"[too-long] At most {INPUT_CHARS_MAX} characters can be given at once; nothing was "
             "written."
         )
     line = text if (not text and eof) or text.endswith("\n") else text + "\n"
-    view = await _task_port(hands, task_id).give(task_id, line, eof=eof)
+    view = await _task_port(context, task_id).give(task_id, line, eof=eof)
     closed = "; its input is closed" if eof else ""
     return Outcome.of(
         f"Written to {view.id}{closed}. Look with TaskOutput(since={view.size_bytes}) what it "
@@ -90,12 +90,12 @@ async def TaskInput(hands: ToolContext, task_id: str, text: str, eof: bool = Fal
     )
 
 
-def _task_port(hands: ToolContext, task: str) -> TaskPort:
-    if hands.tasks is None:
+def _task_port(context: ToolContext, task: str) -> TaskPort:
+    if context.tasks is None:
         raise ToolError(
             f"[unknown-task] There is no task {task[:40]!r}: none was started in this session."
         )
-    return hands.tasks
+    return context.tasks
 
 
 def task_line(view: TaskView) -> str:

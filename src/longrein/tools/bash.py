@@ -25,12 +25,12 @@ SLACK = 4
 class CommandOutput:
     """Sink for the output of one command (`workspace.ReplayableSink`). `parts` finishes it."""
 
-    def __init__(self, hands: ToolContext) -> None:
+    def __init__(self, context: ToolContext) -> None:
         self.size_bytes = 0
         self.lines = 0
-        self._options = hands.options
-        self._note: Callable[[bytes], None] = hands.note
-        self._new_blob = hands.blobs.new_blob
+        self._options = context.options
+        self._note: Callable[[bytes], None] = context.note
+        self._new_blob = context.blobs.new_blob
         self._start = bytearray()
         self._tail = bytearray()
         self._writer: BlobWriter | None = None
@@ -145,7 +145,7 @@ class CommandOutput:
 
 
 async def Bash(
-    hands: ToolContext,
+    context: ToolContext,
     command: str,
     description: str = "",
     timeout: int | None = None,
@@ -162,23 +162,23 @@ async def Bash(
     run_in_background: You get a task id at once.
     outside_sandbox: Only if the sandbox stopped it: why it must run without. The user is asked.
     """
-    refuse_marker(hands, command)
+    refuse_marker(context, command)
     if not command.strip():
         raise ToolError("[empty] The command is empty; nothing was run.")
     if "\0" in command or not encodable(command):
         raise ToolError(
             "[bad-command] The command holds a NUL or an invalid character; nothing was run."
         )
-    output = CommandOutput(hands)
-    limit_s = time_limit(timeout, hands.options)
-    sandbox = hands.sandbox if not outside_sandbox else None
+    output = CommandOutput(context)
+    limit_s = time_limit(timeout, context.options)
+    sandbox = context.sandbox if not outside_sandbox else None
     if sandbox is not None:
         sandbox.begin()
     try:
         task_limit_s = (timeout or 0) / 1000 if run_in_background else limit_s
         background, outside = run_in_background, bool(outside_sandbox)
         came = await _run(
-            hands, command, task_limit_s, output, background=background, outside=outside
+            context, command, task_limit_s, output, background=background, outside=outside
         )
     except asyncio.CancelledError:
         came = CommandExit(None, cause="interrupt")
@@ -186,14 +186,14 @@ async def Bash(
         moved, new = sandbox.end() if sandbox is not None else ((), ())
     if isinstance(came, BackgroundedCommand):
         return Outcome.of(background_message(came, output.so_far(), limit_s))
-    cwd_note, facts = folder_change(hands, came)
+    cwd_note, facts = folder_change(context, came)
     stopped = ""
     if sandbox is not None and (came.code or "|" in command):
         printed, failed = output.ends(), bool(came.code)
         stopped = sandbox_note(printed, network=sandbox.network, failed=failed)
     refused = hosts_note(sandbox.refused_hosts) if sandbox is not None else ""
     notes = (
-        exit_note(came, hands.options, limit_s),
+        exit_note(came, context.options, limit_s),
         cwd_note,
         refused or stopped,
         moved_note(moved),
@@ -209,7 +209,7 @@ async def Bash(
 
 
 async def _run(
-    hands: ToolContext,
+    context: ToolContext,
     command: str,
     limit_s: float,
     output: CommandOutput,
@@ -217,28 +217,30 @@ async def _run(
     background: bool,
     outside: bool,
 ) -> CommandExit | BackgroundedCommand:
-    if hands.tasks is not None:
-        return await hands.tasks.run(
-            ShellCommand(command, hands.call, output, limit_s, background, outside)
+    if context.tasks is not None:
+        return await context.tasks.run(
+            ShellCommand(command, context.call, output, limit_s, background, outside)
         )
     if background:
         raise ToolError("[no-background] Nothing can run in the background here; nothing was run.")
     try:
         confinement = (
-            hands.sandbox.confine(hands.cwd) if hands.sandbox is not None and not outside else None
+            context.sandbox.confine(context.cwd)
+            if context.sandbox is not None and not outside
+            else None
         )
     except OSError as error:
         raise ToolError(
             f"[sandbox] The sandbox could not be set up ({error.strerror}); nothing was run."
         ) from None
-    variables = hands.variables if hands.sandbox is None or not outside else {}
-    return await hands.workspace.spawner.run(
+    variables = context.variables if context.sandbox is None or not outside else {}
+    return await context.workspace.spawner.run(
         command,
-        cwd=hands.cwd,
-        env={**hands.workspace.environment(hands.session), **variables},
+        cwd=context.cwd,
+        env={**context.workspace.environment(context.session), **variables},
         sink=output,
         timeout_s=limit_s,
-        output_bytes_max=hands.options.output_bytes_max,
+        output_bytes_max=context.options.output_bytes_max,
         confinement=confinement,
     )
 
@@ -368,13 +370,16 @@ def exit_note(ended: CommandExit, options: ToolOptions, limit_s: float) -> str:
     return f"[exit code {ended.code}{words}]" if ended.code else ""
 
 
-def folder_change(hands: ToolContext, ended: CommandExit) -> tuple[str, tuple[AnyEvent, ...]]:
+def folder_change(context: ToolContext, ended: CommandExit) -> tuple[str, tuple[AnyEvent, ...]]:
     """Return a note and events for a changed folder: `CwdSet` inside the roots, only a note
     outside.
     """
-    if ended.cause == "not_started" and hands.workspace.resolve(hands.cwd, "/").kind != "folder":
-        root = hands.workspace.roots[0]
-        if root == hands.cwd:
+    if (
+        ended.cause == "not_started"
+        and context.workspace.resolve(context.cwd, "/").kind != "folder"
+    ):
+        root = context.workspace.roots[0]
+        if root == context.cwd:
             return (
                 (
                     "[the folder of this session is gone, so no command can run; a file written "
@@ -384,17 +389,17 @@ def folder_change(hands: ToolContext, ended: CommandExit) -> tuple[str, tuple[An
                 (),
             )
         return f"[the current folder is gone; it is now {one_line(root)}]", (CwdSet(root),)
-    if not ended.cwd or ended.cwd == hands.cwd:
+    if not ended.cwd or ended.cwd == context.cwd:
         return "", ()
-    place = hands.workspace.resolve(ended.cwd, hands.cwd)
-    if place.real == hands.workspace.resolve(hands.cwd, hands.cwd).real:
+    place = context.workspace.resolve(ended.cwd, context.cwd)
+    if place.real == context.workspace.resolve(context.cwd, context.cwd).real:
         return "", ()
     if place.inside and place.kind == "folder" and encodable(place.path):
         return f"[current folder is now {one_line(place.path)}]", (CwdSet(place.path),)
     return (
         (
             f"[{one_line(ended.cwd)} is outside the session's folders: the current folder stays "
-            f"{one_line(hands.cwd)}]"
+            f"{one_line(context.cwd)}]"
         ),
         (),
     )

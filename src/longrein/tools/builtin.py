@@ -24,7 +24,7 @@ from longrein.tools.write import WRITE
 # --- `Compact`: a request for compaction, decided before the next request -------------------------
 
 
-async def Compact(hands: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG001 - the same parameter as in other built-in tools
+async def Compact(context: ToolContext, focus: str = "") -> Outcome:  # noqa: ARG001 - the same parameter as in other built-in tools
     """Make room: shorten old results, summarise the past. Happens by itself when it must; call it
     when a phase of work is over and its details no longer matter.
 

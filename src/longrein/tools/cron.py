@@ -7,7 +7,9 @@ from longrein.tools.registry import make_tool
 from longrein.tools.tool_port import Outcome, SchedulePort, ToolContext
 
 
-async def CronCreate(hands: ToolContext, cron: str, prompt: str, recurring: bool = True) -> Outcome:
+async def CronCreate(
+    context: ToolContext, cron: str, prompt: str, recurring: bool = True
+) -> Outcome:
     """Let a prompt come back to you at set times: instead of waiting, or when the user asks for it.
     It comes while the session is open and idle, and ends after 7 days.
 
@@ -17,30 +19,30 @@ async def CronCreate(hands: ToolContext, cron: str, prompt: str, recurring: bool
     recurring: false for once.
     """
     once = "" if recurring or cron.startswith(("in ", "at ")) else "once " if " " in cron else "in "
-    told, event = _port(hands).created(once + cron, prompt)
+    told, event = _port(context).created(once + cron, prompt)
     return Outcome.of(told, event)
 
 
-async def CronList(hands: ToolContext) -> Outcome:
+async def CronList(context: ToolContext) -> Outcome:
     """List what is scheduled in this session."""
-    return Outcome.of("\n".join(_port(hands).lines()) or "Nothing is scheduled.")
+    return Outcome.of("\n".join(_port(context).lines()) or "Nothing is scheduled.")
 
 
-async def CronDelete(hands: ToolContext, id: str) -> Outcome:  # noqa: A002 - the name of other agents
+async def CronDelete(context: ToolContext, id: str) -> Outcome:  # noqa: A002 - the name of other agents
     """Remove a schedule.
 
     id: Such as s1.
     """
-    return Outcome.of(f"{id} is removed.", _port(hands).removed(id))
+    return Outcome.of(f"{id} is removed.", _port(context).removed(id))
 
 
-def _port(hands: ToolContext) -> SchedulePort:
-    if hands.schedules is None:
+def _port(context: ToolContext) -> SchedulePort:
+    if context.schedules is None:
         raise ToolError(
             "[no-schedules] A subagent schedules nothing; say in your report what is to be done "
             "when."
         )
-    return hands.schedules
+    return context.schedules
 
 
 SCHEDULE_TOOLS = (

@@ -41,57 +41,65 @@ REPLACEMENTS_SHOWN_MAX = 3
 
 
 async def Edit(
-    hands: ToolContext, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    context: ToolContext,
+    file_path: str,
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,
 ) -> Outcome:
     """Replace exact text in a file that you have Read. old_string must match exactly, indentation
     included, without Read's line numbers, and stand in the file once: add neighbouring lines until
     it does. An empty one creates a file. On [not-read] or [changed], Read the file again. Several
     edits may go in one reply; they run in order.
     """
-    place = editable_place(hands, file_path, old_string, new_string)
+    place = editable_place(context, file_path, old_string, new_string)
     if old_string == "":
-        return await fill_empty_file(hands, place, new_string)
-    base, now = await known_content(hands, place)
+        return await fill_empty_file(context, place, new_string)
+    base, now = await known_content(context, place)
     change = (old_string, new_string)
     try:
         data, confirmation = await run_by_size(
-            hands, len(base), lambda: apply_edit(place, base, change, replace_all)
+            context, len(base), lambda: apply_edit(place, base, change, replace_all)
         )
     except ToolError:
         if base == now:
             raise
-        return await refuse_changed(hands, place, base, (now,))
-    return await save_merged(hands, place, base, data, confirmation)
+        return await refuse_changed(context, place, base, (now,))
+    return await save_merged(context, place, base, data, confirmation)
 
 
 async def check_edit(
-    hands: ToolContext, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    context: ToolContext,
+    file_path: str,
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,
 ) -> None:
     """See `Tool.check`."""
     if old_string:
-        refuse_unseen(hands, resolve_path(hands, file_path))
-    place = editable_place(hands, file_path, old_string, new_string)
+        refuse_unseen(context, resolve_path(context, file_path))
+    place = editable_place(context, file_path, old_string, new_string)
     if old_string:
-        base, now = await known_content(hands, place)
+        base, now = await known_content(context, place)
         if base == now:
             change = (old_string, new_string)
             await run_by_size(
-                hands, len(base), lambda: apply_edit(place, base, change, replace_all)
+                context, len(base), lambda: apply_edit(place, base, change, replace_all)
             )
 
 
-def editable_place(hands: ToolContext, file_path: str, old: str, new: str) -> ResolvedPath:
+def editable_place(context: ToolContext, file_path: str, old: str, new: str) -> ResolvedPath:
     """Resolve the path of an edit. Raises `ToolError` for a file, or a change, that text edits
     cannot make.
     """
-    refuse_marker(hands, old, new, file_path)
+    refuse_marker(context, old, new, file_path)
     if old == new:
         raise ToolError("[same] old_string and new_string are equal; nothing to do.")
-    place = resolve_path(hands, file_path)
+    place = resolve_path(context, file_path)
     refuse_place(place)
     if old == "":
         return place
-    place = existing_file(hands, file_path)
+    place = existing_file(context, file_path)
     if place.path.endswith(".ipynb"):
         raise ToolError(
             f"[notebook] {one_line(place.path)} is a notebook: its cells are JSON, which text "
@@ -138,24 +146,28 @@ def apply_edit(
     return data, confirmation
 
 
-async def fill_empty_file(hands: ToolContext, place: ResolvedPath, content: str) -> Outcome:
+async def fill_empty_file(context: ToolContext, place: ResolvedPath, content: str) -> Outcome:
     """Create a file or fill an empty one, for an empty `old_string`. Never overwrites content."""
     created = f"Created {described_file(place, content)}."
     if place.kind != "file":
-        return await create_file(hands, place, encode_for(place, content, PLAIN_STYLE), created)
-    now = await load_file(hands, place)
+        return await create_file(context, place, encode_for(place, content, PLAIN_STYLE), created)
+    now = await load_file(context, place)
     decoded = decode(now)
     if decoded is None or decoded.text:
         raise ToolError(
             f"[exists] {one_line(place.path)} exists and is not empty; give the text to replace "
             "as old_string."
         )
-    base, now = await known_content(hands, place)
+    base, now = await known_content(context, place)
     if base != now:
-        return await refuse_changed(hands, place, base, (now,))
+        return await refuse_changed(context, place, base, (now,))
     data = encode_for(place, with_line_ends(content, decoded.style), decoded.style)
     return await save_merged(
-        hands, place, base, data, lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)])
+        context,
+        place,
+        base,
+        data,
+        lambda _shown, extra: "\n".join([created, *[extra] * bool(extra)]),
     )
 
 

@@ -90,34 +90,34 @@ def through_editor(tool: Tool, editor: Editor) -> Tool:
     """
     if tool.access in ("read", "write") and editor.files is not None:
 
-        async def with_buffers(hands: ToolContext, **arguments: Any) -> Outcome:
+        async def with_buffers(context: ToolContext, /, **arguments: Any) -> Outcome:
             for path, _ in tool.paths(arguments):
-                await _refresh(hands, path)
-            return await tool.run(hands, **arguments)
+                await _refresh(context, path)
+            return await tool.run(context, **arguments)
 
         return msgspec.structs.replace(tool, run=with_buffers)
     if tool.access == "command" and tool.traits.kind == "shell" and editor.terminals is not None:
         terminals = editor.terminals
 
-        async def in_terminal(hands: ToolContext, **arguments: Any) -> Outcome:
-            if hands.tasks is not None:
-                hands = msgspec.structs.replace(
-                    hands, tasks=TerminalCommands(hands, hands.tasks, terminals)
+        async def in_terminal(context: ToolContext, /, **arguments: Any) -> Outcome:
+            if context.tasks is not None:
+                context = msgspec.structs.replace(
+                    context, tasks=TerminalCommands(context, context.tasks, terminals)
                 )
-            return await tool.run(hands, **arguments)
+            return await tool.run(context, **arguments)
 
         return msgspec.structs.replace(tool, run=in_terminal)
     return tool
 
 
-async def _refresh(hands: ToolContext, path: str) -> None:
-    workspace = hands.workspace
+async def _refresh(context: ToolContext, path: str) -> None:
+    workspace = context.workspace
     if not isinstance(
         workspace, EditorWorkspace
     ):  # of a subagent in a git worktree, which no editor has open
         return
-    place = workspace.resolve(path, hands.cwd)
-    allowed = hands.judged.get(path, place.real) == place.real
+    place = workspace.resolve(path, context.cwd)
+    allowed = context.judged.get(path, place.real) == place.real
     if allowed and place.kind == "file" and place.size_bytes <= HANDLED_BYTES_MAX:
         await workspace.refresh(place.real)
 
@@ -169,8 +169,8 @@ class TerminalCommands:
     session (see `TaskPort`).
     """
 
-    def __init__(self, hands: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
-        self._hands, self._tasks, self._terminals = hands, tasks, terminals
+    def __init__(self, context: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
+        self._hands, self._tasks, self._terminals = context, tasks, terminals
 
     async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
         """See `TaskPort.run`. A command that may change the folder is run without the editor,
@@ -185,26 +185,28 @@ class TerminalCommands:
         return await self._tasks.run(command)
 
     def _made(self, command: ShellCommand) -> EditorCommand | None:
-        hands = self._hands
-        sandbox = hands.sandbox if not command.outside_sandbox else None
+        context = self._hands
+        sandbox = context.sandbox if not command.outside_sandbox else None
         try:
-            confinement = sandbox.confine(hands.cwd) if sandbox is not None else None
+            confinement = sandbox.confine(context.cwd) if sandbox is not None else None
         except OSError:
             return None  # reported where the command is then run
         variables = (
-            {} if hands.sandbox is not None and command.outside_sandbox else dict(hands.variables)
+            {}
+            if context.sandbox is not None and command.outside_sandbox
+            else dict(context.variables)
         )
         env = (
-            hands.workspace.environment(hands.session)
+            context.workspace.environment(context.session)
             | variables
             | (confinement.env if confinement else {})
         )
         words = terminal_words(command.command, env, confinement)
         if words is None:
             return None
-        output_bytes_max = min(hands.options.output_bytes_max, OUTPUT_BYTES_MAX)
+        output_bytes_max = min(context.options.output_bytes_max, OUTPUT_BYTES_MAX)
         return EditorCommand(
-            command.call, words, hands.cwd, env, command.timeout_s, output_bytes_max
+            command.call, words, context.cwd, env, command.timeout_s, output_bytes_max
         )
 
     async def carry(

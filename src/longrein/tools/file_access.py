@@ -27,11 +27,11 @@ LIST_LIMIT_S = 0.2
 """Time limit of the search for a similar name in a folder."""
 
 
-def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
+def resolve_path(context: ToolContext, path: str) -> ResolvedPath:
     """Resolve `path`. Raises `ToolError` for a text that cannot be a path, and for one that
     leads elsewhere by now.
     """
-    place = hands.workspace.resolve(path, hands.cwd)
+    place = context.workspace.resolve(path, context.cwd)
     if not encodable(place.real) and encodable(place.real, "surrogateescape"):
         raise ToolError(
             f"[bad-path] {one_line(path)} has a name that is not UTF-8. {ODD_NAME_HINT}"
@@ -41,7 +41,7 @@ def resolve_path(hands: ToolContext, path: str) -> ResolvedPath:
             f"[bad-path] {one_line(path) or 'An empty text'} is no usable path; give the path of "
             "a file."
         )
-    if hands.judged.get(path, place.real) != place.real:
+    if context.judged.get(path, place.real) != place.real:
         raise ToolError(
             f"[moved] {one_line(path)} has changed between the check and the use: it leads to "
             "another place now. "
@@ -61,11 +61,11 @@ def encodable(text: str, errors: str = "strict") -> bool:
     return True
 
 
-def existing_file(hands: ToolContext, path: str) -> ResolvedPath:
+def existing_file(context: ToolContext, path: str) -> ResolvedPath:
     """Resolve `path` to a regular file. Raises `ToolError` otherwise, with the nearest name for
     a missing file.
     """
-    place = resolve_path(hands, path)
+    place = resolve_path(context, path)
     match place.kind:
         case "file":
             return place
@@ -79,10 +79,10 @@ def existing_file(hands: ToolContext, path: str) -> ResolvedPath:
                 f"[not-a-file] {one_line(path)} is a device, pipe or socket, not a file."
             )
         case _:
-            raise ToolError(not_found_message(hands, place))
+            raise ToolError(not_found_message(context, place))
 
 
-def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
+def not_found_message(context: ToolContext, place: ResolvedPath) -> str:
     """Return the refusal for a file that does not exist, with the nearest name."""
     folder, _, name = place.path.rpartition("/")
     names: list[str] = []
@@ -92,12 +92,12 @@ def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
             names.append(path.rpartition("/")[2])
         return False
 
-    around = hands.workspace.resolve(folder or "/", hands.cwd)
+    around = context.workspace.resolve(folder or "/", context.cwd)
     if around.kind != "folder":
         return (
             f"[not-found] No such file: {one_line(place.path)}; its folder does not exist either."
         )
-    hands.workspace.walk(around.real, visit, LIST_LIMIT_S)
+    context.workspace.walk(around.real, visit, LIST_LIMIT_S)
     if "\ufffd" in place.path:
         return f"[not-found] No such file: {one_line(place.path)}. {ODD_NAME_HINT}"
     near = nearest(name, names)
@@ -107,18 +107,20 @@ def not_found_message(hands: ToolContext, place: ResolvedPath) -> str:
     return f"[not-found] No such file: {one_line(place.path)}.{hint}"
 
 
-async def run_by_size(hands: ToolContext, size_bytes: int, work: Callable[[], T]) -> T:
+async def run_by_size(context: ToolContext, size_bytes: int, work: Callable[[], T]) -> T:
     """Run `work()` in the event loop for up to `IN_LOOP_BYTES_MAX`, else in a thread."""
-    return work() if size_bytes <= IN_LOOP_BYTES_MAX else await hands.workspace.run_in_thread(work)
+    return (
+        work() if size_bytes <= IN_LOOP_BYTES_MAX else await context.workspace.run_in_thread(work)
+    )
 
 
-async def load_file(hands: ToolContext, place: ResolvedPath, limit_bytes: int = 0) -> bytes:
+async def load_file(context: ToolContext, place: ResolvedPath, limit_bytes: int = 0) -> bytes:
     """Load a file that `existing_file` resolved. Raises `ToolError` when it vanished or cannot
     be read.
     """
     try:
         return await run_by_size(
-            hands, place.size_bytes, lambda: hands.workspace.read(place.real, limit_bytes)
+            context, place.size_bytes, lambda: context.workspace.read(place.real, limit_bytes)
         )
     except FileNotFoundError:
         raise ToolError(f"[not-found] {one_line(place.path)} has just vanished.") from None
@@ -128,21 +130,21 @@ async def load_file(hands: ToolContext, place: ResolvedPath, limit_bytes: int = 
         ) from None
 
 
-async def keep_content(hands: ToolContext, data: bytes) -> tuple[str, str]:
+async def keep_content(context: ToolContext, data: bytes) -> tuple[str, str]:
     """Store content as a blob and return (hash, blob); the blob is '' above `keep_bytes_max`.
 
     The blob's name equals the hash unless a secret was replaced in the stored content.
     """
-    kept = len(data) <= hands.options.keep_bytes_max
-    digest = await run_by_size(hands, len(data), lambda: sha256(data).hexdigest())
-    return digest, hands.blobs.put_blob(data) if kept else ""
+    kept = len(data) <= context.options.keep_bytes_max
+    digest = await run_by_size(context, len(data), lambda: sha256(data).hexdigest())
+    return digest, context.blobs.put_blob(data) if kept else ""
 
 
-def refuse_marker(hands: ToolContext, *texts: str) -> None:
+def refuse_marker(context: ToolContext, *texts: str) -> None:
     """Raise `ToolError` for text with a longrein marker, which must not reach a file or a
     command.
     """
-    sign = marker_sign(hands.nonce)
+    sign = marker_sign(context.nonce)
     if any(sign in text for text in texts):
         raise ToolError(
             "[marker] The text holds a longrein marker, which stands for content that was cut, "

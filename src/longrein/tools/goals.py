@@ -16,20 +16,20 @@ BODY_CHARS = 300
 
 
 async def GoalAdd(
-    hands: ToolContext, title: str, body: str = "", blocked_by: list[int] | None = None
+    context: ToolContext, title: str, body: str = "", blocked_by: list[int] | None = None
 ) -> Outcome:
     """Add a goal of the project: work that outlives this conversation, shared by all sessions and
     subagents. Your present steps go into TodoWrite.
 
     body: When it is reached, what is known.
     """
-    goals = _goal_port(hands, title, body)
+    goals = _goal_port(context, title, body)
     goal = await goals.add(title, body, blocked_by or ())
     return Outcome.of(f"Added goal {goal.id}{_waits_words(goal.blocked_by)}.", GoalChanged(goal))
 
 
 async def GoalUpdate(
-    hands: ToolContext,
+    context: ToolContext,
     id: int,  # noqa: A002 - the name that the model is told
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
     title: str | None = None,
@@ -41,7 +41,7 @@ async def GoalUpdate(
     checked. With id alone: shows it whole.
 
     """
-    goals = _goal_port(hands, title or "", body or "")
+    goals = _goal_port(context, title or "", body or "")
     if title is not None and not title.strip():
         raise ToolError("[empty] A goal needs a title. Nothing was changed.")
     goal, freed = await goals.update(
@@ -59,39 +59,39 @@ async def GoalUpdate(
     return Outcome.of(f"Goal {goal.id} is {_status_words(goal, goals.owner)}.{told}", *facts)
 
 
-async def GoalList(hands: ToolContext, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
+async def GoalList(context: ToolContext, all: bool = False) -> Outcome:  # noqa: A002 - the name that the model is told
     """The project's open goals: which are ready, whose they are, what they wait for.
 
     all: Also those that are over.
     """
-    goals = _goal_port(hands)
+    goals = _goal_port(context)
     found = await goals.goals(every=all)
     if not found:
         return Outcome.of("The project has no goals." if all else "The project has no open goals.")
     still = {goal.id: goal for goal in found if goal.status in ("pending", "in_progress")}
     rows = [_goal_row(goal, goals.owner, still) for goal in found]
     text = "\n".join(row + _full_body(goal) for row, goal in zip(rows, found, strict=True))
-    if len(text.encode()) > hands.page_bytes:
+    if len(text.encode()) > context.page_bytes:
         text = "\n".join(row + _short_body(goal) for row, goal in zip(rows, found, strict=True))
         text += "\n\nLong bodies are cut; GoalUpdate with an id alone shows a goal whole."
     return Outcome.of(text, *map(GoalChanged, goals.unseen(found)))
 
 
-def _goal_port(hands: ToolContext, *written: str) -> GoalPort:
+def _goal_port(context: ToolContext, *written: str) -> GoalPort:
     """Return the goal port. Raises `ToolError` when there is none, or when a text contains a
     longrein marker.
     """
-    if hands.goals is None:
+    if context.goals is None:
         raise ToolError(
             "[no-goals] There is no place here where goals could be kept; use TodoWrite."
         )
-    if any(marker_sign(hands.nonce) in text for text in written):
+    if any(marker_sign(context.nonce) in text for text in written):
         raise ToolError(
             "[marker] The text holds a marker of a cleared or hidden part in place of its "
             "content; write what is meant "
             "(Recall brings a cleared part back). Nothing was changed."
         )
-    return hands.goals
+    return context.goals
 
 
 def _goal_row(goal: Goal, me: str, still: Mapping[int, Goal]) -> str:

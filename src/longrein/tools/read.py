@@ -146,7 +146,7 @@ MEDIA_BYTES_MAX = 32 * 1024 * 1024
 
 
 async def Read(
-    hands: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None
+    context: ToolContext, file_path: str, offset: int | None = None, limit: int | None = None
 ) -> Outcome:
     """Read a file, before you Edit or overwrite it; a large one in the range that Grep names. Lines
     come as `number<TAB>text`: number and tab are not in the file, and a line without number is a
@@ -157,28 +157,28 @@ async def Read(
     """
     if (offset is not None and offset < 0) or (limit is not None and limit < 1):
         raise ToolError("[bad-range] offset counts from 1 and limit must be at least 1.")
-    place = existing_file(hands, file_path)
+    place = existing_file(context, file_path)
     first = max(offset or 1, 1)
-    count = limit or hands.options.read_lines_max
-    if place.size_bytes > hands.options.keep_bytes_max:
-        return await read_large(hands, place, first, count)
-    data = await load_file(hands, place)
+    count = limit or context.options.read_lines_max
+    if place.size_bytes > context.options.keep_bytes_max:
+        return await read_large(context, place, first, count)
+    data = await load_file(context, place)
     if image_info(data) or is_pdf(data):
-        return read_media(place, data, *await keep_content(hands, data))
-    decoded = await run_by_size(hands, len(data), lambda: decode(data))
+        return read_media(place, data, *await keep_content(context, data))
+    decoded = await run_by_size(context, len(data), lambda: decode(data))
     if decoded is None:
         raise ToolError(binary_message(place, data, len(data)))
     text, whole, last = await run_by_size(
-        hands, len(data), lambda: numbered_page(hands, place, decoded, first, count)
+        context, len(data), lambda: numbered_page(context, place, decoded, first, count)
     )
-    digest, blob = await keep_content(hands, data)
-    if last and (handle := hands.standing(place.real, digest, first, last)):
+    digest, blob = await keep_content(context, data)
+    if last and (handle := context.standing(place.real, digest, first, last)):
         told = (
             f"[unchanged since {handle}: lines {first}-{last} of {one_line(place.path)} stand "
             "there as they are now]"
         )
         return Outcome.of(told, FileSeen(place.real, digest, blob, whole, first, last, handle))
-    known = hands.versions.get(place.real)
+    known = context.versions.get(place.real)
     whole = whole or (known is not None and known.whole and known.hash == digest)
     return Outcome(
         (Text(text),), (FileSeen(place.real, digest, blob, whole, first if last else 0, last),)
@@ -186,7 +186,7 @@ async def Read(
 
 
 def numbered_page(
-    hands: ToolContext, place: ResolvedPath, decoded: Decoded, first: int, count: int
+    context: ToolContext, place: ResolvedPath, decoded: Decoded, first: int, count: int
 ) -> tuple[str, bool, int]:
     """Return numbered lines with notes, whether they are the whole file uncut, and the last line
     shown.
@@ -199,7 +199,7 @@ def numbered_page(
             f"[past-end] {one_line(place.path)} has only {counted(len(lines), 'line')}; offset "
             f"{first} is past."
         )
-    chosen, cut = fit_lines(hands, lines[first - 1 : first - 1 + count], first)
+    chosen, cut = fit_lines(context, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
     notes = encoding_notes(decoded)
     if last < len(lines):
@@ -220,15 +220,15 @@ def numbered_lines(lines: list[str], first: int, odd: bool) -> str:
     return visible(text) if odd else text
 
 
-def fit_lines(hands: ToolContext, lines: list[str], first: int) -> tuple[list[str], bool]:
+def fit_lines(context: ToolContext, lines: list[str], first: int) -> tuple[list[str], bool]:
     """Return the lines that fit into one result, and whether one was cut."""
-    options = hands.options
+    options = context.options
     chars = sum(map(len, lines))
     if chars <= options.line_chars_max or max(map(len, lines)) <= options.line_chars_max:
         cut = False
     else:
         cut = True
-        lines = [cut_line(hands, line, number) for number, line in enumerate(lines, first)]
+        lines = [cut_line(context, line, number) for number, line in enumerate(lines, first)]
     if chars * 4 <= options.read_bytes_max:
         return lines, cut
     size = 0
@@ -239,16 +239,16 @@ def fit_lines(hands: ToolContext, lines: list[str], first: int) -> tuple[list[st
     return lines, cut
 
 
-def cut_line(hands: ToolContext, line: str, number: int) -> str:
+def cut_line(context: ToolContext, line: str, number: int) -> str:
     """Replace the end of a very long line by a marker, which no tool writes into a file."""
-    most = hands.options.line_chars_max
+    most = context.options.line_chars_max
     if len(line) <= most:
         return line
     how = (
         f"line {number} has {len(line):,} characters; for more: sed -n {number}p FILE | cut "
         f"-c{most + 1}-{2 * most}"
     )
-    return line[:most] + marker(hands.nonce, "cut", how)
+    return line[:most] + marker(context.nonce, "cut", how)
 
 
 def encoding_notes(decoded: Decoded) -> list[str]:
@@ -284,24 +284,26 @@ def binary_message(place: ResolvedPath, data: bytes, size: int) -> str:
     )
 
 
-async def read_large(hands: ToolContext, place: ResolvedPath, first: int, count: int) -> Outcome:
+async def read_large(context: ToolContext, place: ResolvedPath, first: int, count: int) -> Outcome:
     """Read a file above `keep_bytes_max`: load only the needed start; the workspace computes the
     hash.
     """
-    head = await load_file(hands, place, min(4 * hands.options.read_bytes_max, place.size_bytes))
+    head = await load_file(
+        context, place, min(4 * context.options.read_bytes_max, place.size_bytes)
+    )
     if image_info(head) or is_pdf(head):
-        return await read_large_media(hands, place)
+        return await read_large_media(context, place)
     decoded, lines = decode_whole_lines(head)
     if decoded is None:
         raise ToolError(binary_message(place, head, place.size_bytes))
     if len(lines) <= first + count and place.size_bytes > len(head):
-        wider = await load_file(hands, place, HANDLED_BYTES_MAX)
-        again, more = await hands.workspace.run_in_thread(lambda: decode_whole_lines(wider))
+        wider = await load_file(context, place, HANDLED_BYTES_MAX)
+        again, more = await context.workspace.run_in_thread(lambda: decode_whole_lines(wider))
         decoded, lines = (again, more) if again is not None else (decoded, lines)
-    text = large_page(hands, place, decoded, lines, (first, count))
+    text = large_page(context, place, decoded, lines, (first, count))
     if place.size_bytes > HANDLED_BYTES_MAX:
         return Outcome.of(text)
-    digest = await hands.workspace.run_in_thread(lambda: hands.workspace.hash(place.real))
+    digest = await context.workspace.run_in_thread(lambda: context.workspace.hash(place.real))
     return Outcome.of(text, FileSeen(place.real, digest, whole=False))
 
 
@@ -318,7 +320,7 @@ def decode_whole_lines(data: bytes) -> tuple[Decoded | None, list[str]]:
 
 
 def large_page(
-    hands: ToolContext,
+    context: ToolContext,
     place: ResolvedPath,
     decoded: Decoded,
     lines: list[str],
@@ -332,7 +334,7 @@ def large_page(
             "is too far in. "
             f"Use Bash: sed -n '{first},{first + 200}p', tail or grep."
         )
-    chosen, _ = fit_lines(hands, lines[first - 1 : first - 1 + count], first)
+    chosen, _ = fit_lines(context, lines[first - 1 : first - 1 + count], first)
     last = first + len(chosen) - 1
     note = (
         f"lines {first}-{last} of a file of {size_words(place.size_bytes)}; read on with "
@@ -341,15 +343,15 @@ def large_page(
     return numbered_lines(chosen, first, decoded.odd) + f"\n[{note}]"
 
 
-async def read_large_media(hands: ToolContext, place: ResolvedPath) -> Outcome:
+async def read_large_media(context: ToolContext, place: ResolvedPath) -> Outcome:
     """Read an image or PDF above `keep_bytes_max`; the blob of its part is kept all the same."""
     if place.size_bytes > MEDIA_BYTES_MAX:
         raise ToolError(
             f"[too-large] {one_line(place.path)} has {size_words(place.size_bytes)}; make it "
             "smaller first."
         )
-    data = await load_file(hands, place)
-    blob = hands.blobs.put_blob(data)
+    data = await load_file(context, place)
+    blob = context.blobs.put_blob(data)
     return read_media(place, data, blob, blob)
 
 

@@ -461,9 +461,9 @@ class InMemoryHistory:
     short logs only.
     """
 
-    def __init__(self, hands: ToolContext) -> None:
-        self._entry = hands.entry
-        self._blobs = hands.blobs
+    def __init__(self, context: ToolContext) -> None:
+        self._entry = context.entry
+        self._blobs = context.blobs
 
     def tail(self) -> tuple[int, int]:
         """See `store.SessionHistory`. Finds the last seq by doubling and bisection, since seqs
@@ -598,7 +598,7 @@ class RecallResult(msgspec.Struct, frozen=True):
     """Images and documents to show again."""
 
 
-async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Outcome:
+async def recall(context: ToolContext, given: Mapping[str, str], lines: str) -> Outcome:
     """Recall by one of `handle`, `query`, `path` and `time` in `given`, or by `path` and `time`.
 
     Raises `ToolError` that says what to ask instead.
@@ -615,32 +615,32 @@ async def recall(hands: ToolContext, given: Mapping[str, str], lines: str) -> Ou
 
     def work(past: SessionHistory) -> RecallResult:
         if names == ["handle"]:
-            return _by_handle(hands, past, given["handle"], wanted)
+            return _by_handle(context, past, given["handle"], wanted)
         if names == ["query"]:
-            return _by_query(hands, past, given["query"], wanted)
+            return _by_query(context, past, given["query"], wanted)
         if names == ["time"]:
-            return _by_time(hands, past, given["time"])
-        return _by_path(hands, past, given["path"], given["time"], wanted)
+            return _by_time(context, past, given["time"])
+        return _by_path(context, past, given["path"], given["time"], wanted)
 
     brought = (
-        await hands.archive.reading(work)
-        if hands.archive is not None
-        else work(InMemoryHistory(hands))
+        await context.archive.reading(work)
+        if context.archive is not None
+        else work(InMemoryHistory(context))
     )
-    return _outcome(hands, brought)
+    return _outcome(context, brought)
 
 
 def _by_handle(
-    hands: ToolContext, past: SessionHistory, handle: str, wanted: "PageRange"
+    context: ToolContext, past: SessionHistory, handle: str, wanted: "PageRange"
 ) -> RecallResult:
     found = resolve_handle(past, handle)
     return _paged_content(
-        hands, found, wanted, f'handle="{found.handle}"', Recalled(hands.call, found.handle)
+        context, found, wanted, f'handle="{found.handle}"', Recalled(context.call, found.handle)
     )
 
 
 def _paged_content(
-    hands: ToolContext, found: HandleContent, wanted: "PageRange", again: str, fact: Recalled
+    context: ToolContext, found: HandleContent, wanted: "PageRange", again: str, fact: Recalled
 ) -> RecallResult:
     from longrein.tools.recall_pages import read_page
 
@@ -652,11 +652,11 @@ def _paged_content(
             msgspec.structs.replace(fact, size_bytes=size),
             found.media,
         )
-    one = read_page(found.past, found.texts, wanted, found.handle, hands.page_bytes)
+    one = read_page(found.past, found.texts, wanted, found.handle, context.page_bytes)
     way = f'; next: Recall({again}, lines="{one.following}")' if one.following else ""
     end = "" if way or one.whole.startswith("all") else "; this is the end"
     head = f"{found.handle}: {found.title}, {one.whole}{way}{end}"
-    if marker_sign(hands.nonce) in one.text:
+    if marker_sign(context.nonce) in one.text:
         head += f"; {OLD_MARKERS_NOTE}"
     size = len(one.text.encode("utf-8", "replace"))
     return RecallResult(
@@ -665,32 +665,34 @@ def _paged_content(
 
 
 def _by_query(
-    hands: ToolContext, past: SessionHistory, query: str, wanted: "PageRange"
+    context: ToolContext, past: SessionHistory, query: str, wanted: "PageRange"
 ) -> RecallResult:
-    asked = hands.call[1:].partition(".")[0]
+    asked = context.call[1:].partition(".")[0]
     text = search_words(past, query, int(asked) if asked.isdigit() else 0, wanted.first)
     return RecallResult(
         text,
         None,
-        Recalled(hands.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))),
+        Recalled(context.call, query=query, size_bytes=len(text.encode("utf-8", "replace"))),
     )
 
 
-def _by_time(hands: ToolContext, past: SessionHistory, time: str) -> RecallResult:
-    text = entries_around(past, time, hands.now_us())
+def _by_time(context: ToolContext, past: SessionHistory, time: str) -> RecallResult:
+    text = entries_around(past, time, context.now_us())
     return RecallResult(
-        text, None, Recalled(hands.call, when=time, size_bytes=len(text.encode("utf-8", "replace")))
+        text,
+        None,
+        Recalled(context.call, when=time, size_bytes=len(text.encode("utf-8", "replace"))),
     )
 
 
 def _by_path(
-    hands: ToolContext, past: SessionHistory, path: str, time: str, wanted: "PageRange"
+    context: ToolContext, past: SessionHistory, path: str, time: str, wanted: "PageRange"
 ) -> RecallResult:
-    real = hands.workspace.resolve(path, hands.cwd).real if "\0" not in path else path
+    real = context.workspace.resolve(path, context.cwd).real if "\0" not in path else path
     files = file_history(past, path, real)
-    shown = version_at(files, find_moment(past, time, hands.now_us())[0] if time.strip() else 0)
+    shown = version_at(files, find_moment(past, time, context.now_us())[0] if time.strip() else 0)
     handle, listed = f"r{shown.seq}", version_list(files, shown)
-    fact = Recalled(hands.call, handle, path=files.path, when=time)
+    fact = Recalled(context.call, handle, path=files.path, when=time)
     if not shown.hash or not shown.kept:
         why = (
             "it was gone then"
@@ -699,32 +701,32 @@ def _by_path(
         )
         return RecallResult(f"{listed}\n[{handle}: {why}]", None, fact)
     brought = _paged_content(
-        hands, resolve_handle(past, handle), wanted, f'handle="{handle}"', fact
+        context, resolve_handle(past, handle), wanted, f'handle="{handle}"', fact
     )
     return msgspec.structs.replace(brought, head=f"{listed}\n[{brought.head}]")
 
 
-def _outcome(hands: ToolContext, brought: RecallResult) -> Outcome:
+def _outcome(context: ToolContext, brought: RecallResult) -> Outcome:
     head = brought.head if brought.head.startswith("[") else f"[{brought.head}]"
     texts = (Text(head),) if brought.text is None else (Text(head), Text(brought.text or "(empty)"))
     return Outcome(
-        (*texts, *(_with_local_blob(hands, part, data) for part, data in brought.media)),
+        (*texts, *(_with_local_blob(context, part, data) for part, data in brought.media)),
         (brought.fact,),
     )
 
 
-def _with_local_blob(hands: ToolContext, part: AnyPart, data: bytes | None) -> AnyPart:
+def _with_local_blob(context: ToolContext, part: AnyPart, data: bytes | None) -> AnyPart:
     """Return `part` with its blob copied into this session's folder, if necessary."""
     if data is None or not isinstance(part, Image | Document):
         return part
-    return msgspec.structs.replace(part, blob=hands.blobs.put_blob(data))
+    return msgspec.structs.replace(part, blob=context.blobs.put_blob(data))
 
 
 # --- The tool -------------------------------------------------------------------------------------
 
 
 async def Recall(
-    hands: ToolContext,
+    context: ToolContext,
     handle: str = "",
     query: str = "",
     path: str = "",
@@ -742,7 +744,7 @@ async def Recall(
     lines: 100-200, 100- or 7:4001-8000 (characters of line 7). Of a query: hits, 21-.
     """
     given = {"handle": handle, "query": query, "path": path, "time": time}
-    brought: Outcome = await recall(hands, given, lines)
+    brought: Outcome = await recall(context, given, lines)
     return brought
 
 

@@ -1,7 +1,7 @@
 """Tools from async functions: name, JSON schema and description come from the signature and the
 docstring.
 
-    async def Count(hands: ToolContext, file_path: str, word: str = "TODO") -> Outcome:
+    async def Count(context: ToolContext, file_path: str, word: str = "TODO") -> Outcome:
         '''Count a word in a file.
 
         file_path: The file.
@@ -10,9 +10,9 @@ docstring.
 
     COUNT = make_tool(Count, access="read", together=True, paths=[("file_path", False)])
 
-The parameter called `hands` receives the `ToolContext`; it may be left out. The function may return
-a string instead of an `Outcome`, or another value, which the model gets as JSON. A call that cannot
-be done raises `ToolError`, whose text the model reads.
+A first parameter annotated with `ToolContext` receives it; the model does not see that parameter.
+The function may return a string instead of an `Outcome`, or another value, which the model gets as
+JSON. A call that cannot be done raises `ToolError`, whose text the model reads.
 """
 
 import types
@@ -71,11 +71,18 @@ def tool_spec(
     return ToolSpec(function.__name__, text, object_schema(properties, required))
 
 
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Return True if the first parameter of a tool's function is for its `ToolContext`."""
+    code = function.__code__
+    hint = function.__annotations__.get(code.co_varnames[0]) if code.co_argcount else None
+    return hint is ToolContext or (isinstance(hint, str) and hint.endswith("ToolContext"))
+
+
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters other than `hands`, in order. Avoids the slow import of `inspect`."""
+    """Return the parameters that the model gives, in order. Avoids the slow import of `inspect`."""
     code = function.__code__
     count = code.co_argcount + code.co_kwonlyargcount
-    names = [name for name in code.co_varnames[:count] if name != "hands"]
+    names = code.co_varnames[takes_context(function) : count]
     defaults = function.__defaults__ or ()
     optional = set(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount])
     optional.update(function.__kwdefaults__ or ())
@@ -328,16 +335,16 @@ def make_runner(function: Function, names: Mapping[str, str]) -> Run:
     A returned string becomes an `Outcome`, any other value its JSON text, a `ToolError` a failed
     one. Other exceptions propagate to the loop.
     """
-    wants_hands = "hands" in function.__code__.co_varnames[: function.__code__.co_argcount]
+    wants_context = takes_context(function)
 
-    async def run(hands: ToolContext, **arguments: Any) -> Outcome:
+    async def run(context: ToolContext, /, **arguments: Any) -> Outcome:
         given = (
             {names.get(name, name): value for name, value in arguments.items()}
             if names
             else arguments
         )
         try:
-            found = await (function(hands, **given) if wants_hands else function(**given))
+            found = await (function(context, **given) if wants_context else function(**given))
         except ToolError as refusal:
             return Outcome.fail(str(refusal))
         return found if isinstance(found, Outcome) else Outcome.of(text_of_value(found))

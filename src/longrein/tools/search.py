@@ -23,27 +23,27 @@ TEXT_BYTES_MAX = 30_000
 """Maximum size of one result."""
 
 
-def resolve_search_root(hands: ToolContext, path: str) -> ResolvedPath:
+def resolve_search_root(context: ToolContext, path: str) -> ResolvedPath:
     """Resolve the folder or file to search. Raises `ToolError` otherwise, with the nearest name."""
-    place = resolve_path(hands, path or ".")
-    return place if place.kind == "folder" else existing_file(hands, path)
+    place = resolve_path(context, path or ".")
+    return place if place.kind == "folder" else existing_file(context, path)
 
 
-def hidden_filter(hands: ToolContext, place: ResolvedPath) -> Callable[[str], bool] | None:
+def hidden_filter(context: ToolContext, place: ResolvedPath) -> Callable[[str], bool] | None:
     """Return a test whether a real path below `place` is forbidden by a rule; None when no rule
     is.
     """
-    hidden, folder, start = hands.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
+    hidden, folder, start = context.hidden, place.path.rstrip("/"), len(place.real.rstrip("/"))
     return None if hidden is None else lambda real: hidden(folder + real[start:], real)
 
 
-def shown_paths(hands: ToolContext, paths: tuple[str, ...]) -> list[str]:
+def shown_paths(context: ToolContext, paths: tuple[str, ...]) -> list[str]:
     """Return paths relative to the current folder if they are inside it."""
-    base = hands.workspace.resolve(hands.cwd, "/").real.rstrip("/") + "/"
+    base = context.workspace.resolve(context.cwd, "/").real.rstrip("/") + "/"
     return [one_line(path.removeprefix(base)) for path in paths]
 
 
-def shown_lines(hands: ToolContext, lines: "tuple[Line, ...]") -> list[str]:
+def shown_lines(context: ToolContext, lines: "tuple[Line, ...]") -> list[str]:
     """Return rows `number:line` for matches, `number-line` for context, below each file's path;
     `--` for gaps.
     """
@@ -53,22 +53,22 @@ def shown_lines(hands: ToolContext, lines: "tuple[Line, ...]") -> list[str]:
     for line in lines:
         if line.path != path:
             rows += (
-                ["", *shown_paths(hands, (line.path,))]
+                ["", *shown_paths(context, (line.path,))]
                 if rows
-                else shown_paths(hands, (line.path,))
+                else shown_paths(context, (line.path,))
             )
         elif line.number > number + 1 and gaps:
             rows.append("--")
         path, number = line.path, line.number
-        rows.append(f"{number}{':' if line.match else '-'}{shown_text(hands, line.text)}")
+        rows.append(f"{number}{':' if line.match else '-'}{shown_text(context, line.text)}")
     return rows
 
 
-def shown_text(hands: ToolContext, text: str) -> str:
+def shown_text(context: ToolContext, text: str) -> str:
     """Return a line with control characters visible, at most `LINE_CHARS_MAX` long."""
     if len(text) <= LINE_CHARS_MAX:
         return visible(text)
-    cut = marker(hands.nonce, "cut", f"line of {len(text):,} characters")
+    cut = marker(context.nonce, "cut", f"line of {len(text):,} characters")
     return visible(text[:LINE_CHARS_MAX]) + cut
 
 
@@ -111,7 +111,7 @@ OutputMode = Literal["content", "files_with_matches", "count"]
 
 
 async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
-    hands: ToolContext,
+    tool_context: ToolContext,
     pattern: str,
     path: str = "",
     glob: str = "",
@@ -134,23 +134,25 @@ async def Grep(  # noqa: PLR0913, PLR0917 - the arguments are those that models 
         raise ToolError("[bad-pattern] The pattern is empty; to list files use Glob.")
     if context < 0 or head_limit < 0:
         raise ToolError("[bad-range] -C and head_limit must not be negative.")
-    place = resolve_search_root(hands, path)
+    place = resolve_search_root(tool_context, path)
     mode, most = MODES[output_mode], head_limit or LIMITS[output_mode]
     query = Query(place.real, pattern, glob, mode, ignore_case, multiline, context, context, most)
-    found = await grep(hands.workspace, query, hidden_filter(hands, place))
+    found = await grep(tool_context.workspace, query, hidden_filter(tool_context, place))
     return Outcome.of(
-        result_text(result_rows(hands, found), found, "narrow the search, or raise head_limit")
+        result_text(
+            result_rows(tool_context, found), found, "narrow the search, or raise head_limit"
+        )
     )
 
 
-def result_rows(hands: ToolContext, found: "SearchResult") -> list[str]:
+def result_rows(context: ToolContext, found: "SearchResult") -> list[str]:
     """Return the rows of a result in any output mode."""
     if found.lines:
-        return shown_lines(hands, found.lines)
+        return shown_lines(context, found.lines)
     if found.counts:
-        paths = shown_paths(hands, tuple(path for path, _ in found.counts))
+        paths = shown_paths(context, tuple(path for path, _ in found.counts))
         return [f"{path}: {count}" for path, (_, count) in zip(paths, found.counts, strict=True)]
-    return shown_paths(hands, found.paths)
+    return shown_paths(context, found.paths)
 
 
 GREP = make_tool(
@@ -174,7 +176,7 @@ PATHS_MAX = 100
 """Maximum number of files in a result."""
 
 
-async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
+async def Glob(context: ToolContext, pattern: str, path: str = "") -> Outcome:
     """Find files by name, newest first, at most 100; use it, not find or ls -R in Bash. Respects
     .gitignore.
 
@@ -185,11 +187,13 @@ async def Glob(hands: ToolContext, pattern: str, path: str = "") -> Outcome:
     if not pattern:
         raise ToolError("[bad-pattern] The pattern is empty; give one such as **/*.py.")
     folder, rest = split_folder(pattern, path)
-    place = resolve_search_root(hands, folder)
+    place = resolve_search_root(context, folder)
     if place.kind != "folder":
         raise ToolError(f"[not-a-folder] {one_line(folder)} is a file; path must be a folder.")
-    found = await glob(hands.workspace, rest, place.real, PATHS_MAX, hidden_filter(hands, place))
-    return Outcome.of(result_text(shown_paths(hands, found.paths), found, "narrow the pattern"))
+    found = await glob(
+        context.workspace, rest, place.real, PATHS_MAX, hidden_filter(context, place)
+    )
+    return Outcome.of(result_text(shown_paths(context, found.paths), found, "narrow the pattern"))
 
 
 def split_folder(pattern: str, path: str) -> tuple[str, str]:

@@ -162,20 +162,20 @@ def find_skill(skills: Sequence[SkillInfo], name: str) -> SkillInfo:
 # --- The tool -------------------------------------------------------------------------------------
 
 
-async def Skill(hands: ToolContext, skill: str, args: str = "") -> Outcome:
+async def Skill(context: ToolContext, skill: str, args: str = "") -> Outcome:
     """Load a skill: instructions for a kind of task, listed as available_skills.
 
     skill: Its name.
     args: Arguments, where it takes some.
     """
-    if hands.skills is None:
+    if context.skills is None:
         raise ToolError("[no-skills] There are no skills here.")
-    loaded = await hands.skills.load(skill, args, call=hands.call)
+    loaded = await context.skills.load(skill, args, call=context.call)
     if not loaded.fork:
         return Outcome.of(loaded.text)
     kinds = (
-        {kind.name.lower(): kind.name for kind in hands.agents.kinds()}
-        if hands.agents is not None
+        {kind.name.lower(): kind.name for kind in context.agents.kinds()}
+        if context.agents is not None
         else {}
     )
     wanted = loaded.agent.lower()
@@ -190,7 +190,7 @@ async def Skill(hands: ToolContext, skill: str, args: str = "") -> Outcome:
         "isolation": "",
     }
     return await start_subagents(
-        hands, task, tasks=(), samples=1, synthesis="", resume="", background=False
+        context, task, tasks=(), samples=1, synthesis="", resume="", background=False
     )
 
 

@@ -42,7 +42,7 @@ class AgentTask(TypedDict):
 
 
 async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models know
-    hands: ToolContext,
+    tool_context: ToolContext,
     description: str,
     prompt: str = "",
     subagent_type: str = "general",
@@ -74,7 +74,7 @@ async def Agent(  # noqa: PLR0913, PLR0917 - the arguments are those that models
     resume: One that has ended (a398).
     """
     started: Outcome = await start_subagents(
-        hands,
+        tool_context,
         {
             "description": description,
             "prompt": prompt,
@@ -319,7 +319,7 @@ def to_task(fields: TaskFields) -> SubagentTask:
 
 
 async def start_subagents(
-    hands: ToolContext,
+    context: ToolContext,
     wanted: TaskFields,
     *,
     tasks: Sequence[Mapping[str, Any]],
@@ -331,7 +331,7 @@ async def start_subagents(
     """Start the subagents and return their reports. Raises `ToolError` before anything is
     started.
     """
-    port = hands.agents
+    port = context.agents
     if port is None:
         raise ToolError("[no-subagents] No subagent can be started here; do the work yourself.")
     if [bool(tasks), samples != 1, bool(resume)].count(True) > 1:
@@ -351,8 +351,8 @@ async def start_subagents(
             "[contradiction] A synthesis waits for its reports, so nothing here may work in the "
             "background."
         )
-    reports, facts = await port.run(jobs, call=hands.call, background=behind, synthesis=synthesis)
-    return result_of(reports, facts, hands.nonce, hands.page_bytes, synthesis=bool(synthesis))
+    reports, facts = await port.run(jobs, call=context.call, background=behind, synthesis=synthesis)
+    return result_of(reports, facts, context.nonce, context.page_bytes, synthesis=bool(synthesis))
 
 
 def sampled_tasks(wanted: TaskFields, samples: int, resume: str) -> list[SubagentTask]:

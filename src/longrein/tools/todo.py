@@ -23,7 +23,7 @@ class TodoItem(TypedDict):
     activeForm: NotRequired[str]
 
 
-async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
+async def TodoWrite(context: ToolContext, todos: list[TodoItem]) -> Outcome:
     """Replace the todo list, which the user sees; for work of three steps or more. One task is
     in_progress; mark each completed once done and checked, not in batches. Send the whole list, at
     most 20.
@@ -42,7 +42,7 @@ async def TodoWrite(hands: ToolContext, todos: list[TodoItem]) -> Outcome:
             f"[two-active] {len(active)} todos are in_progress; at most one may be. The list is "
             "unchanged."
         )
-    if new == hands.todos:
+    if new == context.todos:
         return Outcome.of("The todo list is that already.")
     return Outcome.of(counts_by_status(new), TodoSet(new))
 

@@ -53,7 +53,7 @@ EMPTY_WORDS = frozenset(
 def tool_search(specs: Sequence[ToolSpec]) -> Tool:
     """Return a `ToolSearch` over `specs`; its description does not name them."""
 
-    async def ToolSearch(hands: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
+    async def ToolSearch(context: ToolContext, query: str, limit: int = 5) -> Outcome:  # noqa: ARG001
         """Look up tools that are not listed here, with the schemas of their arguments. CallTool
         calls them, without a search where the arguments are clear.
 
@@ -370,7 +370,11 @@ def bad_arguments_message(tool: Tool, problem: str, deferred: Sequence[ToolSpec]
     )
 
 
-async def CallTool(hands: ToolContext, name: str, args: dict[str, object] | None = None) -> Outcome:  # noqa: ARG001
+async def CallTool(
+    context: ToolContext,  # noqa: ARG001
+    name: str,
+    args: dict[str, object] | None = None,  # noqa: ARG001
+) -> Outcome:
     """Call a tool that is not listed here; see ToolSearch.
 
     name: Its full name.

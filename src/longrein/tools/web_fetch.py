@@ -30,7 +30,7 @@ TEXT_TYPE = re.compile(
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.1"
 
 
-async def WebFetch(hands: ToolContext, url: str, prompt: str = "") -> Outcome:  # noqa: ARG001
+async def WebFetch(context: ToolContext, url: str, prompt: str = "") -> Outcome:  # noqa: ARG001
     """Fetch a web page as Markdown.
 
     prompt: What to look for; the whole page comes, and you look for it there.
@@ -38,7 +38,7 @@ async def WebFetch(hands: ToolContext, url: str, prompt: str = "") -> Outcome:  
     from longrein.workspace.http import NetError
 
     try:
-        page = await _fetch(hands, url)
+        page = await _fetch(context, url)
     except NetError as error:
         raise ToolError(f"[not-fetched] {error}.") from None
     if page.location:
@@ -53,18 +53,18 @@ async def WebFetch(hands: ToolContext, url: str, prompt: str = "") -> Outcome:  
     elif not _is_text(page):
         raise ToolError(f"[no-text] {head} is no text. Download it with a command if it is needed.")
     else:
-        text = await _page_text(hands, page)
+        text = await _page_text(context, page)
     body = f"{head}\n\n{text}"
     return Outcome.fail(body) if page.status >= 400 else Outcome.of(body)
 
 
-async def _fetch(hands: ToolContext, url: str) -> "Response":
+async def _fetch(context: ToolContext, url: str) -> "Response":
     """Fetch a page; follow redirects on the same host. One to another host is returned: it has
     not been allowed.
     """
     from longrein.workspace.http import NetError, parse_url, request
 
-    options, host = hands.options, parse_url(url).hostname
+    options, host = context.options, parse_url(url).hostname
     for _ in range(REDIRECTS_MAX + 1):
         page = await request(
             url,
@@ -85,7 +85,7 @@ def _is_text(page: "Response") -> bool:
     return b"\0" not in page.data[:8_000]
 
 
-async def _page_text(hands: ToolContext, page: "Response") -> str:
+async def _page_text(context: ToolContext, page: "Response") -> str:
     """Return the text of a page; HTML as Markdown. Raises `ToolError`."""
     from longrein.tools.html_to_markdown import markdown_of
 
@@ -94,7 +94,7 @@ async def _page_text(hands: ToolContext, page: "Response") -> str:
         return text
     if len(page.data) <= IN_PROCESS_BYTES_MAX:
         return markdown_of(text)
-    return await _convert(hands, text)
+    return await _convert(context, text)
 
 
 def _encoding(charset: str) -> str:
@@ -109,18 +109,18 @@ def _encoding(charset: str) -> str:
     return name if CODECS.fullmatch(name) else "utf-8"
 
 
-async def _convert(hands: ToolContext, text: str) -> str:
+async def _convert(context: ToolContext, text: str) -> str:
     """Convert a large page in a process of its own, so that an interrupt ends it at once."""
     from longrein.tools.html_to_markdown import __file__ as program
     from longrein.workspace.piped_command import run_with_input
 
     words = [sys.executable, "-I", "-S", "-B", program]
     done = await run_with_input(
-        hands.workspace.spawner,
+        context.workspace.spawner,
         words,
         data=text.encode("utf-8", "replace"),
         cwd="/",
-        env=hands.workspace.environment(""),
+        env=context.workspace.environment(""),
         timeout_s=CONVERT_S,
         output_bytes_max=CONVERTED_BYTES_MAX,
     )

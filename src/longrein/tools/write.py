@@ -35,23 +35,23 @@ UNKNOWN_WRITER = "somebody else"
 """Name for a writer that is no agent of this session."""
 
 
-async def known_content(hands: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
+async def known_content(context: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
     """Return (content that the model knows, present content). Compares content, not modification
     times.
 
     Raises `ToolError` for a file that was never read, or that changed while its known content was
     not kept.
     """
-    return await _merge_base(hands, place, hands.versions.get(place.real))
+    return await _merge_base(context, place, context.versions.get(place.real))
 
 
-async def content_known_to_call(hands: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
+async def content_known_to_call(context: ToolContext, place: ResolvedPath) -> tuple[bytes, bytes]:
     """Return `known_content` for a call that replaces the whole file.
 
     Results of other calls in the same reply do not count: the model had not seen them when it wrote
     this call.
     """
-    known = hands.versions.get(place.real)
+    known = context.versions.get(place.real)
     if known is not None and known.told is not None and known.told[0] != known.hash:
         if not known.told[0]:
             raise ToolError(
@@ -60,24 +60,24 @@ async def content_known_to_call(hands: ToolContext, place: ResolvedPath) -> tupl
                 "call. Nothing was written. Send it again if it shall replace that."
             )
         known = FileVersion(known.told[0], known.whole, known.told[1])
-    return await _merge_base(hands, place, known)
+    return await _merge_base(context, place, known)
 
 
 async def _merge_base(
-    hands: ToolContext, place: ResolvedPath, known: FileVersion | None
+    context: ToolContext, place: ResolvedPath, known: FileVersion | None
 ) -> tuple[bytes, bytes]:
-    now = await load_file(hands, place)
+    now = await load_file(context, place)
     if known is None or not known.hash:
         raise ToolError(
             f"[not-read] {one_line(place.path)} exists and you have not read it. Read it first, "
             "then try again."
         )
-    digest = await run_by_size(hands, len(now), lambda: sha256(now).hexdigest())
+    digest = await run_by_size(context, len(now), lambda: sha256(now).hexdigest())
     if digest == known.hash:
         return now, now
-    base = kept_content(hands, known)
+    base = kept_content(context, known)
     if base is None:
-        who = hands.wrote(place.real, digest)
+        who = context.wrote(place.real, digest)
         raise ToolError(
             f"[changed] {one_line(place.path)} has changed since you read it; "
             f"{f'{who} wrote it; ' if who else ''}"
@@ -86,26 +86,26 @@ async def _merge_base(
     return base, now
 
 
-def refuse_unseen(hands: ToolContext, place: ResolvedPath) -> None:
+def refuse_unseen(context: ToolContext, place: ResolvedPath) -> None:
     """Raise `ToolError` for a file that the model has not read and that is not for it to look at
     without a question.
 
     The text is the same whether there is such a file or not.
     """
-    if is_unseen(hands, place):
+    if is_unseen(context, place):
         raise ToolError(
             f"[not-read] You have not read {one_line(place.path)}. Read it first, then try again."
         )
 
 
-def is_unseen(hands: ToolContext, place: ResolvedPath) -> bool:
+def is_unseen(context: ToolContext, place: ResolvedPath) -> bool:
     """Return True for a place of which a check tells nothing, not even that a file is there."""
-    return place.real not in hands.versions and (
-        not place.inside or (hands.hidden is not None and hands.hidden(place.path, place.real))
+    return place.real not in context.versions and (
+        not place.inside or (context.hidden is not None and context.hidden(place.path, place.real))
     )
 
 
-def kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
+def kept_content(context: ToolContext, known: FileVersion) -> bytes | None:
     """Return the content of a version; None when it was not kept.
 
     It was too large, or a secret in it was replaced.
@@ -113,29 +113,29 @@ def kept_content(hands: ToolContext, known: FileVersion) -> bytes | None:
     if not known.blob or known.blob != known.hash:
         return None
     try:
-        return hands.blobs.read_blob(known.blob)
+        return context.blobs.read_blob(known.blob)
     except KeyError:
         return None
 
 
 async def create_file(
-    hands: ToolContext, place: ResolvedPath, data: bytes, confirmation: str, like: str = ""
+    context: ToolContext, place: ResolvedPath, data: bytes, confirmation: str, like: str = ""
 ) -> Outcome:
     """Create a file that must not exist yet, with the attributes of the file `like`."""
-    replaced = await _replace_file(hands, place, data, "", None, like)
+    replaced = await _replace_file(context, place, data, "", None, like)
     if replaced.data is None:
-        who = hands.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
+        who = context.wrote(place.real, sha256(replaced.taken[-1]).hexdigest()) or UNKNOWN_WRITER
         text = (
             f"[changed] {one_line(place.path)} was created by {who} just now; nothing was "
             "written. Read it again."
         )
         raise ToolError(text)
-    digest, blob = await keep_content(hands, data)
+    digest, blob = await keep_content(context, data)
     return Outcome.of(confirmation, FileChanged(place.real, digest, "agent", blob))
 
 
 async def save_merged(
-    hands: ToolContext,
+    context: ToolContext,
     place: ResolvedPath,
     base: bytes,
     data: bytes,
@@ -148,11 +148,11 @@ async def save_merged(
     """
     from longrein.tools.diff import change_of
 
-    before = await run_by_size(hands, len(base), lambda: sha256(base).hexdigest())
-    replaced = await _replace_file(hands, place, data, before, base)
+    before = await run_by_size(context, len(base), lambda: sha256(base).hexdigest())
+    replaced = await _replace_file(context, place, data, before, base)
     if replaced.data is None:
-        return await refuse_changed(hands, place, base, replaced.taken)
-    digest, blob = await keep_content(hands, replaced.data)
+        return await refuse_changed(context, place, base, replaced.taken)
+    digest, blob = await keep_content(context, replaced.data)
     if not replaced.taken:
         return Outcome.of(
             confirmation("", ""), FileChanged(place.real, digest, "agent", blob, before)
@@ -164,26 +164,29 @@ async def save_merged(
             "agent",
             blob,
             sha256(one).hexdigest(),
-            over=hands.blobs.put_blob(one),
+            over=context.blobs.put_blob(one),
         )
         for one in replaced.taken
     ]
     ours, _ = await run_by_size(
-        hands, len(data), lambda: change_of(replaced.taken[-1], replaced.data or b"")
+        context, len(data), lambda: change_of(replaced.taken[-1], replaced.data or b"")
     )
-    return Outcome.of(confirmation(ours, await _merge_note(hands, place, data, replaced)), *facts)
+    return Outcome.of(confirmation(ours, await _merge_note(context, place, data, replaced)), *facts)
 
 
 async def _merge_note(
-    hands: ToolContext, place: ResolvedPath, data: bytes, replaced: ReplaceResult
+    context: ToolContext, place: ResolvedPath, data: bytes, replaced: ReplaceResult
 ) -> str:
     """Describe the changes of others that were merged with this write."""
     from longrein.tools.diff import change_of
 
     names = dict.fromkeys(
-        hands.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER for one in replaced.taken
+        context.wrote(place.real, sha256(one).hexdigest()) or UNKNOWN_WRITER
+        for one in replaced.taken
     )
-    diff, note = await run_by_size(hands, len(data), lambda: change_of(data, replaced.data or b""))
+    diff, note = await run_by_size(
+        context, len(data), lambda: change_of(data, replaced.data or b"")
+    )
     head = f"Since you read it {' and '.join(names)} changed it too, elsewhere; both changes stand"
     if diff:
         return f"{head}. Theirs:\n{diff}"
@@ -191,14 +194,14 @@ async def _merge_note(
 
 
 async def refuse_changed(
-    hands: ToolContext, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]
+    context: ToolContext, place: ResolvedPath, base: bytes, taken: tuple[bytes, ...]
 ) -> Outcome:
     """Return the refusal for a conflicting change; the last of `taken` is the present content."""
     from longrein.tools.diff import change_of
 
-    digest, blob = await keep_content(hands, taken[-1])
-    who = hands.wrote(place.real, digest) or UNKNOWN_WRITER
-    diff, note = await run_by_size(hands, len(taken[-1]), lambda: change_of(base, taken[-1]))
+    digest, blob = await keep_content(context, taken[-1])
+    who = context.wrote(place.real, digest) or UNKNOWN_WRITER
+    diff, note = await run_by_size(context, len(taken[-1]), lambda: change_of(base, taken[-1]))
     facts: list[AnyEvent] = [
         FileChanged(
             place.real,
@@ -206,7 +209,7 @@ async def refuse_changed(
             "user",
             blob,
             sha256(one).hexdigest(),
-            over=hands.blobs.put_blob(one),
+            over=context.blobs.put_blob(one),
         )
         for one in taken[:-1]
     ]
@@ -216,13 +219,13 @@ async def refuse_changed(
     )
     if not diff:
         return Outcome.fail(f"{head}: {who} changed it, {note}.", *facts)
-    known = hands.versions.get(place.real)
+    known = context.versions.get(place.real)
     facts.append(FileSeen(place.real, digest, blob, whole=known is not None and known.whole))
     return Outcome.fail(f"{head}, or go by this, which is all that {who} changed:\n{diff}", *facts)
 
 
 async def _replace_file(
-    hands: ToolContext,
+    context: ToolContext,
     place: ResolvedPath,
     data: bytes,
     expect: str,
@@ -233,8 +236,8 @@ async def _replace_file(
     from longrein.tools.diff import merge
 
     try:
-        return await hands.workspace.run_in_thread(
-            lambda: hands.workspace.replace(
+        return await context.workspace.run_in_thread(
+            lambda: context.workspace.replace(
                 place.real, data, expect=expect, base=base, merge=merge, like=like
             )
         )
@@ -253,35 +256,36 @@ async def _replace_file(
 # --- The tool -------------------------------------------------------------------------------------
 
 
-async def Write(hands: ToolContext, file_path: str, content: str) -> Outcome:
+async def Write(context: ToolContext, file_path: str, content: str) -> Outcome:
     """Create a file, or replace all of one that you have Read; to change a part use Edit. Folders
     are made. Write the complete text: no markers, line numbers or placeholders.
     """
-    refuse_marker(hands, content, file_path)
-    place = resolve_path(hands, file_path)
+    refuse_marker(context, content, file_path)
+    place = resolve_path(context, file_path)
     refuse_place(place)
     if place.kind == "":
         return await create_file(
-            hands,
+            context,
             place,
             encode_for(place, content, PLAIN_STYLE),
             f"Created {described_file(place, content)}.",
         )
-    base, now = await content_known_to_call(hands, place)
+    base, now = await content_known_to_call(context, place)
     decoded = decode(base)
     style = decoded.style if decoded and base else PLAIN_STYLE
     data = encode_for(place, with_line_ends(content, style), style)
     if data == now:
         same = f"{one_line(place.path)} has exactly this content already; nothing was written."
         return Outcome.of(
-            same, *(() if base == now else (FileSeen(place.real, *await keep_content(hands, now)),))
+            same,
+            *(() if base == now else (FileSeen(place.real, *await keep_content(context, now)),)),
         )
     kept = f" Kept: {style.words()}." if style.words() else ""
 
     def confirmation(_shown: str, extra: str) -> str:
         return f"Replaced {described_file(place, content)}.{kept}{extra and ' ' + extra}"
 
-    return await save_merged(hands, place, base, data, confirmation)
+    return await save_merged(context, place, base, data, confirmation)
 
 
 def described_file(place: ResolvedPath, content: str) -> str:

@@ -95,14 +95,14 @@ async def run_subagent(parent: Session, one: ActiveSubagent, slots: FairSemaphor
             )
     watching = asyncio.ensure_future(watch_progress(parent, one))
     try:
-        await _through(parent, one)
+        await _work(parent, one)
     finally:
         one.session.elapsed.stop()
         watching.cancel()
         slots.leave()
 
 
-async def _through(parent: Session, one: ActiveSubagent) -> None:
+async def _work(parent: Session, one: ActiveSubagent) -> None:
     """Run the turn of the task, and the turns for which its own background subagents wake it."""
     session = one.session
     if one.problem:
@@ -158,7 +158,7 @@ class SubagentRunner:
             for now in self.session.state.children.values()
             if now.started.call == call
         }
-        places = await self._go(list(enumerate(jobs)), call, background, found)
+        places = await self._start_and_wait(list(enumerate(jobs)), call, background, found)
         reports, facts = self._reports(jobs, places)
         if synthesis and not background and not self.session.stops(call):
             self.session.append(*facts)  # frees the unused budget for the synthesis
@@ -177,7 +177,7 @@ class SubagentRunner:
         if sum(bool(report.text) for report in reports) < 2:
             return [], ()
         job = synthesis_job(goal, reports, self.session.state.nonce)
-        places = await self._go([(len(reports), job)], call, False, found)
+        places = await self._start_and_wait([(len(reports), job)], call, False, found)
         return self._reports([job], places)
 
     def _reports(
@@ -197,7 +197,7 @@ class SubagentRunner:
                 reports.append(report_of(one.seq, job, one.started, ended, whole))
         return reports, tuple(facts)
 
-    async def _go(
+    async def _start_and_wait(
         self,
         jobs: Sequence[tuple[int, SubagentTask]],
         call: str,
@@ -211,7 +211,7 @@ class SubagentRunner:
         trees = await make_worktrees(self.session, jobs, call, found)
         places = self._start(jobs, call, background, found, trees)
         new = [
-            one.session for one in places if isinstance(one, ActiveSubagent) and one.walk is None
+            one.session for one in places if isinstance(one, ActiveSubagent) and one.task is None
         ]
         used = {one.started.worktree for one in self._mine.values()}
         halted = False
@@ -230,7 +230,7 @@ class SubagentRunner:
             halted = True  # they are in the log, so each must record its end
         for one in places:
             if isinstance(one, ActiveSubagent):
-                self._walk(one)
+                self._launch(one)
                 if halted:
                     one.stop()
         await self._wait(
@@ -275,7 +275,7 @@ class SubagentRunner:
                 places[index] = grant
             else:
                 started = start_subagent(self.session, self.tree, planned, grant, call, background)
-                places[index] = self._takes(started)
+                places[index] = self._keep(started)
         return [places[index] for index, _ in jobs]
 
     def _rejoin(self, now: SubagentState) -> ActiveSubagent:
@@ -284,10 +284,10 @@ class SubagentRunner:
         return (
             known
             if known is not None
-            else self._takes(rejoin_subagent(self.session, self.tree, now))
+            else self._keep(rejoin_subagent(self.session, self.tree, now))
         )
 
-    def _takes(self, one: ActiveSubagent) -> ActiveSubagent:
+    def _keep(self, one: ActiveSubagent) -> ActiveSubagent:
         child = one.started.child
         self._mine[child] = self.tree.working[child] = one
         if one.started.background:
@@ -328,33 +328,33 @@ class SubagentRunner:
 
     # --- working ----------------------------------------------------------------------------------
 
-    def _walk(self, one: ActiveSubagent) -> None:
+    def _launch(self, one: ActiveSubagent) -> None:
         """Start the asyncio task of a subagent."""
-        if one.walk is None:
-            one.walk = asyncio.ensure_future(run_subagent(self.session, one, self.tree.slots))
-            one.walk.add_done_callback(retrieve_error)
-            one.walk.add_done_callback(lambda _walk: self.session.poke())
+        if one.task is None:
+            one.task = asyncio.ensure_future(run_subagent(self.session, one, self.tree.slots))
+            one.task.add_done_callback(retrieve_error)
+            one.task.add_done_callback(lambda _done: self.session.poke())
 
     async def _wait(self, those: Sequence[ActiveSubagent], call: str) -> None:
         """Wait for subagents. Interrupted, they end with what they have; closed, they resume
         later.
         """
-        walks = [one.walk for one in those if one.walk is not None]
-        if not walks:
+        tasks = [one.task for one in those if one.task is not None]
+        if not tasks:
             return
         try:
-            await self._away(walks, asyncio.ALL_COMPLETED)
+            await self._wait_without_slot(tasks, asyncio.ALL_COMPLETED)
         except asyncio.CancelledError:
             if not self.session.stops(call):
                 raise
             for one in those:
                 one.stop()
-            await asyncio.wait(walks)
+            await asyncio.wait(tasks)
 
-    async def _away(self, walks: "Sequence[asyncio.Task[None]]", until: str) -> None:
+    async def _wait_without_slot(self, tasks: "Sequence[asyncio.Task[None]]", until: str) -> None:
         """Wait without holding a slot, so that the subagents below can use it."""
         if self.session.deps.parent_policy is None:
-            await asyncio.wait(walks, return_when=until)
+            await asyncio.wait(tasks, return_when=until)
             return
         slots = self.tree.slots
         self._waiting += 1
@@ -362,7 +362,7 @@ class SubagentRunner:
             slots.leave()
         back = False
         try:
-            await asyncio.wait(walks, return_when=until)
+            await asyncio.wait(tasks, return_when=until)
             if self._waiting == 1:
                 await slots.enter(self.session.id, back=True)
                 back = True
@@ -376,7 +376,7 @@ class SubagentRunner:
     def _ended(self, one: ActiveSubagent) -> tuple[ChildEnded, str]:
         """Return a subagent's end and the handle of its last text, and forget the subagent."""
         state = one.session.state
-        error = one.walk.exception() if one.walk is not None and not one.walk.cancelled() else None
+        error = one.task.exception() if one.task is not None and not one.task.cancelled() else None
         if error is not None and not isinstance(error, LongreinError):
             text = f"longrein failed inside: {type(error).__name__}: {error}"
             one.session.append(*closing_events(state, text))
@@ -385,11 +385,11 @@ class SubagentRunner:
         for known in (self._mine, self._aside, self.tree.working):
             known.pop(child, None)
         self.tree.questions.settled(child)
-        for word in one.session.inbox.pending:  # these messages stay in its inbox
-            told = (
-                f"a{one.seq} ended before it heard you; it does when it is asked again: {word.text}"
+        for message in one.session.inbox.pending:  # these messages stay in its inbox
+            self.session.notice(
+                f"a{one.seq} ended before it heard you; it does when it is asked again: "
+                f"{message.text}"
             )
-            self.session.notice(told)
         leaving = asyncio.ensure_future(one.session.close())
         self._leaving[child] = leaving
         leaving.add_done_callback(retrieve_error)
@@ -413,9 +413,9 @@ class SubagentRunner:
         """Messages that wait in the inboxes of subagents."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
         return [
-            msgspec.structs.replace(word, to=child)
+            msgspec.structs.replace(message, to=child)
             for child, one in below
-            for word in one.session.inbox.pending
+            for message in one.session.inbox.pending
         ]
 
     def collect(self) -> None:
@@ -441,14 +441,14 @@ class SubagentRunner:
                 and now.started.call not in calls
             ):
                 one = self._aside[now.started.child] = self._rejoin(now)
-                self._walk(one)
+                self._launch(one)
                 one.stop()
 
     async def settled(self) -> None:
         """Wait for the end of one background subagent; return at once when there is none."""
-        walks = [one.walk for one in self._aside.values() if one.walk is not None]
-        if walks:
-            await self._away(walks, asyncio.FIRST_COMPLETED)
+        tasks = [one.task for one in self._aside.values() if one.task is not None]
+        if tasks:
+            await self._wait_without_slot(tasks, asyncio.FIRST_COMPLETED)
 
     def stop(self) -> None:
         """Stop all of them; each reports what it has."""
@@ -464,27 +464,27 @@ class SubagentRunner:
             if now.ended is None and (now.started.background or now.started.call not in calls):
                 one = self._rejoin(now)
                 self._aside[now.started.child] = one
-                self._walk(one)
+                self._launch(one)
 
-    def tell(self, word: InboxMessage, child: str) -> Awaitable[None] | None:
+    def tell(self, message: InboxMessage, child: str) -> Awaitable[None] | None:
         """Put a message into the inbox of `child`; None when that subagent does not work."""
         one = self.tree.working.get(child)
         if one is None or one.done:
             return None
-        match word:
+        match message:
             case UserMessage(parts, how):
                 return one.session.tell(UserMessage(parts, "steer" if how == "prompt" else how))
             case Answer():
-                return one.session.tell(msgspec.structs.replace(word, session=""))
+                return one.session.tell(msgspec.structs.replace(message, session=""))
             case StopChild():
                 one.stop()
         return resolved_future()
 
     def unqueue(self, number: int) -> str:
         """Take back a waiting message of a subagent (the newest for 0); '' when there is none."""
-        number = number or max((word.id for word in self.pending), default=0)
+        number = number or max((message.id for message in self.pending), default=0)
         for one in self.tree.working.values():
-            if any(word.id == number for word in one.session.inbox.pending):
+            if any(message.id == number for message in one.session.inbox.pending):
                 return one.session.unqueue(number)
         return ""
 
@@ -502,14 +502,14 @@ class SubagentRunner:
         """Close them; they continue when the session is opened again."""
         working = list(self._mine.values())
         for one in working:
-            if not one.begun and one.walk is not None:
-                one.walk.cancel()
+            if not one.begun and one.task is not None:
+                one.task.cancel()
         ends = await asyncio.gather(
             *(one.session.close() for one in working), return_exceptions=True
         )
-        walks = [one.walk for one in working if one.walk is not None]
-        if walks:
-            await asyncio.wait(walks)
+        tasks = [one.task for one in working if one.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)
         if self._leaving:
             await asyncio.wait(list(self._leaving.values()))
         if self.session is self.tree.root:

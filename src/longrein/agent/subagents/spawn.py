@@ -102,7 +102,7 @@ def _refused(tool: Tool, kind: str) -> Tool:
         "without it."
     )
 
-    async def refuse(_hands: ToolContext, **_arguments: object) -> Outcome:
+    async def refuse(_context: ToolContext, /, **_arguments: object) -> Outcome:
         raise ToolError(text)
 
     return msgspec.structs.replace(

@@ -202,9 +202,9 @@ def _problem(one: ActiveSubagent) -> str:
     """Return an error outside the log: a bug of longrein, or a full disk."""
     if one.problem:
         return one.problem
-    if one.walk is None or one.walk.cancelled():
+    if one.task is None or one.task.cancelled():
         return ""
-    error = one.walk.exception()
+    error = one.task.exception()
     return f"{type(error).__name__}: {error}" if error is not None else ""
 
 

@@ -86,7 +86,7 @@ class ActiveSubagent:
         self.first = first
         """First entry of its log that it does not share with its parent's."""
         self.started, self.session, self.policy = started, session, policy
-        self.walk: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self.finished: FinishedWorktree | None = None
         """Outcome of its worktree."""
         self.problem = ""
@@ -101,7 +101,7 @@ class ActiveSubagent:
     @property
     def done(self) -> bool:
         """True when it no longer works."""
-        return self.walk is not None and self.walk.done()
+        return self.task is not None and self.task.done()
 
     @property
     def stopped(self) -> bool:

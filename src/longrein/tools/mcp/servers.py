@@ -434,15 +434,15 @@ class McpToolset:
         )
 
     def _made(self, server: str, spec: ToolSpec, *, reads: bool, always_listed: bool) -> Tool:
-        async def run(hands: ToolContext, **arguments: Any) -> Outcome:
-            shown = [hands.note]
+        async def run(context: ToolContext, /, **arguments: Any) -> Outcome:
+            shown = [context.note]
             work = self._call(
-                server, spec, hands.blobs, arguments, lambda data: [note(data) for note in shown]
+                server, spec, context.blobs, arguments, lambda data: [note(data) for note in shown]
             )
-            if hands.tasks is None:
+            if context.tasks is None:
                 return await work
             name = f"{spec.name} {clean_text(str(arguments))[:NAME_CHARS_MAX]}"
-            came = await hands.tasks.carry(name, work, after_s=self.options.background_s)
+            came = await context.tasks.carry(name, work, after_s=self.options.background_s)
             if isinstance(came, Outcome):
                 return came
             from longrein.tools.bash import background_message
@@ -542,14 +542,14 @@ class McpToolset:
     # --- Resources --------------------------------------------------------------------------------
 
     def _resource_tools(self) -> dict[str, Tool]:
-        async def ListMcpResourcesTool(hands: ToolContext, server: str = "") -> Outcome:  # noqa: ARG001
+        async def ListMcpResourcesTool(context: ToolContext, server: str = "") -> Outcome:  # noqa: ARG001
             """List the resources of MCP servers.
 
             server: Only those of this server.
             """
             return Outcome.of(await self.list_resources(server))
 
-        async def ReadMcpResourceTool(hands: ToolContext, server: str, uri: str) -> Outcome:
+        async def ReadMcpResourceTool(context: ToolContext, server: str, uri: str) -> Outcome:
             """Read a resource of an MCP server.
 
             server: The server's name.
@@ -561,7 +561,7 @@ class McpToolset:
                 contents = await self.read_resource(server, uri)
             except McpFailure as failure:
                 return Outcome.fail(f"[mcp] {server}: {clean_text(str(failure))}")
-            parts = tuple(part for one in contents for part in resource_parts(one, hands.blobs))
+            parts = tuple(part for one in contents for part in resource_parts(one, context.blobs))
             return Outcome(parts or (Text("[no content]"),))
 
         made = (
