@@ -115,7 +115,7 @@ def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
     gate, children = FairSemaphore(1), SubagentRunner.__new__(SubagentRunner)
     fake: Any = children
     fake.session = SimpleNamespace(id="parent", deps=SimpleNamespace(parent_policy=object()))
-    fake.tree, fake._waiting = SimpleNamespace(gate=gate), 0
+    fake.tree, fake._waiting = SimpleNamespace(slots=gate), 0
 
     async def below(work_s: int) -> None:
         await gate.enter("below")
@@ -124,7 +124,9 @@ def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
 
     async def wait(at: int, work_s: int) -> None:
         await asyncio.sleep(at)
-        await children._away([asyncio.ensure_future(below(work_s))], asyncio.ALL_COMPLETED)
+        await children._wait_without_slot(
+            [asyncio.ensure_future(below(work_s))], asyncio.ALL_COMPLETED
+        )
 
     async def main() -> None:
         await gate.enter("parent")
@@ -133,6 +135,7 @@ def test_one_that_waits_for_others_holds_no_place_and_has_one_again_after(
             if cut:
                 asyncio.get_running_loop().call_later(at + 1, one.cancel)
         await asyncio.wait(calls)
+        assert not any(call.exception() for call in calls if not call.cancelled())
         gate.leave()
         await asyncio.sleep(99)
         assert (gate.inside, gate.waiting) == (0, 0)

@@ -574,7 +574,7 @@ class TreeSimulation(BaseSimulation):
         disk, power = self.disk, self.random.random() < 0.3
         company = self.session.subagents
         walks = (
-            [one.walk for one in company.tree.working.values() if one.walk is not None]
+            [one.task for one in company.tree.working.values() if one.task is not None]
             if company
             else []
         )  # type: ignore[attr-defined]
