@@ -573,7 +573,7 @@ class TreeSimulation(BaseSimulation):
         """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
         disk, power = self.disk, self.random.random() < 0.3
         company = self.session.subagents
-        walks = (
+        subagents = (
             [one.task for one in company.tree.working.values() if one.task is not None]
             if company
             else []
@@ -583,7 +583,7 @@ class TreeSimulation(BaseSimulation):
         self.supervision.leave()
         disk.kill()
         self.session.closed = True
-        for task in (every := [*tasks, *self.tellers, *walks]):
+        for task in (every := [*tasks, *self.tellers, *subagents]):
             task.cancel()
         await asyncio.wait(every, timeout=0.1)  # what waits for a disk that is gone never ends
         kept = disk.flushed if power else disk.committed

@@ -81,11 +81,11 @@ async def refuse_prompt(
         return [], list(entries)
     session.interrupting = False
     silent = [msgspec.structs.replace(one, decision="block", context="") for one in entries]
-    told = f"the prompt was not sent: {refused}"
+    notice = f"the prompt was not sent: {refused}"
     if session.state.turn_open:  # a steering message: the turn goes on without it
-        session.notice(told)
+        session.notice(notice)
         return [*silent], []
-    return [*silent, TurnEnded("blocked", told)], []
+    return [*silent, TurnEnded("blocked", notice)], []
 
 
 # --- Calls ----------------------------------------------------------------------------------------

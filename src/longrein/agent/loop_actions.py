@@ -131,26 +131,26 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
     session.append(*events_of(message, session.state))
 
 
-def _approve(session: Session, message: Answer) -> Answer:
+def _approve(session: Session, answer: Answer) -> Answer:
     """Bind an answer to what was shown, and grant its rules; return it without rules that were
     not proposed.
     """
     from longrein.agent.permission_check import approve_changed_call
 
-    open_call = session.state.calls.get(message.call)
+    open_call = session.state.calls.get(answer.call)
     if (
         open_call is None
         or open_call.asked is None
         or open_call.answer is not None
-        or message.verdict != "allow"
+        or answer.verdict != "allow"
     ):
-        return message
-    if message.arguments is not None:
-        approve_changed_call(session, open_call, message.arguments)
-        return msgspec.structs.replace(message, scope="once", rule="")
+        return answer
+    if answer.arguments is not None:
+        approve_changed_call(session, open_call, answer.arguments)
+        return msgspec.structs.replace(answer, scope="once", rule="")
     shown = approval_digest(open_call.asked)
-    session.approvals.digests[message.call] = message.digest or shown
-    return session.grant(message, open_call.asked)
+    session.approvals.digests[answer.call] = answer.digest or shown
+    return session.grant(answer, open_call.asked)
 
 
 async def wait_idle(session: Session, *, once: bool) -> bool:

@@ -76,28 +76,28 @@ class NetworkQuestions:
         """Return True if `call` is the id of a question that waits."""
         return call in self._open
 
-    def answer(self, message: Answer) -> Awaitable[None]:
+    def answer(self, answer: Answer) -> Awaitable[None]:
         """Take an answer into the log and let the commands go on; the awaitable is done when it
         is on disk.
         """
-        session, (question, answered) = self._session, self._open.pop(message.call)
-        if message.verdict == "allow" and message.digest not in ("", approval_digest(question)):
-            message = Answer(
-                message.call, "deny", message="the answer was for another question", by=message.by
+        session, (question, answered) = self._session, self._open.pop(answer.call)
+        if answer.verdict == "allow" and answer.digest not in ("", approval_digest(question)):
+            answer = Answer(
+                answer.call, "deny", message="the answer was for another question", by=answer.by
             )
-        message = session.grant(message, question)
+        answer = session.grant(answer, question)
         session.append(
             PermissionAnswered(
-                message.call,
-                message.verdict,
-                message.by,
-                message.scope,
-                message.rule,
-                message.message,
+                answer.call,
+                answer.verdict,
+                answer.by,
+                answer.scope,
+                answer.rule,
+                answer.message,
             )
         )
         if not answered.done():
-            answered.set_result(message)
+            answered.set_result(answer)
         return session.commit(flush=True)
 
     def close(self) -> None:
@@ -153,11 +153,11 @@ class NetworkQuestions:
         finally:
             if call in self._open:
                 self._withdraw(call)
-        message = answered.result()
-        if message.verdict == "allow":
+        answer = answered.result()
+        if answer.verdict == "allow":
             found = Verdict("allow", "the user allowed it")
         else:
-            found = Verdict("deny", f"{target.entry} is not allowed: {_said(message, target)}")
+            found = Verdict("deny", f"{target.entry} is not allowed: {_said(answer, target)}")
         self._single[target] = found, work
         return found
 
@@ -169,10 +169,10 @@ class NetworkQuestions:
             answered.set_result(Answer(call, "deny", by="interrupt"))
 
 
-def _said(message: Answer, target: Target) -> str:
+def _said(answer: Answer, target: Target) -> str:
     """Return why an answer was no."""
-    if message.by == "headless":
+    if answer.by == "headless":
         return f'nobody could be asked; add "{target.entry}" to sandbox.network to allow it'
-    if message.by == "interrupt":
+    if answer.by == "interrupt":
         return "it was asked for, and the command ended before an answer came"
-    return "the user said no" + (f": {message.message}" if message.message else "")
+    return "the user said no" + (f": {answer.message}" if answer.message else "")

@@ -384,9 +384,8 @@ class Session:
         The awaitable is done when the message is on disk.
         """
         if isinstance(message, StopTask) and self.background_tasks is not None:
-            self.background_tasks.stop(
-                message.task
-            )  # immediately; the inbox keeps the message in case of a crash
+            # immediately; the inbox keeps the message in case of a crash
+            self.background_tasks.stop(message.task)
         if (
             isinstance(message, UserMessage)
             and self.deps.mcp is not None
@@ -414,34 +413,34 @@ class Session:
             return resolved_future()
         return sent
 
-    def grant(self, message: Answer, question: PermissionAsked) -> Answer:
+    def grant(self, answer: Answer, question: PermissionAsked) -> Answer:
         """Grant the rules of an answer to `question`; return it as a single answer where they
         were not proposed.
         """
         rules, proposed = (
-            message.rule.splitlines(),
+            answer.rule.splitlines(),
             [*question.suggestion.splitlines(), question.exact],
         )
-        wrong_digest = message.digest not in ("", approval_digest(question))
+        wrong_digest = answer.digest not in ("", approval_digest(question))
         if (
-            message.scope == "once"
-            or message.verdict != "allow"
+            answer.scope == "once"
+            or answer.verdict != "allow"
             or not rules
             or wrong_digest
             or not {*rules} <= {*proposed}
         ):
-            return msgspec.structs.replace(message, scope="once", rule="")
-        if message.scope == "always":
+            return msgspec.structs.replace(answer, scope="once", rule="")
+        if answer.scope == "always":
             try:
-                self.deps.remember_rule(message.rule)
+                self.deps.remember_rule(answer.rule)
             except LongreinError as error:
                 self.notice(str(error))
-                return msgspec.structs.replace(message, scope="once", rule="")
+                return msgspec.structs.replace(answer, scope="once", rule="")
         self.approvals.rules = tuple(dict.fromkeys((*self.approvals.rules, *rules)))
         self.approvals.changed_tools = tuple(
             tool for tool in self.approvals.changed_tools if tool not in rules
         )
-        return message
+        return answer
 
     async def _tell_prompt(self, message: UserMessage, line: str) -> None:
         """Put the text of a server's prompt into the inbox in place of its command. Raises

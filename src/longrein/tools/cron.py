@@ -18,7 +18,9 @@ async def CronCreate(
     prompt: What to do then, with all that you must know.
     recurring: false for once.
     """
-    once = "" if recurring or cron.startswith(("in ", "at ")) else "once " if " " in cron else "in "
+    once = "once " if " " in cron else "in "
+    if recurring or cron.startswith(("in ", "at ")):
+        once = ""
     told, event = _port(context).created(once + cron, prompt)
     return Outcome.of(told, event)
 

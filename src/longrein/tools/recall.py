@@ -249,8 +249,10 @@ def _parse_date(text: str) -> int:
     at = round(then.astimezone(UTC).timestamp() * SECOND_US)
     if re.search(r":\d\d\.\d", text):
         return at
-    day = re.fullmatch(r"\d{4}-?\d\d-?\d\d", text)
-    return at + (86_400 if day else 1 if re.search(r":\d\d:\d\d", text) else 60) * SECOND_US - 1
+    length_s = 1 if re.search(r":\d\d:\d\d", text) else 60
+    if re.fullmatch(r"\d{4}-?\d\d-?\d\d", text):
+        length_s = 86_400
+    return at + length_s * SECOND_US - 1
 
 
 def entries_around(past: SessionHistory, text: str, now_us: int) -> str:
@@ -387,10 +389,8 @@ def _version_origin(event: FileSeen | FileChanged) -> str:
     if isinstance(event, FileSeen):
         return "read"
     verb = "changed" if event.hash else "removed"
-    return (
-        f"{verb} by "
-        f"{'you' if event.by == 'agent' else 'a ' + event.by if event.by != 'user' else 'the user'}"
-    )
+    who = {"agent": "you", "user": "the user"}.get(event.by, f"a {event.by}")
+    return f"{verb} by {who}"
 
 
 def _file_problem(known: dict[str, list[Version]], wanted: str, real: str, meant: list[str]) -> str:

@@ -74,8 +74,8 @@ def tool_spec(
 def takes_context(function: Callable[..., Any]) -> bool:
     """Return True if the first parameter of a tool's function is for its `ToolContext`."""
     code = function.__code__
-    hint = function.__annotations__.get(code.co_varnames[0]) if code.co_argcount else None
-    return hint is ToolContext or (isinstance(hint, str) and hint.endswith("ToolContext"))
+    first = code.co_varnames[0] if code.co_argcount else ""
+    return hints_of(function).get(first) is ToolContext
 
 
 def parameters(function: Callable[..., Any]) -> list[Parameter]:
@@ -195,7 +195,10 @@ def join_wrapped(lines: list[str]) -> str:
     for line in lines:
         stays = line.startswith(("- ", "    "))
         breaks = not line or stays or not text or text.endswith("\n")
-        text += ("\n" if text and (stays or not line) else "") if breaks else " "
+        if not breaks:
+            text += " "
+        elif text and (stays or not line):
+            text += "\n"
         text += line.removeprefix("    ").rstrip() if line else "\n"
     return text.replace("\n\n\n", "\n\n").strip()
 

@@ -150,7 +150,9 @@ def child_ended(one: ActiveSubagent, tree: Mapping[str, State]) -> tuple[ChildEn
     entries = session.entries_from(one.first)
     last = LastTask(entries)
     problem = _problem(one)
-    status = "failed" if problem else "limit" if one.cause else STATUS.get(last.reason, "failed")
+    status = "limit" if one.cause else STATUS.get(last.reason, "failed")
+    if problem:
+        status = "failed"
     message = problem or one.cause or (BLOCKED if last.reason == "blocked" else last.message)
     message = "; ".join(filter(None, (message, _left(state, one.first))))
     used, began = spent_on_task(state, tree), state.began
