@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from longrein.agent.hooks import CommandHandler, HookTable
+from longrein.agent.hooks import CommandHandler, HookTable, SessionHooks
 from longrein.permissions import Hook
 from longrein.settings_schema import SandboxOptions
 from longrein.testing.harness import memory_dependencies, open_test_session
@@ -61,14 +61,18 @@ async def fastest_tenths(base: str, mode: str) -> tuple[float, float]:
         roots=[f"{base}/project"],
     )
     deps.sandbox = sandbox
-    deps.hooks = HookTable([CommandHandler(Hook("PreToolUse", COMMAND, "settings.json", "Bash"))])
+    table = HookTable([CommandHandler(Hook("PreToolUse", COMMAND, "settings.json", "Bash"))])
+    deps.parts[SessionHooks] = lambda session: SessionHooks(session, table)
     session = open_test_session(model, disk=disk, deps=deps)
-    told = session.hooks.payload(
+    hooks = session.part(SessionHooks)
+    told = hooks.payload(
         "PreToolUse", tool_name="Bash", tool_input={"command": "make test"}, tool_use_id="c1"
     )
 
     async def as_hook() -> None:
-        answer, entries = await session.hooks.ask("PreToolUse", told, subjects=("Bash",), call="c1")
+        answer, entries = await session.part(SessionHooks).ask(
+            "PreToolUse", told, subjects=("Bash",), call="c1"
+        )
         assert (answer.decision, answer.problem) == ("none", ""), answer.problem
         session.append(*entries)
 

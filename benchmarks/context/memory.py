@@ -24,6 +24,7 @@ from benchmarks.context.soak import rss_mib
 from benchmarks.context.table import Row, print_table
 
 from longrein.agent import OpenSession, UserMessage, UserNotice
+from longrein.agent.memory_pressure import MemoryPressure
 from longrein.composition import Additions, build
 from longrein.context import Request
 from longrein.events import Cleared, Entry, Summarized, Text, ToolCall, TurnEnded, Usage
@@ -99,7 +100,7 @@ async def work(folder: Path, turns: int) -> ProcessResult:
     reader = asyncio.ensure_future(_hear(session, heard))
     session.tell(UserMessage((Text("read everything"),)))
     await session.run(once=True)
-    session.memory.look()
+    session.part(MemoryPressure).look()
     end = rss_mib()
     await session.close()
     await reader

@@ -18,7 +18,8 @@ from longrein.agent import (
     UserMessage,
     open_session,
 )
-from longrein.agent.background.task_control import BackgroundControl
+from longrein.agent.hooks import SessionHooks
+from longrein.agent.session_part import PartFactory, SessionPart, Subagents
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Request
 from longrein.events import (
@@ -80,6 +81,11 @@ class DiskHarness:
 
     def deps(self, model: Model, log: object, **more: object) -> Dependencies:
         given = more.pop("more_tools", ())
+        parts: dict[type[SessionPart], PartFactory] = {Subagents: SubagentRunner}
+        parts |= more.pop("parts", {})  # type: ignore[arg-type]
+        if "hooks" in more:
+            table = more.pop("hooks")
+            parts[SessionHooks] = lambda session: SessionHooks(session, table)  # type: ignore[arg-type]
         tools = {tool.spec.name: tool for tool in (*builtin_tools(), *given)}  # type: ignore[misc]
         return Dependencies(
             clock=self.clock,
@@ -101,8 +107,7 @@ class DiskHarness:
             ),
             history=lambda first, last: Reader(str(self.state), SESSION).entries(first - 1, last),
             rules=more.pop("rules", Rules(allow=("Bash(*)", "Write", "Edit"), base=str(self.tree))),  # type: ignore[arg-type]
-            background_tasks=BackgroundControl,
-            subagents=SubagentRunner,
+            parts=parts,
             **more,  # type: ignore[arg-type]
         )
 

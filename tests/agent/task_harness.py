@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from longrein.agent import Dependencies, OpenSession, TaskOptions, TaskPool, UserMessage
+from longrein.agent.background.task_control import BackgroundControl
+from longrein.agent.session_part import BackgroundTasks
 from longrein.events import Text
 from longrein.testing.clock import VirtualClock, run_virtual
 from longrein.testing.harness import kill, memory_dependencies, open_test_session
@@ -31,7 +33,8 @@ class TaskHarness:
     def deps(self, model: ScriptedModel) -> Dependencies:
         space = MemoryWorkspace(spawner=self.supervision)
         deps = memory_dependencies(model, self.disk, workspace=space, clock=self.clock)
-        deps.pool = TaskPool(self.supervision, self.tasks_max)
+        pool = TaskPool(self.supervision, self.tasks_max)
+        deps.parts[BackgroundTasks] = lambda session: BackgroundControl(session, pool)
         deps.task_options = self.options
         return deps
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Compact, Continue, Pin, Uncompact, Unpin, UserMessage
+from longrein.agent.summary_request import SummaryRequest
 from longrein.context import Budget, Price, Request, fold
 from longrein.events import (
     Asked,
@@ -223,14 +224,14 @@ async def test_a_crash_while_a_summary_is_written_closes_its_request(harness: Di
         await model.summarising.wait()
         await session.commit(flush=True)
         walk.cancel()
-        session.summary_request._task.cancel()  # as a kill would: nothing is written down
-        session.summary_request._task = None
+        session.part(SummaryRequest)._task.cancel()  # as a kill would: nothing is written down
+        session.part(SummaryRequest)._task = None
     model.left = 2
     async with harness.session(model, create=False) as session:
         session.tell(UserMessage((Text("go on"),)))
         session.paused = False
         await session.run(once=True)
-        assert session.state.summarising is None or session.summary_request.running
+        assert session.state.summarising is None or session.part(SummaryRequest).running
     lost = [e.event for e in of(harness.entries(), AskFailed) if e.event.kind == "lost"]
     assert lost
 

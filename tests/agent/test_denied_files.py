@@ -171,9 +171,9 @@ async def judged(session: OpenSession, *lines: str) -> list[str]:
     from longrein.permissions import read_command
 
     inner = session
-    inner.git_contents = inner.git_contents or GitContents()  # type: ignore[attr-defined]
+    contents = inner.find(GitContents) or inner.add(GitContents())  # type: ignore[attr-defined]
     read = [read_command(line, session.state.cwd, "/home/ann") for line in lines]
-    await inner.git_contents.look(inner, read)  # type: ignore[attr-defined]
+    await contents.look(inner, read)
     return [outcome(session, {"command": line}) for line in lines]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import Answer, OpenSession, RetryPause, Rewind, UserMessage
+from longrein.agent.summary_request import SummaryRequest
 from longrein.context import Budget, Request, fold
 from longrein.events import (
     Entry,
@@ -192,7 +193,7 @@ async def test_a_session_that_cannot_write_its_end_lets_go_of_its_log_and_its_re
     async with harness.session(Script(says("hello"))) as session:
         heard = asyncio.ensure_future(listen(session))
         await turn(session, "hi")
-        session.summary_request.stop = full  # type: ignore[method-assign]
+        session.part(SummaryRequest).stop = full  # type: ignore[method-assign]
         with pytest.raises(StoreFull):
             await session.close()
     assert (await asyncio.wait_for(heard, HANG_S)).endswith("Asked Replied TurnEnded")

@@ -13,6 +13,7 @@ import pytest
 
 from longrein import Session
 from longrein.agent import Answer, FromSubagent
+from longrein.agent.network_questions import NetworkQuestions
 from longrein.events import Entry, PermissionAnswered, PermissionAsked, ToolEnded, text_of
 from longrein.testing.scripted_model import ScriptedModel, call, says
 from tests.e2e.harness import needs_bubblewrap
@@ -226,7 +227,9 @@ async def test_an_interrupt_withdraws_the_question(world: World) -> None:
             session.interrupt()
 
         log = await turn(session, interrupt)
-        await until(lambda: not (session._session.network_questions.is_open(log.asked[0][1].call)))
+        await until(
+            lambda: not (session._session.part(NetworkQuestions).is_open(log.asked[0][1].call))
+        )
         last = session._session.entries_from(1)[-1].event
     assert (last.verdict, last.by) == ("deny", "interrupt")
 
@@ -299,7 +302,7 @@ async def test_s099_an_empty_list_starts_nothing_and_asks_nobody(world: World) -
     )
     async with world.open(model) as session:
         log = await turn(session, yes)
-        assert session._session.network_questions is None
+        assert session._session.find(NetworkQuestions) is None
     assert log.asked == []
     assert log.results[0].startswith("0\n")
     assert "[the sandbox has no network" in log.results[0]

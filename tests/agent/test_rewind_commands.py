@@ -11,6 +11,7 @@ import pytest
 
 from longrein.agent import OpenSession, Rewind, Session
 from longrein.agent.checkpoints import SessionCheckpoints
+from longrein.agent.session_part import Checkpoints
 from longrein.events import Rewound, TurnEnded
 from longrein.workspace.root_copies import CheckpointStore
 from tests.agent.disk_harness import DiskHarness, Script, call, says, turn
@@ -29,7 +30,7 @@ class CheckpointHarness(DiskHarness):
 
     def deps(self, model: object, log: object, **more: object) -> object:  # type: ignore[override]
         (self.state / "kept").mkdir(exist_ok=True)
-        return super().deps(model, log, checkpoints=self.opener, **more)  # type: ignore[arg-type]
+        return super().deps(model, log, parts={Checkpoints: self.opener}, **more)  # type: ignore[arg-type]
 
     def ends(self) -> list[int]:
         return [entry.seq for entry in self.entries() if isinstance(entry.event, TurnEnded)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from longrein.agent import Continue, UserMessage
+from longrein.agent.session_part import Subagents
 from longrein.context import Request
 from longrein.events import (
     ChildEnded,
@@ -75,8 +76,8 @@ async def finish(harness: SubagentHarness, words: str = "") -> None:
     elif session.state.turn_open:
         session.tell(Continue())
     await session.run(once=True)
-    while session.subagents is not None and session.subagents.running:
-        await session.subagents.settled()
+    while (now := session.find(Subagents)) is not None and now.running:
+        await now.settled()
         await session.run(once=True)
     if (
         not words
@@ -181,8 +182,8 @@ def test_where_the_tool_is_gone_after_a_crash_its_call_is_closed_and_its_subagen
             name: tool for name, tool in session.deps.tools.items() if name != "Agent"
         }
         await turn(session, Continue())
-        while session.subagents is not None and session.subagents.running:
-            await session.subagents.settled()
+        while (now := session.find(Subagents)) is not None and now.running:
+            await now.settled()
             await session.run(once=True)
         await session.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from longrein.agent import OpenSession, StopTask
+from longrein.agent.background.task_control import BackgroundControl
 from longrein.events import TaskEnded, TaskStarted
 from longrein.permissions import Rules
 from longrein.testing.harness import open_test_session, results, said, story
@@ -175,8 +176,7 @@ def test_a_queued_task_that_is_stopped_while_it_begins_does_not_go_on(
             ("b2", "done"),
             ("b1", "killed"),
         ]
-        pool = session.deps.pool
-        assert pool is not None
+        pool = session.part(BackgroundControl).pool
         assert (pool.slots.inside, list(harness.supervision.running)) == (0, [])
         await session.close()
         await walk

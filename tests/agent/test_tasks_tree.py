@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 from longrein.agent import OpenSession, StopTask, TaskPool
+from longrein.agent.background.task_control import BackgroundControl
+from longrein.agent.session_part import BackgroundTasks
 from longrein.events import TaskEnded, TaskStarted
 from longrein.testing.harness import results, said
 from longrein.testing.scripted_model import call, says
@@ -29,7 +31,8 @@ class Shop(SubagentHarness):
 
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
         session = super().open(mode)
-        session.deps.pool = TaskPool(self.supervision, self.places)
+        pool = TaskPool(self.supervision, self.places)
+        session.deps.parts[BackgroundTasks] = lambda session: BackgroundControl(session, pool)
         return session
 
     def below(self, kind: type) -> list[Any]:

@@ -14,6 +14,7 @@ from longrein.agent.background.output_excerpts import (
     pieces,
     since,
 )
+from longrein.agent.background.task_control import BackgroundControl
 from longrein.events import Reminded, StoreFull, TaskEnded, TaskStarted, ToolError
 from longrein.testing.clock import run_virtual
 from longrein.testing.harness import results
@@ -354,8 +355,7 @@ def test_a_command_whose_start_cannot_be_written_down_does_not_go_on() -> None:
         with pytest.raises(StoreFull):
             await session.run(once=True)
         assert not harness.supervision.running
-        assert session.deps.pool is not None
-        assert session.deps.pool.slots.inside == 0
+        assert session.part(BackgroundControl).pool.slots.inside == 0
 
     harness.play(work)
 

@@ -28,7 +28,9 @@ from longrein.agent import (
     UserMessage,
     builtin_kinds,
 )
+from longrein.agent.background.task_control import BackgroundControl
 from longrein.agent.ports import TaskOptions
+from longrein.agent.session_part import BackgroundTasks, Subagents
 from longrein.agent.subagents.budget import limits_under, spent
 from longrein.agent.task_slots import TaskPool
 from longrein.context import Item, Request, State, fold
@@ -263,7 +265,8 @@ class TreeSimulation(BaseSimulation):
         deps.options = ToolOptions(
             output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000
         )
-        deps.pool = TaskPool(self.supervision, self.tasks_max)
+        pool = TaskPool(self.supervision, self.tasks_max)
+        deps.parts[BackgroundTasks] = lambda session: BackgroundControl(session, pool)
         deps.task_options = TaskOptions(timeout_s=self.random.choice([0.0, 0.0, 3_000.0]))
         return open_test_session(self.model, disk=self.disk, deps=deps)
 
@@ -406,7 +409,7 @@ class TreeSimulation(BaseSimulation):
         hold("no more work at once than may", at_once <= self.limits.agents_max, at_once)
 
     def _grant(self, session: str) -> Any:
-        company = self.session.subagents
+        company = self.session.find(Subagents)
         one = company.tree.working.get(session) if company is not None else None  # type: ignore[attr-defined]
         return one.started.grant if one is not None else None
 
@@ -572,7 +575,7 @@ class TreeSimulation(BaseSimulation):
     async def _kill(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         """Kill the process or cut the power; a part of the unacknowledged writes is on disk."""
         disk, power = self.disk, self.random.random() < 0.3
-        company = self.session.subagents
+        company = self.session.find(Subagents)
         subagents = (
             [one.task for one in company.tree.working.values() if one.task is not None]
             if company
@@ -617,7 +620,7 @@ class TreeSimulation(BaseSimulation):
 
     async def _close(self, tasks: Sequence[asyncio.Future[None]]) -> None:
         self.seen["close"] += 1
-        company = self.session.subagents
+        company = self.session.find(Subagents)
         working = (
             [one.session for one in company.tree.working.values()] if company is not None else []
         )  # type: ignore[attr-defined]

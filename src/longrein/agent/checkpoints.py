@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from longrein.agent.file_changes import may_change
 from longrein.agent.session import Session
+from longrein.agent.session_part import Checkpoints
 from longrein.events import CheckpointTaken
 from longrein.tools import Tool
 from longrein.workspace import run_in_background
@@ -26,20 +27,20 @@ def needs_checkpoint(session: Session, tool: Tool, arguments: Mapping[str, Any])
     """Return True if a call may change files in a way that the log does not record: a command or
     a subagent.
     """
-    if session.deps.checkpoints is None or session.deps.parent_policy is not None:
+    if Checkpoints not in session.deps.parts:
         return False
     return tool.traits.kind == "agent" or may_change(session, tool, arguments)
 
 
 async def before_calls(session: Session, calls: Sequence[str]) -> None:
     """Keep the work tree as it is before `calls` start."""
-    if calls and (kept := session.open_checkpoints()) is not None:
+    if calls and (kept := session.open(Checkpoints)) is not None:
         await kept.keep("before", calls)
 
 
 async def after_call(session: Session, call: str) -> None:
     """Keep the work tree as a call has left it; an interrupt leaves the call's result intact."""
-    if (kept := session.open_checkpoints()) is not None:
+    if (kept := session.open(Checkpoints)) is not None:
         try:
             await kept.keep("after", [call])
         except asyncio.CancelledError:
@@ -47,7 +48,7 @@ async def after_call(session: Session, call: str) -> None:
                 raise
 
 
-class SessionCheckpoints:
+class SessionCheckpoints(Checkpoints):
     """Takes and loads the checkpoints of one session. Belongs to one event loop."""
 
     def __init__(self, session: Session, store: CheckpointStore, bytes_max: int) -> None:
@@ -73,7 +74,7 @@ class SessionCheckpoints:
         """Keep the work tree and append `CheckpointTaken`; return the records by root, {} where
         it is impossible.
         """
-        name, records, problem = await self.take()
+        name, records, problem = await self.copy_tree()
         session = self._session
         session.append(CheckpointTaken(when, name, tuple(calls), problem))
         if problem and problem not in self._told:
@@ -84,7 +85,7 @@ class SessionCheckpoints:
             )
         return records
 
-    async def take(self) -> tuple[str, dict[str, TreeRecord], str]:
+    async def copy_tree(self) -> tuple[str, dict[str, TreeRecord], str]:
         """Keep the work tree: (name of the checkpoint, records by root, why it was impossible)."""
         roots = self._session.deps.workspace.roots
         self._taken += 1

@@ -15,6 +15,7 @@ from longrein import context
 from longrein.agent.hook_events import after_compaction, refuse_compaction
 from longrein.agent.model_request import stream_answer
 from longrein.agent.session import Session
+from longrein.agent.summary_request import SummaryRequest
 from longrein.context import (
     Digest,
     FileBlock,
@@ -257,12 +258,12 @@ async def compact(session: Session, move: Summarise | Swap | Digest) -> None:
         return
     if await refuse_compaction(session, move.reason, move.focus):
         return
-    await session.summary_request.stop()
+    await session.part(SummaryRequest).stop()
     seq, reserved = _asked(session, move)
     chosen = None if session.state.profile.startswith("seed") else _chosen(session)
     attempt = _attempt(session, _requests(session, move, chosen), seq, reserved, chosen)
     if move.beside:
-        session.summary_request.start(attempt, seq, reserved)
+        session.part(SummaryRequest).start(attempt, seq, reserved)
     else:
         session.append(await attempt)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from longrein.agent.network_questions import NetworkQuestions
 from longrein.permissions import Call, Rules, Touched, glob_base, read_deny_rule, visible
 from longrein.permissions.rules import parse_rule
 from longrein.workspace import Confinement, ResolvedPath
@@ -126,7 +127,7 @@ class SessionConfinement:
 
     @property
     def refused_hosts(self) -> Sequence[str]:
-        questions = self._session.network_questions
+        questions = self._session.find(NetworkQuestions)
         return questions.refusals_since(self._refused_before) if questions is not None else ()
 
     def confine(self, cwd: str) -> Confinement | None:
@@ -134,7 +135,7 @@ class SessionConfinement:
 
     def begin(self) -> None:
         deps, tasks = self._session.deps, self._session.state.tasks.values()
-        questions = self._session.network_questions
+        questions = self._session.find(NetworkQuestions)
         self._refused_before = questions.refused_count if questions is not None else 0
         if deps.sandbox is not None:
             others_run = any(now.ended is None for now in tasks)
@@ -172,7 +173,7 @@ def confine(
     masks = find_masks(session)
     proxy = ""
     if sandbox.entries:
-        questions = session.open_network_questions()
+        questions = session.find(NetworkQuestions) or session.add(NetworkQuestions(session))
         proxy = sandbox.open_proxy(session.id, questions.decide, questions.refused)
     elif problem := sandbox.take_problem():
         session.notice(problem)

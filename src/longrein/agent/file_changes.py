@@ -45,8 +45,8 @@ async def record_file_changes(session: Session) -> None:
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
     session.append(*found, *watch.branch.change(state))
     await tell_project_start(session)
-    if session.subagents is not None:
-        session.append(*session.subagents.progress())
+    for part in session.parts:
+        session.append(*part.reminders())
 
 
 def may_change(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:

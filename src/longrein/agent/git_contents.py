@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from longrein.agent.confinement import deny_rules, policy_views
 from longrein.agent.git_repository import find_work_tree
+from longrein.agent.session_part import SessionPart
 from longrein.permissions import Command, Effect, Part, read_deny_rule
 from longrein.permissions.bash_parser import word_set
 from longrein.workspace import Workspace
@@ -57,7 +58,7 @@ class _Repository:
         return all(any(one.startswith(start) for one in self.ids) for start in beginnings)
 
 
-class GitContents:
+class GitContents(SessionPart):
     """The repositories of one session, for one set of rules at a time."""
 
     def __init__(self) -> None:

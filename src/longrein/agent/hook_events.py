@@ -34,7 +34,7 @@ TEXT_CHARS_MAX = 1_000
 
 async def begin_hooks(session: Session) -> None:
     """Run the hooks of a session's start, once; what they say is told with the first request."""
-    hooks = session.hooks
+    hooks = session.part(SessionHooks)
     if hooks.began:
         return
     hooks.began = True
@@ -49,7 +49,7 @@ async def begin_hooks(session: Session) -> None:
 
 
 async def _session_start(session: Session, source: str) -> None:
-    hooks = session.hooks
+    hooks = session.part(SessionHooks)
     told = hooks.payload("SessionStart", source=source, model=session.deps.model.name)
     _, entries = await hooks.ask("SessionStart", told, subjects=(source,))
     session.append(*entries)
@@ -66,7 +66,7 @@ async def refuse_prompt(
 
     An interrupt while they work withdraws the prompt.
     """
-    hooks = session.hooks
+    hooks = session.part(SessionHooks)
     entries: list[HookAnswered] = []
     refused = "interrupted while a hook looked at the prompt; it was not sent"
 
@@ -123,7 +123,7 @@ async def _ask_about(
     paths = [path for path, _ in tool.paths(given)] if call.name == EDITORS[1] else []
     inputs = [{**given, "file_path": path} for path in paths] or [given]
     asked = [
-        session.hooks.ask(
+        session.part(SessionHooks).ask(
             event,
             {**told, "tool_input": one},
             subjects=tool_names(tool),
@@ -146,11 +146,11 @@ async def _before_call(session: Session, call_id: str) -> None:
     """Run the `PreToolUse` hooks of one call."""
 
     call = session.original_call(session.state.calls[call_id].call)
-    told = _told_call(session.hooks, "PreToolUse", call, tool_use_id=call.id)
+    told = _told_call(session.part(SessionHooks), "PreToolUse", call, tool_use_id=call.id)
     answer, entries = await _ask_about(session, "PreToolUse", told, call)
     if answer.updated_input is not None:
-        session.hooks.inputs[call.id] = answer.updated_input
-    session.hooks.seen[call.id] = answer
+        session.approvals.hook_inputs[call.id] = answer.updated_input
+    session.part(SessionHooks).seen[call.id] = answer
     session.append(*entries)
 
 
@@ -158,7 +158,7 @@ async def _before_question(session: Session, call_id: str) -> None:
     """Run the `PermissionRequest` hooks of a call that is about to be asked about."""
     from longrein.agent.permission_check import judge_calls
 
-    hooks = session.hooks
+    hooks = session.part(SessionHooks)
     call = session.original_call(session.state.calls[call_id].call)
     question = judge_calls(session)[call_id].question
     if question is None:
@@ -171,11 +171,13 @@ async def _before_question(session: Session, call_id: str) -> None:
         if rules
         else []
     )
-    told = _told_call(session.hooks, "PermissionRequest", call, permission_suggestions=suggested)
+    told = _told_call(
+        session.part(SessionHooks), "PermissionRequest", call, permission_suggestions=suggested
+    )
     answer, entries = await _ask_about(session, "PermissionRequest", told, call)
     hooks.questions[call_id] = None
     if answer.updated_input is not None:
-        hooks.inputs[call_id] = answer.updated_input
+        session.approvals.hook_inputs[call_id] = answer.updated_input
     seen = hooks.seen.get(call_id)
     if answer.decision == "allow" and (seen is None or seen.decision in ("none", "allow")):
         hooks.seen[call_id] = answer
@@ -200,11 +202,13 @@ async def after_call(
 
     tool = session.deps.tools[call.name]
     event = "PostToolUse" if outcome.status == "ok" else "PostToolUseFailure"
-    if not session.hooks.concern(event, tool_names(tool)):
+    if not session.part(SessionHooks).concern(event, tool_names(tool)):
         return outcome, []
     text = text_of(outcome.parts)
     told = {
-        **_told_call(session.hooks, event, call, tool_use_id=call.id, duration_ms=elapsed_ms),
+        **_told_call(
+            session.part(SessionHooks), event, call, tool_use_id=call.id, duration_ms=elapsed_ms
+        ),
         "tool_input": arguments,
     }
     if event == "PostToolUse":
@@ -255,8 +259,8 @@ async def _after_batch(session: Session) -> None:
         }
         for call, result in _last_batch(session.state)
     ]
-    _, entries = await session.hooks.ask(
-        "PostToolBatch", session.hooks.payload("PostToolBatch", tool_calls=calls)
+    _, entries = await session.part(SessionHooks).ask(
+        "PostToolBatch", session.part(SessionHooks).payload("PostToolBatch", tool_calls=calls)
     )
     session.append(*(entries or [HookAnswered("", "PostToolBatch", "none")]))
 
@@ -280,7 +284,7 @@ def _last_batch(state: State) -> list[tuple[ToolCall, ToolResult]]:
 
 async def _before_end(session: Session) -> None:
     """Run the hooks of a turn's end: one that blocks lets the agent go on."""
-    hooks, state = session.hooks, session.state
+    hooks, state = session.part(SessionHooks), session.state
     is_subagent = session.deps.parent_policy is not None
     event, subjects = ("SubagentStop", (state.kind,)) if is_subagent else ("Stop", ())
     told = hooks.payload(
@@ -344,8 +348,10 @@ def _tasks(state: State) -> list[dict[str, str]]:
 async def refuse_compaction(session: Session, reason: str, focus: str) -> bool:
     """Ask the hooks about a summary; True when one refuses it."""
     trigger = "manual" if reason == "request" else "auto"
-    told = session.hooks.payload("PreCompact", trigger=trigger, custom_instructions=focus)
-    answer, entries = await session.hooks.ask("PreCompact", told, subjects=(trigger,))
+    told = session.part(SessionHooks).payload(
+        "PreCompact", trigger=trigger, custom_instructions=focus
+    )
+    answer, entries = await session.part(SessionHooks).ask("PreCompact", told, subjects=(trigger,))
     session.append(*entries)
     if answer.decision not in ("block", "stop"):
         return False
@@ -356,8 +362,10 @@ async def refuse_compaction(session: Session, reason: str, focus: str) -> bool:
 async def after_compaction(session: Session, reason: str, summary: str) -> None:
     """Tell the hooks of a summary that has taken its place."""
     trigger = "manual" if reason == "request" else "auto"
-    told = session.hooks.payload("PostCompact", trigger=trigger, compact_summary=summary)
-    _, entries = await session.hooks.ask("PostCompact", told, subjects=(trigger,))
+    told = session.part(SessionHooks).payload(
+        "PostCompact", trigger=trigger, compact_summary=summary
+    )
+    _, entries = await session.part(SessionHooks).ask("PostCompact", told, subjects=(trigger,))
     session.append(*entries)
     if session.deps.parent_policy is None:
         await _session_start(session, "compact")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from longrein.agent.hook_transcript import HookTranscript
-from longrein.events import HookAnswered, Usage, marker_sign
+from longrein.agent.session_part import SessionPart, Skills
+from longrein.events import AnyEvent, HookAnswered, ToolEnded, Usage, marker_sign
 from longrein.permissions import Call, Hook, HookAnswer, visible
 from longrein.permissions.hook_answers import (
     ENV_EVENTS,
@@ -230,15 +231,16 @@ Condition = Callable[[str], bool]
 """Returns True if the call of an event matches a permission rule."""
 
 
-class SessionHooks:
+class SessionHooks(SessionPart):
     """Runs the hooks of one session; what they decided about calls holds for this run only."""
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
+    rank = 30
+
+    def __init__(self, session: "Session", table: HookTable = NO_HOOKS) -> None:
+        """`table`: all hooks of the tree."""
+        self._session, self.table = session, table
         self.seen: dict[str, HookAnswer] = {}
         """Open call -> merged answer of its hooks in this run."""
-        self.inputs: dict[str, dict[str, Any]] = {}
-        """Open call -> input that a hook has put in place of the model's."""
         self.questions: dict[str, None] = {}
         """Open calls whose question was told to hooks."""
         self.told_questions: dict[str, None] = {}
@@ -247,8 +249,6 @@ class SessionHooks:
         """True once the hooks of the session's start have run."""
         self.source = "resume"
         """Way in which the session was opened: `startup`, `resume`, `clear` or `fork`."""
-        self.end_reason = "other"
-        """Reason for closing the session: `prompt_input_exit`, `clear`, `resume` or `other`."""
         self._of_type: list[HookHandler] = []
         self._of_skills: dict[tuple[str, int], list[HookHandler]] = {}
         """(skill, entry that loaded it) -> its hooks."""
@@ -268,11 +268,6 @@ class SessionHooks:
         return self._transcript.path
 
     @property
-    def table(self) -> HookTable:
-        """All hooks."""
-        return self._session.deps.hooks or NO_HOOKS
-
-    @property
     def handlers(self) -> Sequence[HookHandler]:
         """The hooks of the tree, of the subagent's type and of the skills that are loaded."""
         skills = self._session.state.skills
@@ -280,7 +275,7 @@ class SessionHooks:
             return self.table.handlers
         for key in [(name, skill.seq) for name, skill in skills.items()]:
             if key not in self._of_skills:
-                library = self._session.skills
+                library = self._session.find(Skills)
                 self._of_skills[key] = (
                     self._made(library.hooks_of(key[0]), key[0]) if library is not None else []
                 )
@@ -335,10 +330,11 @@ class SessionHooks:
             return self.concern("Stop")
         return self.concern("SubagentStop", (self._session.state.kind,))
 
-    def forget(self, call: str) -> None:
+    def note(self, event: AnyEvent) -> None:
         """Forget a call that has ended."""
-        for known in (self.seen, self.inputs, self.questions, self.told_questions):
-            known.pop(call, None)
+        if isinstance(event, ToolEnded):
+            for known in (self.seen, self.questions, self.told_questions):
+                known.pop(event.call, None)
 
     def payload(self, event: str, **more: Any) -> dict[str, Any]:
         """Build what hooks are told of an event."""
@@ -662,12 +658,8 @@ class SessionHooks:
             return
         self.told_questions[call] = None
         above = self._session.deps.parent_policy
-        child = above.parent.state.children.get(above.child) if above is not None else None
-        kind = (
-            "agent_needs_input"
-            if child is not None and child.started.background
-            else "permission_prompt"
-        )
+        in_background = above is not None and above.in_background
+        kind = "agent_needs_input" if in_background else "permission_prompt"
         self.notify(kind, f"longrein needs your permission to use {open_call.asked.name}")
 
     def notify(self, kind: str, message: str) -> None:
@@ -693,11 +685,11 @@ class SessionHooks:
         ):
             self._start(self._notify_idle(self._session.state.began_at))
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         """Run the hooks of the session's end, for a moment only; end those that nothing waits
         for.
         """
-        reason = self.end_reason
+        reason = self._session.end_reason
         if (
             self.began
             and self._session.deps.parent_policy is None
@@ -712,6 +704,13 @@ class SessionHooks:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
+
+
+def hook_variables(session: "Session") -> dict[str, str]:
+    """Return the variables for commands that hooks have set, for a session and above it."""
+    above = session.deps.parent_policy
+    own = session.part(SessionHooks).variables
+    return own if above is None else above.variables | own
 
 
 def _decided(answer: HookAnswer) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The inbox of a session, and the schedule of turns that start without the user.
+"""The inbox of a session.
 
 Messages wait on disk until the loop takes them into the log, in one transaction with the entries
 they become. The current move decides which may be taken: steering messages at once, queued ones
@@ -7,7 +7,6 @@ after the turn, answers while their call waits.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,9 +32,8 @@ from longrein.agent.messages import (
     UserMessage,
 )
 from longrein.agent.redaction import Redact, redacted
-from longrein.agent.schedules import ScheduleTimer
 from longrein.agent.user_command_entry import command_events
-from longrein.context import State, external_event, is_repeated, pending_notices
+from longrein.context import State, external_event, is_repeated
 from longrein.events import (
     AnyEvent,
     AnyPart,
@@ -52,11 +50,7 @@ from longrein.events import (
 )
 from longrein.events.escape import one_line
 from longrein.models import Clock
-from longrein.settings_schema import Limits
 from longrein.store import Log
-
-if TYPE_CHECKING:
-    from longrein.agent.session import Session
 
 PENDING_MAX = 1_000
 """Limit of waiting messages, so that another process cannot fill the disk."""
@@ -265,150 +259,3 @@ def pins_reminder(nonce: str, pins: tuple[str, ...]) -> Reminded:
     head = marker(nonce, "pinned", "constraints of the user that hold until they are taken back")
     text = "\n".join([head, *(f"- {pin}" for pin in pins)]) if pins else f"{head}\n(none any more)"
     return Reminded("pins", text, "user")
-
-
-# --- Wake schedule --------------------------------------------------------------------------------
-#
-# Background news wakes an agent that waits for its user. The user's own messages come first, and
-# several ends are one wake. What was told is folded from the log; only times are kept here.
-
-
-WAKING = (
-    "bg_done",
-    "bg_lost",
-    "bg_stalled",
-    "subagent_done",
-    "subagent_failed",
-    "teammate_message",
-    "cron_fired",
-)
-"""Kinds of notices that start a turn."""
-SCHEDULED = ("cron_fired",)
-"""Kinds that do so even when the user wants no wakes, because the user scheduled them."""
-IN_A_ROW_MAX = 100
-"""Wakes without a user message in between; after that, news waits for the user, which limits the
-cost.
-"""
-
-
-class WakeSchedule:
-    """Decide when a session starts a turn by itself, and how long a one-prompt run waits."""
-
-    def __init__(self, host: "Session") -> None:
-        self.since = host.state.seq
-        """Notices up to this entry wake nobody: they were there at the open, or a rewind brought
-        them back.
-        """
-        self._host, self._clock = host, host.deps.clock
-        self.wanted = host.deps.task_options.wake
-        """False when wakes are disabled."""
-        self._due_s: float | None = None
-        self._nap: asyncio.Task[None] | None = None
-        self.schedules = ScheduleTimer(host)
-        self.in_a_row = 0
-        """Wakes since the user's last message."""
-        self._until_s: float | None = None
-        """Monotonic end of a one-prompt run's wait; None when it does not wait."""
-        self._asks = 0
-        """Requests before that run."""
-        self._after = 0
-        """Only tasks started after this entry are waited for."""
-        self._end: asyncio.Task[None] | None = None
-
-    # --- waking -----------------------------------------------------------------------------------
-
-    def due(self) -> Reminded | None:
-        """Return the wake when its time has come; the first call after news starts the delay."""
-        source = self._news() if self._may_ask else ""
-        if not source:
-            self._due_s = None
-            return None
-        now = self._clock.mono_s()
-        if self._due_s is None:
-            self._due_s = now + self._host.deps.task_options.wake_after_s
-        if now < self._due_s:
-            return None
-        self._due_s = None
-        self.in_a_row += 1
-        return Reminded("wake", "", source)
-
-    def _news(self) -> str:
-        """Return the newest untold notice that is worth a wake; '' for none."""
-        state = self._host.state
-        if state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
-            return ""
-        kinds = WAKING if self.wanted else SCHEDULED
-        found = [
-            one for one in pending_notices(state) if one.seq > self.since and one.kind in kinds
-        ]
-        return f"{found[-1].kind} r{found[-1].seq}" if found else ""
-
-    @property
-    def pausing(self) -> bool:
-        """True while a wake is about to become due."""
-        return self._due_s is not None
-
-    def rouse(self) -> None:
-        """Wake the session's loop when the wake or a schedule is due."""
-        self.schedules.arm()
-        if self._due_s is not None and (self._nap is None or self._nap.done()):
-            self._nap = self._later(self._due_s - self._clock.mono_s(), self._host.poke)
-
-    def _later(self, seconds: float, call: Callable[[], None]) -> "asyncio.Task[None]":
-        async def wait() -> None:
-            await self._clock.sleep(max(0.0, seconds))
-            call()
-
-        return asyncio.ensure_future(wait())
-
-    def stop(self) -> None:
-        """Cancel all timers."""
-        self.schedules.stop()
-        for timer in (self._nap, self._end):
-            if timer is not None:
-                timer.cancel()
-
-    # --- staying ----------------------------------------------------------------------------------
-
-    def stay(self, how: str, limit_s: float) -> None:
-        self.wanted = how == "steer"
-        if self._end is not None:
-            self._end.cancel()
-        stays = how in ("drain", "steer")
-        self._until_s = self._clock.mono_s() + limit_s if stays else None
-        self._end = self._later(limit_s, self._host.poke) if stays else None
-        self._asks = self._host.state.asks
-        self._after = self._host.state.seq if how == "steer" else 0
-        self._host.poke()
-
-    @property
-    def stays(self) -> bool:
-        """True while a one-prompt run waits for background work."""
-        host = self._host
-        if self._until_s is None or host.interrupting or self._clock.mono_s() >= self._until_s:
-            return False
-        if host.subagents is not None and host.subagents.running:
-            return True
-        tellable = self._may_ask or not self.wanted  # do not wait for an end that cannot be told
-        return (
-            tellable
-            and host.own_background_tasks is not None
-            and host.own_background_tasks.unfinished(self._after)
-        )
-
-    @property
-    def _may_ask(self) -> bool:
-        """True while the run may start a turn by itself: a limit of turns counts all of them."""
-        most = self._host.deps.limits.turns_max
-        return self._until_s is None or not most or self._host.state.asks - self._asks < most
-
-    @property
-    def limits(self) -> Limits:
-        """Limits of the present turn; in a run that starts turns by itself, what is left of
-        them.
-        """
-        limits, state = self._host.deps.limits, self._host.state
-        before = max(0, state.asks - state.steps - self._asks)
-        if self._until_s is None or not limits.turns_max or not before:
-            return limits
-        return msgspec.structs.replace(limits, turns_max=max(1, limits.turns_max - before))

@@ -9,7 +9,14 @@ from typing import assert_never
 
 from longrein.agent.file_changes import record_file_changes
 from longrein.agent.hook_events import begin_hooks, run_hooks
-from longrein.agent.loop_actions import drain_inbox, pause_before_retry, switch_model, wait_idle
+from longrein.agent.hooks import SessionHooks
+from longrein.agent.loop_actions import (
+    drain_inbox,
+    move_context,
+    pause_before_retry,
+    switch_model,
+    wait_idle,
+)
 from longrein.agent.mcp_servers import record_server_changes
 from longrein.agent.model_request import request_turn
 from longrein.agent.moves import (
@@ -36,12 +43,13 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
     Cancelling it cuts the present move, which the next open records. Raises `StoreFull` and related
     errors only.
     """
+    hooks = session.part(SessionHooks)
     await session.perform(begin_hooks(session))
     while not session.closed:
         await drain_inbox(session)
         await record_file_changes(session)
         await record_server_changes(session)
-        move = next_move(session.state, await _judged_calls(session), session.move_context)
+        move = next_move(session.state, await _judged_calls(session), move_context(session))
         match move:
             case Record(events):
                 session.append(*events)
@@ -63,11 +71,11 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
                 switch_model(session, model)
             case AskUser(call):
                 await session.commit(flush=True)
-                session.hooks.tell_question(call)
+                hooks.tell_question(call)
                 await session.wait_for_message()
             case Stop(reason, message):
                 session.append(TurnEnded(reason, message))
-                session.hooks.tell_end(reason, message)
+                hooks.tell_end(reason, message)
             case Wait():
                 if await wait_idle(session, once=once):
                     return

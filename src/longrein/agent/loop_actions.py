@@ -7,25 +7,27 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.agent.hook_events import refuse_prompt
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.inbox import can_take, events_of
+from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
-    AddSchedule,
     Answer,
     CommandRun,
     Continue,
     InboxMessage,
-    RemoveSchedule,
     Rewind,
     SetMode,
     SetModel,
-    StopTask,
     Uncompact,
     UserMessage,
     approval_digest,
     for_child,
 )
 from longrein.agent.model_request import retry_pause
+from longrein.agent.ports import MoveContext
+from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session
+from longrein.agent.summary_request import SummaryRequest
 from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
 
 if TYPE_CHECKING:
@@ -38,13 +40,9 @@ async def drain_inbox(session: Session) -> None:
     Each leaves the inbox in the same transaction.
     """
     await session.inbox.look()
-    session.memory.look()
-    session.summary_request.collect()
     session.settle_interrupt()
-    if session.subagents is not None:
-        session.subagents.collect()
-    if session.own_background_tasks is not None and await session.own_background_tasks.collect():
-        session.wake_schedule.since = session.state.seq
+    for part in [*session.parts]:
+        await part.collect()
     if (
         session.deps.parent_policy is not None and session.mode != session.state.mode
     ):  # follow the parent
@@ -60,7 +58,7 @@ async def drain_inbox(session: Session) -> None:
         if (
             isinstance(taken[1], UserMessage)
             and session.deps.parent_policy is None
-            and session.hooks.concern("UserPromptSubmit")
+            and session.part(SessionHooks).concern("UserPromptSubmit")
         ):
             instead, after = await refuse_prompt(session, taken[1])
             if instead:
@@ -107,27 +105,17 @@ def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None"
             restore_files(session, to, trees)
         case Rewind(to, files):
             rewind(session, to, files=files, trees=trees)
-            if session.subagents is not None:
-                session.subagents.collect()
-            session.wake_schedule.since = session.state.seq
         case Uncompact(seq):
             uncompact(session, seq)
         case Continue() | UserMessage():
             session.paused = False
-            session.wake_schedule.in_a_row = 0
-            if session.skills is not None:
-                session.skills.tell_new()
-        case StopTask(task) if session.background_tasks is not None:
-            session.background_tasks.stop(task)
-        case AddSchedule(when, prompt):
-            session.wake_schedule.schedules.add(when, prompt)
-        case RemoveSchedule(name):
-            session.wake_schedule.schedules.remove(name)
         case Answer():
             session.paused = False
             message = _approve(session, message)
         case _:
             pass
+    for part in session.parts:
+        part.take(message)
     session.append(*events_of(message, session.state))
 
 
@@ -155,19 +143,19 @@ def _approve(session: Session, answer: Answer) -> Answer:
 
 async def wait_idle(session: Session, *, once: bool) -> bool:
     """Flush, then wait for messages. Return True when the loop is to end (`once`)."""
+    wakes = session.part(WakeSchedule)
     if not once:
-        session.wake_schedule.schedules.fire()
+        wakes.schedules.fire()
     await session.commit(flush=True)
     if session.inbox.waiting and not session.ignores_inbox:
         return False
-    wake = session.wake_schedule.due()
+    wake = wakes.due()
     if wake is not None:
         session.append(wake)
         return False
-    telling = session.skills is not None and session.skills.telling
-    if once and not (telling or session.wake_schedule.pausing or session.wake_schedule.stays):
+    if once and all(part.idle for part in session.parts):
         return True
-    session.wake_schedule.rouse()
+    wakes.rouse()
     session.keep_snapshot()
     await session.wait_for_message()
     return False
@@ -192,3 +180,29 @@ def switch_model(session: Session, model: str) -> None:
         return
     session.deps.model = opened
     session.append(session.deps.prefix(opened, "model"))
+
+
+def move_context(session: Session) -> MoveContext:
+    """Return the facts for `next_move` that are not in the log."""
+    deps, hooks = session.deps, session.part(SessionHooks)
+    limits = deps.limits
+    for part in session.parts:
+        limits = part.within(limits)
+    return MoveContext(
+        budget=deps.model.budget,
+        limits=limits,
+        jitter=deps.jitter(),
+        paused=session.paused,
+        fallback="" if deps.fallback == deps.model.name else deps.fallback,
+        paused_failures=session.paused_failures,
+        seed=session.state.profile.startswith("seed"),
+        stop_hooks=hooks.end_concerns,
+        batch_hooks=hooks.concern("PostToolBatch"),
+        digest_hooks=hooks.compaction_concerns,
+        policy=deps.policy,
+        now_us=deps.clock.wall_us(),
+        last_run_us=session.last_run_us,
+        task_s=session.elapsed.task_s,
+        summarising=session.part(SummaryRequest).running,
+        pressed=session.part(MemoryPressure).pressed,
+    )

@@ -4,11 +4,16 @@ are told.
 
 import asyncio
 import re
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from longrein.agent.messages import InboxMessage, UserMessage, prompt_line, split_words
 from longrein.agent.redaction import redacted
+from longrein.agent.session_part import SessionPart
 from longrein.context import external_event
-from longrein.events import Reminded, UserSpoke, text_of
+from longrein.events import Reminded, Text, UserSpoke, text_of
 
 if TYPE_CHECKING:
     from longrein.agent.session import Session
@@ -93,6 +98,27 @@ async def _read_mentions(session: "Session", servers: "McpToolset") -> None:
 
         await session.perform(read())
         session.append(*told)
+
+
+class McpPrompts(SessionPart):
+    """Put the text of a server's prompt into the inbox in place of its command."""
+
+    rank = 15
+
+    def __init__(self, session: "Session", servers: "McpToolset") -> None:
+        self._session, self._servers = session, servers
+
+    def tell(self, message: InboxMessage) -> Awaitable[None] | None:
+        if isinstance(message, UserMessage) and (line := prompt_line(message)):
+            return asyncio.ensure_future(self._tell(message, line))
+        return None
+
+    async def _tell(self, message: UserMessage, line: str) -> None:
+        """Raises `UsageError`."""
+        command, *words = split_words(line)
+        text = await self._servers.prompt_text(command[1:], words, self._session.blobs)
+        told = msgspec.structs.replace(message, parts=(Text(text), *message.parts[1:]))
+        await self._session.tell(told)
 
 
 def ask_again(session: "Session", servers: "McpToolset") -> None:

@@ -7,6 +7,7 @@ user is told once.
 
 from collections.abc import Callable
 
+from longrein.agent.session_part import SessionPart
 from longrein.events import AnyPart, Document, Text
 from longrein.tools import Blobs
 from longrein.workspace import MemoryUse
@@ -27,11 +28,13 @@ SPILL_TAIL_CHARS = 72_000
 MIB = 1024 * 1024
 
 
-class MemoryPressure:
+class MemoryPressure(SessionPart):
     """Detect and react to short memory.
 
     `use` measures it, `ease` drops caches, `notice` tells the user.
     """
+
+    rank = 0
 
     def __init__(
         self,
@@ -48,6 +51,9 @@ class MemoryPressure:
         self._mono_s = mono_s
         self._look_s = self._ease_s = float("-inf")
         self._told = False
+
+    async def collect(self) -> None:
+        self.look()
 
     def look(self) -> None:
         """Measure and react; at most once a second while there is enough."""

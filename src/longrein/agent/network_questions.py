@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from longrein.agent.messages import NETWORK_CALL, Answer, approval_digest
+from longrein.agent.messages import NETWORK_CALL, Answer, InboxMessage, approval_digest
 from longrein.agent.redaction import redacted
+from longrein.agent.session_part import SessionPart
 from longrein.events import PermissionAnswered, PermissionAsked
 from longrein.permissions import Verdict
 from longrein.permissions.network_hosts import NETWORK, Target, judge_host
@@ -29,8 +30,10 @@ REFUSALS_MAX = 1_000
 ENDED = "the session that started this command has ended"
 
 
-class NetworkQuestions:
+class NetworkQuestions(SessionPart):
     """Decide on hosts: by the settings, by the rules, by the user."""
+
+    rank = 35
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -100,7 +103,12 @@ class NetworkQuestions:
             answered.set_result(answer)
         return session.commit(flush=True)
 
-    def close(self) -> None:
+    def tell(self, message: InboxMessage) -> Awaitable[None] | None:
+        if isinstance(message, Answer) and self.is_open(message.call):
+            return self.answer(message)
+        return None
+
+    async def close(self) -> None:
         """Withdraw all questions: the session ends."""
         for call in list(self._open):
             self._withdraw(call)

@@ -4,17 +4,34 @@ Every session begins the same way: fold the log and continue from its state.
 """
 
 import asyncio
+from collections.abc import Sequence
 
-from longrein.agent.inbox import pins_reminder
+from longrein.agent.hooks import SessionHooks
+from longrein.agent.inbox import pins_reminder, typed
 from longrein.agent.loop import run
-from longrein.agent.messages import Answer, CommandRun, InboxMessage, RewindPreview, SetMode
+from longrein.agent.loop_actions import move_context
+from longrein.agent.mcp_servers import McpPrompts
+from longrein.agent.memory_pressure import MemoryPressure
+from longrein.agent.messages import (
+    Answer,
+    CommandRun,
+    InboxMessage,
+    PendingMessage,
+    RewindPreview,
+    SetMode,
+    SubagentView,
+)
 from longrein.agent.moves import events_after_loss
-from longrein.agent.ports import Dependencies
+from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.redaction import redacted
+from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import CLOSE_WAIT_S, Session
+from longrein.agent.session_part import BackgroundTasks, Skills, Subagents
+from longrein.agent.summary_request import SummaryRequest
 from longrein.context import State, fold, step
-from longrein.events import ModeSet, Opened, PrefixSet, Restored, Rewound
+from longrein.events import ModeSet, Opened, PrefixSet, Restored, Rewound, text_of
 from longrein.store import Log
+from longrein.tools import TaskView
 
 BYPASS = "bypassPermissions"
 RESTORED_MODES = ("plan", "default", "dontAsk", "acceptEdits")
@@ -34,7 +51,62 @@ class OpenSession(Session):
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         super().__init__(log, deps, state)
+        self.add(MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s))
+        self.add(SummaryRequest(self))
+        self.add(WakeSchedule(self))
+        if self.open(SessionHooks) is None:
+            self.add(SessionHooks(self))
+        if deps.mcp is not None:
+            self.add(McpPrompts(self, deps.mcp))
+        self.open(Skills)
         self._user_commands: set[asyncio.Task[CommandRun]] = set()
+
+    @property
+    def move_context(self) -> MoveContext:
+        """Facts for `next_move` that are not in the log."""
+        return move_context(self)
+
+    @property
+    def skills(self) -> Skills | None:
+        """Skills and custom commands; None where nothing brings any."""
+        return self.find(Skills)
+
+    @property
+    def pending(self) -> Sequence[PendingMessage]:
+        """User messages still in an inbox, those for subagents included."""
+        subagents = self.find(Subagents)
+        return [*self.inbox.pending, *(subagents.pending if subagents is not None else ())]
+
+    def unqueue(self, number: int = 0) -> str:
+        """Take a waiting user message (the newest for 0) back for editing; '' when there is
+        none.
+        """
+        taken = self.inbox.take_back(number)
+        if taken is None:
+            subagents = self.find(Subagents)
+            return subagents.unqueue(number) if subagents is not None else ""
+        self.take(taken[0])
+        self.commit(flush=False)
+        return text_of(typed(taken[1]))
+
+    def agents(self) -> Sequence[SubagentView]:
+        subagents = self.find(Subagents)
+        return subagents.views() if subagents is not None else ()
+
+    def tasks(self) -> Sequence[TaskView]:
+        tasks = self.find(BackgroundTasks)
+        return tasks.views() if tasks is not None else ()
+
+    def background(self) -> bool:
+        tasks = self.find(BackgroundTasks)
+        return tasks is not None and tasks.background()
+
+    async def leave(self, policy: str) -> Sequence[TaskView]:
+        tasks = self.find(BackgroundTasks)
+        return await tasks.leave(policy) if tasks is not None else ()
+
+    def stay(self, how: str, limit_s: float = 0.0) -> None:
+        self.part(WakeSchedule).stay(how, limit_s)
 
     async def run_command(self, command: str, call: str) -> CommandRun:
         """Run a command of the user at once; see `SessionPort.run_command`."""
@@ -66,10 +138,9 @@ class OpenSession(Session):
         """Run the main loop; see `loop.run`."""
         self.loop_task = asyncio.current_task()
         unfinished = any(child.ended is None for child in self.state.children.values())
-        if self.subagents is None and (unfinished or self.deps.parent_policy is not None):
-            subagents = (
-                self.open_subagents()
-            )  # also in a subagent, to account for the budget of the tree
+        is_subagent = self.deps.parent_policy is not None  # accounts for the budget of the tree
+        if self.find(Subagents) is None and (unfinished or is_subagent):
+            subagents = self.open(Subagents)
             if subagents is not None:
                 subagents.resume()
         if self.deps.mcp is not None and self.deps.parent_policy is None:
@@ -122,7 +193,7 @@ def open_session(
         session.append(opened)
     else:
         opened = None
-    session.hooks.source = _how_opened(opened, deps)
+    session.part(SessionHooks).source = _how_opened(opened, deps)
     if session.state.prefix is None:
         session.append(deps.prefix(deps.model, "start"))
     elif opened is None:
@@ -144,7 +215,7 @@ def open_session(
     if mode and mode != session.state.mode:
         session.append(ModeSet(mode))
     if session.state.tasks:
-        session.open_background_tasks()
+        session.open(BackgroundTasks)
     return session
 
 
@@ -160,9 +231,7 @@ def _restrict_earlier_calls(session: OpenSession, *, restored: bool) -> None:
     for now.
     """
     above = session.deps.parent_policy
-    session.approvals.mode_restored = (
-        restored if above is None else above.root.approvals.mode_restored
-    )
+    session.approvals.mode_restored = restored if above is None else above.mode_restored
     if session.approvals.mode_restored:
         session.approvals.earlier_calls = frozenset(session.state.calls)
 

@@ -21,6 +21,7 @@ from longrein.agent.confinement import (
 )
 from longrein.agent.git_contents import GitContents
 from longrein.agent.git_repository import find_armed_setting
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import approval_digest
 from longrein.agent.moves import Judgement
 from longrein.agent.ports import narrower
@@ -149,8 +150,8 @@ async def look_at_history(session: Session) -> None:
     given = [session.approvals.arguments.get(call.id, call.arguments) or {} for call in calls]
     texts = [one["command"] for one in given if isinstance(one.get("command"), str)]
     cwd, home = session.state.cwd, session.rules.home
-    session.git_contents = session.git_contents or GitContents()
-    await session.git_contents.look(session, [_read(text, cwd, home) for text in texts])
+    contents = session.find(GitContents) or session.add(GitContents())
+    await contents.look(session, [_read(text, cwd, home) for text in texts])
 
 
 def judge_calls(session: Session) -> dict[str, Judgement]:
@@ -181,14 +182,16 @@ def _judge(session: Session, open_call: OpenCall) -> Judgement:
     )
     if problem:
         by_hook = "a hook has changed the input to what the tool cannot take: " * (
-            call.id in session.hooks.inputs
+            call.id in session.approvals.hook_inputs
         )
         return Judgement("refuse", by_hook + bad_arguments_message(tool, problem, deferred))
     if (
         open_call.started and tool.traits.kind == "agent"
     ):  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
-    if call.id not in session.hooks.seen and session.hooks.concern("PreToolUse", tool_names(tool)):
+    if call.id not in session.part(SessionHooks).seen and session.part(SessionHooks).concern(
+        "PreToolUse", tool_names(tool)
+    ):
         return msgspec.structs.replace(_runnable(session, tool, arguments), kind="hooks")
     return _permitted(session, open_call, tool, arguments)
 
@@ -224,9 +227,9 @@ def _permitted(
     approved = session.approvals.digests.get(call.id)
     if approved and approved == approval_digest(redacted(question, session.deps.redact)):
         return allowed
-    first = call.id not in session.hooks.questions and session.hooks.concern(
-        "PermissionRequest", tool_names(tool)
-    )
+    first = call.id not in session.part(SessionHooks).questions and session.part(
+        SessionHooks
+    ).concern("PermissionRequest", tool_names(tool))
     return msgspec.structs.replace(
         allowed, kind="ask", text=verdict.reason, question=question, hooks_first=first
     )
@@ -247,7 +250,7 @@ def _after_hooks(session: Session, call: str, made: Call, verdict: Verdict, mode
     What they allow counts as the rules that the user could have stored: it passes no rule that asks
     or denies.
     """
-    answer = session.hooks.seen.get(call)
+    answer = session.part(SessionHooks).seen.get(call)
     if answer is None or verdict.kind == "deny":
         return verdict
     if answer.decision == "deny":
@@ -524,7 +527,7 @@ def _call(
 
 
 def _is_history_clean(session: Session, command: Command, part: Part, effect: Effect) -> bool:
-    contents = session.git_contents
+    contents = session.find(GitContents)
     return contents is not None and contents.is_clean(session, command, part, effect)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.agent.rate_limit import RateLimit
+from longrein.agent.session_part import ParentPolicy, PartFactory, SessionPart
 from longrein.agent.shared_files import FileWriters, PathLocks
 from longrein.context import Budget, Decision, State, decide
 from longrein.events import Entry, PrefixSet
@@ -21,14 +22,6 @@ from longrein.workspace import MemoryUse, Workspace
 from longrein.workspace.sandbox import SessionSandbox
 
 if TYPE_CHECKING:
-    from longrein.agent.background.task_control import BackgroundControl
-    from longrein.agent.checkpoints import SessionCheckpoints
-    from longrein.agent.hooks import HookTable
-    from longrein.agent.session import Session
-    from longrein.agent.skills import SessionSkills
-    from longrein.agent.subagents.runner import SubagentRunner
-    from longrein.agent.subagents.spawn import LiveParentPolicy
-    from longrein.agent.task_slots import TaskPool
     from longrein.tools.mcp.servers import McpToolset
 
 LEAVING = "longrein on leaving"
@@ -106,37 +99,25 @@ class Dependencies(msgspec.Struct):
     """Locks of files in use; shared by all agents of a tree."""
     writers: FileWriters = msgspec.field(default_factory=FileWriters)
     """Authors of file contents; shared by all agents of a tree."""
-    parent_policy: "LiveParentPolicy | None" = None
+    parts: dict[type[SessionPart], PartFactory] = {}
+    """Opens the parts of a session; a part without an entry does not exist."""
+    parent_policy: ParentPolicy | None = None
     """Policy of the parent of a subagent; None for a session of the user."""
-    pool: "TaskPool | None" = None
-    """Slots and news of background tasks, shared by a tree; None without a supervisor."""
     sandbox: SessionSandbox | None = None
     """The sandbox of commands, shared by a tree; None where commands run as the user."""
     gated: bool = False
     """True if a program or editor wants to be asked also about what the sandbox confines."""
     task_options: TaskOptions = TaskOptions()
-    background_tasks: "Callable[[Session, TaskPool], BackgroundControl] | None" = None
-    """Opens the background tasks of a session; None when commands run like any tool."""
-    subagents: "Callable[[Session], SubagentRunner] | None" = None
-    """Opens the subagents of a session; None when there are none."""
-    hooks: "HookTable | None" = None
-    """Hooks of the user, of trusted projects and of programs; shared by a tree. None where there
-    are none.
-    """
     hook_files: HookFiles | None = None
     """Files for hooks beside the log; None when there are none."""
     mcp: "McpToolset | None" = None
     """MCP servers, shared by all agents of a tree; None where none is configured."""
-    checkpoints: "Callable[[Session], SessionCheckpoints] | None" = None
-    """Opens the copies of the work tree that rewinds need; None where none are kept."""
     tells_project: bool = False
     """True if a new session tells the model the git status and the tracked files."""
     policy: Callable[..., Decision] = decide
     """Context policy: decides before each request what to shorten."""
     goals: GoalPort | None = None
     """The project's goals, shared by all agents of a tree; None when they cannot be stored."""
-    skills: "Callable[[Session], SessionSkills] | None" = None
-    """Opens the skills and custom commands of a session; None where there are none."""
     workspace_in: Callable[[tuple[str, ...]], Workspace] | None = None
     """Opens the workspace with other roots; None when there is only one."""
     worktrees: str = ""

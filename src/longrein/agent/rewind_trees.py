@@ -15,6 +15,7 @@ from longrein.agent.rewind_plan import (
     printable,
 )
 from longrein.agent.session import Session
+from longrein.agent.session_part import Checkpoints
 from longrein.context import State
 from longrein.events import CheckpointTaken, Entry, FileChanged, FilePut
 from longrein.models import ReadBlob
@@ -28,7 +29,7 @@ async def restore_trees(session: Session, message: Rewind) -> RestoredTrees | No
     The present tree is kept first, and the message stays in the inbox until the caller has taken
     it: after a kill the next open carries on.
     """
-    kept, entries = session.open_checkpoints(), session.entries_from(1)
+    kept, entries = session.open(Checkpoints), session.entries_from(1)
     to = step_end(entries, message.to) if message.conversation else message.to
     if kept is None or not any(
         isinstance(entry.event, FileChanged | CheckpointTaken)
@@ -57,13 +58,13 @@ async def preview_rewind(
     session: Session, to: int, *, overwrite: bool, conversation: bool
 ) -> RewindPreview:
     """Return what `restore_trees` and `rewind` would do to the files now. Changes none."""
-    kept, entries = session.open_checkpoints(), session.entries_from(1)
+    kept, entries = session.open(Checkpoints), session.entries_from(1)
     to = step_end(entries, to) if conversation else to
     notes, plans = _notes(session.state, entries, to), list[RootPlan]()
     if kept is not None and any(
         isinstance(one.event, FileChanged | CheckpointTaken) for one in entries if one.seq > to
     ):
-        name, now, problem = await kept.take()
+        name, now, problem = await kept.copy_tree()
         try:
             plans = (
                 await kept.run(partial(_plans, session, entries, to, now, overwrite, name))

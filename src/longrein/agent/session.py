@@ -9,106 +9,42 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from longrein.agent.file_watcher import FileWatcher
-from longrein.agent.hooks import SessionHooks
-from longrein.agent.inbox import Inbox, WakeSchedule, typed
-from longrein.agent.memory_pressure import MemoryPressure
+from longrein.agent.inbox import Inbox
 from longrein.agent.messages import (
     Answer,
     InboxMessage,
-    PendingMessage,
     SessionUpdate,
-    StopTask,
-    SubagentView,
-    UserMessage,
     UserNotice,
     approval_digest,
     for_child,
-    prompt_line,
-    split_words,
 )
-from longrein.agent.ports import Dependencies, ElapsedTimes, MoveContext, narrower
+from longrein.agent.ports import Dependencies, ElapsedTimes, narrower
 from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_calls, redacted
+from longrein.agent.session_part import BackgroundTasks, Checkpoints, SessionPart
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance
 from longrein.events import (
     AnyEvent,
-    AskFailed,
     Entry,
     Interrupted,
     LongreinError,
     PermissionAsked,
     Replied,
-    Text,
     ToolCall,
     ToolEnded,
-    text_of,
     unwrapped,
 )
 from longrein.permissions import Rules, with_tool_names
 from longrein.store import Log, Snapshot, owner_of
-from longrein.tools import TaskView, alias_names
+from longrein.tools import alias_names
 from longrein.workspace.sandbox import MaskIndex
 
-if TYPE_CHECKING:
-    from longrein.agent.background.task_control import BackgroundControl
-    from longrein.agent.checkpoints import SessionCheckpoints
-    from longrein.agent.git_contents import GitContents
-    from longrein.agent.network_questions import NetworkQuestions
-    from longrein.agent.skills import SessionSkills
-    from longrein.agent.subagents.runner import SubagentRunner
-
-# --- Background summary request -------------------------------------------------------------------
-#
-# The outcome waits here until the loop appends it to the log.
-
-
-class BackgroundRequest:
-    """At most one summary request that runs while the conversation continues."""
-
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-        self._task: asyncio.Task[Replied | AskFailed] | None = None
-        self._seq, self._reserved_usd = 0, 0.0
-
-    @property
-    def running(self) -> bool:
-        """True while a request has no outcome in the log."""
-        return self._task is not None
-
-    def start(
-        self, attempt: Coroutine[Any, Any, Replied | AskFailed], seq: int, reserved_usd: float
-    ) -> None:
-        """Run `attempt`, the answer to `Asked` `seq`, in the background; wake the loop when it
-        is done.
-        """
-        self._task, self._seq, self._reserved_usd = (
-            asyncio.ensure_future(attempt),
-            seq,
-            reserved_usd,
-        )
-        self._task.add_done_callback(lambda _task: self._session.poke())
-
-    def collect(self) -> None:
-        """Append the outcome, if there is one."""
-        if self._task is not None and self._task.done():
-            task, self._task = self._task, None
-            self._session.append(task.result())
-
-    async def stop(self) -> None:
-        """Cancel the request and record what it may have cost."""
-        if self._task is None:
-            return
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        task, self._task = self._task, None
-        gone = AskFailed(self._seq, "cancelled", "no longer needed", assumed_usd=self._reserved_usd)
-        self._session.append(gone if task.cancelled() else task.result())
-
+P = TypeVar("P", bound=SessionPart)
 
 # --- Session --------------------------------------------------------------------------------------
 
@@ -160,17 +96,17 @@ class Approvals:
         """Calls of an earlier run, where the mode is restored: a mode wider than `default` does
         not hold for them.
         """
+        self.hook_inputs: dict[str, dict[str, Any]] = {}
+        """Open call -> arguments that a hook has put in place of the model's."""
+
+    def forget(self, call: str) -> None:
+        """Forget a call that has ended."""
+        for known in (self.digests, self.arguments, self.hook_inputs):
+            known.pop(call, None)
 
 
 class Session:
     """State and log of one session. See `SessionPort` for the frontend's methods."""
-
-    network_questions: "NetworkQuestions | None" = None
-    """None until a confined command is started where `sandbox.network` names hosts."""
-    git_contents: "GitContents | None" = None
-    """None until a call is judged."""
-    checkpoints: "SessionCheckpoints | None" = None
-    """None until a call may change files."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         self.log, self.deps, self.state = log, deps, state
@@ -179,8 +115,8 @@ class Session:
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)
         self.inbox = Inbox(log, deps.redact)
         self.subscribers = Subscribers(deps.history, self.state.seq, deps.parent_policy)
-        self.memory = MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s)
-        self.summary_request = BackgroundRequest(self)
+        self.parts: list[SessionPart] = []
+        """In the order in which they are told what happens."""
         self.paused = self.state.turn_open
         """True while a turn that a crash cut waits for the user to continue it."""
         self.elapsed = ElapsedTimes(deps.clock.mono_s, state)
@@ -194,12 +130,6 @@ class Session:
         """Failures in a row for which a pause was made."""
         self.folders_seen: dict[tuple[str, int], None] = {}
         """Folders already searched for instruction files; a cache."""
-        self.subagents: SubagentRunner | None = None
-        """None until a subagent is started, or one is found at open."""
-        self.own_background_tasks: BackgroundControl | None = None
-        """None until a command is started, or a task is found at open."""
-        self.skills: SessionSkills | None = deps.skills(self) if deps.skills is not None else None
-        """None where nothing brings skills."""
         self.loop_task: asyncio.Task[None] | None = None
         """The asyncio task that runs the main loop."""
         self.running: dict[str, asyncio.Task[Any]] = {}
@@ -210,6 +140,8 @@ class Session:
         session.
         """
         self.closed = False
+        self.end_reason = "other"
+        """Reason for closing: `prompt_input_exit`, `clear`, `resume` or `other`."""
         self.ignores_inbox = False
         """True when messages stay in the inbox: the session was told to end, and a message would
         start a turn.
@@ -225,7 +157,6 @@ class Session:
         self.approvals = Approvals()
         self.interrupting = False
         """True when the user has interrupted and the log does not say so yet."""
-        self.wake_schedule, self.hooks = WakeSchedule(self), SessionHooks(self)
         self._loop = asyncio.get_running_loop()
         self._broken: BaseException | None = None
         self._in_flight = 0
@@ -241,26 +172,18 @@ class Session:
                 self._original_calls.update(changed_calls(event, clean))
             elif isinstance(event, ToolEnded):
                 self._original_calls.pop(event.call, None)
-                self.approvals.digests.pop(event.call, None)
-                self.approvals.arguments.pop(event.call, None)
-                self.hooks.forget(event.call)
+                self.approvals.forget(event.call)
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
+            for part in self.parts:
+                part.note(clean)
         self.elapsed.note(self.state)
         return self.state.seq
 
     def delta_redactor(self) -> DeltaRedactor:
         """Return a redactor of one answer while it streams."""
         return DeltaRedactor(self.deps.redact, self.deps.secrets, words=self.deps.own_patterns)
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Variables of commands that hooks have set, for this session and above it."""
-        above = self.deps.parent_policy
-        return (
-            self.hooks.variables if above is None else above.parent.variables | self.hooks.variables
-        )
 
     def original_call(self, call: ToolCall) -> ToolCall:
         """Return an open call with the arguments that the model gave, secrets included, or those of
@@ -272,7 +195,8 @@ class Session:
         original = (
             unwrapped(self._original_calls[call.id]) if call.id in self._original_calls else call
         )
-        changed = self.approvals.arguments.get(call.id, self.hooks.inputs.get(call.id))
+        approvals = self.approvals
+        changed = approvals.arguments.get(call.id, approvals.hook_inputs.get(call.id))
         return (
             original
             if changed is None
@@ -368,12 +292,6 @@ class Session:
     # --- frontends --------------------------------------------------------------------------------
 
     @property
-    def pending(self) -> Sequence[PendingMessage]:
-        """User messages still in an inbox, those for subagents included."""
-        below = self.subagents.pending if self.subagents is not None else ()
-        return [*self.inbox.pending, *below]
-
-    @property
     def busy(self) -> bool:
         """True while a turn is in progress."""
         return self._act is not None or (self.state.turn_open and not self.paused)
@@ -383,35 +301,14 @@ class Session:
 
         The awaitable is done when the message is on disk.
         """
-        if isinstance(message, StopTask) and self.background_tasks is not None:
-            # immediately; the inbox keeps the message in case of a crash
-            self.background_tasks.stop(message.task)
-        if (
-            isinstance(message, UserMessage)
-            and self.deps.mcp is not None
-            and (line := prompt_line(message))
-        ):
-            return asyncio.ensure_future(self._tell_prompt(message, line))
-        child = for_child(message)
-        if not child or child == self.id:
-            questions = self.network_questions
-            if (
-                isinstance(message, Answer)
-                and questions is not None
-                and questions.is_open(message.call)
-            ):
-                return questions.answer(message)
-            told = (
-                self.skills.tell(message)
-                if self.skills is not None and isinstance(message, UserMessage)
-                else None
-            )
-            return self.inbox.put(message) if told is None else told
-        sent = self.subagents.tell(message, child) if self.subagents is not None else None
-        if sent is None:
-            self.notice("that subagent does not work any more, so that it cannot be told anything")
-            return resolved_future()
-        return sent
+        for part in self.parts:
+            told = part.tell(message)
+            if told is not None:
+                return told
+        if for_child(message) in ("", self.id):
+            return self.inbox.put(message)
+        self.notice("that subagent does not work any more, so that it cannot be told anything")
+        return resolved_future()
 
     def grant(self, answer: Answer, question: PermissionAsked) -> Answer:
         """Grant the rules of an answer to `question`; return it as a single answer where they
@@ -442,26 +339,6 @@ class Session:
         )
         return answer
 
-    async def _tell_prompt(self, message: UserMessage, line: str) -> None:
-        """Put the text of a server's prompt into the inbox in place of its command. Raises
-        `UsageError`.
-        """
-        assert self.deps.mcp is not None
-        command, *words = split_words(line)
-        text = await self.deps.mcp.prompt_text(command[1:], words, self.blobs)
-        await self.tell(msgspec.structs.replace(message, parts=(Text(text), *message.parts[1:])))
-
-    def unqueue(self, number: int = 0) -> str:
-        """Take a waiting user message (the newest for 0) back for editing; '' when there is
-        none.
-        """
-        taken = self.inbox.take_back(number)
-        if taken is None:
-            return self.subagents.unqueue(number) if self.subagents is not None else ""
-        self.take(taken[0])
-        self.commit(flush=False)
-        return text_of(typed(taken[1]))
-
     def cancel(self, call: str) -> None:
         """Cancel one running call; the others continue. No effect on a call that is not running."""
         if call in self.running and call not in self.cancelled:
@@ -481,25 +358,6 @@ class Session:
             self._act.cancel()
         self.inbox.poke()
 
-    def agents(self) -> Sequence[SubagentView]:
-        return self.subagents.views() if self.subagents is not None else ()
-
-    def tasks(self) -> Sequence[TaskView]:
-        return self.background_tasks.views() if self.background_tasks is not None else ()
-
-    def background(self) -> bool:
-        return self.background_tasks is not None and self.background_tasks.background()
-
-    def stay(self, how: str, limit_s: float = 0.0) -> None:
-        self.wake_schedule.stay(how, limit_s)
-
-    async def leave(self, policy: str) -> Sequence[TaskView]:
-        return (
-            await self.own_background_tasks.leave(policy)
-            if self.own_background_tasks is not None
-            else ()
-        )
-
     def follow(self, seq: int = 0, *, streaming: bool = True) -> AsyncIterator[SessionUpdate]:
         return self.subscribers.follow(seq, streaming=streaming)
 
@@ -507,66 +365,45 @@ class Session:
         """Show the user one line."""
         self.subscribers.publish(UserNotice(self.deps.redact(text)))
 
+    # --- parts ------------------------------------------------------------------------------------
+
+    def add(self, part: P) -> P:
+        """Add a part in its place; return it."""
+        self.parts.append(part)
+        self.parts.sort(key=lambda one: one.rank)
+        return part
+
+    def find(self, kind: type[P]) -> P | None:
+        """Return the part of a type; None where there is none or it was not opened yet."""
+        return next((one for one in self.parts if isinstance(one, kind)), None)
+
+    def part(self, kind: type[P]) -> P:
+        """Return the part of a type that every open session has."""
+        found = self.find(kind)
+        assert found is not None, f"an open session has its {kind.__name__}"
+        return found
+
+    def open(self, kind: type[P]) -> P | None:
+        """Return the part of a type, opened with the first use; None where there is none."""
+        found = self.find(kind)
+        make = self.deps.parts.get(kind) if found is None else None
+        if make is None:
+            return found
+        self.add(make(self))
+        return self.find(kind)
+
     # --- the loop's needs -------------------------------------------------------------------------
 
-    def open_subagents(self) -> "SubagentRunner | None":
-        """Return the subagents, opened on first use; None where there are none."""
-        if self.subagents is None and self.deps.subagents is not None:
-            self.subagents = subagents = self.deps.subagents(self)
-            self.subscribers.asking = lambda: subagents.questions
-        return self.subagents
-
     def expect(self, name: str) -> None:
-        """Prepare for a call of tool `name`, which begins to stream in: start the supervisor for
-        a command.
+        """Prepare for a call of tool `name`, which begins to stream in: for a command, start the
+        supervisor and look at the work tree.
         """
         tool = self.deps.tools.get(name)
-        if self.deps.pool is not None and tool is not None and tool.access == "command":
-            self.deps.pool.supervision.warm()
-        if (
-            tool is not None
-            and tool.access == "command"
-            and (kept := self.open_checkpoints()) is not None
-        ):
-            kept.warm()
-
-    def open_checkpoints(self) -> "SessionCheckpoints | None":
-        """Return the checkpoints of this session, opened on first use; None where none are kept."""
-        if (
-            self.checkpoints is None
-            and self.deps.checkpoints is not None
-            and self.deps.parent_policy is None
-        ):
-            self.checkpoints = self.deps.checkpoints(self)
-        return self.checkpoints
-
-    @property
-    def background_tasks(self) -> "BackgroundControl | None":
-        """Tasks of this session and its subagents; None while the tree has run no command."""
-        pool = self.deps.pool
-        return (
-            self.open_background_tasks()
-            if pool is not None and pool.members
-            else self.own_background_tasks
-        )
-
-    def open_network_questions(self) -> "NetworkQuestions":
-        """Return the questions about hosts, opened with the first command that has a proxy."""
-        if self.network_questions is None:
-            from longrein.agent.network_questions import NetworkQuestions
-
-            self.network_questions = NetworkQuestions(self)
-        return self.network_questions
-
-    def open_background_tasks(self) -> "BackgroundControl | None":
-        """Return this session's tasks, opened on first use; None where there is no supervisor."""
-        if (
-            self.own_background_tasks is None
-            and self.deps.pool is not None
-            and self.deps.background_tasks is not None
-        ):
-            self.own_background_tasks = self.deps.background_tasks(self, self.deps.pool)
-        return self.own_background_tasks
+        if tool is None or tool.access != "command":
+            return
+        for part in (self.open(BackgroundTasks), self.open(Checkpoints)):
+            if part is not None:
+                part.warm()
 
     @property
     def rules(self) -> Rules:
@@ -580,7 +417,8 @@ class Session:
         rules = msgspec.structs.replace(rules, allow=(*rules.allow, *allowed)) if allowed else rules
         if self.approvals.changed_tools:
             rules = msgspec.structs.replace(rules, ask=(*rules.ask, *self.approvals.changed_tools))
-        rules = self.skills.rules(rules) if self.skills is not None else rules
+        for part in self.parts:
+            rules = part.rules(rules)
         return with_tool_names(rules, self.alias_names)
 
     @cached_property
@@ -603,30 +441,7 @@ class Session:
     @property
     def process_session(self) -> str:
         """Session that owns the processes: the root of the tree."""
-        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.root.id
-
-    @property
-    def move_context(self) -> MoveContext:
-        """Facts for `next_move` that are not in the log."""
-        deps, limits = self.deps, self.wake_schedule.limits
-        return MoveContext(
-            budget=deps.model.budget,
-            limits=limits if self.subagents is None else self.subagents.within(limits),
-            jitter=deps.jitter(),
-            paused=self.paused,
-            fallback="" if deps.fallback == deps.model.name else deps.fallback,
-            paused_failures=self.paused_failures,
-            seed=self.state.profile.startswith("seed"),
-            stop_hooks=self.hooks.end_concerns,
-            batch_hooks=self.hooks.concern("PostToolBatch"),
-            digest_hooks=self.hooks.compaction_concerns,
-            policy=deps.policy,
-            now_us=deps.clock.wall_us(),
-            last_run_us=self.last_run_us,
-            task_s=self.elapsed.task_s,
-            summarising=self.summary_request.running,
-            pressed=self.memory.pressed,
-        )
+        return self.id if self.deps.parent_policy is None else self.deps.parent_policy.root_id
 
     async def perform(self, act: Coroutine[Any, Any, None]) -> None:
         """Run one move so that an interrupt can cancel it; the move records its own end.
@@ -676,7 +491,7 @@ class Session:
         """
         if self.closed:
             return
-        self.hooks.end_reason = reason
+        self.end_reason = reason
         self.closed = True
         try:
             await self._end_all()
@@ -690,15 +505,8 @@ class Session:
             self._act.cancel()
         if self.loop_task is not None and self.loop_task is not asyncio.current_task():
             await asyncio.wait([self.loop_task], timeout=CLOSE_WAIT_S)
-        if self.subagents is not None:
-            await self.subagents.close()
-        await self.hooks.end()
-        self.wake_schedule.stop()
-        if self.network_questions is not None:
-            self.network_questions.close()
-        if self.own_background_tasks is not None:
-            await self.own_background_tasks.close()
-        await self.summary_request.stop()
+        for part in [*self.parts]:
+            await part.close()
         if self.deps.goals is not None:
             await self.deps.goals.by(owner_of(self.process_session, self.state.label)).leave()
         if self._held:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from longrein.agent.messages import UserMessage
+from longrein.agent.messages import Continue, InboxMessage, UserMessage, for_child
 from longrein.agent.session import Session, retrieve_error
+from longrein.agent.session_part import Skills
 from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
 from longrein.permissions import Hook, Rules
 from longrein.settings_schema import SkillOptions
@@ -36,7 +37,7 @@ _INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
 """`/name arguments`, or `$name arguments` for a skill, as in Codex."""
 
 
-class SessionSkills:
+class SessionSkills(Skills):
     """Implement `tools.SkillPort`, and the user's `/name`, for one session."""
 
     def __init__(self, session: Session, library: SkillLibrary, options: SkillOptions) -> None:
@@ -83,13 +84,15 @@ class SessionSkills:
             )
         return LoadedText(skill.name, text, skill.fork, skill.agent)
 
-    def tell(self, message: UserMessage) -> "asyncio.Future[None] | None":
+    def tell(self, message: InboxMessage) -> "asyncio.Future[None] | None":
         """Put a message that names a skill or command into the inbox, with its text; None for any
         other message.
 
         The future is done when the message is on disk. It raises `UsageError`, one line, and need
         not be awaited.
         """
+        if not isinstance(message, UserMessage) or for_child(message) not in ("", self._session.id):
+            return None
         names_skill = bool(message.parts) and not (message.skill or message.verbatim)
         first = message.parts[0] if names_skill else None
         match = (
@@ -110,6 +113,14 @@ class SessionSkills:
         self.telling.add(told)
         told.add_done_callback(self._told_one)
         return told
+
+    def take(self, message: InboxMessage) -> None:
+        if isinstance(message, Continue | UserMessage):
+            self.tell_new()
+
+    @property
+    def idle(self) -> bool:
+        return not self.telling
 
     def _told_one(self, told: "asyncio.Future[None]") -> None:
         retrieve_error(told)

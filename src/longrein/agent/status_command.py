@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from longrein.agent.hooks import CommandHandler
+from longrein.agent.hooks import CommandHandler, SessionHooks
 from longrein.agent.messages import session_usd
 from longrein.events import LongreinError
 from longrein.permissions import Hook, visible
 
 if TYPE_CHECKING:
-    from longrein.agent.session import Session
+    from longrein.agent.open_session import OpenSession
 
 TIMEOUT_S = 10.0
 LARGE_TOKENS = 200_000
@@ -30,7 +30,7 @@ class StatusCommand:
     """Runs the command. Cancelled, it ends what it has started."""
 
     def __init__(
-        self, session: "Session", hook: Hook, project: str, version: str, effort: str = ""
+        self, session: "OpenSession", hook: Hook, project: str, version: str, effort: str = ""
     ) -> None:
         """`hook`: the command with its scripts; `project`: root of the project."""
         self._session, self._hook, self._project = session, hook, project
@@ -41,7 +41,7 @@ class StatusCommand:
         data = msgspec.json.encode(
             {**self._data(), **known, "cost": {**self._cost(), **known.get("cost", {})}}
         )
-        output = await self._session.hooks.run_command(
+        output = await self._session.part(SessionHooks).run_command(
             CommandHandler(self._hook), "StatusLine", data, TIMEOUT_S
         )
         name = visible(self._hook.name)[:60]
@@ -66,7 +66,7 @@ class StatusCommand:
         return {
             "hook_event_name": "Status",
             "session_id": session.process_session,
-            "transcript_path": session.hooks.transcript_path,
+            "transcript_path": session.part(SessionHooks).transcript_path,
             "cwd": state.cwd,
             "version": self._version,
             "model": {"id": model, "display_name": model.partition("/")[2]},

@@ -7,7 +7,6 @@ from disk, then live.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import TYPE_CHECKING
 
 from longrein.agent.messages import (
     FromSubagent,
@@ -17,10 +16,8 @@ from longrein.agent.messages import (
     TaskOver,
     UserNotice,
 )
+from longrein.agent.session_part import ParentPolicy
 from longrein.events import Asked, Entry
-
-if TYPE_CHECKING:
-    from longrein.agent.subagents.spawn import LiveParentPolicy
 
 History = Callable[[int, int], Iterable[Entry]]
 NOTICES_MAX = 1_000
@@ -30,9 +27,7 @@ NOTICES_MAX = 1_000
 class Subscribers:
     """All subscribers of one session."""
 
-    def __init__(
-        self, history: History, committed: int, above: "LiveParentPolicy | None" = None
-    ) -> None:
+    def __init__(self, history: History, committed: int, above: ParentPolicy | None = None) -> None:
         self._history = history
         self._above = above
         self._queues: list[tuple[deque[SessionUpdate], asyncio.Event, bool]] = []
@@ -51,7 +46,7 @@ class Subscribers:
         """True if a subscriber wants replies and output while they grow."""
         if any(streaming for _, _, streaming in self._queues):
             return True
-        return self._above is not None and self._above.root.subscribers.streaming
+        return self._above is not None and self._above.streaming
 
     def publish(self, heard: SessionUpdate) -> None:
         """Send an update to all; entries only once they are committed, growing output only with

@@ -25,11 +25,14 @@ from longrein.agent.file_changes import (
     writer_of,
 )
 from longrein.agent.hook_events import after_call
+from longrein.agent.hooks import SessionHooks, hook_variables
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.moves import Judgement
 from longrein.agent.permission_check import hidden_files
+from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session, retrieve_error
+from longrein.agent.session_part import BackgroundTasks, Skills, Subagents
 from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import (
@@ -120,7 +123,7 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
     await before_calls(session, kept)
     for call in fresh:
         arguments = fitted[call.id]
-        same = arguments == call.arguments and call.id not in session.hooks.inputs
+        same = arguments == call.arguments and call.id not in session.approvals.hook_inputs
         session.append(ToolStarted(call.id, call.name, None if same else arguments))
     await session.commit(flush=True)
     beside = _ParallelCalls(session.deps.limits.parallel_max, [call.id for call in calls])
@@ -158,9 +161,10 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
 def _tell_found(session: Session, calls: Sequence[ToolCall]) -> None:
     """Tell instruction files and skills of the folders that `calls` touched."""
     tell_nested_instructions(session, calls)
-    if session.skills is not None:
+    skills = session.find(Skills)
+    if skills is not None:
         places = touched_places(session.deps, session.state.cwd, calls)
-        session.skills.tell_new([place.real for place in places])
+        skills.tell_new([place.real for place in places])
 
 
 class _ParallelCalls:
@@ -306,18 +310,15 @@ async def _record(
         if clean(kept) == redact(clean(outcome.raw)):  # else escapes inside a secret hide it
             raw = session.blobs.put_blob(kept)
     ended = ToolEnded(call.id, call.name, outcome.status, parts, elapsed_ms, raw)
-    told = (
-        session.own_background_tasks.told_by(call.id)
-        if session.own_background_tasks is not None
-        else ()
-    )
+    tasks = session.find(BackgroundTasks)
+    told = tasks.told_by(call.id) if tasks is not None else ()
     folder = session.state.cwd
     if outcome.status == "ok":
         session.append(*changes, *told, *facts, ended, *answered)
     else:  # notices tell the ends that it did not report
         session.append(*changes, *facts, ended, *answered, *told)
     if session.state.cwd != folder:
-        session.hooks.inform("CwdChanged", old_cwd=folder, new_cwd=session.state.cwd)
+        session.part(SessionHooks).inform("CwdChanged", old_cwd=folder, new_cwd=session.state.cwd)
 
 
 async def _changed(
@@ -361,7 +362,7 @@ def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
         goals.beat()
     usable_tokens = window_of(state, deps.model.budget).usable_tokens
     opens = tool.access == "command" or is_foreign(tool)  # a call of a server may become a task
-    tasks = session.open_background_tasks() if opens else session.own_background_tasks
+    tasks = session.open(BackgroundTasks) if opens else session.find(BackgroundTasks)
     return ToolContext(
         call=call,
         session=session.process_session,
@@ -378,14 +379,14 @@ def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
-        variables=session.variables,
+        variables=hook_variables(session),
         sandbox=SessionConfinement(session)
         if tool.access == "command" and confines(session.deps.sandbox)
         else None,
-        agents=session.open_subagents() if deps.kinds else None,
+        agents=session.open(Subagents) if deps.kinds else None,
         goals=goals,
-        skills=session.skills,
-        schedules=session.wake_schedule.schedules if deps.parent_policy is None else None,
+        skills=session.find(Skills),
+        schedules=session.part(WakeSchedule).schedules if deps.parent_policy is None else None,
         wrote=partial(describe_writer, deps.writers, session.state.label),
         hidden=hidden_files(session),
         judged=session.judged_paths.get(call, {}),

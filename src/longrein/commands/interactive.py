@@ -10,6 +10,7 @@ import msgspec
 
 from longrein import __version__
 from longrein.agent import BYPASS, bypass_warning
+from longrein.agent.hooks import SessionHooks
 from longrein.commands.first_run import chosen_line, first_run_notices, show_no_model
 from longrein.commands.login import key_commands
 from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
@@ -76,7 +77,7 @@ async def run_interactive(place: RunContext) -> int:
             )
             built = await build(place, session, fresh=fresh, additions=ASKING)
             if outcome.kind == "new":
-                built.session.hooks.source = "clear"
+                built.session.part(SessionHooks).source = "clear"
             prompt, choosing = "", False
             if built.session.id != left.id:
                 await discard_unused(place, left.id, said=bool(left.state.words or left.pending))
@@ -224,8 +225,7 @@ def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
 
 def _hooks(built: Composition) -> Sequence[tuple[str, str]]:
     """Describe the hooks that run, then those that wait to be confirmed."""
-    table = built.deps.hooks
-    running = [one.hook for one in table.handlers] if table is not None else []
+    running = [one.hook for one in built.session.part(SessionHooks).table.handlers]
     waiting = [
         (f"not confirmed: {hook_line(hook)}", hook.source)
         for hook in built.run_context.hooks.changed

@@ -24,6 +24,8 @@ from longrein.agent import (
     resumed_state,
 )
 from longrein.agent.git_repository import current_branch, find_git_folder
+from longrein.agent.hooks import SessionHooks
+from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.skills import SessionSkills
 from longrein.composition.additions import NOTHING_ADDED, Additions
 from longrein.composition.checkpoint_place import checkpoint_opener
@@ -166,7 +168,9 @@ async def build(
     except BaseException:
         await log.close()
         raise
-    built.deps.checkpoints = checkpoint_opener(run_context, log, built.deps.workspace)
+    open_checkpoints = checkpoint_opener(run_context, log, built.deps.workspace)
+    if open_checkpoints is not None:
+        built.deps.parts[Checkpoints] = open_checkpoints
     built.traces = _start_traces(run_context, built.session)
     return built
 
@@ -220,6 +224,8 @@ def _around(
     mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
     branch = opened.branch if opened else ""
     offer = make_offer(run_context, additions, state, mcp, sandbox, branch, nonce)
+    hooks = hook_table(run_context, roots, additions.hooks)
+    pool = TaskPool(spawner, settings.tasks.running_max)
     deps = Dependencies(
         clock=CLOCK,
         jitter=random.random,
@@ -240,13 +246,11 @@ def _around(
         fallback=settings.fallback_model,
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
-        hooks=hook_table(run_context, roots, additions.hooks),
         hook_files=HookFiles(log.folder),
         mcp=mcp if servers or additions.mcp_tunnel is not None else None,
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
-        skills=lambda session: SessionSkills(session, offer.library, settings.skills),
         child_model=lambda asked: subagent_model(
             asked, deps.model.name, settings, run_context.key_environ
         ),
@@ -254,10 +258,13 @@ def _around(
         worktrees=f"{run_context.state_dir}/worktrees",
         sandbox=sandbox,
         gated=additions.answers_permissions and settings.permissions.confined == "ask",
-        pool=TaskPool(spawner, settings.tasks.running_max),
         task_options=settings.tasks,
-        background_tasks=_open_background_tasks,
-        subagents=_open_subagents,
+        parts={
+            BackgroundTasks: lambda session: _open_background_tasks(session, pool),
+            SessionHooks: lambda session: SessionHooks(session, hooks),
+            Skills: lambda session: SessionSkills(session, offer.library, settings.skills),
+            Subagents: _open_subagents,
+        },
         tells_project=settings.context.git,
     )
     deps.ease = lambda: _ease(deps, log)

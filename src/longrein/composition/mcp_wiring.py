@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from longrein import __version__
 from longrein.agent import OpenSession
+from longrein.agent.hooks import SessionHooks
 from longrein.composition.additions import Additions
 from longrein.composition.execution import variables
 from longrein.config import load_mcp_servers, project_root
@@ -129,7 +130,7 @@ def connect_servers(mcp: McpToolset, session: OpenSession) -> None:
 
         return confine_server(session, server, cwd)
 
-    mcp.host.announce, mcp.host.confine = session.hooks.notify, confine
+    mcp.host.announce, mcp.host.confine = session.part(SessionHooks).notify, confine
     mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = (
         session.notice,
         note_change,

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from longrein.agent import Answer, Clock, Dependencies, OpenSession, SessionPort, open_session
-from longrein.agent.background.task_control import BackgroundControl
+from longrein.agent.session_part import Subagents
 from longrein.agent.subagents.runner import SubagentRunner
 from longrein.context import Request
 from longrein.events import (
@@ -72,8 +72,7 @@ def memory_dependencies(
         prefix=_prefix_of(every, space),
         history=disk.history,
         rules=Rules(base=space.roots[0]) if rules is None else rules,
-        background_tasks=BackgroundControl,
-        subagents=SubagentRunner,
+        parts={Subagents: SubagentRunner},
     )
 
 

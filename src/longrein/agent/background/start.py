@@ -13,6 +13,7 @@ import msgspec
 
 from longrein.agent.background.session_tasks import SessionTasks, tail_text
 from longrein.agent.confinement import confine, confines
+from longrein.agent.hooks import hook_variables
 from longrein.agent.permission_check import command_places
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
@@ -204,7 +205,7 @@ async def _start(
         return CommandExit(
             126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}"
         )
-    variables = {} if fact.outside_sandbox and confines(host.deps.sandbox) else host.variables
+    variables = {} if fact.outside_sandbox and confines(host.deps.sandbox) else hook_variables(host)
     return await tasks.pool.supervision.start(
         fact.command,
         cwd=fact.cwd,

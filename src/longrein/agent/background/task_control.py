@@ -16,9 +16,12 @@ from longrein.agent.background.start import (
     run_in_foreground,
     task_started,
 )
+from longrein.agent.messages import InboxMessage, StopTask
 from longrein.agent.permission_check import is_command_allowed
 from longrein.agent.ports import LEAVING
+from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session
+from longrein.agent.session_part import BackgroundTasks
 from longrein.agent.task_slots import TaskPool, agent_of
 from longrein.context import TaskState
 from longrein.events import Opened, TaskEnded, ToolError
@@ -96,31 +99,42 @@ SHOWN_BYTES = 24_000
 """Output shown in one answer."""
 
 
-class BackgroundControl:
+class BackgroundControl(BackgroundTasks):
     """Commands and background tasks of one open session."""
 
     def __init__(self, host: Session, pool: TaskPool) -> None:
-        self._host, self._pool = host, pool
+        self._host, self.pool = host, pool
         self.tasks = SessionTasks(host, pool)
         self._fresh = self.tasks.adopted
         """True if the next recorded ends happened after the session was opened."""
         self._beside: dict[asyncio.Task[None], None] = {}
+        if host.deps.parent_policy is not None:
+            host.deps.parent_policy.open_tasks()
 
     # --- the loop's needs -------------------------------------------------------------------------
 
-    async def collect(self) -> bool:
-        """Record ended tasks between two moves.
+    def tell(self, message: InboxMessage) -> None:
+        """Stop a task at once; the inbox keeps the message in case of a crash."""
+        self.take(message)
 
-        Returns True when the ends were found at the open: those wake nobody.
-        """
+    def take(self, message: InboxMessage) -> None:
+        if isinstance(message, StopTask):
+            self.stop(message.task)
+
+    def warm(self) -> None:
+        self.pool.supervision.warm()
+
+    async def collect(self) -> None:
+        """Record ended tasks between two moves; ends that were found at the open wake nobody."""
         tasks = self.tasks
         if not tasks.has_news:
-            return False
+            return
         old, self._fresh = not self._fresh, True
         if not tasks.adopted:
             await adopt(tasks)
         await tasks.collect()
-        return old
+        if old:
+            self._host.part(WakeSchedule).since = self._host.state.seq
 
     def unfinished(self, after: int) -> bool:
         """Return True if a task started after entry `after` runs, waits, or has an unrecorded
@@ -142,7 +156,7 @@ class BackgroundControl:
         """Send the foreground commands to the background; False when there are none."""
         wishes = [
             wish
-            for member in self._pool.members.values()
+            for member in self.pool.members.values()
             for wish in member.front.values()
             if not wish.done()
         ]
@@ -154,7 +168,7 @@ class BackgroundControl:
         """Return the tasks of this session and of its active subagents."""
         above = self.tasks.label and f"{self.tasks.label}."
         members = [
-            member for member in self._pool.members.values() if member.label.startswith(above)
+            member for member in self.pool.members.values() if member.label.startswith(above)
         ]
         below = [member for member in members if member is not self.tasks]
         return [view for member in (self.tasks, *below) for view in member.views()]
@@ -163,7 +177,7 @@ class BackgroundControl:
         """Stop a task of this session or an active subagent, without waiting. Unknown tasks are
         ignored.
         """
-        member = self._pool.members.get(agent_of(task))
+        member = self.pool.members.get(agent_of(task))
         if member is not None and task in member.host.state.tasks:
             stopping = asyncio.ensure_future(stop(member, task, "the user"))
             self._beside[stopping] = None
@@ -201,7 +215,7 @@ class BackgroundControl:
             await asyncio.wait(waiting)  # a task that is starting is kept first
         if not self._host.state.calls:
             self._host.append(*self.tasks.ends())
-        self._pool.members.pop(self.tasks.label, None)
+        self.pool.members.pop(self.tasks.label, None)
 
 
 async def stop(tasks: SessionTasks, task: str, who: str, wait_s: float = STOP_WAIT_S) -> None:

@@ -11,20 +11,25 @@ from collections.abc import Awaitable, Mapping, Sequence
 import msgspec
 
 from longrein.agent.fair_semaphore import FairSemaphore
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import (
     Answer,
     FromSubagent,
     InboxMessage,
     PendingMessage,
+    Rewind,
     StopChild,
     SubagentView,
     UserMessage,
+    for_child,
 )
 from longrein.agent.moves import Record, check_idle
 from longrein.agent.session import Session, resolved_future, retrieve_error
+from longrein.agent.session_part import Subagents
 from longrein.agent.subagents.budget import limits_within, share_budget
 from longrein.agent.subagents.spawn import (
     AGENT,
+    LiveParentPolicy,
     Plan,
     plan,
     rejoin_subagent,
@@ -40,6 +45,7 @@ from longrein.agent.subagents.subagent_report import (
 )
 from longrein.agent.subagents.tree import ActiveSubagent, SubagentTree
 from longrein.agent.subagents.worktree import make_worktrees
+from longrein.agent.summary_request import SummaryRequest
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError, Reminded
 from longrein.settings_schema import Limits
@@ -108,13 +114,17 @@ async def _work(parent: Session, one: ActiveSubagent) -> None:
     if one.problem:
         return
     await session.run(once=True)
-    while (subagents := session.subagents) is not None and subagents.running and not session.closed:
+    while (
+        (subagents := session.find(Subagents)) is not None
+        and subagents.running
+        and not session.closed
+    ):
         if one.stopped:
             subagents.stop()
         await subagents.settled()
         await session.run(once=True)
     if not session.closed:
-        await session.summary_request.stop()
+        await session.part(SummaryRequest).stop()
         await session.leave("stop")  # its tasks are of no more use
         if one.policy.worktree is not None:
             deps = parent.deps
@@ -130,13 +140,15 @@ Place = ActiveSubagent | SubagentState | str
 """A job that works, or was done before a crash, or the reason why it cannot run."""
 
 
-class SubagentRunner:
-    """The subagents of one session; implements `tools.SubagentPort`."""
+class SubagentRunner(Subagents):
+    """The subagents of one session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         policy = session.deps.parent_policy
-        self.tree = SubagentTree(session) if policy is None else policy.tree
+        above = policy.tree if isinstance(policy, LiveParentPolicy) else None
+        self.tree = SubagentTree(session) if above is None else above
+        session.subscribers.asking = lambda: self.questions
         self._mine: dict[str, ActiveSubagent] = {}
         """Subagents of this session that are not over, by session."""
         self._aside: dict[str, ActiveSubagent] = {}
@@ -418,13 +430,20 @@ class SubagentRunner:
             for message in one.session.inbox.pending
         ]
 
-    def collect(self) -> None:
+    def take(self, message: InboxMessage) -> None:
+        if isinstance(message, Rewind) and message.conversation:
+            self._collect()
+
+    async def collect(self) -> None:
+        self._collect()
+
+    def _collect(self) -> None:
         """Append the ends of subagents in the background."""
         self._stop_strays()
         for one in [one for one in self._aside.values() if one.done]:
             ended, _ = self._ended(one)
             self.session.append(ended)
-            self.session.hooks.notify(
+            self.session.part(SessionHooks).notify(
                 "agent_completed", f"subagent a{one.seq} has ended: {ended.status}"
             )
         self.tree.questions.look()
@@ -466,9 +485,11 @@ class SubagentRunner:
                 self._aside[now.started.child] = one
                 self._launch(one)
 
-    def tell(self, message: InboxMessage, child: str) -> Awaitable[None] | None:
-        """Put a message into the inbox of `child`; None when that subagent does not work."""
-        one = self.tree.working.get(child)
+    def tell(self, message: InboxMessage) -> Awaitable[None] | None:
+        """Put a message into the inbox of the subagent that it is for; None when that does not
+        work.
+        """
+        one = self.tree.working.get(for_child(message))
         if one is None or one.done:
             return None
         match message:
@@ -492,8 +513,8 @@ class SubagentRunner:
         """Return all subagents, each followed by its own."""
         return subagent_views(self.session.state, self.tree.working)
 
-    def progress(self) -> Sequence[Reminded]:
-        """Return how far those in the background are, for the first request of a turn."""
+    def reminders(self) -> Sequence[Reminded]:
+        """Return how far those in the background are."""
         if not self.running:
             return ()
         return progress_events(self.session.state, self.views(), self.session.deps.redact)

@@ -7,11 +7,13 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from longrein.agent.hooks import SessionHooks, hook_variables
 from longrein.agent.messages import FromSubagent, SessionUpdate
 from longrein.agent.open_session import open_session
 from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
 from longrein.agent.prompts import child_system, fork_task
 from longrein.agent.session import Session
+from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills
 from longrein.agent.subagents.budget import (
     Granted,
     RunOption,
@@ -263,6 +265,30 @@ class LiveParentPolicy:
         """Worktree of the subagent."""
 
     @property
+    def root_id(self) -> str:
+        return self.root.id
+
+    @property
+    def mode_restored(self) -> bool:
+        return self.root.approvals.mode_restored
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return hook_variables(self.parent)
+
+    @property
+    def streaming(self) -> bool:
+        return self.root.subscribers.streaming
+
+    @property
+    def in_background(self) -> bool:
+        known = self.parent.state.children.get(self.child)
+        return known is not None and known.started.background
+
+    def open_tasks(self) -> None:
+        self.root.open(BackgroundTasks)
+
+    @property
     def rules(self) -> Rules:
         """The parent's rules now; patterns of the first root apply to that of the worktree."""
         rules, tree = self.parent.rules, self.worktree
@@ -357,8 +383,9 @@ def start_subagent(
     if child.mode != child.state.mode:
         child.append(ModeSet(child.mode))
     refused = refused_tools(one.kind, session.deps.tools, spawns=bool(child.deps.kinds))
-    if one.kind.skills and child.skills is not None:
-        child.append(*child.skills.preloaded(one.kind.skills))
+    skills = child.find(Skills)
+    if one.kind.skills and skills is not None:
+        child.append(*skills.preloaded(one.kind.skills))
     child.append(UserSpoke((Text(task_of(one, started.form, grant, refused)),)))
     child.deps.limits = limits_under(session.deps.limits, grant, child.state)
     return working
@@ -412,7 +439,7 @@ def _opened(
         log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened
     )
     child.paused = False
-    child.hooks.add_of_type(kind.hooks)
+    child.part(SessionHooks).add_of_type(kind.hooks)
     working = ActiveSubagent(seq, started, child, shares + 1, policy)
     if started.worktree and policy.worktree is None:
         working.problem = f"its worktree {started.worktree} is gone"
@@ -466,6 +493,7 @@ def _dependencies(
             deps.task_options, wake=True
         ),  # no user could ask for the news
         history=log.history,
+        parts={kind: opens for kind, opens in deps.parts.items() if kind is not Checkpoints},
         parent_policy=policy,
         archive=deps.archive.child(log.session) if deps.archive is not None else None,
         workspace=workspace,
@@ -500,6 +528,6 @@ def remaining_for(session: Session, tree: SubagentTree, more: int = 0) -> Remain
     `more`: subagents about to be started, whose reports that answer will carry too.
     """
     deps, above = session.deps, session.deps.parent_policy
-    room = UNBOUND if above is None else remaining_for(above.parent, tree)
+    room = remaining_for(above.parent, tree) if isinstance(above, LiveParentPolicy) else UNBOUND
     rest = remaining_budget(session.state, deps.limits, session.elapsed.task_s, tree.states, room)
     return without_reserve(rest, answer_reserve(session.state, deps.model.budget, more))

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from longrein.agent.fair_semaphore import FairSemaphore
 from longrein.agent.messages import FromSubagent
 from longrein.agent.open_session import OpenSession
+from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session
+from longrein.agent.session_part import Subagents
 from longrein.context import State
 from longrein.events import ChildStarted, Entry, PermissionAsked
 from longrein.models import Model
@@ -113,10 +115,12 @@ class ActiveSubagent:
         if self.stopped or self.done:
             return
         self.halt.set()
-        self.session.ignores_inbox, self.session.wake_schedule.wanted = True, False
+        self.session.ignores_inbox = True
+        self.session.part(WakeSchedule).wanted = False
         self.session.interrupt()
-        if self.session.subagents is not None:
-            self.session.subagents.stop()
+        subagents = self.session.find(Subagents)
+        if subagents is not None:
+            subagents.stop()
 
 
 class SubagentTree:
