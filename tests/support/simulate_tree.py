@@ -273,7 +273,7 @@ class TreeSimulation(BaseSimulation):
     @property
     def states(self) -> dict[str, State]:
         """Return the states of all running sessions."""
-        company = getattr(self.session, "subagents", None)
+        company = self.session.find(Subagents) if self.session is not None else None
         states = dict(company.tree.states) if company is not None else {}
         return {self.disk.session: self.session.state, **states}
 

@@ -1,7 +1,7 @@
 """Parts of an open session: what a session has besides its log.
 
 A session keeps its parts in one list, in the order of `SessionPart.rank`, and tells each of them
-what happens. Whoever needs a part finds it by its type (`Session.part`, `Session.find`, `Session.open`).
+what happens. A part is found by its type (`Session.part`, `Session.find`, `Session.open`).
 The abstract parts below are opened with the first use; their modules need not be imported before.
 """
 
