@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import OpenSession
-from longrein.agent.permission_check import hidden_files
+from longrein.agent.current_rules import current_rules
 from longrein.testing.scripted_model import call, says
 from longrein.workspace.files import find_program
 from tests.agent.disk_harness import DiskHarness, Script, turn
@@ -111,7 +111,7 @@ async def test_a_hard_link_of_a_denied_file_is_denied_as_the_file(tmp_path: Path
                 assert outcome(s, {"command": f"./x.py -v {name}"}) == "refused"
             assert outcome(s, {"file_path": "fine"}) == "runs"
             assert outcome(s, {"command": "cat fine"}) == "runs"
-            is_hidden = hidden_files(s)  # type: ignore[arg-type]
+            is_hidden = current_rules(s).hidden_files()  # type: ignore[arg-type]
             assert is_hidden is not None
             shown = {
                 path.name
@@ -171,9 +171,9 @@ async def judged(session: OpenSession, *lines: str) -> list[str]:
     from longrein.permissions import read_command
 
     inner = session
-    contents = inner.find(GitContents) or inner.add(GitContents())  # type: ignore[attr-defined]
+    contents = inner.find(GitContents) or inner.add(GitContents("s"))  # type: ignore[attr-defined]
     read = [read_command(line, session.state.cwd, "/home/ann") for line in lines]
-    await contents.look(inner, read)
+    await contents.look(current_rules(inner), read)  # type: ignore[arg-type]
     return [outcome(session, {"command": line}) for line in lines]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from longrein.agent import OpenSession
+from longrein.agent.current_rules import current_rules
 from longrein.agent.permission_check import call_verdict
 from longrein.permissions import Rules
 from longrein.settings_schema import MODE_TEXTS, MODES, SandboxOptions
@@ -161,7 +162,7 @@ def tool_of(arguments: Arguments) -> str:
 
 def outcome(session: OpenSession, arguments: Arguments) -> str:
     tool = session.deps.tools[tool_of(arguments)]  # type: ignore[attr-defined]
-    return WORDS[call_verdict(session, tool, dict(arguments)).kind]  # type: ignore[arg-type]
+    return WORDS[call_verdict(current_rules(session), tool, dict(arguments)).kind]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("where", ANYWHERE)
@@ -223,7 +224,7 @@ async def test_a_command_offers_the_lasting_answers_of_an_edit(tmp_path: Path) -
     async with opened(harness, "default", "sandbox") as session:
         for arguments, rules, edits in LASTING:
             tool = session.deps.tools[tool_of(arguments)]
-            found = call_verdict(session, tool, dict(arguments))
+            found = call_verdict(current_rules(session), tool, dict(arguments))
             wanted = tuple(rule.format(root=harness.tree) for rule in rules)
             if (found.kind, found.suggestions, found.edits) != ("ask", wanted, edits):
                 wrong.append((arguments, found.suggestions, found.edits))

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
+from longrein.agent.current_rules import CurrentRules
 from longrein.agent.file_changes import may_change
 from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
@@ -23,13 +24,11 @@ SHRINK_EVERY = 50
 """Checkpoints after which the space that they take is looked at."""
 
 
-def needs_checkpoint(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+def needs_checkpoint(now: CurrentRules, tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call may change files in a way that the log does not record: a command or
     a subagent.
     """
-    if Checkpoints not in session.deps.parts:
-        return False
-    return tool.traits.kind == "agent" or may_change(session, tool, arguments)
+    return tool.traits.kind == "agent" or may_change(now, tool, arguments)
 
 
 async def before_calls(session: Session, calls: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ else to the command that ran meanwhile; else to background work; else to the use
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from longrein.agent.ports import Dependencies
 from longrein.agent.project_start import tell_project_start
@@ -28,6 +28,9 @@ from longrein.events import (
 )
 from longrein.tools import Tool
 from longrein.workspace import ResolvedPath, Workspace
+
+if TYPE_CHECKING:
+    from longrein.agent.current_rules import CurrentRules
 
 
 async def record_file_changes(session: Session) -> None:
@@ -49,11 +52,11 @@ async def record_file_changes(session: Session) -> None:
         session.append(*part.reminders())
 
 
-def may_change(session: Session, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+def may_change(now: "CurrentRules", tool: Tool, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call runs a command that may change any file."""
-    from longrein.agent.permission_check import footprint_of
+    from longrein.agent.call_lookup import footprint_of
 
-    return tool.access == "command" and not footprint_of(session, tool, arguments).reads_only
+    return tool.access == "command" and not footprint_of(now, tool, arguments).reads_only
 
 
 async def unattributed_changes(session: Session) -> list[FileChanged]:

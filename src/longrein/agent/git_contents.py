@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from longrein.agent.confinement import deny_rules, policy_views
 from longrein.agent.git_repository import find_work_tree
 from longrein.agent.session_part import SessionPart
 from longrein.permissions import Command, Effect, Part, read_deny_rule
@@ -18,7 +17,7 @@ from longrein.workspace import Workspace
 from longrein.workspace.git import run_git
 
 if TYPE_CHECKING:
-    from longrein.agent.session import Session
+    from longrein.agent.current_rules import CurrentRules
 
 LIST_S = 5.0
 """Limit of one listing by git, in seconds; a repository of 200,000 objects takes about 2."""
@@ -61,32 +60,34 @@ class _Repository:
 class GitContents(SessionPart):
     """The repositories of one session, for one set of rules at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str) -> None:
+        """`owner`: the session that owns the processes of git."""
+        self._owner = owner
         self._rules: object = None
         self._repositories: dict[str, _Repository] = {}
 
-    async def look(self, session: "Session", commands: Iterable[Command]) -> None:
+    async def look(self, now: "CurrentRules", commands: Iterable[Command]) -> None:
         """Bring what is known up to date for commands that may print from the history."""
-        rules = deny_rules(session, "Read")
-        if (rules, session.state.cwd) != self._rules:
-            self._rules, self._repositories = (rules, session.state.cwd), {}
+        rules = now.deny_rules("Read")
+        if (rules, now.cwd) != self._rules:
+            self._rules, self._repositories = (rules, now.cwd), {}
         if not rules:
             return
         folders = dict[str, None]()
         for command in commands:
             for part, effect in zip(command.script.parts, command.effects, strict=True):
                 if effect.history:
-                    folders |= dict.fromkeys(_work_trees(session.deps.workspace, part, effect))
+                    folders |= dict.fromkeys(_work_trees(now.workspace, part, effect))
         for folder in filter(None, folders):
             repository = self._repositories.setdefault(folder, _Repository())
             if not repository.is_closed:
-                await _look(session, folder, repository)
+                await _look(now, self._owner, folder, repository)
 
-    def is_clean(self, session: "Session", command: Command, part: Part, effect: Effect) -> bool:
+    def is_clean(self, workspace: Workspace, command: Command, part: Part, effect: Effect) -> bool:
         """Return True if a git command can print no file that a rule forbids to read."""
         if "GIT_" in command.text or not _prints_listed_objects(part, effect):
             return False
-        folders = _work_trees(session.deps.workspace, part, effect)
+        folders = _work_trees(workspace, part, effect)
         found = [self._repositories.get(folder) for folder in folders]
         ids = _object_ids(part)
         return all(one is not None and one.is_clean and one.holds(ids) for one in found)
@@ -126,12 +127,12 @@ def _work_trees(workspace: Workspace, part: Part, effect: Effect) -> list[str]:
     return [find_work_tree(workspace, place) for place in places] or [""]
 
 
-async def _look(session: "Session", folder: str, repository: _Repository) -> None:
+async def _look(now: "CurrentRules", owner: str, folder: str, repository: _Repository) -> None:
     """List what is new in a repository and look whether a rule forbids some of it."""
-    workspace = session.deps.workspace
+    workspace = now.workspace
 
     async def listed(*words: str) -> bytes | None:
-        code, output = await run_git(workspace, words, folder, session.id, timeout_s=LIST_S)
+        code, output = await run_git(workspace, words, folder, owner, timeout_s=LIST_S)
         return output if code == 0 else None
 
     refs = await listed("for-each-ref", "--format=%(objectname)")
@@ -144,7 +145,7 @@ async def _look(session: "Session", folder: str, repository: _Repository) -> Non
         return
     lines = [line for line in output.split(b"\n") if line]
     paths = {path for _, _, path in (line.partition(b" ") for line in lines) if path}
-    is_denied = _denied_below(session, folder)
+    is_denied = _denied_below(now, folder)
     if await workspace.run_in_thread(lambda: any(map(is_denied, paths))):
         return
     tips = (refs + (head or b"")).decode().split()
@@ -157,11 +158,11 @@ _LISTING = ("rev-list", "--objects", "--all", "--reflog", "--indexed-objects")
 """Lists commits, folders and files with their ids, one a line: from refs, reflogs and the index."""
 
 
-def _denied_below(session: "Session", folder: str) -> Callable[[bytes], bool]:
+def _denied_below(now: "CurrentRules", folder: str) -> Callable[[bytes], bool]:
     """Return a test whether a rule forbids to read a path of a repository."""
 
     def is_denied(name: bytes) -> bool:
         path = f"{folder.rstrip('/')}/{name.decode('utf-8', 'surrogateescape')}"
-        return any(read_deny_rule(*view) for view in policy_views(session, path, path))
+        return any(read_deny_rule(*view) for view in now.views(path, path))
 
     return is_denied

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.agent.current_rules import current_rules
 from longrein.agent.hooks import CommandHandler, HookHandler, HookOutput, HookPlace, HttpHandler
 from longrein.agent.model_request import with_call_ids
 from longrein.agent.permission_check import call_verdict
@@ -143,7 +144,7 @@ class _Conversation:
         )
         if tool is None or problem:
             return ToolResult(call.id, call.name, "failed", (Text(problem or ""),))
-        if call_verdict(session, tool, arguments).kind != "allow":
+        if call_verdict(current_rules(session), tool, arguments).kind != "allow":
             return ToolResult(
                 call.id,
                 call.name,

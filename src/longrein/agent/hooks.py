@@ -504,7 +504,7 @@ class SessionHooks(SessionPart):
         return output
 
     def _is_confined(self, hook: Hook) -> bool:
-        from longrein.agent.confinement import confines
+        from longrein.agent.current_rules import confines
 
         if hook.is_own and self.table.outside_sandbox:
             return False

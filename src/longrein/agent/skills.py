@@ -202,6 +202,7 @@ class SessionSkills(Skills):
 
     async def _output(self, skill: SkillInfo, command: str, call: str) -> str:
         """Run a command of the text and return its output. Raises `ToolError`."""
+        from longrein.agent.current_rules import current_rules
         from longrein.agent.permission_check import command_verdict
         from longrein.agent.tool_runner import command_context
 
@@ -209,7 +210,9 @@ class SessionSkills(Skills):
         tool = session.deps.tools.get("Bash")
         if tool is None:
             raise ToolError(f"[skill] {skill.source} runs `{command}`, and there is no Bash here.")
-        verdict = command_verdict(session, command, session.state.cwd, self._allowed_by(skill))
+        verdict = command_verdict(
+            current_rules(session), tool, command, session.state.cwd, self._allowed_by(skill)
+        )
         if verdict.kind != "allow":
             how = "allow it with a rule in your settings"
             why = f": {verdict.reason}" if verdict.reason else ""
@@ -238,13 +241,14 @@ class SessionSkills(Skills):
 
     def _file(self, path: str) -> str:
         """Return the text of a file that may be read without a question. Raises `ToolError`."""
+        from longrein.agent.current_rules import current_rules
         from longrein.agent.permission_check import is_read_allowed
 
         session = self._session
         place = session.deps.workspace.resolve(path, session.state.cwd)
         if place.kind != "file":
             raise ToolError(f"[skill] it names the file {path}, and there is none.")
-        if not is_read_allowed(session, path):
+        if not is_read_allowed(current_rules(session), path):
             raise ToolError(
                 f"[skill] it names the file {path}, which must not be read without a question."
             )

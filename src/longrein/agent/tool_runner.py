@@ -13,7 +13,8 @@ import msgspec
 
 from longrein.agent.checkpoints import after_call as checkpoint_after
 from longrein.agent.checkpoints import before_calls, needs_checkpoint
-from longrein.agent.confinement import SessionConfinement, accept_present, confines
+from longrein.agent.confinement import SessionConfinement, accept_present
+from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.file_changes import (
     after_command,
     describe_writer,
@@ -29,10 +30,9 @@ from longrein.agent.hooks import SessionHooks, hook_variables
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.moves import Judgement
-from longrein.agent.permission_check import hidden_files
 from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session import Session, retrieve_error
-from longrein.agent.session_part import BackgroundTasks, Skills, Subagents
+from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.shared_files import HeldPaths
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import (
@@ -108,17 +108,17 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         for call in calls
     }
     fresh = [call for call in calls if not session.state.calls[call.id].started]
+    now = current_rules(session)
     changing = [
-        call.id
-        for call in fresh
-        if may_change(session, session.deps.tools[call.name], fitted[call.id])
+        call.id for call in fresh if may_change(now, session.deps.tools[call.name], fitted[call.id])
     ]
     if changing:
         session.append(*await unattributed_changes(session))
     kept = [
         call.id
         for call in fresh
-        if needs_checkpoint(session, session.deps.tools[call.name], fitted[call.id])
+        if Checkpoints in session.deps.parts
+        and needs_checkpoint(now, session.deps.tools[call.name], fitted[call.id])
     ]
     await before_calls(session, kept)
     for call in fresh:
@@ -388,7 +388,7 @@ def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
         skills=session.find(Skills),
         schedules=session.part(WakeSchedule).schedules if deps.parent_policy is None else None,
         wrote=partial(describe_writer, deps.writers, session.state.label),
-        hidden=hidden_files(session),
+        hidden=current_rules(session).hidden_files(),
         judged=session.judged_paths.get(call, {}),
         page_bytes=max(
             PAGE_BYTES_MIN, min(PAGE_BYTES_MAX, round(usable_tokens * PAGE_BYTES_PER_TOKEN))

@@ -12,9 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from longrein.agent.background.session_tasks import SessionTasks, tail_text
-from longrein.agent.confinement import confine, confines
+from longrein.agent.confinement import confine
+from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.hooks import hook_variables
 from longrein.agent.permission_check import command_places
+from longrein.agent.session import Session
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
 from longrein.workspace import (
@@ -127,10 +129,16 @@ MOVED = (
 
 def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
     """Start a queued task as soon as it gets a slot, if what was judged is still there."""
-    judged = command_places(tasks.host, queued.command, queued.cwd)
+    judged = _places(tasks.host, queued)
     waiting = asyncio.ensure_future(_when_seated(tasks, queued, judged))
     tasks.starting[queued.task] = waiting
     waiting.add_done_callback(lambda _: tasks.starting.pop(queued.task, None))
+
+
+def _places(host: Session, queued: TaskStarted) -> tuple[str, ...]:
+    """Return the places on which the verdict on a queued command depends, as they are now."""
+    bash = host.deps.tools.get("Bash")
+    return command_places(current_rules(host), bash, queued.command, queued.cwd)
 
 
 async def _when_seated(tasks: SessionTasks, queued: TaskStarted, judged: tuple[str, ...]) -> None:
@@ -138,7 +146,7 @@ async def _when_seated(tasks: SessionTasks, queued: TaskStarted, judged: tuple[s
     if tasks.host.closed or tasks.ended(queued.task):
         tasks.pool.slots.leave()
         return
-    if command_places(tasks.host, queued.command, queued.cwd) != judged:
+    if _places(tasks.host, queued) != judged:
         tasks.pool.slots.leave()
         tasks.end(TaskEnded(queued.task, "failed", cause=MOVED))
         return
