@@ -62,7 +62,7 @@ async def fastest_tenths(base: str, mode: str) -> tuple[float, float]:
     )
     deps.sandbox = sandbox
     table = HookTable([CommandHandler(Hook("PreToolUse", COMMAND, "settings.json", "Bash"))])
-    deps.parts[SessionHooks] = lambda session: SessionHooks(session, table)
+    deps.parts[SessionHooks] = lambda: SessionHooks(table)
     session = open_test_session(model, disk=disk, deps=deps)
     hooks = session.part(SessionHooks)
     told = hooks.payload(

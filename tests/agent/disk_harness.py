@@ -85,7 +85,7 @@ class DiskHarness:
         parts |= more.pop("parts", {})  # type: ignore[arg-type]
         if "hooks" in more:
             table = more.pop("hooks")
-            parts[SessionHooks] = lambda session: SessionHooks(session, table)  # type: ignore[arg-type]
+            parts[SessionHooks] = lambda: SessionHooks(table)  # type: ignore[arg-type]
         tools = {tool.spec.name: tool for tool in (*builtin_tools(), *given)}  # type: ignore[misc]
         return Dependencies(
             clock=self.clock,

@@ -34,7 +34,7 @@ class TaskHarness:
         space = MemoryWorkspace(spawner=self.supervision)
         deps = memory_dependencies(model, self.disk, workspace=space, clock=self.clock)
         pool = TaskPool(self.supervision, self.tasks_max)
-        deps.parts[BackgroundTasks] = lambda session: BackgroundControl(session, pool)
+        deps.parts[BackgroundTasks] = lambda: BackgroundControl(pool)
         deps.task_options = self.options
         return deps
 

@@ -171,7 +171,7 @@ async def judged(session: OpenSession, *lines: str) -> list[str]:
     from longrein.permissions import read_command
 
     inner = session
-    contents = inner.find(GitContents) or inner.add(GitContents("s"))  # type: ignore[attr-defined]
+    contents = inner.find(GitContents) or inner.add(GitContents())  # type: ignore[attr-defined]
     read = [read_command(line, session.state.cwd, "/home/ann") for line in lines]
     await contents.look(current_rules(inner), read)  # type: ignore[arg-type]
     return [outcome(session, {"command": line}) for line in lines]

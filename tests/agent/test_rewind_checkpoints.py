@@ -145,10 +145,8 @@ async def test_large_files_and_repositories_inside_are_skipped_and_named(
 async def test_without_git_edits_are_undone_and_the_rest_is_said_once(tmp_path: Path) -> None:
     harness = CheckpointHarness(tmp_path)
 
-    def opener(session: object) -> SessionCheckpoints:
-        return SessionCheckpoints(
-            session, CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20
-        )  # type: ignore[arg-type]
+    def opener() -> SessionCheckpoints:
+        return SessionCheckpoints(CheckpointStore(str(tmp_path / "kept"), {"PATH": ""}), 1 << 20)
 
     harness.opener = opener  # type: ignore[method-assign]
     story = turns([[], ["echo 1 > a", "echo 2 > a", "write b=1"]])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent import OpenSession, Rewind, Session
+from longrein.agent import OpenSession, Rewind
 from longrein.agent.checkpoints import SessionCheckpoints
 from longrein.agent.session_part import Checkpoints
 from longrein.events import Rewound, TurnEnded
@@ -24,9 +24,9 @@ MIB = 1 << 20
 class CheckpointHarness(DiskHarness):
     """A session that keeps checkpoints."""
 
-    def opener(self, session: Session) -> SessionCheckpoints:
+    def opener(self) -> SessionCheckpoints:
         store = CheckpointStore(str(self.state / "kept"), dict(os.environ))
-        return SessionCheckpoints(session, store, 64 * MIB)
+        return SessionCheckpoints(store, 64 * MIB)
 
     def deps(self, model: object, log: object, **more: object) -> object:  # type: ignore[override]
         (self.state / "kept").mkdir(exist_ok=True)

@@ -32,7 +32,7 @@ class Shop(SubagentHarness):
     def open(self, mode: str = "bypassPermissions") -> OpenSession:
         session = super().open(mode)
         pool = TaskPool(self.supervision, self.places)
-        session.deps.parts[BackgroundTasks] = lambda session: BackgroundControl(session, pool)
+        session.deps.parts[BackgroundTasks] = lambda: BackgroundControl(pool)
         return session
 
     def below(self, kind: type) -> list[Any]:

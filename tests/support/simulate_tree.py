@@ -266,7 +266,7 @@ class TreeSimulation(BaseSimulation):
             output_inline_bytes=4_000, head_bytes=500, tail_bytes=900, output_bytes_max=100_000
         )
         pool = TaskPool(self.supervision, self.tasks_max)
-        deps.parts[BackgroundTasks] = lambda session: BackgroundControl(session, pool)
+        deps.parts[BackgroundTasks] = lambda: BackgroundControl(pool)
         deps.task_options = TaskOptions(timeout_s=self.random.choice([0.0, 0.0, 3_000.0]))
         return open_test_session(self.model, disk=self.disk, deps=deps)
 

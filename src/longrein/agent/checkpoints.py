@@ -5,12 +5,11 @@ which belongs to which call. `agent.rewind_plan` reads them.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from longrein.agent.current_rules import CurrentRules
 from longrein.agent.file_changes import may_change
-from longrein.agent.session import Session
 from longrein.agent.session_part import Checkpoints
 from longrein.events import CheckpointTaken
 from longrein.tools import Tool
@@ -31,28 +30,12 @@ def needs_checkpoint(now: CurrentRules, tool: Tool, arguments: Mapping[str, Any]
     return tool.traits.kind == "agent" or may_change(now, tool, arguments)
 
 
-async def before_calls(session: Session, calls: Sequence[str]) -> None:
-    """Keep the work tree as it is before `calls` start."""
-    if calls and (kept := session.open(Checkpoints)) is not None:
-        await kept.keep("before", calls)
-
-
-async def after_call(session: Session, call: str) -> None:
-    """Keep the work tree as a call has left it; an interrupt leaves the call's result intact."""
-    if (kept := session.open(Checkpoints)) is not None:
-        try:
-            await kept.keep("after", [call])
-        except asyncio.CancelledError:
-            if not session.interrupting:
-                raise
-
-
 class SessionCheckpoints(Checkpoints):
     """Takes and loads the checkpoints of one session. Belongs to one event loop."""
 
-    def __init__(self, session: Session, store: CheckpointStore, bytes_max: int) -> None:
+    def __init__(self, store: CheckpointStore, bytes_max: int) -> None:
         """`bytes_max`: space that the checkpoints of the session may take."""
-        self._session, self._store, self._bytes_max = session, store, bytes_max
+        self._store, self._bytes_max = store, bytes_max
         self._told: set[str] = set()
         self._taken = 0
         self._warming: asyncio.Future[None] | None = None
@@ -65,16 +48,13 @@ class SessionCheckpoints(Checkpoints):
     def _warm(self) -> None:
         try:
             with self._store.lock:
-                self._store.take(self._session.deps.workspace.roots)
+                self._store.take(self.session.deps.workspace.roots)
         except (CheckpointError, OSError):
             return  # told when a call needs it
 
     async def keep(self, when: str, calls: Collection[str] = ()) -> dict[str, TreeRecord]:
-        """Keep the work tree and append `CheckpointTaken`; return the records by root, {} where
-        it is impossible.
-        """
         name, records, problem = await self.copy_tree()
-        session = self._session
+        session = self.session
         session.append(CheckpointTaken(when, name, tuple(calls), problem))
         if problem and problem not in self._told:
             self._told.add(problem)
@@ -84,9 +64,15 @@ class SessionCheckpoints(Checkpoints):
             )
         return records
 
+    async def keep_after(self, call: str) -> None:
+        try:
+            await self.keep("after", [call])
+        except asyncio.CancelledError:
+            if not self.session.interrupting:
+                raise
+
     async def copy_tree(self) -> tuple[str, dict[str, TreeRecord], str]:
-        """Keep the work tree: (name of the checkpoint, records by root, why it was impossible)."""
-        roots = self._session.deps.workspace.roots
+        roots = self.session.deps.workspace.roots
         self._taken += 1
         shrink = self._taken % SHRINK_EVERY == 0
 
@@ -102,9 +88,6 @@ class SessionCheckpoints(Checkpoints):
         return name, records, ""
 
     async def run(self, work: Callable[[CheckpointStore], T]) -> T:
-        """Do `work` with the store in a thread. Raises what it raises; a cancelled caller does
-        not wait.
-        """
 
         def locked() -> T:
             with self._store.lock:

@@ -60,9 +60,7 @@ class _Repository:
 class GitContents(SessionPart):
     """The repositories of one session, for one set of rules at a time."""
 
-    def __init__(self, owner: str) -> None:
-        """`owner`: the session that owns the processes of git."""
-        self._owner = owner
+    def __init__(self) -> None:
         self._rules: object = None
         self._repositories: dict[str, _Repository] = {}
 
@@ -81,7 +79,7 @@ class GitContents(SessionPart):
         for folder in filter(None, folders):
             repository = self._repositories.setdefault(folder, _Repository())
             if not repository.is_closed:
-                await _look(now, self._owner, folder, repository)
+                await _look(now, self.session.id, folder, repository)
 
     def is_clean(self, workspace: Workspace, command: Command, part: Part, effect: Effect) -> bool:
         """Return True if a git command can print no file that a rule forbids to read."""

@@ -236,9 +236,9 @@ class SessionHooks(SessionPart):
 
     rank = 30
 
-    def __init__(self, session: "Session", table: HookTable = NO_HOOKS) -> None:
+    def __init__(self, table: HookTable = NO_HOOKS) -> None:
         """`table`: all hooks of the tree."""
-        self._session, self.table = session, table
+        self.table = table
         self.seen: dict[str, HookAnswer] = {}
         """Open call -> merged answer of its hooks in this run."""
         self.questions: dict[str, None] = {}
@@ -257,10 +257,11 @@ class SessionHooks(SessionPart):
         self._told_once = False
         self._variables: dict[str, str] = {}
         """Variables that hooks of this run have set, secrets included."""
-        self._files = session.deps.hook_files
-        self._transcript = HookTranscript(
-            self._files.append if self._files else None, session.state.label
-        )
+
+    def opened(self) -> None:
+        files = self.session.deps.hook_files
+        self._files = files
+        self._transcript = HookTranscript(files.append if files else None, self.session.state.label)
 
     @property
     def transcript_path(self) -> str:
@@ -270,12 +271,12 @@ class SessionHooks(SessionPart):
     @property
     def handlers(self) -> Sequence[HookHandler]:
         """The hooks of the tree, of the subagent's type and of the skills that are loaded."""
-        skills = self._session.state.skills
+        skills = self.session.state.skills
         if not skills and not self._of_type:
             return self.table.handlers
         for key in [(name, skill.seq) for name, skill in skills.items()]:
             if key not in self._of_skills:
-                library = self._session.find(Skills)
+                library = self.session.find(Skills)
                 self._of_skills[key] = (
                     self._made(library.hooks_of(key[0]), key[0]) if library is not None else []
                 )
@@ -284,13 +285,13 @@ class SessionHooks(SessionPart):
 
     def add_of_type(self, hooks: Sequence[Hook]) -> None:
         """Run the hooks of a subagent's type as long as the subagent works."""
-        self._of_type = self._made(hooks, self._session.state.kind)
+        self._of_type = self._made(hooks, self.session.state.kind)
 
     def _made(self, hooks: Sequence[Hook], owner: str) -> list[HookHandler]:
         """Return the handlers of hooks in the head of a file. `Stop` in a subagent is its own
         end.
         """
-        is_subagent, make = self._session.deps.parent_policy is not None, self.table.make
+        is_subagent, make = self.session.deps.parent_policy is not None, self.table.make
         found: list[HookHandler] = []
         if make is None:
             return found
@@ -300,7 +301,7 @@ class SessionHooks(SessionPart):
             if handler is not None:
                 found.append(handler)
         if left := len(hooks) - len(found):
-            self._session.notice(
+            self.session.notice(
                 f"{left} hooks of {visible(owner)} do not run: confirm them with `longrein trust`"
             )
         return found
@@ -318,7 +319,7 @@ class SessionHooks(SessionPart):
             self.concern("PreCompact", triggers)
             or self.concern("PostCompact", triggers)
             or (
-                self._session.deps.parent_policy is None
+                self.session.deps.parent_policy is None
                 and self.concern("SessionStart", ("compact",))
             )
         )
@@ -326,9 +327,9 @@ class SessionHooks(SessionPart):
     @property
     def end_concerns(self) -> bool:
         """True if a hook is about the end of this session's turns."""
-        if self._session.deps.parent_policy is None:
+        if self.session.deps.parent_policy is None:
             return self.concern("Stop")
-        return self.concern("SubagentStop", (self._session.state.kind,))
+        return self.concern("SubagentStop", (self.session.state.kind,))
 
     def note(self, event: AnyEvent) -> None:
         """Forget a call that has ended."""
@@ -338,7 +339,7 @@ class SessionHooks(SessionPart):
 
     def payload(self, event: str, **more: Any) -> dict[str, Any]:
         """Build what hooks are told of an event."""
-        session, transcript = self._session, ""
+        session, transcript = self.session, ""
         if any(one.hook.event == event for one in self.handlers):
             transcript = self._transcript.update(
                 session.entries_from, session.process_session, session.state.cwd
@@ -404,7 +405,7 @@ class SessionHooks(SessionPart):
         self, handler: HookHandler, event: str, data: bytes, limit_s: float, call: str
     ) -> tuple[HookAnswer, HookAnswered]:
         """Run one hook: (its answer, the entry of it)."""
-        session, hook, output = self._session, handler.hook, HookOutput()
+        session, hook, output = self.session, handler.hook, HookOutput()
         began_s = session.deps.clock.mono_s()
         if changed := self._changed_script(hook):
             reason = (
@@ -440,7 +441,7 @@ class SessionHooks(SessionPart):
     async def _output(
         self, handler: HookHandler, event: str, data: bytes, limit_s: float
     ) -> HookOutput:
-        session, hook = self._session, handler.hook
+        session, hook = self.session, handler.hook
         env = {**session.deps.workspace.environment(session.process_session), **self.table.env}
         try:
             async with asyncio.timeout(limit_s + KILL_S):
@@ -482,7 +483,7 @@ class SessionHooks(SessionPart):
             sandbox.begin()
             try:
                 confined = msgspec.structs.replace(
-                    place, confinement=sandbox.confine(self._session.state.cwd)
+                    place, confinement=sandbox.confine(self.session.state.cwd)
                 )
                 output = await self._with_variables(
                     await handler.run(data, confined), confined, env_file
@@ -498,7 +499,7 @@ class SessionHooks(SessionPart):
                 files.remove(env_file)
         for path, to in moved:
             where = f"it was moved to {visible(to)}" if to else "it could not be moved away"
-            self._session.notice(
+            self.session.notice(
                 f"a confined hook made {visible(path)}, which is run or obeyed later: {where}"
             )
         return output
@@ -508,14 +509,14 @@ class SessionHooks(SessionPart):
 
         if hook.is_own and self.table.outside_sandbox:
             return False
-        return confines(self._session.deps.sandbox)
+        return confines(self.session.deps.sandbox)
 
     def _sandbox(self, hook: Hook, env_file: str) -> "SessionConfinement | None":
         """Return the sandbox of a hook; None where it runs as the user.
 
         The hook sees the transcript and its scripts, and can change its file for variables.
         """
-        session = self._session
+        session = self.session
         if not self._is_confined(hook):
             return None
         project = self.table.env.get("CLAUDE_PROJECT_DIR", "")
@@ -563,7 +564,7 @@ class SessionHooks(SessionPart):
 
         The log, which may come from elsewhere, counts only for hooks that the user still has.
         """
-        state, redact = self._session.state, self._session.deps.redact
+        state, redact = self.session.state, self.session.deps.redact
         if not state.variables:
             return {}
         sign = marker_sign(state.nonce)
@@ -575,11 +576,17 @@ class SessionHooks(SessionPart):
         }
         return stored | self._variables
 
+    @property
+    def all_variables(self) -> dict[str, str]:
+        """Variables that hooks have set for commands, for this session and above it."""
+        above = self.session.deps.parent_policy
+        return self.variables if above is None else above.variables | self.variables
+
     def _changed_script(self, hook: Hook) -> str:
         """Return the first script of a hook that is not what it was when the hook was read; ''
         for none.
         """
-        workspace = self._session.deps.workspace
+        workspace = self.session.deps.workspace
         return next(
             (
                 path
@@ -595,13 +602,13 @@ class SessionHooks(SessionPart):
         """
         from longrein.permissions.verdict import judge
 
-        rules = self._session.rules
+        rules = self.session.rules
         if hook.kind not in ("http", "mcp_tool") or not rules.deny:
             return ""
         call = Call("WebFetch", {"url": hook.name}, "read")
         if hook.kind == "mcp_tool":
             call = Call(hook.name, hook.input, "command")
-        verdict = judge(call, rules, "default", self._session.state.cwd)
+        verdict = judge(call, rules, "default", self.session.state.cwd)
         return verdict.rule if verdict.kind == "deny" else ""
 
     def _without_allowing(self, hook: Hook, answer: HookAnswer) -> HookAnswer:
@@ -612,7 +619,7 @@ class SessionHooks(SessionPart):
         if not self._told_once:
             self._told_once = True
             why = "hooks.may_allow = true in your config.toml lets your own hooks answer questions"
-            self._session.notice(
+            self.session.notice(
                 f"the hook `{visible(hook.name)[:NAME_CHARS]}` allows calls; they are asked as "
                 f"usual: {why}"
             )
@@ -624,7 +631,7 @@ class SessionHooks(SessionPart):
         """Run the hooks of an event without waiting for them; their answers are recorded when
         they come.
         """
-        if not self._session.closed and self.concern(event, (subject,)):
+        if not self.session.closed and self.concern(event, (subject,)):
             told = self.payload(event, **more)
             self._start(self._inform(event, told, subject))
 
@@ -642,9 +649,9 @@ class SessionHooks(SessionPart):
         self._record([msgspec.structs.replace(entry, **_decided(told))])
 
     def _record(self, entries: Sequence[HookAnswered]) -> None:
-        if entries and not self._session.closed:
-            self._session.append(*entries)
-            self._session.commit(flush=False)
+        if entries and not self.session.closed:
+            self.session.append(*entries)
+            self.session.commit(flush=False)
 
     def _start(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -653,11 +660,11 @@ class SessionHooks(SessionPart):
 
     def tell_question(self, call: str) -> None:
         """Announce a permission question, once."""
-        open_call = self._session.state.calls.get(call)
+        open_call = self.session.state.calls.get(call)
         if open_call is None or open_call.asked is None or call in self.told_questions:
             return
         self.told_questions[call] = None
-        above = self._session.deps.parent_policy
+        above = self.session.deps.parent_policy
         in_background = above is not None and above.in_background
         kind = "agent_needs_input" if in_background else "permission_prompt"
         self.notify(kind, f"longrein needs your permission to use {open_call.asked.name}")
@@ -670,8 +677,8 @@ class SessionHooks(SessionPart):
         """Tell hooks that nobody has written for a while since the end of the turn that began at
         `turn`.
         """
-        await self._session.deps.clock.sleep(IDLE_S)
-        if self._session.state.began_at == turn and not self._session.state.turn_open:
+        await self.session.deps.clock.sleep(IDLE_S)
+        if self.session.state.began_at == turn and not self.session.state.turn_open:
             self.notify("idle_prompt", "longrein is waiting for your input")
 
     def tell_end(self, reason: str, message: str) -> None:
@@ -680,37 +687,30 @@ class SessionHooks(SessionPart):
         """
         if reason == "error":
             self.inform("StopFailure", "error", error=message, last_assistant_message="")
-        if self._session.deps.parent_policy is None and self.concern(
+        if self.session.deps.parent_policy is None and self.concern(
             "Notification", ("idle_prompt",)
         ):
-            self._start(self._notify_idle(self._session.state.began_at))
+            self._start(self._notify_idle(self.session.state.began_at))
 
     async def close(self) -> None:
         """Run the hooks of the session's end, for a moment only; end those that nothing waits
         for.
         """
-        reason = self._session.end_reason
+        reason = self.session.end_reason
         if (
             self.began
-            and self._session.deps.parent_policy is None
+            and self.session.deps.parent_policy is None
             and self.concern("SessionEnd", (reason,))
         ):
             told = self.payload("SessionEnd", reason=reason)
             _, entries = await self.ask(
                 "SessionEnd", told, subjects=(reason,), limit_s=SESSION_END_S
             )
-            self._session.append(*entries)
+            self.session.append(*entries)
         for task in self._running:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
-
-
-def hook_variables(session: "Session") -> dict[str, str]:
-    """Return the variables for commands that hooks have set, for a session and above it."""
-    above = session.deps.parent_policy
-    own = session.part(SessionHooks).variables
-    return own if above is None else above.variables | own
 
 
 def _decided(answer: HookAnswer) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from longrein.agent.messages import (
 )
 from longrein.agent.model_request import retry_pause
 from longrein.agent.ports import MoveContext
-from longrein.agent.schedules import WakeSchedule
+from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import Session
 from longrein.agent.summary_request import SummaryRequest
 from longrein.events import AnyEvent, AskFailed, LongreinError, ModeSet
@@ -143,9 +143,9 @@ def _approve(session: Session, answer: Answer) -> Answer:
 
 async def wait_idle(session: Session, *, once: bool) -> bool:
     """Flush, then wait for messages. Return True when the loop is to end (`once`)."""
-    wakes = session.part(WakeSchedule)
+    wakes, schedules = session.part(WakeSchedule), session.part(ScheduleTimer)
     if not once:
-        wakes.schedules.fire()
+        schedules.fire()
     await session.commit(flush=True)
     if session.inbox.waiting and not session.ignores_inbox:
         return False
@@ -155,6 +155,7 @@ async def wait_idle(session: Session, *, once: bool) -> bool:
         return False
     if once and all(part.idle for part in session.parts):
         return True
+    schedules.arm()
     wakes.rouse()
     session.keep_snapshot()
     await session.wait_for_message()

@@ -105,8 +105,8 @@ class McpPrompts(SessionPart):
 
     rank = 15
 
-    def __init__(self, session: "Session", servers: "McpToolset") -> None:
-        self._session, self._servers = session, servers
+    def __init__(self, servers: "McpToolset") -> None:
+        self._servers = servers
 
     def tell(self, message: InboxMessage) -> Awaitable[None] | None:
         if isinstance(message, UserMessage) and (line := prompt_line(message)):
@@ -116,9 +116,9 @@ class McpPrompts(SessionPart):
     async def _tell(self, message: UserMessage, line: str) -> None:
         """Raises `UsageError`."""
         command, *words = split_words(line)
-        text = await self._servers.prompt_text(command[1:], words, self._session.blobs)
+        text = await self._servers.prompt_text(command[1:], words, self.session.blobs)
         told = msgspec.structs.replace(message, parts=(Text(text), *message.parts[1:]))
-        await self._session.tell(told)
+        await self.session.tell(told)
 
 
 def ask_again(session: "Session", servers: "McpToolset") -> None:

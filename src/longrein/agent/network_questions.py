@@ -17,7 +17,7 @@ from longrein.permissions import Verdict
 from longrein.permissions.network_hosts import NETWORK, Target, judge_host
 
 if TYPE_CHECKING:
-    from longrein.agent.session import Session
+    pass
 
 LOOK_S = 0.5
 """Interval in which an open question is compared with the commands that still run."""
@@ -35,8 +35,7 @@ class NetworkQuestions(SessionPart):
 
     rank = 35
 
-    def __init__(self, session: "Session") -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._one_at_a_time = asyncio.Lock()
         self._open: dict[str, tuple[PermissionAsked, asyncio.Future[Answer]]] = {}
         self._single: dict[Target, tuple[Verdict, frozenset[str]]] = {}
@@ -63,8 +62,8 @@ class NetworkQuestions(SessionPart):
         """Remember a refusal for the results of the commands that run now; tell the user where
         only tasks run.
         """
-        if not self._session.running and reason not in self._refusals and not self._session.closed:
-            self._session.notice(f"the sandbox refused a host to a background task: {reason}")
+        if not self.session.running and reason not in self._refusals and not self.session.closed:
+            self.session.notice(f"the sandbox refused a host to a background task: {reason}")
         self.refused_count += 1
         self._refusals.pop(reason, None)
         self._refusals[reason] = self.refused_count
@@ -83,7 +82,7 @@ class NetworkQuestions(SessionPart):
         """Take an answer into the log and let the commands go on; the awaitable is done when it
         is on disk.
         """
-        session, (question, answered) = self._session, self._open.pop(answer.call)
+        session, (question, answered) = self.session, self._open.pop(answer.call)
         if answer.verdict == "allow" and answer.digest not in ("", approval_digest(question)):
             answer = Answer(
                 answer.call, "deny", message="the answer was for another question", by=answer.by
@@ -114,7 +113,7 @@ class NetworkQuestions(SessionPart):
             self._withdraw(call)
 
     def _judge(self, target: Target) -> Verdict:
-        session = self._session
+        session = self.session
         sandbox = session.deps.sandbox
         entries = sandbox.entries if sandbox is not None else ()
         verdict = judge_host(target, entries, session.rules, session.mode)
@@ -134,16 +133,16 @@ class NetworkQuestions(SessionPart):
 
     def _work(self) -> frozenset[str]:
         """Return the calls and background tasks that run."""
-        tasks = self._session.state.tasks
+        tasks = self.session.state.tasks
         return frozenset(
-            (*self._session.running, *(name for name, task in tasks.items() if task.ended is None))
+            (*self.session.running, *(name for name, task in tasks.items() if task.ended is None))
         )
 
     async def _ask(self, target: Target, verdict: Verdict) -> Verdict:
         """Ask the user; the question is withdrawn when the commands that ran at its start have
         ended.
         """
-        session, work = self._session, self._work()
+        session, work = self.session, self._work()
         self._asked += 1
         call = f"{NETWORK_CALL}{session.state.seq + 1}"
         question = PermissionAsked(
@@ -171,8 +170,8 @@ class NetworkQuestions(SessionPart):
 
     def _withdraw(self, call: str) -> None:
         _, answered = self._open.pop(call)
-        self._session.append(PermissionAnswered(call, "deny", "interrupt"))
-        self._session.commit(flush=False)
+        self.session.append(PermissionAnswered(call, "deny", "interrupt"))
+        self.session.commit(flush=False)
         if not answered.done():
             answered.set_result(Answer(call, "deny", by="interrupt"))
 

@@ -24,7 +24,7 @@ from longrein.agent.messages import (
 from longrein.agent.moves import events_after_loss
 from longrein.agent.ports import Dependencies, MoveContext
 from longrein.agent.redaction import redacted
-from longrein.agent.schedules import WakeSchedule
+from longrein.agent.schedules import ScheduleTimer, WakeSchedule
 from longrein.agent.session import CLOSE_WAIT_S, Session
 from longrein.agent.session_part import BackgroundTasks, Skills, Subagents
 from longrein.agent.summary_request import SummaryRequest
@@ -52,12 +52,13 @@ class OpenSession(Session):
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
         super().__init__(log, deps, state)
         self.add(MemoryPressure(deps.memory, deps.ease, self.notice, deps.clock.mono_s))
-        self.add(SummaryRequest(self))
-        self.add(WakeSchedule(self))
+        self.add(SummaryRequest())
+        self.add(ScheduleTimer())
+        self.add(WakeSchedule())
         if self.open(SessionHooks) is None:
-            self.add(SessionHooks(self))
+            self.add(SessionHooks())
         if deps.mcp is not None:
-            self.add(McpPrompts(self, deps.mcp))
+            self.add(McpPrompts(deps.mcp))
         self.open(Skills)
         self._user_commands: set[asyncio.Task[CommandRun]] = set()
 

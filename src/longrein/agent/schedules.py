@@ -29,7 +29,7 @@ from longrein.events import Reminded, Schedule, SchedulesSet, ToolError, UsageEr
 from longrein.settings_schema import Limits
 
 if TYPE_CHECKING:
-    from longrein.agent.session import Session
+    pass
 
 SCHEDULES_MAX = 50
 PROMPT_CHARS_MAX = 4_000
@@ -201,41 +201,51 @@ def _source(schedule: Schedule) -> str:
     return f"{schedule.id} ({schedule.when}){whose}"
 
 
-class ScheduleTimer:
+class ScheduleTimer(SessionPart):
     """Adds, removes and fires the schedules of one open session."""
 
-    def __init__(self, host: "Session") -> None:
-        self._host = host
+    rank = 44
+
+    def __init__(self) -> None:
         self._nap: asyncio.Task[None] | None = None
 
     def add(self, when: str, prompt: str) -> None:
         """Add a schedule of the user; one that cannot be is refused with a notice."""
         try:
-            self._host.append(self._with(when, prompt, by_model=False))
+            self.session.append(self._with(when, prompt, by_model=False))
         except UsageError as error:
-            self._host.notice(str(error))
+            self.session.notice(str(error))
 
     def remove(self, name: str) -> None:
         """Remove a schedule; say so where there is none of that name."""
         try:
-            self._host.append(self._without(name))
+            self.session.append(self._without(name))
         except UsageError as error:
-            self._host.notice(str(error))
+            self.session.notice(str(error))
+
+    def take(self, message: InboxMessage) -> None:
+        match message:
+            case AddSchedule(when, prompt):
+                self.add(when, prompt)
+            case RemoveSchedule(name):
+                self.remove(name)
+            case _:
+                pass
 
     def _with(self, when: str, prompt: str, *, by_model: bool) -> SchedulesSet:
-        state = self._host.state
+        state = self.session.state
         next_time(when, 0)
         if not prompt.strip():
             raise UsageError(f"what is to be done, and when? {USAGE}")
         if len(state.schedules) >= SCHEDULES_MAX:
             raise UsageError(f"{SCHEDULES_MAX} things are scheduled already; remove one first")
-        at, name = self._host.deps.clock.wall_us(), f"s{state.last_schedule + 1}"
+        at, name = self.session.deps.clock.wall_us(), f"s{state.last_schedule + 1}"
         return SchedulesSet(
             (*state.schedules, Schedule(name, when, prompt[:PROMPT_CHARS_MAX], at, by_model))
         )
 
     def _without(self, name: str) -> SchedulesSet:
-        known = self._host.state.schedules
+        known = self.session.state.schedules
         kept = tuple(one for one in known if one.id != name)
         if kept == known:
             raise UsageError(f"nothing is scheduled as {name}")
@@ -248,7 +258,7 @@ class ScheduleTimer:
             event = self._with(when, prompt, by_model=True)
         except UsageError as error:
             raise ToolError(f"[when] {error}.") from None
-        return f"Scheduled: {describe(event.schedules[-1], self._host.state)}", event
+        return f"Scheduled: {describe(event.schedules[-1], self.session.state)}", event
 
     def removed(self, name: str) -> SchedulesSet:
         try:
@@ -257,13 +267,13 @@ class ScheduleTimer:
             raise ToolError(f"[no-schedule] {error}.") from None
 
     def lines(self) -> list[str]:
-        return [describe(one, self._host.state) for one in self._host.state.schedules]
+        return [describe(one, self.session.state) for one in self.session.state.schedules]
 
     # --- Firing ---
 
     def fire(self) -> None:
         """Record the schedules that are due, and drop those that have expired."""
-        host, state, now_us = self._host, self._host.state, self._host.deps.clock.wall_us()
+        host, state, now_us = self.session, self.session.state, self.session.deps.clock.wall_us()
         if not state.schedules or state.turn_open or host.deps.parent_policy is not None:
             return
         kept = tuple(
@@ -286,19 +296,19 @@ class ScheduleTimer:
 
     def arm(self) -> None:
         """Wake the session's loop when the next schedule is due."""
-        state = self._host.state
+        state = self.session.state
         if not state.schedules or (self._nap is not None and not self._nap.done()):
             return
-        clock = self._host.deps.clock
+        clock = self.session.deps.clock
         due_s = min(fire_time(one, state) for one in state.schedules) / 1e6 - clock.wall_us() / 1e6
 
         async def nap() -> None:
             await clock.sleep(min(NAP_MAX_S, max(0.0, due_s)))
-            self._host.poke()
+            self.session.poke()
 
         self._nap = asyncio.ensure_future(nap())
 
-    def stop(self) -> None:
+    async def close(self) -> None:
         """Cancel the timer."""
         if self._nap is not None:
             self._nap.cancel()
@@ -342,17 +352,15 @@ class WakeSchedule(SessionPart):
 
     rank = 45
 
-    def __init__(self, host: "Session") -> None:
-        self.since = host.state.seq
+    def __init__(self) -> None:
+        self.since = 0
         """Notices up to this entry wake nobody: they were there at the open, or a rewind brought
         them back.
         """
-        self._host, self._clock = host, host.deps.clock
-        self.wanted = host.deps.task_options.wake
+        self.wanted = True
         """False when wakes are disabled."""
         self._due_s: float | None = None
         self._nap: asyncio.Task[None] | None = None
-        self.schedules = ScheduleTimer(host)
         self.in_a_row = 0
         """Wakes since the user's last message."""
         self._until_s: float | None = None
@@ -363,14 +371,17 @@ class WakeSchedule(SessionPart):
         """Only tasks started after this entry are waited for."""
         self._end: asyncio.Task[None] | None = None
 
+    def opened(self) -> None:
+        self.since = self.session.state.seq
+        self.wanted = self.session.deps.task_options.wake
+
+    def _mono_s(self) -> float:
+        return self.session.deps.clock.mono_s()
+
     def take(self, message: InboxMessage) -> None:
         match message:
-            case AddSchedule(when, prompt):
-                self.schedules.add(when, prompt)
-            case RemoveSchedule(name):
-                self.schedules.remove(name)
             case Rewind(conversation=True):
-                self.since = self._host.state.seq
+                self.since = self.session.state.seq
             case UserMessage() | Continue():
                 self.in_a_row = 0
             case _:
@@ -384,9 +395,9 @@ class WakeSchedule(SessionPart):
         if not source:
             self._due_s = None
             return None
-        now = self._clock.mono_s()
+        now = self._mono_s()
         if self._due_s is None:
-            self._due_s = now + self._host.deps.task_options.wake_after_s
+            self._due_s = now + self.session.deps.task_options.wake_after_s
         if now < self._due_s:
             return None
         self._due_s = None
@@ -395,7 +406,7 @@ class WakeSchedule(SessionPart):
 
     def _news(self) -> str:
         """Return the newest untold notice that is worth a wake; '' for none."""
-        state = self._host.state
+        state = self.session.state
         if state.turn_open or state.seq == self.since or self.in_a_row >= IN_A_ROW_MAX:
             return ""
         kinds = WAKING if self.wanted else SCHEDULED
@@ -406,13 +417,12 @@ class WakeSchedule(SessionPart):
 
     def rouse(self) -> None:
         """Wake the session's loop when the wake or a schedule is due."""
-        self.schedules.arm()
         if self._due_s is not None and (self._nap is None or self._nap.done()):
-            self._nap = self._later(self._due_s - self._clock.mono_s(), self._host.poke)
+            self._nap = self._later(self._due_s - self._mono_s(), self.session.poke)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> "asyncio.Task[None]":
         async def wait() -> None:
-            await self._clock.sleep(max(0.0, seconds))
+            await self.session.deps.clock.sleep(max(0.0, seconds))
             call()
 
         return asyncio.ensure_future(wait())
@@ -423,7 +433,6 @@ class WakeSchedule(SessionPart):
 
     async def close(self) -> None:
         """Cancel all timers."""
-        self.schedules.stop()
         for timer in (self._nap, self._end):
             if timer is not None:
                 timer.cancel()
@@ -435,17 +444,17 @@ class WakeSchedule(SessionPart):
         if self._end is not None:
             self._end.cancel()
         stays = how in ("drain", "steer")
-        self._until_s = self._clock.mono_s() + limit_s if stays else None
-        self._end = self._later(limit_s, self._host.poke) if stays else None
-        self._asks = self._host.state.asks
-        self._after = self._host.state.seq if how == "steer" else 0
-        self._host.poke()
+        self._until_s = self._mono_s() + limit_s if stays else None
+        self._end = self._later(limit_s, self.session.poke) if stays else None
+        self._asks = self.session.state.asks
+        self._after = self.session.state.seq if how == "steer" else 0
+        self.session.poke()
 
     @property
     def stays(self) -> bool:
         """True while a one-prompt run waits for background work."""
-        host = self._host
-        if self._until_s is None or host.interrupting or self._clock.mono_s() >= self._until_s:
+        host = self.session
+        if self._until_s is None or host.interrupting or self._mono_s() >= self._until_s:
             return False
         subagents = host.find(Subagents)
         if subagents is not None and subagents.running:
@@ -457,12 +466,12 @@ class WakeSchedule(SessionPart):
     @property
     def _may_ask(self) -> bool:
         """True while the run may start a turn by itself: a limit of turns counts all of them."""
-        most = self._host.deps.limits.turns_max
-        return self._until_s is None or not most or self._host.state.asks - self._asks < most
+        most = self.session.deps.limits.turns_max
+        return self._until_s is None or not most or self.session.state.asks - self._asks < most
 
     def within(self, limits: Limits) -> Limits:
         """Return `limits`; in a run that starts turns by itself, what is left of them."""
-        state = self._host.state
+        state = self.session.state
         before = max(0, state.asks - state.steps - self._asks)
         if self._until_s is None or not limits.turns_max or not before:
             return limits

@@ -371,6 +371,8 @@ class Session:
         """Add a part in its place; return it."""
         self.parts.append(part)
         self.parts.sort(key=lambda one: one.rank)
+        part.session = self
+        part.opened()
         return part
 
     def find(self, kind: type[P]) -> P | None:
@@ -389,7 +391,7 @@ class Session:
         make = self.deps.parts.get(kind) if found is None else None
         if make is None:
             return found
-        self.add(make(self))
+        self.add(make())
         return self.find(kind)
 
     # --- the loop's needs -------------------------------------------------------------------------

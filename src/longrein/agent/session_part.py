@@ -7,7 +7,7 @@ The abstract parts below are opened with the first use; their modules need not b
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from longrein.agent.messages import InboxMessage, PendingMessage, SessionUpdate, SubagentView
 from longrein.events import AnyEvent, Reminded, TaskEnded, UserSpoke
@@ -16,6 +16,7 @@ from longrein.settings_schema import Limits
 from longrein.tools import SkillPort, SubagentPort, TaskPort, TaskView
 
 if TYPE_CHECKING:
+    from longrein.agent.session import Session
     from longrein.tools import SkillInfo
     from longrein.workspace.root_copies import CheckpointStore
     from longrein.workspace.tree_records import TreeRecord
@@ -26,8 +27,14 @@ T = TypeVar("T")
 class SessionPart:
     """A part of an open session. A part overrides the methods that concern it."""
 
+    session: "Session"
+    """Set when the part is added to its session."""
+
     rank: ClassVar[int] = 50
     """Place among the parts; the lowest is told first."""
+
+    def opened(self) -> None:
+        """Begin: the part was added to its session."""
 
     def tell(self, message: InboxMessage) -> Awaitable[None] | None:  # noqa: ARG002 - the default
         """Accept a message in place of the inbox; None if it belongs there.
@@ -69,8 +76,8 @@ class SessionPart:
         """Stop what runs, and append what is known of it."""
 
 
-PartFactory = Callable[[Any], SessionPart]
-"""Opens a part of a session, which is the argument."""
+PartFactory = Callable[[], SessionPart]
+"""Makes a part for a session."""
 
 
 # --- Parts that are opened with the first use -----------------------------------------------------
@@ -190,6 +197,12 @@ class Checkpoints(SessionPart):
     async def keep(self, when: str, calls: Collection[str] = ()) -> "dict[str, TreeRecord]":
         """Keep the work tree and append `CheckpointTaken`; return the records by root, {} where
         it is impossible.
+        """
+
+    @abstractmethod
+    async def keep_after(self, call: str) -> None:
+        """Keep the work tree as a call has left it; an interrupt leaves the call's result
+        intact.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from longrein.agent.messages import Continue, InboxMessage, UserMessage, for_child
-from longrein.agent.session import Session, retrieve_error
+from longrein.agent.session import retrieve_error
 from longrein.agent.session_part import Skills
 from longrein.events import AnyPart, Reminded, Text, ToolError, UsageError, UserSpoke, text_of
 from longrein.permissions import Hook, Rules
@@ -40,8 +40,8 @@ _INVOCATION = r"(?s)([/$])([^\s/$][^\s]*)(?:\s+(.*))?"
 class SessionSkills(Skills):
     """Implement `tools.SkillPort`, and the user's `/name`, for one session."""
 
-    def __init__(self, session: Session, library: SkillLibrary, options: SkillOptions) -> None:
-        self._session, self._library, self._options = session, library, options
+    def __init__(self, library: SkillLibrary, options: SkillOptions) -> None:
+        self._library, self._options = library, options
         self._known: tuple[SkillInfo, ...] = ()
         """Skills and commands at the last look."""
         self._nested: dict[str, SkillInfo] = {}
@@ -53,25 +53,23 @@ class SessionSkills(Skills):
         """Messages whose commands still run, before they are in the inbox."""
 
     def all(self) -> Sequence[SkillInfo]:
-        """Return skills and commands as they are on disk now."""
         found = {skill.name: skill for skill in self._library.all()}
         self._known = tuple((self._nested | found).values())
         return self._known
 
     @property
     def known(self) -> Sequence[SkillInfo]:
-        """Skills and commands that the user can name, as of the last look."""
         return [skill for skill in self._known or self.all() if skill.for_user]
 
     # --- Loading ----------------------------------------------------------------------------------
 
     async def load(self, name: str, arguments: str, *, call: str) -> LoadedText:
         skill = find_skill(self.all(), name)
-        known = self._session.state.skills.get(skill.name)
+        known = self.session.state.skills.get(skill.name)
         by_user = (
             known is not None
-            and known.turn == self._session.state.began_at
-            and self._session.state.turn_open
+            and known.turn == self.session.state.began_at
+            and self.session.state.turn_open
         )
         if not skill.for_model and not by_user:
             raise ToolError(f"[user-only] Only the user starts {skill.name}, with /{skill.name}.")
@@ -91,7 +89,7 @@ class SessionSkills(Skills):
         The future is done when the message is on disk. It raises `UsageError`, one line, and need
         not be awaited.
         """
-        if not isinstance(message, UserMessage) or for_child(message) not in ("", self._session.id):
+        if not isinstance(message, UserMessage) or for_child(message) not in ("", self.session.id):
             return None
         names_skill = bool(message.parts) and not (message.skill or message.verbatim)
         first = message.parts[0] if names_skill else None
@@ -125,11 +123,11 @@ class SessionSkills(Skills):
     def _told_one(self, told: "asyncio.Future[None]") -> None:
         retrieve_error(told)
         self.telling.discard(told)
-        self._session.poke()
+        self.session.poke()
 
     async def _tell(self, message: UserMessage, skill: SkillInfo, arguments: str) -> None:
         try:
-            if skill.fork and "Skill" in self._session.deps.tools:
+            if skill.fork and "Skill" in self.session.deps.tools:
                 self._library.body(skill)
                 text = (
                     f"Call Skill with skill={skill.name!r} and args={arguments!r} now, then "
@@ -141,21 +139,18 @@ class SessionSkills(Skills):
             raise UsageError(f"/{skill.name}: {_without_code(str(error))}") from None
         self._invoked.add(skill.name)
         parts: tuple[AnyPart, ...] = (message.parts[0], Text(text), *message.parts[1:])
-        await self._session.inbox.put(
+        await self.session.inbox.put(
             msgspec.structs.replace(message, parts=parts, skill=skill.name)
         )
 
     def preloaded(self, names: Sequence[str]) -> list[UserSpoke]:
-        """Return the texts of the skills that a subagent type names. Commands in them are left
-        as they are written.
-        """
         found, known = [], self.all()
         for name in names:
             try:
                 skill = find_skill(known, name)
                 body = self._library.body(skill)
             except ToolError as error:
-                self._session.notice(
+                self.session.notice(
                     f"a subagent works without a skill: {_without_code(str(error))}"
                 )
                 continue
@@ -180,9 +175,9 @@ class SessionSkills(Skills):
         return skill_content(skill, text + self._mentioned(body), body)
 
     def _variables(self, skill: SkillInfo) -> dict[str, str]:
-        state = self._session.state
+        state = self.session.state
         return {
-            "CLAUDE_SESSION_ID": self._session.id,
+            "CLAUDE_SESSION_ID": self.session.id,
             "CLAUDE_SKILL_DIR": skill.folder,
             "CLAUDE_PROJECT_DIR": state.roots[0] if state.roots else state.cwd,
             "CLAUDE_EFFORT": "medium",
@@ -206,7 +201,7 @@ class SessionSkills(Skills):
         from longrein.agent.permission_check import command_verdict
         from longrein.agent.tool_runner import command_context
 
-        session = self._session
+        session = self.session
         tool = session.deps.tools.get("Bash")
         if tool is None:
             raise ToolError(f"[skill] {skill.source} runs `{command}`, and there is no Bash here.")
@@ -235,7 +230,7 @@ class SessionSkills(Skills):
         """
         blocks = []
         for path in body.files[:FILES_MAX]:
-            if self._session.deps.workspace.resolve(path, self._session.state.cwd).kind == "file":
+            if self.session.deps.workspace.resolve(path, self.session.state.cwd).kind == "file":
                 blocks.append(f'\n\n<file path="{path}">\n{self._file(path)}\n</file>')
         return "".join(blocks)
 
@@ -244,7 +239,7 @@ class SessionSkills(Skills):
         from longrein.agent.current_rules import current_rules
         from longrein.agent.permission_check import is_read_allowed
 
-        session = self._session
+        session = self.session
         place = session.deps.workspace.resolve(path, session.state.cwd)
         if place.kind != "file":
             raise ToolError(f"[skill] it names the file {path}, and there is none.")
@@ -268,15 +263,11 @@ class SessionSkills(Skills):
     # --- What they allow --------------------------------------------------------------------------
 
     def hooks_of(self, name: str) -> Sequence[Hook]:
-        """Return the hooks of a skill or command that is loaded."""
         known = self._known or self.all()
         return next((skill.hooks for skill in known if skill.name == name), ())
 
     def rules(self, rules: Rules) -> Rules:
-        """Return `rules` with those of the skills that were loaded in this turn, and with their
-        folders readable.
-        """
-        state = self._session.state
+        state = self.session.state
         names = {
             name
             for name, skill in state.skills.items()
@@ -284,7 +275,7 @@ class SessionSkills(Skills):
         }
         active = [skill for skill in self._known if skill.name in names]
         allow: list[str] = []
-        if self._session.deps.parent_policy is None:
+        if self.session.deps.parent_policy is None:
             allow += [
                 rule
                 for skill in active
@@ -304,18 +295,13 @@ class SessionSkills(Skills):
         )
 
     def _allowed_by(self, skill: SkillInfo) -> tuple[str, ...]:
-        return skill.allowed_tools if self._session.deps.parent_policy is None else ()
+        return skill.allowed_tools if self.session.deps.parent_policy is None else ()
 
     # --- Skills that come later -------------------------------------------------------------------
 
     def tell_new(self, touched: Sequence[str] | None = None) -> None:
-        """Append a notice for each skill that the model may load and was not told of.
-
-        `touched`: real paths of files that tools have just touched; None looks for new files on
-        disk.
-        """
-        state = self._session.state
-        if state.prefix is None or self._session.deps.parent_policy is not None:
+        state = self.session.state
+        if state.prefix is None or self.session.deps.parent_policy is not None:
             return
         folders = dict.fromkeys(path.rpartition("/")[0] for path in touched or ())
         for folder in folders:
@@ -339,10 +325,10 @@ class SessionSkills(Skills):
                 continue
             how = (
                 "load it with Skill"
-                if "Skill" in self._session.deps.tools
+                if "Skill" in self.session.deps.tools
                 else f"read {skill.path} to use it"
             )
-            self._told[skill.name] = self._session.append(
+            self._told[skill.name] = self.session.append(
                 Reminded(
                     "skill_available", "", skill.name, f"{skill.name}: {skill.description} ({how})"
                 )

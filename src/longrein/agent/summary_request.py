@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from longrein.agent.session import Session
 from longrein.agent.session_part import SessionPart
 from longrein.events import AskFailed, Replied
 
@@ -16,8 +15,7 @@ class SummaryRequest(SessionPart):
 
     rank = 60
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._task: asyncio.Task[Replied | AskFailed] | None = None
         self._seq = 0
         self._reserved_usd = 0.0
@@ -36,12 +34,12 @@ class SummaryRequest(SessionPart):
         self._task = asyncio.ensure_future(attempt)
         self._seq = seq
         self._reserved_usd = reserved_usd
-        self._task.add_done_callback(lambda _task: self._session.poke())
+        self._task.add_done_callback(lambda _task: self.session.poke())
 
     async def collect(self) -> None:
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
-            self._session.append(task.result())
+            self.session.append(task.result())
 
     async def close(self) -> None:
         await self.stop()
@@ -54,4 +52,4 @@ class SummaryRequest(SessionPart):
         await asyncio.wait([self._task])
         task, self._task = self._task, None
         gone = AskFailed(self._seq, "cancelled", "no longer needed", assumed_usd=self._reserved_usd)
-        self._session.append(gone if task.cancelled() else task.result())
+        self.session.append(gone if task.cancelled() else task.result())

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent.checkpoints import after_call as checkpoint_after
-from longrein.agent.checkpoints import before_calls, needs_checkpoint
+from longrein.agent.checkpoints import needs_checkpoint
 from longrein.agent.confinement import SessionConfinement, accept_present
 from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.file_changes import (
@@ -26,11 +25,11 @@ from longrein.agent.file_changes import (
     writer_of,
 )
 from longrein.agent.hook_events import after_call
-from longrein.agent.hooks import SessionHooks, hook_variables
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.moves import Judgement
-from longrein.agent.schedules import WakeSchedule
+from longrein.agent.schedules import ScheduleTimer
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.shared_files import HeldPaths
@@ -120,7 +119,9 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         if Checkpoints in session.deps.parts
         and needs_checkpoint(now, session.deps.tools[call.name], fitted[call.id])
     ]
-    await before_calls(session, kept)
+    checkpoints = session.open(Checkpoints) if kept else None
+    if checkpoints is not None:
+        await checkpoints.keep("before", kept)
     for call in fresh:
         arguments = fitted[call.id]
         same = arguments == call.arguments and call.id not in session.approvals.hook_inputs
@@ -291,8 +292,9 @@ async def _record(
         session.append(ToolEnded(call.id, call.name, "not_run", not_run, elapsed_ms))
         return
     changes: list[FileChanged] = []
-    if place.kept:
-        await checkpoint_after(session, call.id)
+    checkpoints = session.find(Checkpoints) if place.kept else None
+    if checkpoints is not None:
+        await checkpoints.keep_after(call.id)
     if place.changing:
         changes = await _changed(session, arguments, place.beside.looking)
         session.append(*session.file_watcher.branch.change(session.state))
@@ -379,14 +381,14 @@ def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
         archive=deps.archive,
         now_us=deps.clock.wall_us,
         tasks=tasks.of(call) if tasks is not None else None,
-        variables=hook_variables(session),
+        variables=session.part(SessionHooks).all_variables,
         sandbox=SessionConfinement(session)
         if tool.access == "command" and confines(session.deps.sandbox)
         else None,
         agents=session.open(Subagents) if deps.kinds else None,
         goals=goals,
         skills=session.find(Skills),
-        schedules=session.part(WakeSchedule).schedules if deps.parent_policy is None else None,
+        schedules=session.part(ScheduleTimer) if deps.parent_policy is None else None,
         wrote=partial(describe_writer, deps.writers, session.state.label),
         hidden=current_rules(session).hidden_files(),
         judged=session.judged_paths.get(call, {}),

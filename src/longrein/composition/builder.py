@@ -18,7 +18,6 @@ from longrein.agent import (
     RESTORED_MODES,
     Dependencies,
     OpenSession,
-    Session,
     TaskPool,
     open_session,
     resumed_state,
@@ -260,9 +259,9 @@ def _around(
         gated=additions.answers_permissions and settings.permissions.confined == "ask",
         task_options=settings.tasks,
         parts={
-            BackgroundTasks: lambda session: _open_background_tasks(session, pool),
-            SessionHooks: lambda session: SessionHooks(session, hooks),
-            Skills: lambda session: SessionSkills(session, offer.library, settings.skills),
+            BackgroundTasks: lambda: _open_background_tasks(pool),
+            SessionHooks: lambda: SessionHooks(hooks),
+            Skills: lambda: SessionSkills(offer.library, settings.skills),
             Subagents: _open_subagents,
         },
         tells_project=settings.context.git,
@@ -292,16 +291,16 @@ def _use_weights(run_context: RunContext) -> tuple[str, ...]:
     return notes
 
 
-def _open_background_tasks(session: Session, pool: TaskPool) -> "BackgroundControl":
+def _open_background_tasks(pool: TaskPool) -> "BackgroundControl":
     from longrein.agent.background.task_control import BackgroundControl
 
-    return BackgroundControl(session, pool)
+    return BackgroundControl(pool)
 
 
-def _open_subagents(session: Session) -> "SubagentRunner":
+def _open_subagents() -> "SubagentRunner":
     from longrein.agent.subagents.runner import SubagentRunner
 
-    return SubagentRunner(session)
+    return SubagentRunner()
 
 
 def _notes(

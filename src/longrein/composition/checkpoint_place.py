@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from longrein.agent import Session
 from longrein.run_context import RunContext
 from longrein.store import SessionLog
 from longrein.workspace import Workspace
@@ -18,7 +17,7 @@ CHECKPOINTS = "checkpoints"
 
 def checkpoint_opener(
     run_context: RunContext, log: SessionLog, workspace: Workspace
-) -> "Callable[[Session], SessionCheckpoints] | None":
+) -> "Callable[[], SessionCheckpoints] | None":
     """Return a function that opens the checkpoints of a session; None where the settings switch
     them off.
     """
@@ -26,7 +25,7 @@ def checkpoint_opener(
     if not bytes_max:
         return None
 
-    def open_them(session: Session) -> "SessionCheckpoints":
+    def open_them() -> "SessionCheckpoints":
         from longrein.agent.checkpoints import SessionCheckpoints
         from longrein.workspace.root_copies import CheckpointStore
 
@@ -35,6 +34,6 @@ def checkpoint_opener(
             workspace.environment(""),
             [run_context.state_dir],
         )
-        return SessionCheckpoints(session, store, bytes_max)
+        return SessionCheckpoints(store, bytes_max)
 
     return open_them

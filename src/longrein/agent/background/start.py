@@ -14,7 +14,7 @@ import msgspec
 from longrein.agent.background.session_tasks import SessionTasks, tail_text
 from longrein.agent.confinement import confine
 from longrein.agent.current_rules import confines, current_rules
-from longrein.agent.hooks import hook_variables
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.permission_check import command_places
 from longrein.agent.session import Session
 from longrein.events import LongreinError, TaskEnded, TaskStarted
@@ -213,7 +213,11 @@ async def _start(
         return CommandExit(
             126, "", "not_started", f"the sandbox could not be set up: {error.strerror or error}"
         )
-    variables = {} if fact.outside_sandbox and confines(host.deps.sandbox) else hook_variables(host)
+    variables = (
+        {}
+        if fact.outside_sandbox and confines(host.deps.sandbox)
+        else host.part(SessionHooks).all_variables
+    )
     return await tasks.pool.supervision.start(
         fact.command,
         cwd=fact.cwd,

@@ -20,7 +20,6 @@ from longrein.agent.messages import InboxMessage, StopTask
 from longrein.agent.permission_check import is_command_allowed
 from longrein.agent.ports import LEAVING
 from longrein.agent.schedules import WakeSchedule
-from longrein.agent.session import Session
 from longrein.agent.session_part import BackgroundTasks
 from longrein.agent.task_slots import TaskPool, agent_of
 from longrein.context import TaskState
@@ -102,14 +101,17 @@ SHOWN_BYTES = 24_000
 class BackgroundControl(BackgroundTasks):
     """Commands and background tasks of one open session."""
 
-    def __init__(self, host: Session, pool: TaskPool) -> None:
-        self._host, self.pool = host, pool
-        self.tasks = SessionTasks(host, pool)
+    def __init__(self, pool: TaskPool) -> None:
+        self.pool = pool
+        self._beside: dict[asyncio.Task[None], None] = {}
+
+    def opened(self) -> None:
+        self.tasks = SessionTasks(self.session, self.pool)
         self._fresh = self.tasks.adopted
         """True if the next recorded ends happened after the session was opened."""
-        self._beside: dict[asyncio.Task[None], None] = {}
-        if host.deps.parent_policy is not None:
-            host.deps.parent_policy.open_tasks()
+        above = self.session.deps.parent_policy
+        if above is not None:
+            above.open_tasks()
 
     # --- the loop's needs -------------------------------------------------------------------------
 
@@ -134,26 +136,22 @@ class BackgroundControl(BackgroundTasks):
             await adopt(tasks)
         await tasks.collect()
         if old:
-            self._host.part(WakeSchedule).since = self._host.state.seq
+            self.session.part(WakeSchedule).since = self.session.state.seq
 
     def unfinished(self, after: int) -> bool:
-        """Return True if a task started after entry `after` runs, waits, or has an unrecorded
-        end.
-        """
-        return any(now.ended is None and now.seq > after for now in self._host.state.tasks.values())
+        return any(
+            now.ended is None and now.seq > after for now in self.session.state.tasks.values()
+        )
 
     def of(self, call: str) -> "CallTasks":
-        """Return the port for one call."""
         return CallTasks(self.tasks, call)
 
     def told_by(self, call: str) -> Sequence[TaskEnded]:
-        """Return the ends that the result of `call` reports, to append in the same transaction."""
         return self.tasks.owed(call)
 
     # --- the user's -------------------------------------------------------------------------------
 
     def background(self) -> bool:
-        """Send the foreground commands to the background; False when there are none."""
         wishes = [
             wish
             for member in self.pool.members.values()
@@ -165,7 +163,6 @@ class BackgroundControl(BackgroundTasks):
         return bool(wishes)
 
     def views(self) -> Sequence[TaskView]:
-        """Return the tasks of this session and of its active subagents."""
         above = self.tasks.label and f"{self.tasks.label}."
         members = [
             member for member in self.pool.members.values() if member.label.startswith(above)
@@ -186,12 +183,7 @@ class BackgroundControl(BackgroundTasks):
     # --- leaving ----------------------------------------------------------------------------------
 
     async def leave(self, policy: str) -> Sequence[TaskView]:
-        """Stop tasks before the session is closed, and record their ends.
-
-        `stop` ends every task, `keep` only those that cannot outlive longrein. Returns those that
-        continue.
-        """
-        tasks, host = self.tasks, self._host
+        tasks, host = self.tasks, self.session
         going = [task for task in host.state.tasks if not tasks.ended(task)]
         keeps = {
             task
@@ -213,8 +205,8 @@ class BackgroundControl(BackgroundTasks):
             one.cancel()
         if waiting:
             await asyncio.wait(waiting)  # a task that is starting is kept first
-        if not self._host.state.calls:
-            self._host.append(*self.tasks.ends())
+        if not self.session.state.calls:
+            self.session.append(*self.tasks.ends())
         self.pool.members.pop(self.tasks.label, None)
 
 

@@ -143,12 +143,7 @@ Place = ActiveSubagent | SubagentState | str
 class SubagentRunner(Subagents):
     """The subagents of one session."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        policy = session.deps.parent_policy
-        above = policy.tree if isinstance(policy, LiveParentPolicy) else None
-        self.tree = SubagentTree(session) if above is None else above
-        session.subscribers.asking = lambda: self.questions
+    def __init__(self) -> None:
         self._mine: dict[str, ActiveSubagent] = {}
         """Subagents of this session that are not over, by session."""
         self._aside: dict[str, ActiveSubagent] = {}
@@ -156,6 +151,12 @@ class SubagentRunner(Subagents):
         self._leaving: dict[str, asyncio.Task[None]] = {}
         """Sessions of finished subagents that are being closed."""
         self._waiting = 0
+
+    def opened(self) -> None:
+        policy = self.session.deps.parent_policy
+        above = policy.tree if isinstance(policy, LiveParentPolicy) else None
+        self.tree = SubagentTree(self.session) if above is None else above
+        self.session.subscribers.asking = lambda: self.questions
 
     # --- the tool ---------------------------------------------------------------------------------
 
@@ -412,7 +413,6 @@ class SubagentRunner(Subagents):
 
     @property
     def running(self) -> bool:
-        """True while a subagent works in the background."""
         return bool(self._aside)
 
     @property
@@ -422,7 +422,6 @@ class SubagentRunner(Subagents):
 
     @property
     def pending(self) -> Sequence[PendingMessage]:
-        """Messages that wait in the inboxes of subagents."""
         below = self.tree.working.items() if self.session is self.tree.root else ()
         return [
             msgspec.structs.replace(message, to=child)
@@ -464,20 +463,15 @@ class SubagentRunner(Subagents):
                 one.stop()
 
     async def settled(self) -> None:
-        """Wait for the end of one background subagent; return at once when there is none."""
         tasks = [one.task for one in self._aside.values() if one.task is not None]
         if tasks:
             await self._wait_without_slot(tasks, asyncio.FIRST_COMPLETED)
 
     def stop(self) -> None:
-        """Stop all of them; each reports what it has."""
         for one in self._mine.values():
             one.stop()
 
     def resume(self) -> None:
-        """Continue the subagents that worked when the session was left and whose call does not
-        wait for them.
-        """
         calls = self.session.state.calls
         for now in list(self.session.state.children.values()):
             if now.ended is None and (now.started.background or now.started.call not in calls):
@@ -502,7 +496,6 @@ class SubagentRunner(Subagents):
         return resolved_future()
 
     def unqueue(self, number: int) -> str:
-        """Take back a waiting message of a subagent (the newest for 0); '' when there is none."""
         number = number or max((message.id for message in self.pending), default=0)
         for one in self.tree.working.values():
             if any(message.id == number for message in one.session.inbox.pending):
@@ -510,7 +503,6 @@ class SubagentRunner(Subagents):
         return ""
 
     def views(self) -> Sequence[SubagentView]:
-        """Return all subagents, each followed by its own."""
         return subagent_views(self.session.state, self.tree.working)
 
     def reminders(self) -> Sequence[Reminded]:

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from longrein.agent.hooks import SessionHooks, hook_variables
+from longrein.agent.hooks import SessionHooks
 from longrein.agent.messages import FromSubagent, SessionUpdate
 from longrein.agent.open_session import open_session
 from longrein.agent.ports import UNBOUND, Dependencies, RemainingBudget, below, narrower
@@ -274,7 +274,7 @@ class LiveParentPolicy:
 
     @property
     def variables(self) -> dict[str, str]:
-        return hook_variables(self.parent)
+        return self.parent.part(SessionHooks).all_variables
 
     @property
     def streaming(self) -> bool:
