@@ -55,7 +55,7 @@ async def test_A_f20_what_changed_or_vanished_meanwhile_is_said(harness: DiskHar
         (harness.tree / "link.py").unlink()
         os.symlink("/etc/hostname", harness.tree / "link.py")
         state = session.state
-        rebuilt = rebuild(session, state.seq)
+        rebuilt = rebuild(state, session.deps, session.blobs, state.seq)
         notes = {
             block.path.rpartition("/")[2]: (block.text, block.note) for block in rebuilt.blocks
         }
@@ -105,7 +105,7 @@ async def test_a_large_file_is_shown_where_it_was_read_last_and_within_its_share
     )
     async with harness.session(model) as session:
         await turn(session, "look")
-        rebuilt = rebuild(session, session.state.seq)
+        rebuilt = rebuild(session.state, session.deps, session.blobs, session.state.seq)
         (block,) = rebuilt.blocks
         assert block.text.startswith("3000\tline_3000 = 3000\n")
         assert block.note.startswith("lines 3000 to ")
@@ -125,7 +125,7 @@ async def test_many_files_stay_within_a_tenth_of_the_window(harness: DiskHarness
     model = Script(says(*reads), says("read"), budget=Budget(30_000, 4_000))
     async with harness.session(model) as session:
         await turn(session, "look")
-        blocks = rebuild(session, session.state.seq).blocks
+        blocks = rebuild(session.state, session.deps, session.blobs, session.state.seq).blocks
         budget = session.move_context.budget
         assert 1 <= len(blocks) <= FILES_MAX
         event = build_summary(
@@ -145,7 +145,7 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
         result = next(e.seq for e in harness.entries() if isinstance(e.event, ToolEnded))
         asked = session.state.seq
         span = (3, asked)
-        assert texts_cleared_since(session, span, asked) == []
+        assert texts_cleared_since(session.state, session.deps.history, span, asked) == []
         session.append(
             Cleared(
                 (Form(f"r{result}", "placeholder", "[longrein:n0nce cleared: x]"),), "watermark"
@@ -155,7 +155,11 @@ async def test_what_was_cleared_while_a_summary_was_written_still_proves_its_pro
         blind = build_summary(
             session.state, session.move_context.budget, span, "watermark", prose, ()
         )
-        seen = claim_lookup(session.state, span, texts_cleared_since(session, span, asked))
+        seen = claim_lookup(
+            session.state,
+            span,
+            texts_cleared_since(session.state, session.deps.history, span, asked),
+        )
         fair = build_summary(
             session.state, session.move_context.budget, span, "watermark", prose, (), (), seen
         )

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from longrein.agent.mcp_servers import ask_again
 from longrein.agent.messages import Answer
 from longrein.agent.session import Approvals, Session
 from longrein.events import PermissionAsked
@@ -202,7 +201,7 @@ def test_S081_a_tool_that_changed_between_two_runs_of_a_session_is_asked_about_a
 
 def test_S081_a_new_answer_of_the_user_holds_for_the_changed_tool() -> None:
     session = SimpleNamespace(approvals=Approvals(), notice=lambda _line: None)
-    ask_again(session, SimpleNamespace(changed_tools=["mcp__s__echo", "mcp__s__other"]))  # type: ignore[arg-type]
+    session.approvals.ask_again(["mcp__s__echo", "mcp__s__other"])
     question = PermissionAsked("c1", "mcp__s__echo", "", "", "mcp__s__echo")
     Session.grant(session, Answer("c1", "allow", scope="session", rule="mcp__s__echo"), question)  # type: ignore[arg-type]
     assert session.approvals.changed_tools == ("mcp__s__other",)

@@ -14,9 +14,13 @@ import msgspec
 from longrein import context
 from longrein.agent.hook_events import after_compaction, refuse_compaction
 from longrein.agent.model_request import stream_answer
+from longrein.agent.ports import Dependencies
+from longrein.agent.redaction import RedactingBlobs
 from longrein.agent.session import Session
+from longrein.agent.subscribers import History
 from longrein.agent.summary_request import SummaryRequest
 from longrein.context import (
+    Budget,
     Digest,
     FileBlock,
     FileUse,
@@ -102,10 +106,9 @@ class RebuiltContext(msgspec.Struct, frozen=True):
         )
 
 
-def rebuild(session: Session, last: int) -> RebuiltContext:
+def rebuild(state: State, deps: Dependencies, blobs: RedactingBlobs, last: int) -> RebuiltContext:
     """Read the most important files used up to entry `last` again, within the window's budget."""
-    state = session.state
-    budget = window_of(state, session.deps.model.budget)
+    budget = window_of(state, deps.model.budget)
     left = min(round(budget.usable_tokens * SHARE_MAX), TOKENS_MAX)
     one = min(round(budget.usable_tokens * FILE_SHARE_MAX), FILE_TOKENS_MAX)
     blocks: list[FileBlock] = []
@@ -113,7 +116,7 @@ def rebuild(session: Session, last: int) -> RebuiltContext:
     for path, use in ranked(state, last):
         if len(blocks) == FILES_MAX or left < FILE_TOKENS_MIN:
             break
-        block, made = _again(session, path, use, min(one, left))
+        block, made = _again(state, deps, blobs, path, use, min(one, left))
         if block is not None:
             blocks.append(block)
             facts[path] = made
@@ -121,15 +124,17 @@ def rebuild(session: Session, last: int) -> RebuiltContext:
     return RebuiltContext(tuple(blocks), facts)
 
 
-def texts_cleared_since(session: Session, span: tuple[int, int], asked: int) -> list[str]:
+def texts_cleared_since(
+    state: State, history: History, span: tuple[int, int], asked: int
+) -> list[str]:
     """Return the texts of `span` if anything was cleared since the summary request at `asked`.
 
     The audit of the summary must accept what the summariser saw, though the view no longer holds
     it.
     """
-    if not any(seq > asked for seq in session.state.compactions):
+    if not any(seq > asked for seq in state.compactions):
         return []
-    return [text for entry in session.deps.history(*span) for text in event_texts(entry.event)]
+    return [text for entry in history(*span) for text in event_texts(entry.event)]
 
 
 def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
@@ -153,15 +158,20 @@ def ranked(state: State, last: int) -> Iterator[tuple[str, FileUse]]:
 
 
 def _again(
-    session: Session, path: str, use: FileUse, tokens: int
+    state: State,
+    deps: Dependencies,
+    blobs: RedactingBlobs,
+    path: str,
+    use: FileUse,
+    tokens: int,
 ) -> tuple[FileBlock | None, tuple[AnyEvent, ...]]:
     """Read one file as it is now; return its block and events, None for a file not worth a
     block.
     """
-    known = session.state.files.get(path)
+    known = state.files.get(path)
     before = use.hash if known is None else known.hash if known.disk is None else known.disk
     seen = before if known is None else known.hash
-    place = session.deps.workspace.resolve(path, "/")
+    place = deps.workspace.resolve(path, "/")
     if place.kind == "":
         gone = (FileChanged(path, "", "user", before=before),) if before else ()
         return FileBlock(path, note="it is gone from disk"), gone
@@ -170,7 +180,7 @@ def _again(
     if place.size_bytes > BYTES_MAX:
         return None, ()
     try:
-        data = session.deps.workspace.read(path)
+        data = deps.workspace.read(path)
     except OSError as error:
         return FileBlock(
             path, note=f"it could not be read again: {(error.strerror or str(error)).lower()}"
@@ -178,8 +188,8 @@ def _again(
     digest, text = sha256(data).hexdigest(), _text(data)
     if text is None:
         return None, ()
-    shown, whole, note = _page(session.deps.redact(text), use, tokens, session.state)
-    blob = session.blobs.put_blob(data) if len(data) <= session.deps.options.keep_bytes_max else ""
+    shown, whole, note = _page(deps.redact(text), use, tokens, state)
+    blob = blobs.put_blob(data) if len(data) <= deps.options.keep_bytes_max else ""
     facts: tuple[AnyEvent, ...] = (FileSeen(path, digest, blob, whole),)
     if digest != before:
         facts = (FileChanged(path, digest, "user", blob, before), *facts)
@@ -261,7 +271,13 @@ async def compact(session: Session, move: Summarise | Swap | Digest) -> None:
     await session.part(SummaryRequest).stop()
     seq, reserved = _asked(session, move)
     chosen = None if session.state.profile.startswith("seed") else _chosen(session)
-    attempt = _attempt(session, _requests(session, move, chosen), seq, reserved, chosen)
+    attempt = _attempt(
+        session,
+        _requests(session.state, session.deps.model.budget, move, chosen),
+        seq,
+        reserved,
+        chosen,
+    )
     if move.beside:
         session.part(SummaryRequest).start(attempt, seq, reserved)
     else:
@@ -288,14 +304,13 @@ def _asked(session: Session, wish: Summarise) -> tuple[int, float]:
     return seq, asked.reserved_usd
 
 
-def _requests(session: Session, wish: Summarise, chosen: Model | None) -> list[Request]:
+def _requests(state: State, budget: Budget, wish: Summarise, chosen: Model | None) -> list[Request]:
     """Build one request for the whole view, or several for parts when the chosen model's window
     is smaller.
     """
-    state = session.state
     if state.profile.startswith("seed"):
         return [render_seed_summary(state)]
-    live = render_summary(state, window_of(state, session.deps.model.budget), wish)
+    live = render_summary(state, window_of(state, budget), wish)
     if chosen is None:
         return [live]
     prefix = msgspec.structs.replace(
@@ -327,9 +342,8 @@ async def _attempt(
     usage, cost, texts = Usage(), 0.0, list[str]()
     try:
         while requests:
-            outcome = _checked(
-                session, await stream_answer(session, requests.pop(0), seq, reserved, chosen)
-            )
+            answer = await stream_answer(session, requests.pop(0), seq, reserved, chosen)
+            outcome = _checked(session.state, session.deps.model.budget, answer)
             if isinstance(outcome, AskFailed):
                 return msgspec.structs.replace(outcome, assumed_usd=outcome.assumed_usd + cost)
             usage, cost = usage + outcome.usage, cost + outcome.cost_usd
@@ -349,7 +363,7 @@ async def _attempt(
             await chosen.aclose()
 
 
-def _checked(session: Session, outcome: Replied | AskFailed) -> Replied | AskFailed:
+def _checked(state: State, budget: Budget, outcome: Replied | AskFailed) -> Replied | AskFailed:
     """Return the texts of a usable summary; a reply that is no summary counts as a failed
     attempt.
     """
@@ -357,9 +371,9 @@ def _checked(session: Session, outcome: Replied | AskFailed) -> Replied | AskFai
         return outcome
     texts = tuple(part for part in outcome.parts if isinstance(part, Text))
     prose, calls = text_of(texts), sum(isinstance(part, ToolCall) for part in outcome.parts)
-    budget = window_of(session.state, session.deps.model.budget)
-    seed = session.state.profile.startswith("seed") and prose.strip()
-    problem = "" if seed else prose_problem(session.state, budget, prose, outcome.stop, calls)
+    budget = window_of(state, budget)
+    seed = state.profile.startswith("seed") and prose.strip()
+    problem = "" if seed else prose_problem(state, budget, prose, outcome.stop, calls)
     if problem:
         return AskFailed(
             outcome.asked, "invalid", f"no summary: {problem}", assumed_usd=outcome.cost_usd
@@ -388,8 +402,10 @@ def _swap(session: Session, ready: Swap) -> None:
         session.append(build_seed_summary(state, budget, ready))
         return
     span = (ready.first, ready.last)
-    rebuilt = rebuild(session, ready.last)
-    seen = claim_lookup(state, span, texts_cleared_since(session, span, ready.asked))
+    rebuilt = rebuild(state, session.deps, session.blobs, ready.last)
+    seen = claim_lookup(
+        state, span, texts_cleared_since(state, session.deps.history, span, ready.asked)
+    )
     made = partial(build_summary, state, budget, span, ready.reason, ready.prose, (ready.asked,))
     event = made(rebuilt.blocks, seen)
     if not is_useful(state, budget, event):

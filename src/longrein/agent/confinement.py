@@ -6,6 +6,8 @@ import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from longrein.agent.current_rules import current_rules
 from longrein.agent.network_questions import NetworkQuestions
 from longrein.workspace import Confinement
@@ -15,41 +17,42 @@ if TYPE_CHECKING:
     from longrein.agent.session import Session
 
 
-class SessionConfinement:
+class SessionConfinement(msgspec.Struct):
     """Implement `tools.SandboxPort` for a session in which a sandbox works."""
 
-    def __init__(
-        self, session: "Session", shown: Sequence[str] = (), writable: Sequence[str] = ()
-    ) -> None:
-        """`shown`, `writable`: further paths that the commands may read and change."""
-        self._session, self._shown, self._writable = session, shown, writable
-        self._refused_before = 0
+    session: "Session"
+    shown: Sequence[str] = ()
+    """Further paths that the commands may read."""
+    writable: Sequence[str] = ()
+    """Further paths that the commands may change."""
+    refused_before: int = 0
+    """Refusals of hosts before the command began."""
 
     @property
     def network(self) -> str:
-        sandbox = self._session.deps.sandbox
+        sandbox = self.session.deps.sandbox
         if sandbox is None or sandbox.network:
             return "all"
         return "proxy" if sandbox.entries else "none"
 
     @property
     def refused_hosts(self) -> Sequence[str]:
-        questions = self._session.find(NetworkQuestions)
-        return questions.refusals_since(self._refused_before) if questions is not None else ()
+        questions = self.session.find(NetworkQuestions)
+        return questions.refusals_since(self.refused_before) if questions is not None else ()
 
     def confine(self, cwd: str) -> Confinement | None:
-        return confine(self._session, cwd, self._shown, self._writable)
+        return confine(self.session, cwd, self.shown, self.writable)
 
     def begin(self) -> None:
-        deps, tasks = self._session.deps, self._session.state.tasks.values()
-        questions = self._session.find(NetworkQuestions)
-        self._refused_before = questions.refused_count if questions is not None else 0
+        deps, tasks = self.session.deps, self.session.state.tasks.values()
+        questions = self.session.find(NetworkQuestions)
+        self.refused_before = questions.refused_count if questions is not None else 0
         if deps.sandbox is not None:
             others_run = any(now.ended is None for now in tasks)
             deps.sandbox.begin(deps.workspace.roots, others_run=others_run)
 
     def end(self) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
-        deps = self._session.deps
+        deps = self.session.deps
         return deps.sandbox.end(deps.workspace.roots) if deps.sandbox is not None else ((), ())
 
 

@@ -42,7 +42,7 @@ async def record_file_changes(session: Session) -> None:
     if session.paused or watch.looked == moment or not asks_next:
         return
     watch.looked, since_us, watch.since_us = moment, watch.since_us, 0
-    found: list[AnyEvent] = list(await unattributed_changes(session))
+    found: list[AnyEvent] = list(await changed_files(session, presumed_author(state, deps.writers)))
     if found and since_us:
         gap_s = max(0, deps.clock.wall_us() - since_us) // 1_000_000
         found.insert(0, Reminded("resumed", "", "files", str(gap_s)))
@@ -57,23 +57,6 @@ def may_change(now: "CurrentRules", tool: Tool, arguments: Mapping[str, Any]) ->
     from longrein.agent.call_lookup import footprint_of
 
     return tool.access == "command" and not footprint_of(now, tool, arguments).reads_only
-
-
-async def unattributed_changes(session: Session) -> list[FileChanged]:
-    """Return changes made while no command of this session ran; also asked before a command
-    starts.
-    """
-    return await _changes(session, _presumed_author(session.state, session.deps.writers))
-
-
-async def after_command(session: Session, arguments: Mapping[str, Any]) -> list[FileChanged]:
-    """Return changes made while a command ran, and note its writer for the other agents."""
-    writers, writer = session.deps.writers, writer_of(session.state.label, arguments)
-    changes = await _changes(session, ("command", writer.command))
-    for change in changes:
-        if change.by == "command":
-            writers.note(change.path, change.hash, writer)
-    return changes
 
 
 def note_written(writers: FileWriters, label: str, facts: Iterable[AnyEvent]) -> None:
@@ -94,7 +77,7 @@ def describe_writer(writers: FileWriters, label: str, path: str, digest: str) ->
     return "" if writer is None else writer.words(label)
 
 
-async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileChanged]:
+async def changed_files(session: Session, otherwise: tuple[str, str]) -> list[FileChanged]:
     """Return the changes of known files; `otherwise` is (`by`, `who`) where no agent of the tree
     wrote them.
     """
@@ -110,7 +93,7 @@ async def _changes(session: Session, otherwise: tuple[str, str]) -> list[FileCha
     return await session.file_watcher.changes(session.state, whose)
 
 
-def _presumed_author(state: State, writers: FileWriters) -> tuple[str, str]:
+def presumed_author(state: State, writers: FileWriters) -> tuple[str, str]:
     """Return (`by`, `who`) of a change that happened while no command of this session ran."""
     tasks = [
         name
@@ -133,7 +116,11 @@ def _presumed_author(state: State, writers: FileWriters) -> tuple[str, str]:
 
 def tell_nested_instructions(session: Session, calls: Sequence[ToolCall]) -> None:
     """Append a `Reminded` for each untold instruction file of the folders that `calls` touched."""
-    for folder in _new_folders(session, touched_places(session.deps, session.state.cwd, calls)):
+    for folder in _new_folders(
+        session.folders_seen,
+        session.state.settled_seq,
+        touched_places(session.deps, session.state.cwd, calls),
+    ):
         sources = session.state.prefix.sources if session.state.prefix else ()
         told = [*(source.path for source in sources), *session.state.told]
         for path, text in session.deps.nested(folder, told):
@@ -170,12 +157,14 @@ def touched_places(
                 yield place
 
 
-def _new_folders(session: Session, places: Iterable[ResolvedPath]) -> list[str]:
+def _new_folders(
+    known: dict[tuple[str, int], None], settled_seq: int, places: Iterable[ResolvedPath]
+) -> list[str]:
     """Return the folders that are touched for the first time since the session was opened."""
     found: dict[str, None] = {}
     for place in places:
         folder = place.real if place.kind == "folder" else posixpath.dirname(place.real)
-        seen = (folder, session.state.settled_seq)  # a compaction may have removed the text
-        if seen not in session.folders_seen:
-            session.folders_seen[seen] = found[folder] = None
+        seen = (folder, settled_seq)  # a compaction may have removed the text
+        if seen not in known:
+            known[seen] = found[folder] = None
     return list(found)

@@ -91,10 +91,11 @@ async def refuse_prompt(
 # --- Calls ----------------------------------------------------------------------------------------
 
 
-async def run_hooks(session: Session, event: str, calls: tuple[str, ...]) -> None:
+async def run_hooks(hooks: SessionHooks, event: str, calls: tuple[str, ...]) -> None:
     """Run the hooks of a move. What they are told of is on disk before, as before any act on the
     world.
     """
+    session = hooks.session
     await session.commit(flush=True)
     match event:
         case "PreToolUse":
@@ -112,23 +113,25 @@ def _told_call(hooks: SessionHooks, event: str, call: ToolCall, **more: Any) -> 
 
 
 async def _ask_about(
-    session: Session, event: str, told: Mapping[str, Any], call: ToolCall
+    hooks: SessionHooks, event: str, told: Mapping[str, Any], call: ToolCall
 ) -> tuple[HookAnswer, list[HookAnswered]]:
     """Run the hooks of an event of a call: of a patch once for each file, with its `file_path`, so
     that a hook for `Edit` sees every file.
     """
+    from longrein.agent.current_rules import current_rules
     from longrein.agent.permission_check import matches_condition, tool_names
 
-    tool, given = session.deps.tools[call.name], told["tool_input"]
+    session, given = hooks.session, told["tool_input"]
+    tool = session.deps.tools[call.name]
     paths = [path for path, _ in tool.paths(given)] if call.name == EDITORS[1] else []
     inputs = [{**given, "file_path": path} for path in paths] or [given]
     asked = [
-        session.part(SessionHooks).ask(
+        hooks.ask(
             event,
             {**told, "tool_input": one},
             subjects=tool_names(tool),
             call=call.id,
-            condition=lambda rule: matches_condition(session, call, rule),
+            condition=lambda rule: matches_condition(current_rules(session), tool, call, rule),
         )
         for one in inputs
     ]
@@ -147,7 +150,7 @@ async def _before_call(session: Session, call_id: str) -> None:
 
     call = session.original_call(session.state.calls[call_id].call)
     told = _told_call(session.part(SessionHooks), "PreToolUse", call, tool_use_id=call.id)
-    answer, entries = await _ask_about(session, "PreToolUse", told, call)
+    answer, entries = await _ask_about(session.part(SessionHooks), "PreToolUse", told, call)
     if answer.updated_input is not None:
         session.approvals.hook_inputs[call.id] = answer.updated_input
     session.part(SessionHooks).seen[call.id] = answer
@@ -174,7 +177,7 @@ async def _before_question(session: Session, call_id: str) -> None:
     told = _told_call(
         session.part(SessionHooks), "PermissionRequest", call, permission_suggestions=suggested
     )
-    answer, entries = await _ask_about(session, "PermissionRequest", told, call)
+    answer, entries = await _ask_about(session.part(SessionHooks), "PermissionRequest", told, call)
     hooks.questions[call_id] = None
     if answer.updated_input is not None:
         session.approvals.hook_inputs[call_id] = answer.updated_input
@@ -216,7 +219,7 @@ async def after_call(
     else:
         told |= {"error": text, "is_interrupt": outcome.status == "interrupted"}
     try:
-        answer, entries = await _ask_about(session, event, told, call)
+        answer, entries = await _ask_about(session.part(SessionHooks), event, told, call)
     except asyncio.CancelledError:
         if not session.stops(call.id):
             raise

@@ -15,8 +15,7 @@ from longrein.agent.current_rules import current_rules
 from longrein.agent.hooks import CommandHandler, HookHandler, HookOutput, HookPlace, HttpHandler
 from longrein.agent.model_request import with_call_ids
 from longrein.agent.permission_check import call_verdict
-from longrein.agent.session import Session
-from longrein.agent.tool_runner import command_context
+from longrein.agent.tool_runner import tool_context
 from longrein.context import Item, Request
 from longrein.events import (
     AnyPart,
@@ -71,7 +70,7 @@ class ModelHandler(msgspec.Struct, frozen=True):
         )
         tools = _reading_tools(session.deps.tools) if self.hook.kind == "agent" else {}
         try:
-            return await _Conversation(session, model, tools).decide(text)
+            return await _Conversation(place, model, tools).decide(text)
         finally:
             if model is not session.deps.model:
                 await model.aclose()
@@ -90,8 +89,8 @@ def _reading_tools(tools: Mapping[str, Tool]) -> dict[str, Tool]:
 class _Conversation:
     """Requests of one hook; nothing of them is in the session's conversation."""
 
-    def __init__(self, session: Session, model: Model, tools: dict[str, Tool]) -> None:
-        self._session, self._model, self._tools = session, model, tools
+    def __init__(self, place: HookPlace, model: Model, tools: dict[str, Tool]) -> None:
+        self._session, self._model, self._tools = place.session, model, tools
         specs = tuple(tool.spec for tool in tools.values())
         system = ANSWER + LOOK_FIRST * bool(tools)
         self._prefix = PrefixSet("start", model.provider, model.model, model.wire, system, specs)
@@ -152,7 +151,9 @@ class _Conversation:
                 (Text("Denied: it may not be read without a question."),),
             )
         try:
-            outcome = await tool.run(command_context(session, call.id, tool), **arguments)
+            outcome = await tool.run(
+                tool_context(session, call.id, tool, in_foreground=True), **arguments
+            )
         except Exception as error:
             return ToolResult(
                 call.id, call.name, "failed", (Text(str(error) or type(error).__name__),)
@@ -220,7 +221,7 @@ class McpHandler(msgspec.Struct, frozen=True):
             )
         event = msgspec.json.decode(place.clean(data.decode("utf-8", "replace")))
         arguments = _filled(self.hook.input, event)
-        outcome = await tool.run(command_context(session, "", tool), **arguments)
+        outcome = await tool.run(tool_context(session, "", tool, in_foreground=True), **arguments)
         text = text_of(tuple(part for part in outcome.parts if isinstance(part, Text)))
         return (
             HookOutput(stdout=text)

@@ -152,6 +152,11 @@ class Inbox:
                 return number, message
         return None
 
+    def note_first_entry(self, reference: str, seq: int) -> None:
+        """Remember the entry with which the message of a reference begins; '' is none."""
+        if reference:
+            self.first_entries[reference] = seq
+
     def take(self, may: Callable[[InboxMessage], bool]) -> tuple[int, InboxMessage] | None:
         """Remove and return the first message for which `may` is true; None when there is none."""
         taken = next((one for one in self._messages if may(one[1])), None)

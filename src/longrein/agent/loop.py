@@ -49,7 +49,12 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
         await drain_inbox(session)
         await record_file_changes(session)
         await record_server_changes(session)
-        move = next_move(session.state, await _judged_calls(session), move_context(session))
+        judged: Mapping[str, Judgement] = {}
+        if session.state.calls or session.judged_paths:
+            from longrein.agent.tool_runner import judge_open_calls
+
+            judged = await judge_open_calls(session)
+        move = next_move(session.state, judged, move_context(session))
         match move:
             case Record(events):
                 session.append(*events)
@@ -60,7 +65,7 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
 
                 await session.perform(run_tools(session, calls))
             case RunHooks(event, calls):
-                await session.perform(run_hooks(session, event, calls))
+                await session.perform(run_hooks(hooks, event, calls))
             case Summarise() | Swap() | Digest():
                 from longrein.agent.compaction import compact
 
@@ -81,16 +86,3 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
                     return
             case never:
                 assert_never(never)
-
-
-async def _judged_calls(session: Session) -> Mapping[str, Judgement]:
-    """Judge the open calls. The rules and the parser of commands are imported with the first
-    call.
-    """
-    if not (session.state.calls or session.judged_paths):
-        return {}
-    from longrein.agent.permission_check import judge_calls, look_at_history
-    from longrein.agent.tool_runner import refuse_failing
-
-    await look_at_history(session)
-    return await refuse_failing(session, judge_calls(session))

@@ -63,14 +63,14 @@ async def drain_inbox(session: Session) -> None:
             instead, after = await refuse_prompt(session, taken[1])
             if instead:
                 session.take(taken[0])
-                _note_first_entry(session, reference)
+                session.inbox.note_first_entry(reference, session.state.seq + 1)
                 session.append(*instead)
                 continue
-        trees = (
-            await _restore_trees(session, taken[1])
-            if isinstance(taken[1], Rewind) and taken[1].files
-            else None
-        )
+        trees = None
+        if isinstance(taken[1], Rewind) and taken[1].files:
+            from longrein.agent.rewind_trees import restore_trees
+
+            trees = await restore_trees(session, taken[1])
         session.take(taken[0])
         if for_child(taken[1]) not in ("", session.id):  # left by another process
             session.tell(taken[1])
@@ -79,20 +79,9 @@ async def drain_inbox(session: Session) -> None:
             taken[1], Answer | CommandRun | SetMode
         ):
             continue
-        _note_first_entry(session, reference)
+        session.inbox.note_first_entry(reference, session.state.seq + 1)
         _take(session, taken[1], trees)
         session.append(*after)
-
-
-def _note_first_entry(session: Session, reference: str) -> None:
-    if reference:
-        session.inbox.first_entries[reference] = session.state.seq + 1
-
-
-async def _restore_trees(session: Session, message: Rewind) -> "RestoredTrees | None":
-    from longrein.agent.rewind_trees import restore_trees
-
-    return await restore_trees(session, message)
 
 
 def _take(session: Session, message: InboxMessage, trees: "RestoredTrees | None") -> None:

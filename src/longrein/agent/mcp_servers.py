@@ -43,7 +43,12 @@ async def record_server_changes(session: "Session") -> None:
         session.append(*external_event(CHANGED, server, text))
     for resource in servers.take_updates():
         session.append(*external_event(UPDATED, resource, ""))
-    ask_again(session, servers)
+    changed, servers.changed_tools = servers.changed_tools, []
+    if changed:
+        session.approvals.ask_again(changed)
+        session.notice(
+            f"MCP servers have changed {', '.join(changed)[:200]}: calls are asked about again"
+        )
 
 
 async def _enter_prefix(session: "Session", servers: "McpToolset") -> None:
@@ -119,17 +124,3 @@ class McpPrompts(SessionPart):
         text = await self._servers.prompt_text(command[1:], words, self.session.blobs)
         told = msgspec.structs.replace(message, parts=(Text(text), *message.parts[1:]))
         await self.session.tell(told)
-
-
-def ask_again(session: "Session", servers: "McpToolset") -> None:
-    """Ask about tools whose definition a server has changed: what allowed them allowed other
-    tools.
-    """
-    changed, servers.changed_tools = servers.changed_tools, []
-    if changed:
-        session.approvals.changed_tools = tuple(
-            dict.fromkeys((*session.approvals.changed_tools, *changed))
-        )
-        session.notice(
-            f"MCP servers have changed {', '.join(changed)[:200]}: calls are asked about again"
-        )

@@ -105,7 +105,13 @@ def _judge(session: Session, now: CurrentRules, open_call: OpenCall) -> Judgemen
     ):  # its subagents were started before a crash and continue
         return Judgement("run", together=True)
     hooks = session.part(SessionHooks)
-    runnable = _runnable(session, now, tool, arguments)
+    runnable = _runnable(
+        now,
+        tool,
+        arguments,
+        is_parallel=session.deps.options.parallel_calls,
+        beside=len(session.state.calls) > 1,
+    )
     if call.id not in hooks.seen and hooks.concern("PreToolUse", tool_names(tool)):
         return msgspec.structs.replace(runnable, kind="hooks")
     return _permitted(session, now, call, tool, arguments, runnable)
@@ -209,11 +215,9 @@ def _may_hook_allow(now: CurrentRules, made: Call, verdict: Verdict, mode: str) 
     return _narrowed(now, made, Verdict("allow", "")).kind == "allow"
 
 
-def matches_condition(session: Session, call: ToolCall, rule: str) -> bool:
+def matches_condition(now: CurrentRules, tool: Tool, call: ToolCall, rule: str) -> bool:
     """Return True if a call matches the permission rule that is the condition of a hook."""
-    tool = session.deps.tools[call.name]
     arguments, problem = fit_arguments(tool, call.arguments or {})
-    now = current_rules(session)
     made = make_call(now, call.name, tool, call.arguments or {} if problem else arguments)
     rules = msgspec.structs.replace(now.rules, deny=(rule,), ask=(), allow=())
     return judge(made, rules, "default", now.cwd).kind == "deny"
@@ -313,29 +317,27 @@ def is_read_allowed(now: CurrentRules, path: str) -> bool:
     return _verdict(now, made, now.mode, now.cwd).kind == "allow"
 
 
-def is_command_allowed(session: Session, command: str, cwd: str, *, outside: bool = False) -> bool:
+def is_command_allowed(
+    now: CurrentRules, bash: Tool | None, command: str, cwd: str, *, outside: bool = False
+) -> bool:
     """Return True if a command that the log names may start in `cwd` without a question.
 
     `outside`: it is to run outside the sandbox, which always asks.
     """
-    tool = session.deps.tools.get("Bash")
-    if tool is None or (outside and confines(session.deps.sandbox)):
+    if bash is None or (outside and confines(now.sandbox)):
         return False
-    now = current_rules(session)
-    made = make_call(now, "Bash", tool, {"command": command}, cwd)
-    mode = narrower(now.mode, "default") if session.approvals.mode_restored else now.mode
-    return _verdict(now, made, mode, cwd).kind == "allow"
+    return command_verdict(now, bash, command, cwd).kind == "allow"
 
 
 def _runnable(
-    session: Session, now: CurrentRules, tool: Tool, arguments: dict[str, object]
+    now: CurrentRules, tool: Tool, arguments: dict[str, object], *, is_parallel: bool, beside: bool
 ) -> Judgement:
     """Return the judgement of an allowed call, with what it touches where other calls wait
-    beside it.
+    `beside` it.
     """
-    if not session.deps.options.parallel_calls or not tool.together(arguments):
+    if not is_parallel or not tool.together(arguments):
         return Judgement("run")
-    touches = footprint_of(now, tool, arguments) if len(session.state.calls) > 1 else Footprint()
+    touches = footprint_of(now, tool, arguments) if beside else Footprint()
     return Judgement("run", together=True, touches=touches)
 
 

@@ -26,6 +26,8 @@ from longrein.events import (
     TurnEnded,
     UserSpoke,
 )
+from longrein.models import ReadBlob
+from longrein.workspace import Workspace
 
 PUTS_MAX = 500
 """Restored files that `Rewound` names; those that stayed, and those that the model knows, are
@@ -49,7 +51,7 @@ def rewind(session: Session, to: int, *, files: bool, trees: RestoredTrees | Non
     entries = list(session.deps.history(1, session.state.seq))
     to = step_end(entries, to)
     session.append(*(_left(open_call) for open_call in session.state.calls.values()))
-    put = _all_put(session, put_back(session, entries, to, trees), trees) if files else ()
+    put = _restored(session, entries, to, trees) if files else ()
     before = session.state.prefix
     session.append(Rewound(to, put))
     if before is not session.state.prefix:
@@ -62,16 +64,18 @@ def restore_files(session: Session, to: int, trees: RestoredTrees | None = None)
 
     The model is told of the changes like of anybody else's.
     """
-    puts = put_back(session, list(session.deps.history(1, session.state.seq)), to, trees)
-    for put in _all_put(session, puts, trees):
+    for put in _restored(session, list(session.deps.history(1, session.state.seq)), to, trees):
         if not put.done:
             session.notice(f"{put.path} was not restored: {put.why}")
 
 
-def _all_put(
-    session: Session, puts: tuple[FilePut, ...], trees: RestoredTrees | None
+def _restored(
+    session: Session, entries: list[Entry], to: int, trees: RestoredTrees | None
 ) -> tuple[FilePut, ...]:
-    """Return what was restored from the log and from checkpoints, shortened where it is much."""
+    """Restore files from the log; return them with those from checkpoints, shortened where it is
+    much.
+    """
+    puts = put_back(session.deps.workspace, session.log.read_blob, entries, to, trees)
     if trees is None:
         return puts
     known = session.state.files
@@ -186,7 +190,8 @@ class FilesInLog:
 
 
 def put_back(
-    session: Session,
+    workspace: Workspace,
+    read_blob: ReadBlob,
     entries: list[Entry],
     to: int,
     trees: RestoredTrees | None = None,
@@ -205,15 +210,23 @@ def put_back(
         if files.merged.get(path, 0) > to:
             put.append(FilePut(path, False, "somebody else's change was merged into it"))
         else:
-            put.append(_put(session, path, wanted, ours, files.kept.get(wanted, ""), dry=dry))
+            put.append(
+                _put(workspace, read_blob, path, wanted, ours, files.kept.get(wanted, ""), dry=dry)
+            )
     return tuple(put)
 
 
 def _put(
-    session: Session, path: str, wanted: str, ours: str, blob: str, *, dry: bool = False
+    workspace: Workspace,
+    read_blob: ReadBlob,
+    path: str,
+    wanted: str,
+    ours: str,
+    blob: str,
+    *,
+    dry: bool = False,
 ) -> FilePut:
     """Replace content `ours` by `wanted`, which is stored as `blob`."""
-    workspace = session.deps.workspace
     found = workspace.hash(path) or (
         "" if workspace.resolve(path, "/").kind == "" else "unreadable"
     )
@@ -227,7 +240,7 @@ def _put(
         if dry:
             pass
         elif wanted:
-            workspace.write(path, session.log.read_blob(blob), expect=ours)
+            workspace.write(path, read_blob(blob), expect=ours)
         else:
             workspace.remove(path)
     except (OSError, KeyError) as error:

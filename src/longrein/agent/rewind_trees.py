@@ -76,7 +76,9 @@ async def preview_rewind(
         if problem:
             notes.append(f"what commands changed is not restored: {problem}")
     covered = frozenset().union(*(plan.covered for plan in plans))
-    puts = put_back(session, entries, to, RestoredTrees((), covered), dry=True)
+    covering = RestoredTrees((), covered)
+    workspace, read_blob = session.deps.workspace, session.log.read_blob
+    puts = put_back(workspace, read_blob, entries, to, covering, dry=True)
     restored = [put.path for put in puts if put.done and not put.removed]
     removed = [put.path for put in puts if put.removed]
     kept_files = [put for put in puts if not put.done]

@@ -7,10 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 
-from longrein.agent.confinement import confine
-from longrein.agent.session import Session
 from longrein.tools.mcp import McpServer
-from longrein.workspace import Confinement
 from longrein.workspace.sandbox import ENVIRONMENT, INSTALLED, INTERPRETERS, SessionSandbox
 
 PACKAGE_CACHES = (
@@ -31,16 +28,6 @@ PROJECT_FILES = ("package.json", "pyproject.toml", "node_modules", ".venv", "go.
 HOPS_MAX = 40
 """Links and interpreters that are followed for one program, as the kernel follows links."""
 FIRST_LINE_BYTES = 512
-
-
-def confine_server(session: Session, server: McpServer, cwd: str) -> Confinement | None:
-    """Return how to confine a server of a session; None for not at all. Raises OSError where
-    that cannot be set up.
-    """
-    sandbox = session.deps.sandbox
-    if sandbox is None or server.sandbox == "off":
-        return None
-    return confine(session, cwd, sandbox=server_sandbox(sandbox, server, cwd))
 
 
 def server_sandbox(sandbox: SessionSandbox, server: McpServer, cwd: str) -> SessionSandbox:

@@ -6,7 +6,7 @@ disk first.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from typing import Any, TypeVar
@@ -98,6 +98,10 @@ class Approvals:
         """
         self.hook_inputs: dict[str, dict[str, Any]] = {}
         """Open call -> arguments that a hook has put in place of the model's."""
+
+    def ask_again(self, tools: Iterable[str]) -> None:
+        """Ask about tools whose definition has changed: what allowed them allowed other tools."""
+        self.changed_tools = tuple(dict.fromkeys((*self.changed_tools, *tools)))
 
     def forget(self, call: str) -> None:
         """Forget a call that has ended."""

@@ -199,7 +199,7 @@ class SessionSkills(Skills):
         """Run a command of the text and return its output. Raises `ToolError`."""
         from longrein.agent.current_rules import current_rules
         from longrein.agent.permission_check import command_verdict
-        from longrein.agent.tool_runner import command_context
+        from longrein.agent.tool_runner import tool_context
 
         session = self.session
         tool = session.deps.tools.get("Bash")
@@ -214,7 +214,9 @@ class SessionSkills(Skills):
             raise ToolError(
                 f"[skill] {skill.source} runs `{command}`, which needs permission{why}; {how}."
             )
-        outcome = await tool.run(command_context(session, call, tool), command=command)
+        outcome = await tool.run(
+            tool_context(session, call, tool, in_foreground=True), command=command
+        )
         printed = text_of(outcome.parts)
         if outcome.status != "ok":
             raise ToolError(

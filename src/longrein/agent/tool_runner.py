@@ -15,13 +15,13 @@ from longrein.agent.checkpoints import needs_checkpoint
 from longrein.agent.confinement import SessionConfinement, accept_present
 from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.file_changes import (
-    after_command,
+    changed_files,
     describe_writer,
     may_change,
     note_written,
+    presumed_author,
     tell_nested_instructions,
     touched_places,
-    unattributed_changes,
     writer_of,
 )
 from longrein.agent.hook_events import after_call
@@ -29,10 +29,13 @@ from longrein.agent.hooks import SessionHooks
 from longrein.agent.memory_pressure import spill_long_texts
 from longrein.agent.messages import Output
 from longrein.agent.moves import Judgement
+from longrein.agent.permission_check import judge_calls, look_at_history
+from longrein.agent.ports import Dependencies
 from longrein.agent.schedules import ScheduleTimer
 from longrein.agent.session import Session, retrieve_error
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
 from longrein.agent.shared_files import HeldPaths
+from longrein.agent.subscribers import Subscribers
 from longrein.context import KnownFile, find_visible_reading, window_of
 from longrein.events import (
     AnyEvent,
@@ -74,10 +77,12 @@ class _Versions(Mapping[str, FileVersion]):
         return len(self._files)
 
 
-async def refuse_failing(session: Session, judged: dict[str, Judgement]) -> dict[str, Judgement]:
-    """Return `judged`, with a refusal for the call about which the user would be asked next, if
-    it cannot succeed.
+async def judge_open_calls(session: Session) -> dict[str, Judgement]:
+    """Judge the open calls. The call about which the user would be asked next is refused if it
+    cannot succeed.
     """
+    await look_at_history(session)
+    judged = judge_calls(session)
     calls = session.state.calls
     asked = next(
         (name for name, one in judged.items() if one.kind == "ask" and calls[name].asked is None),
@@ -89,7 +94,7 @@ async def refuse_failing(session: Session, judged: dict[str, Judgement]) -> dict
         return judged
     try:
         await tool.check(
-            _tool_context(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0]
+            tool_context(session, asked, tool), **fit_arguments(tool, call.arguments or {})[0]
         )
     except ToolError as error:
         return {**judged, asked: Judgement("refuse", str(error))}
@@ -112,7 +117,8 @@ async def run_tools(session: Session, calls: Sequence[ToolCall]) -> None:
         call.id for call in fresh if may_change(now, session.deps.tools[call.name], fitted[call.id])
     ]
     if changing:
-        session.append(*await unattributed_changes(session))
+        author = presumed_author(session.state, session.deps.writers)
+        session.append(*await changed_files(session, author))
     kept = [
         call.id
         for call in fresh
@@ -198,15 +204,17 @@ class _CallSlot:
         self._entered = False
         self._files: HeldPaths | None = None
 
-    async def take(self, session: Session, tool: Tool, arguments: dict[str, Any]) -> None:
+    async def take(
+        self, deps: Dependencies, cwd: str, tool: Tool, arguments: dict[str, Any]
+    ) -> None:
         """Wait for the slot and the locks."""
         await self.beside.slots.acquire()
         self._entered = True
         touched: list[tuple[str, bool]] = []  # not known for a command
         if tool.access != "command":
-            look, cwd = session.deps.workspace.resolve, session.state.cwd
+            look = deps.workspace.resolve
             touched = [(look(path, cwd).real, writes) for path, writes in tool.paths(arguments)]
-        self._files = await session.deps.locks.take(touched)
+        self._files = await deps.locks.take(touched)
 
     @property
     def whole(self) -> bool:
@@ -249,10 +257,10 @@ async def _outcome(
 ) -> Outcome:
     tool = session.deps.tools[call.name]
     try:
-        await place.take(session, tool, arguments)
+        await place.take(session.deps, session.state.cwd, tool, arguments)
         if tool.access == "write" or place.changing:
             session.deps.writers.begin(call.id, writer_of(session.state.label, arguments))
-        return await tool.run(_tool_context(session, call.id, tool), **arguments)
+        return await tool.run(tool_context(session, call.id, tool), **arguments)
     except asyncio.CancelledError:
         if not session.stops(call.id):
             raise
@@ -326,28 +334,31 @@ async def _record(
 async def _changed(
     session: Session, arguments: dict[str, Any], looking: asyncio.Lock
 ) -> list[FileChanged]:
-    """Return the changes a command made.
+    """Return the changes a command made, and note its writer for the other agents.
 
     The command is over, so an interrupt leaves its result intact; the next look then finds the
     changes.
     """
+    writers, writer = session.deps.writers, writer_of(session.state.label, arguments)
     try:
         async with looking:
-            return await after_command(session, arguments)
+            changes = await changed_files(session, ("command", writer.command))
     except asyncio.CancelledError:
         if not session.interrupting:
             raise
         return []
+    for change in changes:
+        if change.by == "command":
+            writers.note(change.path, change.hash, writer)
+    return changes
 
 
-def command_context(session: Session, call: str, tool: Tool) -> ToolContext:
-    """Return the context of a command in the text of a skill: in the foreground, confined as any
-    command.
+def tool_context(
+    session: Session, call: str, tool: Tool, *, in_foreground: bool = False
+) -> ToolContext:
+    """Return the context of a call. `in_foreground`: of a command that never becomes a task, as
+    in the text of a skill.
     """
-    return msgspec.structs.replace(_tool_context(session, call, tool), tasks=None)
-
-
-def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
     state, deps = session.state, session.deps
     options = deps.options
     if state.profile.startswith("seed"):  # keeps only the beginning of a command's output
@@ -377,10 +388,10 @@ def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
         options=options,
         entry=lambda seq: next(iter(deps.history(seq, seq)), None),
         standing=lambda *asked: find_visible_reading(session.state, *asked),
-        note=_live_output(session, call),
+        note=_live_output(deps, session.subscribers, call),
         archive=deps.archive,
         now_us=deps.clock.wall_us,
-        tasks=tasks.of(call) if tasks is not None else None,
+        tasks=tasks.of(call) if tasks is not None and not in_foreground else None,
         variables=session.part(SessionHooks).all_variables,
         sandbox=SessionConfinement(session)
         if tool.access == "command" and confines(session.deps.sandbox)
@@ -398,18 +409,18 @@ def _tool_context(session: Session, call: str, tool: Tool) -> ToolContext:
     )
 
 
-def _live_output(session: Session, call: str) -> Callable[[bytes], None]:
+def _live_output(
+    deps: Dependencies, subscribers: Subscribers, call: str
+) -> Callable[[bytes], None]:
     """Return a function that publishes more output of a running tool, without secrets."""
     stream: list[StreamRedactor] = []
 
     def note(data: bytes) -> None:
-        if not session.subscribers.streaming:
+        if not subscribers.streaming:
             return
         if not stream:
-            stream.append(
-                StreamRedactor(session.deps.redact, session.deps.secrets, session.deps.own_patterns)
-            )
+            stream.append(StreamRedactor(deps.redact, deps.secrets, deps.own_patterns))
         if clean := stream[0].take(data):
-            session.subscribers.publish(Output(call, clean))
+            subscribers.publish(Output(call, clean))
 
     return note

@@ -19,14 +19,16 @@ async def run_user_command(session: Session, command: str, call: str) -> Command
 
     `call` names the run in `Output` updates. Raises `UsageError` where no command can run.
     """
-    from longrein.agent.tool_runner import command_context
+    from longrein.agent.tool_runner import tool_context
 
     tool = session.deps.tools.get("Bash")
     if tool is None:
         raise UsageError("commands cannot run in this session, because its Bash tool is off")
     try:
         outcome = await tool.run(
-            command_context(session, call, tool), command=command, timeout=TIMEOUT_MS
+            tool_context(session, call, tool, in_foreground=True),
+            command=command,
+            timeout=TIMEOUT_MS,
         )
     except ToolError as error:
         raise UsageError(str(error)) from None

@@ -126,9 +126,13 @@ def connect_servers(mcp: McpToolset, session: OpenSession) -> None:
         session.poke()
 
     def confine(server: McpServer, cwd: str) -> Confinement | None:
-        from longrein.agent.server_confinement import confine_server
+        from longrein.agent.confinement import confine
+        from longrein.agent.server_confinement import server_sandbox
 
-        return confine_server(session, server, cwd)
+        sandbox = session.deps.sandbox
+        if sandbox is None or server.sandbox == "off":
+            return None
+        return confine(session, cwd, sandbox=server_sandbox(sandbox, server, cwd))
 
     mcp.host.announce, mcp.host.confine = session.part(SessionHooks).notify, confine
     mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = (

@@ -16,7 +16,6 @@ from longrein.agent.confinement import confine
 from longrein.agent.current_rules import confines, current_rules
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.permission_check import command_places
-from longrein.agent.session import Session
 from longrein.events import LongreinError, TaskEnded, TaskStarted
 from longrein.tools import BackgroundedCommand
 from longrein.workspace import (
@@ -129,16 +128,16 @@ MOVED = (
 
 def queue_task(tasks: SessionTasks, queued: TaskStarted) -> None:
     """Start a queued task as soon as it gets a slot, if what was judged is still there."""
-    judged = _places(tasks.host, queued)
+    judged = _places(tasks, queued)
     waiting = asyncio.ensure_future(_when_seated(tasks, queued, judged))
     tasks.starting[queued.task] = waiting
     waiting.add_done_callback(lambda _: tasks.starting.pop(queued.task, None))
 
 
-def _places(host: Session, queued: TaskStarted) -> tuple[str, ...]:
+def _places(tasks: SessionTasks, queued: TaskStarted) -> tuple[str, ...]:
     """Return the places on which the verdict on a queued command depends, as they are now."""
-    bash = host.deps.tools.get("Bash")
-    return command_places(current_rules(host), bash, queued.command, queued.cwd)
+    bash = tasks.host.deps.tools.get("Bash")
+    return command_places(current_rules(tasks.host), bash, queued.command, queued.cwd)
 
 
 async def _when_seated(tasks: SessionTasks, queued: TaskStarted, judged: tuple[str, ...]) -> None:
@@ -146,7 +145,7 @@ async def _when_seated(tasks: SessionTasks, queued: TaskStarted, judged: tuple[s
     if tasks.host.closed or tasks.ended(queued.task):
         tasks.pool.slots.leave()
         return
-    if _places(tasks.host, queued) != judged:
+    if _places(tasks, queued) != judged:
         tasks.pool.slots.leave()
         tasks.end(TaskEnded(queued.task, "failed", cause=MOVED))
         return

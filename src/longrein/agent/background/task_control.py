@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from longrein.agent.background.carried import carry
 from longrein.agent.background.output_excerpts import Slice, last_lines, matching, pieces, since
 from longrein.agent.background.session_tasks import UNKNOWN, SessionTasks, is_output_stored
@@ -16,9 +18,10 @@ from longrein.agent.background.start import (
     run_in_foreground,
     task_started,
 )
+from longrein.agent.current_rules import current_rules
 from longrein.agent.messages import InboxMessage, StopTask
 from longrein.agent.permission_check import is_command_allowed
-from longrein.agent.ports import LEAVING
+from longrein.agent.ports import LEAVING, narrower
 from longrein.agent.schedules import WakeSchedule
 from longrein.agent.session_part import BackgroundTasks
 from longrein.agent.task_slots import TaskPool, agent_of
@@ -67,8 +70,12 @@ def _take_up(tasks: SessionTasks, task: str, now: TaskState, there: SpooledTask 
             tasks.end(TaskEnded(task, "lost", cause=_copied(tasks, now) or UNKNOWN))
     elif task not in tasks.starting:
         started = now.started
+        host, rules = tasks.host, current_rules(tasks.host)
+        if host.approvals.mode_restored:
+            rules = msgspec.structs.replace(rules, mode=narrower(rules.mode, "default"))
+        bash = host.deps.tools.get("Bash")
         if is_command_allowed(
-            tasks.host, started.command, started.cwd, outside=started.outside_sandbox
+            rules, bash, started.command, started.cwd, outside=started.outside_sandbox
         ):
             queue_task(tasks, started)
         else:

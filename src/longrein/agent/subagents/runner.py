@@ -26,14 +26,15 @@ from longrein.agent.messages import (
 from longrein.agent.moves import Record, check_idle
 from longrein.agent.session import Session, resolved_future, retrieve_error
 from longrein.agent.session_part import Subagents
-from longrein.agent.subagents.budget import limits_within, share_budget
+from longrein.agent.subagents.budget import limits_under, limits_within, share_budget
 from longrein.agent.subagents.spawn import (
     AGENT,
     LiveParentPolicy,
     Plan,
+    open_subagent,
     plan,
-    rejoin_subagent,
     remaining_for,
+    shared_entries,
     start_subagent,
 )
 from longrein.agent.subagents.status import progress_events, subagent_views
@@ -48,6 +49,7 @@ from longrein.agent.subagents.worktree import make_worktrees
 from longrein.agent.summary_request import SummaryRequest
 from longrein.context import SubagentState
 from longrein.events import AnyEvent, ChildEnded, Entry, LongreinError, Reminded
+from longrein.models import Clock
 from longrein.settings_schema import Limits
 from longrein.tools import SubagentReport, SubagentTask, SubagentType
 from longrein.workspace import Worktree, finish_worktree, read_worktree, remove_worktree
@@ -63,9 +65,9 @@ GRACE_S = 60.0
 """Time that a running call may exceed the task's limit; requests obey the limit exactly."""
 
 
-async def watch_progress(parent: Session, one: ActiveSubagent) -> None:
+async def watch_progress(clock: Clock, one: ActiveSubagent) -> None:
     """Check a subagent until cancelled; stop it when it makes no progress or exceeds its time."""
-    clock, session = parent.deps.clock, one.session
+    session = one.session
     while True:
         await clock.sleep(LOOK_EVERY_S)
         verdict, limit_s = (
@@ -99,16 +101,20 @@ async def run_subagent(parent: Session, one: ActiveSubagent, slots: FairSemaphor
             one.session.subscribers.publish(
                 Entry(one.session.state.seq, one.session.state.at, call.asked)
             )
-    watching = asyncio.ensure_future(watch_progress(parent, one))
+    watching = asyncio.ensure_future(watch_progress(parent.deps.clock, one))
     try:
-        await _work(parent, one)
+        await _work(one)
+        if one.policy.worktree is not None and not (one.problem or one.session.closed):
+            one.finished = await finish_worktree(
+                parent.deps.workspace, one.policy.worktree, parent.process_session
+            )
     finally:
         one.session.elapsed.stop()
         watching.cancel()
         slots.leave()
 
 
-async def _work(parent: Session, one: ActiveSubagent) -> None:
+async def _work(one: ActiveSubagent) -> None:
     """Run the turn of the task, and the turns for which its own background subagents wake it."""
     session = one.session
     if one.problem:
@@ -126,11 +132,6 @@ async def _work(parent: Session, one: ActiveSubagent) -> None:
     if not session.closed:
         await session.part(SummaryRequest).stop()
         await session.leave("stop")  # its tasks are of no more use
-        if one.policy.worktree is not None:
-            deps = parent.deps
-            one.finished = await finish_worktree(
-                deps.workspace, one.policy.worktree, parent.process_session
-            )
 
 
 # --- Subagents of a session -----------------------------------------------------------------------
@@ -275,7 +276,11 @@ class SubagentRunner(Subagents):
             places[index] = now if now.ended is not None else self._rejoin(now)
         fresh = [(index, job) for index, job in jobs if index not in places]
         plans = [self._plan(index, job, trees.get(index)) for index, job in fresh]
-        wishes = [one.wish(self.session) for one in plans if isinstance(one, Plan)]
+        wishes = [
+            one.wish(self.session.state, self.session.deps.limits.depth_max)
+            for one in plans
+            if isinstance(one, Plan)
+        ]
         room = remaining_for(self.session, self.tree, len(wishes))
         given = share_budget(room, wishes, rivals=self._rivals(call))
         served = iter(given)
@@ -294,11 +299,15 @@ class SubagentRunner(Subagents):
     def _rejoin(self, now: SubagentState) -> ActiveSubagent:
         """Resume a subagent that worked when the session was left."""
         known = self._mine.get(now.started.child)
-        return (
-            known
-            if known is not None
-            else self._keep(rejoin_subagent(self.session, self.tree, now))
-        )
+        if known is not None:
+            return known
+        deps = self.session.deps
+        kind = next((kind for kind in deps.kinds if kind.name == now.started.kind), None)
+        shares = shared_entries(deps.history, now)
+        working = open_subagent(self.session, self.tree, kind, (now.seq, now.started), shares)
+        child = working.session
+        child.deps.limits = limits_under(deps.limits, now.started.grant, child.state)
+        return self._keep(working)
 
     def _keep(self, one: ActiveSubagent) -> ActiveSubagent:
         child = one.started.child
@@ -319,7 +328,7 @@ class SubagentRunner(Subagents):
 
     def _plan(self, index: int, job: SubagentTask, folder: Worktree | str | None) -> Plan | str:
         if not job.again:
-            return plan(self.session, self.tree, index, job, folder)
+            return plan(self.session.state, self.session.deps, self.tree, index, job, folder)
         named = next(
             (now for now in self.session.state.children.values() if f"a{now.seq}" == job.again),
             None,
@@ -334,7 +343,7 @@ class SubagentRunner(Subagents):
         if named.started.worktree and read_worktree(named.started.worktree) is None:
             return f"{job.again} worked in a worktree that is gone; start a new one"
         same = msgspec.structs.replace(job, kind=named.started.kind, form="")
-        one = plan(self.session, self.tree, index, same, None)
+        one = plan(self.session.state, self.session.deps, self.tree, index, same, None)
         if isinstance(one, Plan):
             one.job, one.again, one.form = job, named.started.child, named.started.form
         return one

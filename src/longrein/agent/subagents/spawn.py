@@ -159,23 +159,24 @@ class Plan(msgspec.Struct):
     tree: Worktree | None = None
     """Worktree of the subagent."""
 
-    def wish(self, session: Session) -> SpawnRequest:
+    def wish(self, state: State, depth_max: int) -> SpawnRequest:
         """Build the budget request: as a fork, else with an empty conversation."""
-        task, own, prefix = estimate_text(self.job.prompt) + 500, 0, session.state.prefix
+        task, own, prefix = estimate_text(self.job.prompt) + 500, 0, state.prefix
         if prefix is not None and not self.again:
             tools = [spec for spec in prefix.tools if may_use(self.kind, spec.name, spawns=False)]
             own = sum(map(estimate_text, (prefix.system, *prefix.context))) + sum(
                 map(spec_tokens, tools)
             )
         empty = RunOption("empty", self.model.budget, own + task)
-        fork = RunOption("fork", self.model.budget, task, session.state.view_tokens)
+        fork = RunOption("fork", self.model.budget, task, state.view_tokens)
         offers = (fork, empty) if self.form == "fork" else (empty,)
-        below = session.deps.limits.depth_max - 1 if self.kind.spawns else 0
+        below = depth_max - 1 if self.kind.spawns else 0
         return SpawnRequest(offers, self.kind.turns_max, max(0, below), bool(self.again))
 
 
 def plan(
-    session: Session,
+    state: State,
+    deps: Dependencies,
     tree: SubagentTree,
     index: int,
     job: SubagentTask,
@@ -184,18 +185,18 @@ def plan(
     """Plan a job, or return why it cannot run. `folder`: its worktree, when it wants one."""
     if isinstance(folder, str):
         return folder
-    kinds = {kind.name: kind for kind in session.deps.kinds}
+    kinds = {kind.name: kind for kind in deps.kinds}
     kind = kinds.get(job.kind)
     if kind is None:
         known = ", ".join(name for name in kinds if name != SYNTHESIS)
         return f"there is no subagent type {job.kind!r} here; types are {known or 'none'}"
     try:
-        name, note = session.deps.child_model(job.model or kind.model)
-        model = tree.model(name, session)
+        name, note = deps.child_model(job.model or kind.model)
+        model = tree.model(name, deps.model)
     except LongreinError as error:
         return str(error)
-    own = session.deps.model
-    form, why = form_of(session.state, own, job, model, own_folder=folder is not None)
+    own = deps.model
+    form, why = form_of(state, own, job, model, own_folder=folder is not None)
     told = "; ".join(filter(None, (note, why)))
     return Plan(index, job, kind, model, form, told, background=kind.background, tree=folder)
 
@@ -246,23 +247,28 @@ def task_of(plan: Plan, form: str, grant: Grant, refused: Sequence[str]) -> str:
 # below at once.
 
 
-class LiveParentPolicy:
+class LiveParentPolicy(msgspec.Struct, eq=False):
     """Live policy of the parent of one subagent, and the channel for the subagent's updates."""
 
-    def __init__(
-        self, parent: Session, tree: SubagentTree, child: str, label: str, kind: str
-    ) -> None:
-        self.parent, self.tree = parent, tree
-        self.root = tree.root
-        self.child, self.label, self.kind = child, label, kind
-        self.cap = "bypassPermissions"
-        """The widest mode that its type may have."""
-        self.last: Entry | None = None
-        """Latest entry worth showing."""
-        self.reason = ""
-        """Reason of its last turn's end; '' during a turn."""
-        self.worktree: Worktree | None = None
-        """Worktree of the subagent."""
+    parent: Session
+    tree: SubagentTree
+    child: str
+    """Session of the subagent."""
+    label: str
+    kind: str
+    cap: str = "bypassPermissions"
+    """The widest mode that its type may have."""
+    last: Entry | None = None
+    """Latest entry worth showing."""
+    reason: str = ""
+    """Reason of its last turn's end; '' during a turn."""
+    worktree: Worktree | None = None
+    """Worktree of the subagent."""
+
+    @property
+    def root(self) -> Session:
+        """The session of the user."""
+        return self.tree.root
 
     @property
     def root_id(self) -> str:
@@ -372,13 +378,13 @@ def start_subagent(
     )
     session.append(started)
     shares = (
-        _shares(session.deps.history, was)
+        shared_entries(session.deps.history, was)
         if was is not None
         else fork_point(call)
         if started.form == "fork"
         else 0
     )
-    working = _opened(session, tree, one.kind, (seq, started), shares)
+    working = open_subagent(session, tree, one.kind, (seq, started), shares)
     child = working.session
     if child.mode != child.state.mode:
         child.append(ModeSet(child.mode))
@@ -391,17 +397,7 @@ def start_subagent(
     return working
 
 
-def rejoin_subagent(session: Session, tree: SubagentTree, now: SubagentState) -> ActiveSubagent:
-    """Open the session of a subagent that worked when its parent was left."""
-    kind = next((kind for kind in session.deps.kinds if kind.name == now.started.kind), None)
-    shares = _shares(session.deps.history, now)
-    working = _opened(session, tree, kind, (now.seq, now.started), shares)
-    child = working.session
-    child.deps.limits = limits_under(session.deps.limits, now.started.grant, child.state)
-    return working
-
-
-def _shares(history: History, now: SubagentState) -> int:
+def shared_entries(history: History, now: SubagentState) -> int:
     """Return how many entries of the parent's log a fork begins with."""
     if now.started.form != "fork":
         return 0
@@ -410,7 +406,7 @@ def _shares(history: History, now: SubagentState) -> int:
     return fork_point(begun.call) if isinstance(begun, ChildStarted) else 0
 
 
-def _opened(
+def open_subagent(
     session: Session,
     tree: SubagentTree,
     kind: SubagentType | None,
@@ -432,12 +428,8 @@ def _opened(
     policy.cap = kind.mode or policy.cap
     if _is_worktree(session.deps.worktrees, started.worktree):
         policy.worktree = read_worktree(started.worktree)
-    opened = (
-        _first_entry(session, started, policy, shares) if told.session != started.child else None
-    )
-    child = open_session(
-        log, _dependencies(session, tree, kind, started, policy, log), state=told, opened=opened
-    )
+    opened = _first_entry(started, policy, shares) if told.session != started.child else None
+    child = open_session(log, _dependencies(kind, started, policy, log), state=told, opened=opened)
     child.paused = False
     child.part(SessionHooks).add_of_type(kind.hooks)
     working = ActiveSubagent(seq, started, child, shares + 1, policy)
@@ -454,17 +446,12 @@ def _is_worktree(folder: str, path: str) -> bool:
 
 
 def _dependencies(
-    session: Session,
-    tree: SubagentTree,
-    kind: SubagentType,
-    started: ChildStarted,
-    policy: LiveParentPolicy,
-    log: Log,
+    kind: SubagentType, started: ChildStarted, policy: LiveParentPolicy, log: Log
 ) -> Dependencies:
-    deps, depth = session.deps, started.grant.depth if started.grant else 0
+    deps, depth = policy.parent.deps, started.grant.depth if started.grant else 0
     spawns = depth > 0 and bool(kind.spawns)
     try:
-        model = tree.model(started.model, session)
+        model = policy.tree.model(started.model, deps.model)
     except LongreinError:  # the settings no longer know it
         model = deps.model
     refused = refused_tools(kind, deps.tools, spawns=spawns)
@@ -478,7 +465,7 @@ def _dependencies(
         left_out = {SEARCH, CALL_TOOL, *refused}
         given = [tool for name, tool in deps.tools.items() if name not in left_out]
         tools = tools_by_name(named_tools(given) if kind.tools else given)
-        prefix = prefix_of(tools, child_system(kind), session.state.prefix)
+        prefix = prefix_of(tools, child_system(kind), policy.parent.state.prefix)
     below = tuple(k for k in deps.kinds if k.name in kind.spawns or "*" in kind.spawns)
     workspace = deps.workspace
     if policy.worktree is not None and deps.workspace_in is not None:
@@ -500,10 +487,8 @@ def _dependencies(
     )
 
 
-def _first_entry(
-    session: Session, started: ChildStarted, policy: LiveParentPolicy, shares: int
-) -> Opened:
-    state, tree = session.state, policy.worktree
+def _first_entry(started: ChildStarted, policy: LiveParentPolicy, shares: int) -> Opened:
+    state, tree = policy.parent.state, policy.worktree
     return Opened(
         SCHEMA_VERSION,
         started.child,
@@ -511,7 +496,7 @@ def _first_entry(
         state.roots if tree is None else (tree.path,),
         state.cwd if tree is None else tree.cwd,
         state.profile,
-        Parent(session.id, shares, started.call),
+        Parent(policy.parent.id, shares, started.call),
         started.grant,
         state.pins,
         started.kind,

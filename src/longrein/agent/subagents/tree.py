@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class SubagentQuestions:
     """Queue of permission questions of subagents."""
 
-    def __init__(self, root: Session) -> None:
-        self._root = root
+    def __init__(self, tree: "SubagentTree") -> None:
+        self._root = tree.root
         self._waiting: deque[FromSubagent] = deque()
         self._shown: FromSubagent | None = None
 
@@ -129,7 +129,7 @@ class SubagentTree:
     def __init__(self, root: Session) -> None:
         self.root = root
         self.slots = FairSemaphore(root.deps.limits.agents_max or UNLIMITED)
-        self.questions = SubagentQuestions(root)
+        self.questions = SubagentQuestions(self)
         self.working: dict[str, ActiveSubagent] = {}
         """Active subagents by session."""
         self._models: dict[str, Model] = {}
@@ -139,11 +139,10 @@ class SubagentTree:
         """States of the active subagents."""
         return {session: one.session.state for session, one in self.working.items()}
 
-    def model(self, name: str, parent: Session) -> Model:
-        """Return the model of that name ('' for the parent's), opened once for all. Raises
+    def model(self, name: str, own: Model) -> Model:
+        """Return the model of that name ('' for `own`, the parent's), opened once for all. Raises
         `LongreinError`.
         """
-        own = parent.deps.model
         if name in ("", own.name):
             return own
         if name == self.root.deps.model.name:
