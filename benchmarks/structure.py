@@ -15,8 +15,10 @@ from typing import get_args
 
 from tests.test_architecture import (
     FILES,
+    SESSION_NAMES_MAX,
     SRC,
     STRING_IMPORTERS,
+    circles,
     cycles,
     functions,
     import_graph,
@@ -25,6 +27,7 @@ from tests.test_architecture import (
     package_graph,
     statements_of,
     trees,
+    users_of_session,
 )
 
 from longrein.events import AnyEvent
@@ -36,8 +39,6 @@ QUESTION_WORDS = {
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 EVENTS_READ_MIN = 4
 """Classes of events that a module tells apart before it counts as a reader of the log."""
-SESSION_NAMES_MAX = 2
-"""Names of a session up to which a function would be better off with these alone."""
 PROMPT = """
 import inspect, json, os, sys, threading
 
@@ -110,13 +111,6 @@ def inner_imports(tree: ast.Module) -> int:
     return sum(isinstance(node, ast.Import | ast.ImportFrom) for node in inside)
 
 
-def circles() -> list[int]:
-    """Return the sizes of the groups of modules that import each other, type hints included; the
-    largest first.
-    """
-    return sorted(map(len, cycles(import_graph(with_hints=True))), reverse=True)
-
-
 def readers_of_events() -> list[str]:
     """Return the modules that tell at least four classes of events apart, by `match` or
     `isinstance`.
@@ -139,29 +133,6 @@ def told_apart(tree: ast.AST) -> list[str]:
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, classes]):
                 tested += ast.walk(classes)
     return [node.id for node in tested if isinstance(node, ast.Name)]
-
-
-def users_of_session() -> list[int]:
-    """Return, of each function that takes a `Session`, how many names of it the function uses."""
-    return [
-        len(used)
-        for tree in trees().values()
-        for function in functions(tree)
-        if (used := _session_names(function)) is not None
-    ]
-
-
-def _session_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str] | None:
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    taken = {one.arg for one in arguments if one.annotation and _is_session(one.annotation)}
-    held = [node for node in ast.walk(function) if isinstance(node, ast.Attribute)]
-    used = {n.attr for n in held if isinstance(n.value, ast.Name) and n.value.id in taken}
-    return used if taken else None
-
-
-def _is_session(annotation: ast.expr) -> bool:
-    text = ast.unparse(annotation)
-    return text.strip("'\"") == "Session"
 
 
 def modules_of_a_prompt() -> tuple[int, int]:

@@ -470,6 +470,51 @@ def test_no_modules_import_each_other() -> None:
     assert cycles(import_graph()) == set()
 
 
+def circles() -> list[int]:
+    """Return the sizes of the groups of modules that import each other, type hints included; the
+    largest first.
+    """
+    return sorted(map(len, cycles(import_graph(with_hints=True))), reverse=True)
+
+
+def test_no_circle_of_modules_is_large_type_hints_included() -> None:
+    """Nobody can read one module of a large circle without the others."""
+    assert max(circles(), default=1) <= 5
+
+
+SESSION_NAMES_MAX = 2
+"""Names of a session up to which a function would be better off with these alone."""
+
+
+def users_of_session() -> list[int]:
+    """Return, of each function that takes a `Session`, how many names of it the function uses."""
+    return [
+        len(used)
+        for tree in trees().values()
+        for function in functions(tree)
+        if (used := _session_names(function)) is not None
+    ]
+
+
+def _session_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str] | None:
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    taken = {one.arg for one in arguments if one.annotation and _is_session(one.annotation)}
+    held = [node for node in ast.walk(function) if isinstance(node, ast.Attribute)]
+    used = {n.attr for n in held if isinstance(n.value, ast.Name) and n.value.id in taken}
+    return used if taken else None
+
+
+def _is_session(annotation: ast.expr) -> bool:
+    text = ast.unparse(annotation)
+    return text.strip("'\"") == "Session"
+
+
+def test_few_functions_take_a_session_for_one_or_two_of_its_names() -> None:
+    used = users_of_session()
+    few = sum(names <= SESSION_NAMES_MAX for names in used)
+    assert few <= 5, f"{few} of {len(used)} functions could take what they use instead"
+
+
 def test_no_packages_import_each_other() -> None:
     assert cycles(package_graph()) == set()
 

@@ -13,7 +13,7 @@ import msgspec
 
 from longrein.agent.hook_transcript import HookTranscript
 from longrein.agent.session_part import SessionPart, Skills
-from longrein.events import AnyEvent, HookAnswered, ToolEnded, Usage, marker_sign
+from longrein.events import HookAnswered, Usage, marker_sign
 from longrein.permissions import Call, Hook, HookAnswer, visible
 from longrein.permissions.hook_answers import (
     ENV_EVENTS,
@@ -331,11 +331,13 @@ class SessionHooks(SessionPart):
             return self.concern("Stop")
         return self.concern("SubagentStop", (self.session.state.kind,))
 
-    def note(self, event: AnyEvent) -> None:
-        """Forget a call that has ended."""
-        if isinstance(event, ToolEnded):
-            for known in (self.seen, self.questions, self.told_questions):
-                known.pop(event.call, None)
+    async def collect(self) -> None:
+        """Forget the calls that have ended."""
+        open_calls = self.session.state.calls
+        self.seen = {call: one for call, one in self.seen.items() if call in open_calls}
+        for known in (self.questions, self.told_questions):
+            for call in [call for call in known if call not in open_calls]:
+                del known[call]
 
     def payload(self, event: str, **more: Any) -> dict[str, Any]:
         """Build what hooks are told of an event."""

@@ -180,8 +180,6 @@ class Session:
             entry = Entry(self.state.seq + 1, self.deps.clock.wall_us(), clean)
             self.state = advance(self.state, entry, self._entries_to)
             self._held.append(entry)
-            for part in self.parts:
-                part.note(clean)
         self.elapsed.note(self.state)
         return self.state.seq
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from longrein.agent.messages import InboxMessage, PendingMessage, SessionUpdate, SubagentView
-from longrein.events import AnyEvent, Reminded, TaskEnded, UserSpoke
+from longrein.events import Reminded, TaskEnded, UserSpoke
 from longrein.permissions import Call, Hook, Rules
 from longrein.settings_schema import Limits
 from longrein.tools import SkillPort, SubagentPort, TaskPort, TaskView
@@ -45,9 +45,6 @@ class SessionPart:
 
     def take(self, message: InboxMessage) -> None:
         """Act on a message that the loop takes from the inbox, before its entries are appended."""
-
-    def note(self, event: AnyEvent) -> None:
-        """Note an event that was appended."""
 
     async def collect(self) -> None:
         """Append what has happened since the last move."""
