@@ -94,6 +94,8 @@ LAZY = {
     "pathspec",
     "platformdirs",
     "tomllib",
+    "tomlkit",
+    "yaml",
     "importlib",
     "markdown_it",
     "tree_sitter",
@@ -619,7 +621,8 @@ def test_the_main_loop_fits_on_one_screen() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic"]
+    "package",
+    ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic", "yaml", "tomlkit"],
 )
 def test_start_imports_no_heavy_package(package: str) -> None:
     code = f"import longrein.entry_points, sys; sys.exit({package!r} in sys.modules)"

@@ -16,7 +16,7 @@ import msgspec
 
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environ import config_dir
-from longrein.config.frontmatter import split_frontmatter, split_outside
+from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
@@ -223,7 +223,7 @@ class TypeParser:
         for text in _names(written):
             base, inner = self._split(text)
             if base == "Agent":
-                spawns += list(split_outside(inner)) if inner else ["*"]
+                spawns += _names(inner) if inner else ["*"]
             elif inner:
                 self._lines.append(
                     f"{one.shown}: {text!r} narrows a tool, which only permission rules do: left "
@@ -386,9 +386,9 @@ def _number(value: Any) -> int | None:
 
 
 def _names(value: Any) -> list[str]:
-    """Return the names of a list or of a comma-separated text."""
+    """Return the names of a list, or of a text with commas between and not inside brackets."""
     if isinstance(value, str):
-        return [piece.strip("\"'") for piece in split_outside(value)]
+        value = [piece.strip(" \"'") for piece in re.split(r",(?![^(\[{]*[)\]}])", value)]
     return [_text(one) for one in value if _text(one)] if isinstance(value, list) else []
 
 
