@@ -15,7 +15,7 @@ from longrein import __version__
 from longrein.agent.messages import session_usd
 from longrein.composition import Composition
 from longrein.config import shorten_home, user_file
-from longrein.config.rule_removal import forget_rule, own_rules
+from longrein.config.settings_file import forget_rule, own_rules
 from longrein.events import FileChanged, FileSeen, LongreinError, Replied, Text, UsageError
 from longrein.frontends.human_text import joined, money, size, tokens
 from longrein.frontends.reports.cost import CostRow, cost_rows

@@ -17,12 +17,11 @@ from longrein.config.hook_files import read_json_object
 from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS
 from longrein.config.settings_file import (
     SIZE_MAX_BYTES,
-    read_file,
     read_text,
     shorten_home,
+    store_text,
     values_of,
-    with_value,
-    write_settings_file,
+    with_values,
 )
 from longrein.config.settings_keys import KEYS, dotted
 from longrein.config.subagent_types import tool_names
@@ -377,32 +376,23 @@ def planned_changes(found: Found, home: str, environ: Mapping[str, str]) -> list
 
 def _settings_change(found: Found, path: str, home: str) -> Change:
     shown = shorten_home(path, home)
-    before = {dotted(value.path): value.value for value in read_file(path, shown) or ()}
-    text, lines = read_text(path, shown) or "", []
+    text = read_text(path, shown) or ""
+    before = {dotted(value.path): value.value for value in values_of(text, shown)}
+    new: dict[str, Any] = {}
+    lines = []
     for key, value in found.values.items():
-        if key in before:
-            if before[key] != value:
-                found.left.append(f"{key} = {value}: you have set it to {before[key]}")
-            continue
-        text = with_value(text, key, value, replace=False)
-        lines.append(f"{key} = {value}")
+        if key not in before:
+            new[key] = value
+            lines.append(f"{key} = {value}")
+        elif before[key] != value:
+            found.left.append(f"{key} = {value}: you have set it to {before[key]}")
     for key, texts in found.lists.items():
-        new = [one for one in texts if one not in before.get(key, [])]
-        if new:
-            usual = KEYS[key].default if KEYS[key].setting.replaces else ()
-            text = with_value(text, key, [*new, *before.get(key, usual)], replace=key in before)
-            lines += [f"{key}: {one}" for one in new]
-    _check(text, shown, found, before)
-    return Change(path, text, tuple(map(escape, lines)))
-
-
-def _check(text: str, shown: str, found: Found, before: Mapping[str, Any]) -> None:
-    """Parse the new text: it must hold the old values and the new ones. Raises `SettingsError`."""
-    after = {dotted(value.path): value.value for value in values_of(text, shown)}
-    kept = all(after.get(key) == value for key, value in before.items() if key not in found.lists)
-    added = all(set(texts) <= set(after.get(key, ())) for key, texts in found.lists.items())
-    if not kept or not added:
-        raise SettingsError(f"{shown}: its form is unusual: add what is listed above by hand")
+        usual = KEYS[key].default if KEYS[key].setting.replaces else ()
+        present = before.get(key, usual)
+        if added := [one for one in texts if one not in before.get(key, ())]:
+            new[key] = [*added, *present]
+            lines += [f"{key}: {one}" for one in added]
+    return Change(path, with_values(text, shown, new), tuple(map(escape, lines)))
 
 
 def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: str) -> Change:
@@ -422,11 +412,5 @@ def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: 
 def apply_changes(changes: Sequence[Change], home: str) -> None:
     """Write the changes. Raises `SettingsError`."""
     for change in changes:
-        try:
-            os.makedirs(os.path.dirname(change.path), mode=0o700, exist_ok=True)
-            write_settings_file(change.path, change.text.encode())
-        except OSError as error:
-            shown = shorten_home(change.path, home)
-            raise SettingsError(
-                f"{shown}: cannot be written ({error.strerror}): mend that and import again"
-            ) from None
+        shown = shorten_home(change.path, home)
+        store_text(change.path, shown, change.text, "mend that and import again")
