@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from longrein.config.bounded_file import parse_lenient_json
+from longrein.config.bounded_file import parse_table
 from longrein.config.environ import config_dir
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.settings_file import shorten_home
@@ -104,10 +104,9 @@ def read_opencode(path: str, folder: SkillFolder, home: str, notes: Notes) -> Se
 
 def _opencode_commands(text: str) -> Mapping[str, Any]:
     try:
-        table = parse_lenient_json(text.encode())
+        commands = parse_table(text.encode(), comments=True).get("command")
     except ValueError as error:
         raise InvalidSkill(f"is no JSON ({error})") from None
-    commands = table.get("command") if isinstance(table, dict) else None
     return (
         {"-".join(name.split()): fields for name, fields in commands.items()}
         if isinstance(commands, dict)

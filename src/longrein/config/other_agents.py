@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.hook_files import HookFile, project_files, read_json_object
+from longrein.config.bounded_file import read_table
+from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import SettingValue, shorten_home
 from longrein.config.settings_keys import COUNT_MAX
@@ -50,7 +51,7 @@ def own_file(home: str, environ: Mapping[str, str]) -> HookFile:
 def read_own(home: str, environ: Mapping[str, str]) -> OtherSettings:
     """Read the user's own file."""
     file = own_file(home, environ)
-    table, problem = read_json_object(file.path, file.shown)
+    table, problem = read_table(file.path, file.shown)
     return _Reader(file, home).read(table, problem, narrow=False)
 
 
@@ -79,7 +80,7 @@ def read_given(given: str, cwd: str, home: str) -> tuple[OtherSettings, dict[str
     path = "" if given.lstrip().startswith("{") else os.path.join(cwd, os.path.expanduser(given))
     if path and not os.path.lexists(path):
         raise UsageError(f"{GIVEN}: there is no file {given}")
-    table, problem = read_json_object(path, GIVEN) if path else _inline(given)
+    table, problem = read_table(path, GIVEN) if path else _inline(given)
     if problem:
         raise UsageError(problem.partition(": mend")[0])
     file = HookFile(path or f"{cwd}/{GIVEN}", GIVEN, is_own=True)
@@ -114,7 +115,7 @@ def read_file_of_project(file: HookFile, home: str, *, narrow: bool = True) -> O
     """Read one file of a project; a file of hooks alone brings nothing here."""
     if file.path.endswith("/hooks.json"):
         return OtherSettings()
-    table, problem = read_json_object(file.path, file.shown)
+    table, problem = read_table(file.path, file.shown)
     return _Reader(file, home).read(table, problem, narrow=narrow)
 
 

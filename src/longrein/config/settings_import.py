@@ -11,12 +11,10 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import parse_lenient_json, read_bounded
+from longrein.config.bounded_file import read_table
 from longrein.config.environ import config_dir, user_file
-from longrein.config.hook_files import read_json_object
 from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS
 from longrein.config.settings_file import (
-    SIZE_MAX_BYTES,
     read_text,
     shorten_home,
     store_text,
@@ -24,11 +22,10 @@ from longrein.config.settings_file import (
     with_values,
 )
 from longrein.config.settings_keys import KEYS, dotted
-from longrein.config.subagent_types import tool_names
 from longrein.events import SettingsError
 from longrein.permissions import check_rule, escape
 from longrein.permissions.hook_answers import EVENTS
-from longrein.tools import own_tools
+from longrein.tools import own_name, own_tools
 
 
 class Found(msgspec.Struct):
@@ -94,38 +91,15 @@ class _Source:
         self.home, self.environ = home, environ
         self.found = Found()
 
-    def json(self, path: str, *, comments: bool = False) -> dict[str, Any]:
-        """Read a JSON file; {} where it is missing or no JSON, which is then named."""
+    def table(self, path: str, *, comments: bool = False) -> dict[str, Any]:
+        """Read a JSON or TOML file; {} where it is missing or malformed, which is then named."""
         shown = shorten_home(path, self.home)
-        if comments:
-            try:
-                table, problem = parse_lenient_json(read_bounded(path, SIZE_MAX_BYTES)), ""
-            except (FileNotFoundError, NotADirectoryError):
-                return {}
-            except (OSError, ValueError) as error:
-                table, problem = {}, f"{shown}: cannot be read ({error})"
-        else:
-            table, problem = read_json_object(path, shown)
+        table, problem = read_table(path, shown, comments=comments)
         if problem:
             self.found.left.append(problem)
         elif os.path.exists(path):
             self.found.files.append(shown)
-        return table if isinstance(table, dict) else {}
-
-    def toml(self, path: str) -> dict[str, Any]:
-        """Read a TOML file likewise."""
-        import tomllib
-
-        shown = shorten_home(path, self.home)
-        try:
-            text = read_text(path, shown)
-            if text is None:
-                return {}
-            self.found.files.append(shown)
-            return tomllib.loads(text)
-        except (SettingsError, tomllib.TOMLDecodeError, RecursionError) as error:
-            self.found.left.append(f"{shown}: cannot be read ({error})")
-            return {}
+        return table
 
     def leave(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
         """Name the keys of a table that are not taken over."""
@@ -136,7 +110,7 @@ class _Source:
 
 def _read_claude(source: _Source) -> None:
     folder = source.environ.get("CLAUDE_CONFIG_DIR") or f"{source.home}/.claude"
-    table, found = source.json(f"{folder}/settings.json"), source.found
+    table, found = source.table(f"{folder}/settings.json"), source.found
     rules = _table(table, "permissions")
     for kind in ("allow", "ask", "deny"):
         found.add_rules(kind, rules.get(kind))
@@ -163,7 +137,7 @@ def _read_claude(source: _Source) -> None:
             "anthropic/claude-sonnet-4-5"
         )
     found.add_hooks(table.get("hooks"))
-    found.add_servers(source.json(f"{source.home}/.claude.json").get("mcpServers"))
+    found.add_servers(source.table(f"{source.home}/.claude.json").get("mcpServers"))
     if table.get(NO_SKILL_COMMANDS) is True:
         found.read_anyway.append(f"{NO_SKILL_COMMANDS} (while other_agents.read is true)")
     source.leave(table, USED_KEYS, "settings.json")
@@ -186,7 +160,7 @@ _CODEX_MODES = {
 
 def _read_codex(source: _Source) -> None:
     folder = source.environ.get("CODEX_HOME") or f"{source.home}/.codex"
-    table, found = source.toml(f"{folder}/config.toml"), source.found
+    table, found = source.table(f"{folder}/config.toml"), source.found
     sandbox, approval = table.get("sandbox_mode"), table.get("approval_policy")
     if sandbox == "read-only":
         found.values["permission_mode"] = "plan"
@@ -210,7 +184,7 @@ def _read_codex(source: _Source) -> None:
         found.values["model"] = f"{provider}/{model}"
     found.add_servers(table.get("mcp_servers"))
     found.add("env.keep", *_texts(_table(table, "shell_environment_policy").get("include_only")))
-    found.add_hooks(source.json(f"{folder}/hooks.json").get("hooks"))
+    found.add_hooks(source.table(f"{folder}/hooks.json").get("hooks"))
     known = (
         "approval_policy",
         "sandbox_mode",
@@ -228,7 +202,7 @@ _GEMINI_MODES = {"default": "default", "auto_edit": "acceptEdits", "plan": "plan
 
 
 def _read_gemini(source: _Source) -> None:
-    table, found = source.json(f"{source.home}/.gemini/settings.json", comments=True), source.found
+    table, found = source.table(f"{source.home}/.gemini/settings.json", comments=True), source.found
     tools, general = _table(table, "tools"), _table(table, "general")
     for kind, listed in (("allow", tools.get("allowed")), ("deny", tools.get("exclude"))):
         found.add_rules(
@@ -261,16 +235,13 @@ def _read_gemini(source: _Source) -> None:
 def _gemini_rule(written: str, found: Found) -> str:
     """Return a rule of longrein for one of Gemini, such as `run_shell_command(git status)`."""
     name, bracket, spec = written.partition("(")
-    tool = tool_names(own_tools()).get(name.lower(), "")
-    if not tool and not name.startswith("mcp"):
+    tools = {one.spec.name: one for one in own_tools()}
+    tool = own_name(name, tools)
+    if tool not in tools and not name.startswith("mcp"):
         found.left.append(f"rule {written[:80]}: no tool is called {name}")
         return ""
     spec = spec.removesuffix(")")
-    return (
-        f"{tool or name}({spec} *)"
-        if bracket and tool == "Bash"
-        else written.replace(name, tool or name, 1)
-    )
+    return f"{tool}({spec} *)" if bracket and tool == "Bash" else written.replace(name, tool, 1)
 
 
 def _read_opencode(source: _Source) -> None:
@@ -278,7 +249,7 @@ def _read_opencode(source: _Source) -> None:
         f"{source.environ.get('XDG_CONFIG_HOME') or f'{source.home}/.config'}/opencode",
         source.found,
     )
-    table = source.json(f"{folder}/opencode.json", comments=True) or source.json(
+    table = source.table(f"{folder}/opencode.json", comments=True) or source.table(
         f"{folder}/opencode.jsonc", comments=True
     )
     permission = table.get("permission")
@@ -397,7 +368,7 @@ def _settings_change(found: Found, path: str, home: str) -> Change:
 
 def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: str) -> Change:
     shown = shorten_home(path, home)
-    table, problem = read_json_object(path, shown)
+    table, problem = read_table(path, shown)
     if problem and new:
         raise SettingsError(problem)
     known = _table(table, name)
