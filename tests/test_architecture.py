@@ -175,7 +175,6 @@ LAZY_OWN = {
     "longrein.agent.rewind",
     "longrein.agent.rewind_trees",
     "longrein.agent.status_command",  # where the user has a status line
-    "longrein.frontends.texts_zh",  # for those who read Chinese
     "longrein.frontends.terminal.entry_pages",  # when the user opens a page
     "longrein.frontends.terminal.pager",
     "longrein.agent.server_confinement",
