@@ -212,7 +212,7 @@ LAZY_OWN = {
     # for `--input-format stream-json`, other formats of output and `--json-schema`
     *(
         f"longrein.frontends.headless.{name}"
-        for name in ("control_reports", "hook_callbacks", "host_permissions", "initialize")
+        for name in ("hook_callbacks", "host_permissions", "initialize")
     ),
     *(
         f"longrein.frontends.headless.{name}"
