@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from longrein.config.bounded_file import parse_table
-from longrein.config.environ import config_dir
+from longrein.config.environ import agent_folder, config_dir
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.settings_file import shorten_home
 from longrein.config.skill_files import (
@@ -78,7 +78,7 @@ def opencode_files(
     """Yield the existing settings files of opencode, which may hold commands, nearest first."""
     names: list[tuple[str, Style]] = [(name, "opencode") for name in OPENCODE_FILES]
     yield from existing_folders(cwd, home, trusted, names, os.path.isfile)
-    own = f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/opencode"
+    own = agent_folder("opencode", environ, home)
     for path in (f"{own}/{name}" for name in OPENCODE_FILES[:2]):
         if os.path.isfile(path):
             yield SkillFolder(path, "", style="opencode")

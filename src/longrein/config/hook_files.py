@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from longrein.config.bounded_file import read_bounded, read_table
-from longrein.config.environ import config_dir
+from longrein.config.environ import agent_folder, config_dir
 from longrein.config.instructions import leads_out, project_root
 from longrein.config.settings_file import shorten_home
 from longrein.permissions import Hook, check_rule, escape
@@ -78,8 +78,8 @@ def own_files(home: str, environ: Mapping[str, str]) -> list[HookFile]:
     """Return the user's own files, which may not exist."""
     paths = (
         f"{config_dir(environ, home)}/hooks.json",
-        f"{environ.get('CLAUDE_CONFIG_DIR') or f'{home}/.claude'}/settings.json",
-        f"{environ.get('CODEX_HOME') or f'{home}/.codex'}/hooks.json",
+        f"{agent_folder('claude', environ, home)}/settings.json",
+        f"{agent_folder('codex', environ, home)}/hooks.json",
     )
     return [HookFile(path, shorten_home(path, home), is_own=True, home=home) for path in paths]
 

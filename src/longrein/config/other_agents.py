@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from longrein.config.bounded_file import read_table
+from longrein.config.environ import agent_folder
 from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import SettingValue, shorten_home
@@ -44,7 +45,7 @@ class OtherSettings(msgspec.Struct, frozen=True):
 
 def own_file(home: str, environ: Mapping[str, str]) -> HookFile:
     """Return the user's own settings file of that form, which may not exist."""
-    path = f"{environ.get('CLAUDE_CONFIG_DIR') or f'{home}/.claude'}/settings.json"
+    path = f"{agent_folder('claude', environ, home)}/settings.json"
     return HookFile(path, shorten_home(path, home), is_own=True)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from longrein.config.bounded_file import read_table
-from longrein.config.environ import config_dir, user_file
-from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS
+from longrein.config.environ import agent_folder, config_dir, user_file
+from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS, read_own
 from longrein.config.settings_file import (
     read_text,
     shorten_home,
@@ -109,32 +109,28 @@ class _Source:
 
 
 def _read_claude(source: _Source) -> None:
-    folder = source.environ.get("CLAUDE_CONFIG_DIR") or f"{source.home}/.claude"
+    folder = agent_folder("claude", source.environ, source.home)
     table, found = source.table(f"{folder}/settings.json"), source.found
-    rules = _table(table, "permissions")
-    for kind in ("allow", "ask", "deny"):
-        found.add_rules(kind, rules.get(kind))
-    mode = rules.get("defaultMode")
-    if mode in ("plan", "dontAsk", "default", "acceptEdits"):
-        found.values["permission_mode"] = mode
-    elif mode:
-        found.left.append(
-            f"permissions.defaultMode {mode}: set permission_mode yourself if you want it"
-        )
-    if rules.get("additionalDirectories"):
+    own = read_own(source.home, source.environ)
+    found.left += own.notes
+    for one in own.values:
+        if one.path[0] == "permissions":
+            found.add(dotted(one.path), *one.value)
+        elif one.path == ("permission_mode",):
+            found.values["permission_mode"] = one.value
+    if own.folders:
         found.read_anyway.append(
             "permissions.additionalDirectories (while other_agents.read is true)"
         )
-    if variables := _table(table, "env"):
+    if variables := dict(own.variables):
         found.add("env.keep", *variables)
         found.left.append(
             f"values of {', '.join(sorted(variables))}: export them in your shell; only names are "
             "kept"
         )
-    if table.get("model"):
+    if own.model:
         found.left.append(
-            f"model {table['model']}: write it as PROVIDER/MODEL, such as "
-            "anthropic/claude-sonnet-4-5"
+            f"model {own.model}: write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5"
         )
     found.add_hooks(table.get("hooks"))
     found.add_servers(source.table(f"{source.home}/.claude.json").get("mcpServers"))
@@ -159,7 +155,7 @@ _CODEX_MODES = {
 
 
 def _read_codex(source: _Source) -> None:
-    folder = source.environ.get("CODEX_HOME") or f"{source.home}/.codex"
+    folder = agent_folder("codex", source.environ, source.home)
     table, found = source.table(f"{folder}/config.toml"), source.found
     sandbox, approval = table.get("sandbox_mode"), table.get("approval_policy")
     if sandbox == "read-only":
@@ -245,10 +241,7 @@ def _gemini_rule(written: str, found: Found) -> str:
 
 
 def _read_opencode(source: _Source) -> None:
-    folder, found = (
-        f"{source.environ.get('XDG_CONFIG_HOME') or f'{source.home}/.config'}/opencode",
-        source.found,
-    )
+    folder, found = agent_folder("opencode", source.environ, source.home), source.found
     table = source.table(f"{folder}/opencode.json", comments=True) or source.table(
         f"{folder}/opencode.jsonc", comments=True
     )
@@ -269,9 +262,7 @@ def _read_opencode(source: _Source) -> None:
     for key, name in (("model", "model"), ("small_model", "compact_model")):
         if isinstance(value := table.get(key), str) and "/" in value:
             found.values[name] = value
-    found.add_servers(
-        {name: _opencode_server(server) for name, server in _table(table, "mcp").items()}
-    )
+    found.add_servers(table.get("mcp"))
     found.add(
         "context.files", *(name for name in _texts(table.get("instructions")) if "/" not in name)
     )
@@ -279,17 +270,6 @@ def _read_opencode(source: _Source) -> None:
         found.read_anyway.append(f"commands in {found.files[-1]}")
     known = ("$schema", "permission", "model", "small_model", "mcp", "instructions", "command")
     source.leave(table, known, "opencode.json")
-
-
-def _opencode_server(server: Any) -> Any:
-    """Return a server in the form of `.mcp.json`."""
-    if not isinstance(server, dict):
-        return server
-    words = server.get("command")
-    if isinstance(words, list) and words:
-        return {"command": words[0], "args": words[1:], "env": server.get("environment") or {}}
-    kept = {key: server[key] for key in ("url", "headers") if key in server}
-    return {"type": "http", **kept} if kept else {}
 
 
 AGENTS: Mapping[str, Callable[[_Source], None]] = {
