@@ -94,6 +94,8 @@ LAZY = {
     "pathspec",
     "platformdirs",
     "tomllib",
+    "tomlkit",
+    "yaml",
     "importlib",
     "markdown_it",
     "tree_sitter",
@@ -173,7 +175,6 @@ LAZY_OWN = {
     "longrein.agent.rewind",
     "longrein.agent.rewind_trees",
     "longrein.agent.status_command",  # where the user has a status line
-    "longrein.frontends.texts_zh",  # for those who read Chinese
     "longrein.frontends.terminal.entry_pages",  # when the user opens a page
     "longrein.frontends.terminal.pager",
     "longrein.agent.server_confinement",
@@ -211,7 +212,7 @@ LAZY_OWN = {
     # for `--input-format stream-json`, other formats of output and `--json-schema`
     *(
         f"longrein.frontends.headless.{name}"
-        for name in ("control_reports", "hook_callbacks", "host_permissions", "initialize")
+        for name in ("hook_callbacks", "host_permissions", "initialize")
     ),
     *(
         f"longrein.frontends.headless.{name}"
@@ -664,7 +665,8 @@ def test_the_main_loop_fits_on_one_screen() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic"]
+    "package",
+    ["rich", "prompt_toolkit", "psutil", "pathspec", "platformdirs", "pydantic", "yaml", "tomlkit"],
 )
 def test_start_imports_no_heavy_package(package: str) -> None:
     code = f"import longrein.entry_points, sys; sys.exit({package!r} in sys.modules)"

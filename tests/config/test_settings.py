@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from longrein.config import remember_rule, state_dir
+from longrein.config.settings_file import forget_rule, own_rules
 from longrein.events import SettingsError
 from longrein.settings_schema import (
     InstructionOptions,
@@ -472,30 +473,31 @@ def test_where_state_lies(environ: dict[str, str], path: str) -> None:
 ALWAYS = [
     ("", '[permissions]\nallow = ["Edit"]\n'),
     ('model = "a/b"\n', 'model = "a/b"\n\n[permissions]\nallow = ["Edit"]\n'),
-    ('model = "a/b"', 'model = "a/b"\n\n[permissions]\nallow = ["Edit"]\n'),
+    ('model = "a/b"', 'model = "a/b"\n[permissions]\nallow = ["Edit"]\n'),
     ("[permissions] # mine\n", '[permissions] # mine\nallow = ["Edit"]\n'),
     ("[permissions]\nallow = []\n", '[permissions]\nallow = ["Edit"]\n'),
     (
         '[permissions]\nallow = ["Read"]\n[env]\n',
-        '[permissions]\nallow = ["Edit", "Read"]\n[env]\n',
+        '[permissions]\nallow = ["Read", "Edit"]\n[env]\n',
     ),
-    ('[permissions]\nallow = ["Read",]\n', '[permissions]\nallow = ["Edit", "Read",]\n'),
+    ('[permissions]\nallow = ["Read",]\n', '[permissions]\nallow = ["Read", "Edit"]\n'),
     (
         (
             '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n]\ndeny = '
             '["Write"]\n'
         ),
         (
-            '[permissions]\nallow = [\n  "Edit",\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # '
-            'two\n]\ndeny = ["Write"]\n'
+            '[permissions]\nallow = [\n  "Read", # see ]\n  "Bash(a \\"b\\")",  # two\n  '
+            '"Edit",\n]\ndeny = ["Write"]\n'
         ),
     ),
     (
         '[permissions]\nallow = [\n  "Read"\n]\n',
-        '[permissions]\nallow = [\n  "Edit",\n  "Read"\n]\n',
+        '[permissions]\nallow = [\n  "Read",\n  "Edit"\n]\n',
     ),
-    ('[permissions]\ndeny = ["Write"]\n', '[permissions]\nallow = ["Edit"]\ndeny = ["Write"]\n'),
-    ('permissions.allow = ["Read"]\n', 'permissions.allow = ["Edit", "Read"]\n'),
+    ('[permissions]\ndeny = ["Write"]\n', '[permissions]\ndeny = ["Write"]\nallow = ["Edit"]\n'),
+    ('permissions.allow = ["Read"]\n', 'permissions.allow = ["Read", "Edit"]\n'),
+    ("permissions = { allow = [] }\n", 'permissions = { allow = ["Edit"] }\n'),
     ('[permissions]\nallow = ["Edit"]\n', '[permissions]\nallow = ["Edit"]\n'),
 ]
 
@@ -529,7 +531,7 @@ def test_always_allow_keeps_mode_and_link_and_takes_any_rule(
         remember_rule(rule, {}, str(folders.home))
     assert link.is_symlink()
     assert target.stat().st_mode & 0o777 == 0o640
-    assert folders.load().permissions.allow == rules[::-1]
+    assert folders.load().permissions.allow == rules
     assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".new")] == []
 
 
@@ -541,11 +543,6 @@ def test_a_new_file_is_the_users_alone(folders: ConfigFolders) -> None:
 
 
 REFUSED = [
-    (
-        "permissions = { allow = [] }\n",
-        "Edit",
-        f"{USER}: add Edit to [permissions] allow by hand: its form is unusual",
-    ),
     ("modle = 1\n", "Edit", f"{USER}:1: modle is not a setting: did you mean model?"),
     (
         "",
@@ -567,10 +564,38 @@ def test_what_cannot_be_added_safely_is_left_alone(
     assert (folders.home / ".config/longrein/config.toml").read_text() == before
 
 
+def test_a_rule_that_is_removed_leaves_the_others_and_their_comments(
+    folders: ConfigFolders,
+) -> None:
+    folders.user(
+        '[permissions]\nallow = [\n  "Read", # mine\n  "Edit",\n]\ndeny = ["Write"] # no\n'
+    )
+    forget_rule("allow", "Edit", {}, str(folders.home))
+    path = folders.home / ".config/longrein/config.toml"
+    after = '[permissions]\nallow = [\n  "Read", # mine\n]\ndeny = ["Write"] # no\n'
+    assert path.read_text() == after
+    with pytest.raises(SettingsError, match="holds no rule 'Edit' under"):
+        forget_rule("allow", "Edit", {}, str(folders.home))
+    forget_rule("deny", "Write", {}, str(folders.home))
+    assert path.read_text() == after.replace('"Write"', "")
+    assert [rule for _, rule, _ in own_rules({}, str(folders.home))] == ["Read"]
+
+
+def test_a_text_that_would_hold_something_else_is_not_written(
+    folders: ConfigFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders.user('model = "a/b"\n')
+    for wrong in ("", "= ", 'model = "a/c"\n[permissions]\nallow = ["Edit"]\n'):
+        monkeypatch.setattr("tomlkit.dumps", lambda _, wrong=wrong: wrong)
+        with pytest.raises(SettingsError, match=r"change permissions\.allow in it by hand"):
+            remember_rule("Edit", {}, str(folders.home))
+    assert (folders.home / ".config/longrein/config.toml").read_text() == 'model = "a/b"\n'
+
+
 def test_import_brings_nothing_dear() -> None:
     code = (
-        "import sys, longrein.config; print(*(m for m in ('tomllib', 'platformdirs', "
-        "'pathspec') if m in sys.modules))"
+        "import sys, longrein.config; print(*(m for m in ('tomllib', 'tomlkit', 'yaml', "
+        "'platformdirs', 'pathspec') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -407,7 +408,6 @@ FIELDS = st.dictionaries(
 @given(fields=FIELDS)
 @settings(max_examples=60, deadline=None)
 def test_heads_that_yaml_writes_are_read_as_yaml_reads_them(fields: dict[str, str]) -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML comes with `make library`")
     assert parse_frontmatter(yaml.safe_dump(fields).splitlines()) == fields
 
 

@@ -1,6 +1,8 @@
 """Subagent types from files: formats (A5), folders, precedence, and notes about files left out."""
 
+import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +174,18 @@ LEFT_OUT: list[tuple[str | bytes, str]] = [
     ),
     (
         "---\nname: x\ndescription: d\nwhat is this\n---\n",
-        "line 4: 'what is this' is not `name: value`",
+        "while scanning a simple key: could not find expected ':'",
     ),
     (
         '---\nname: x\ndescription: "d\n---\n',
-        "line 3: the quote that begins with '\"d' is not closed",
+        "line 3: while scanning a quoted scalar: found unexpected end",
     ),
-    ("---\ntools: [Read\ndescription: d\n---\n", "line 2: '[Read' is not closed"),
-    ("---\n- a\n- b\n---\n", "line 2: the head is a list, not fields with names"),
-    ("---\nname: &x y\ndescription: d\n---\n", "line 2: '&x y' is YAML that is not read here"),
+    (
+        "---\ntools: [Read\ndescription: d\n---\n",
+        "line 3: while parsing a flow sequence: did not find expected ','",
+    ),
+    ("---\n- a\n- b\n---\n", "line 2: the head is not fields with names"),
+    ("---\nname: &x y\ndescription: d\n---\n", "line 2: an alias, anchor or tag is not read here"),
     ("---\nname: x\n   description: d\nmore: 1\n---\n", ""),
     (b"---\nname: \xff\n---\n", "is not UTF-8 text"),
     (b"---\n" + b"x" * 300_000, "is larger than 256 kB"),
@@ -397,6 +402,9 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
     ("a:\n  b:\n    c: d\n  e: f", {"a": {"b": {"c": "d"}, "e": "f"}}),
     ("a: *\n'b c': d\n# comment\n\ne:", {"a": "*", "b c": "d", "e": None}),
     ("a: [Agent(b, c), d]", {"a": ["Agent(b, c)", "d"]}),
+    ("a: [b] [c]\nd: {{x}}", {"a": "[b] [c]", "d": "{{x}}"}),
+    ("a:\n  - **/*.py\n  - b\nc: [*.ts, d]", {"a": ["**/*.py", "b"], "c": ["*.ts", "d"]}),
+    ("a: 2024-01-01\nb: 0x10\nc: yes", {"a": "2024-01-01", "b": "0x10", "c": "yes"}),
     ("", {}),
 ]
 
@@ -404,6 +412,29 @@ HEADS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("text", "wanted"), HEADS, ids=lambda value: str(value)[:24])
 def test_heads(text: str, wanted: dict[str, Any]) -> None:
     assert parse_frontmatter(text.split("\n")) == wanted
+
+
+LARGE = {
+    "deep list": "a: " + "[" * 200_000,
+    "deep map": "\n".join(" " * depth + "a:" for depth in range(600)),
+    "aliases": "a: &a [x, x]\nb: [*a , *a ]",
+    "half a character": "a: \ud800",
+}
+
+
+@pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
+def test_a_head_that_costs_too_much_is_refused(text: str) -> None:
+    with pytest.raises(FrontmatterError, match=r"^line 1"):
+        parse_frontmatter(text.split("\n"))
+
+
+@pytest.mark.parametrize("one", ["[*a,", "x\\", "'x''", " # ", ": ", "- ", " ", "\t"])
+def test_the_time_of_a_head_grows_with_its_size_alone(one: str) -> None:
+    started = time.process_time()
+    for start in ("a: ", 'a: "', "a: [", ""):
+        with contextlib.suppress(FrontmatterError):
+            parse_frontmatter([start + one * (250_000 // len(one))])
+    assert time.process_time() - started < 20, "half a second where nothing is quadratic"
 
 
 def test_the_ends_of_lines_and_a_byte_order_mark_do_not_matter() -> None:

@@ -93,7 +93,7 @@ def test_a_wheel_holds_the_whole_program(cli: CliHarness) -> None:
     source = {
         p.relative_to(ROOT / "src")
         for p in (ROOT / "src/longrein").rglob("*")
-        if p.suffix in (".py", ".pyi")
+        if p.suffix in (".py", ".pyi", ".toml")
     }
     assert source <= {
         p.relative_to(cli.folder / "installed") for p in (cli.folder / "installed").rglob("*")

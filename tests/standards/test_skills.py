@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +19,6 @@ from longrein.config.frontmatter import split_frontmatter
 from longrein.tools import SkillInfo
 
 from .peers import AGENTS, CODEX, GEMINI, KIMI, PI, ask, codex_request, needs
-
-yaml = pytest.importorskip("yaml", reason="PyYAML comes with `make library`")
 
 NAMES = st.from_regex(r"[a-z]{1,6}(-[a-z0-9]{1,4}){0,2}", fullmatch=True)
 WORDS = st.lists(

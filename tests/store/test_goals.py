@@ -1,8 +1,8 @@
 """The project's goals: a graph that many processes change at once."""
 
 import asyncio
+import fcntl
 import os
-import sqlite3
 import tempfile
 import threading
 from collections.abc import Awaitable, Sequence
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from longrein.events import Goal, ToolError
-from longrein.store import Goals, owner_of, project_key
-from longrein.store.goals_database import RENEW_US
+from longrein.store import Goals, goals_file, owner_of, project_key
+from longrein.store.goals_file import RENEW_US
 from longrein.store.store_port import LEASE_US, USER
 from tests.store.fixtures import run_in_process, wait_status
 
@@ -258,56 +258,47 @@ async def test_two_processes_claim_one_goal_and_one_wins(tmp_path: Path) -> None
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "goals").iterdir()} == {0o600}
 
 
-@pytest.mark.parametrize("damage", ["page", "text", "cut"])
-async def test_a_damaged_database_is_set_aside_and_what_can_be_read_goes_on(
-    tmp_path: Path, damage: str
-) -> None:
+@pytest.mark.parametrize("damage", [b"no JSON", b'{"goals": 7}', b"\xff", b"[" * 100_000])
+async def test_a_damaged_file_is_left_as_it_is(tmp_path: Path, damage: bytes) -> None:
     mine = goals_of(tmp_path)
-    for number in range(1, 41):
-        await mine.add(f"goal {number}", "b" * 1000, (number - 1,) if number > 1 else ())
+    await mine.add("one", "", ())
     path = Path(mine.path)
     whole = path.read_bytes()
-    broken = {
-        "page": whole[: 6 * 4096] + b"\xff" * 4096 + whole[7 * 4096 :],
-        "text": b"no database " * 1000,
-        "cut": whole[: 5 * 4096],
-    }[damage]
-    path.write_bytes(broken)
-    await refused(
-        mine.goals(every=True),
-        "[damaged]",
-        "is set aside as",
-        "damaged-1",
-        "list them and try again",
-    )
-    assert Path(f"{path}.damaged-1").read_bytes() == broken
-    kept = await mine.goals(every=True)
-    assert all(goal.title == f"goal {goal.id}" for goal in kept)
-    assert damage != "page" or len(kept) > 3
-    made = await mine.add("later", "", ())
-    assert made.id > max(ids(kept), default=0)
-    await refused(mine.update(99, status="completed"), "[unknown-goal]")
+    path.write_bytes(damage)
+    await refused(mine.goals(every=True), "[damaged]", str(path), "nothing was changed")
+    await refused(mine.add("two", "", ()), "[damaged]")
+    assert path.read_bytes() == damage
+    path.write_bytes(whole)
+    assert ids(await mine.goals()) == [1]
 
 
-async def test_what_cannot_be_used_says_so(tmp_path: Path) -> None:
+async def test_a_deleted_goal_keeps_its_number_and_looking_writes_nothing(tmp_path: Path) -> None:
+    mine = goals_of(tmp_path)
+    for title in ("one", "two"):
+        await mine.add(title, "b" * 1000, ())
+    await mine.update(2, status="deleted")
+    whole = Path(mine.path).stat()
+    assert ids(await mine.goals()) == [1]
+    assert Path(mine.path).stat().st_ino == whole.st_ino
+    assert (await mine.add("three", "", ())).id == 3
+
+
+async def test_what_cannot_be_used_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "goals").write_text("in the way")
     await refused(
         goals_of(tmp_path).add("x", "", ()), "[goals]", "cannot be used", "nothing was changed"
     )
     newer = goals_of(tmp_path / "other")
     await newer.add("x", "", ())
-    with sqlite3.connect(newer.path) as database:
-        database.execute("PRAGMA user_version=99")
-    database.close()
+    path = Path(newer.path)
+    path.write_text(path.read_text().replace('"layout": 1', '"layout": 99'))
     await refused(newer.add("y", "", ()), "[newer]", "upgrade")
-
-
-async def test_on_a_network_mount_there_is_no_wal(tmp_path: Path) -> None:
-    mine = Goals(str(tmp_path), "k", ME, Time(), network=True)
-    await mine.add("x", "", ())
-    database = sqlite3.connect(mine.path)
-    assert database.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
-    database.close()
+    path.write_text("{}")
+    monkeypatch.setattr(goals_file, "BUSY_S", 0.05)
+    with open(f"{path}.lock", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        await refused(newer.add("y", "", ()), "[busy]", "Try again")
+    assert (await newer.add("y", "", ())).id == 1
 
 
 def test_a_project_has_a_readable_key_of_its_own(tmp_path: Path) -> None:
@@ -330,9 +321,7 @@ class Model(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.time = Time()
-        self.agents = [
-            Goals(self.folder.name, "k", f"s{n}", self.time, network=False) for n in range(3)
-        ]
+        self.agents = [Goals(self.folder.name, "k", f"s{n}", self.time) for n in range(3)]
         self.status: dict[int, str] = {}
         self.waits: dict[int, set[int]] = {}
         self.held: dict[int, tuple[str, int]] = {}
@@ -445,7 +434,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def it_is_as_it_should_be(self) -> None:
-        looker = Goals(self.folder.name, "k", "nobody", self.time, network=False)
+        looker = Goals(self.folder.name, "k", "nobody", self.time)
         found = {goal.id: goal for goal in asyncio.run(looker.goals(every=True))}
         assert {number: (goal.status, set(goal.blocked_by)) for number, goal in found.items()} == {
             number: (self.status[number], self.waits[number]) for number in self.status
@@ -462,7 +451,7 @@ TestTheGraph = Model.TestCase
 @settings(max_examples=25, deadline=None)
 def test_any_text_comes_back_or_is_refused(title: str, body: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        mine = Goals(folder, "k", ME, Time(), network=False)
+        mine = Goals(folder, "k", ME, Time())
         try:
             made = asyncio.run(mine.add(title, body, ()))
         except ToolError:

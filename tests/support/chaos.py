@@ -25,7 +25,8 @@ from longrein.events import (
     text_of,
 )
 from longrein.models import Delta, Failure, Reply
-from longrein.testing.scripted_model import batches, cached_usage, check_rules, count_tokens
+from longrein.models.scripted import delta_pieces
+from longrein.testing.scripted_model import PIECES_MAX, cached_usage, check_rules, count_tokens
 
 BUDGET = Budget(16_000, 2_000, Price(3, 15, 0.3, 3.75))
 """Small budget, so that a random session is compacted several times."""
@@ -127,8 +128,9 @@ class ChaosModel:
         self.requests.append(request)
         self.watch(request)
         final = self._answer(request, before)
-        for batch in batches(final.parts if isinstance(final, Reply) else final.partial):
-            yield batch
+        parts = final.parts if isinstance(final, Reply) else final.partial
+        for piece in delta_pieces(parts, pieces_max=PIECES_MAX):
+            yield [piece]
             await self._pause()
         await self._pause()
         yield [final]

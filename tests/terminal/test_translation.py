@@ -13,8 +13,13 @@ import pytest
 from longrein.frontends.terminal.command_table import COMMANDS
 from longrein.frontends.terminal.event_lines import STATUS, WAKES
 from longrein.frontends.terminal.key_names import key_rows
-from longrein.frontends.texts_zh import TEXTS
-from longrein.frontends.translation import PLACEHOLDER, language_of, translate, use_language
+from longrein.frontends.translation import (
+    PLACEHOLDER,
+    language_of,
+    read_texts,
+    translate,
+    use_language,
+)
 from tests.terminal.pseudo_terminal import PseudoTerminal
 from tests.terminal.test_real import ASKED, home
 
@@ -24,6 +29,7 @@ FILES = [
     SOURCE / "permissions/verdict.py",
     SOURCE / "commands/interactive.py",
 ]
+TEXTS = read_texts("zh")
 LETTERS_MIN = 2
 """Letters that a text of the code must have of its own, so that it counts as the source of a
 key.
@@ -42,8 +48,6 @@ def sources() -> tuple[frozenset[str], tuple["re.Pattern[str]", ...]]:
     """The texts in the code: constants, and patterns of f-strings."""
     constants, patterns = set[str](), set[str]()
     for file in FILES:
-        if file.name == "texts_zh.py":
-            continue
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 constants.add(node.value.strip())
@@ -65,7 +69,7 @@ def is_used(key: str) -> bool:
 
 def test_every_text_of_the_catalogue_is_used_by_the_code() -> None:
     assert [key for key in TEXTS if not is_used(key)] == [], (
-        "remove these from texts_zh.py, or mend their wording"
+        "remove these from texts_zh.toml, or mend their wording"
     )
     assert not is_used("a text that no code has")
 

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from longrein.agent import builtin_kinds
-from longrein.config.subagent_types import tool_names
 from longrein.context.clearing.text_features import kind_of_name
 from longrein.context.state.tool_traits import UNSTATED
 from longrein.events import ToolError, ToolSpec, ToolTraits, text_of
@@ -16,6 +15,7 @@ from longrein.tools import (
     Outcome,
     ToolContext,
     agent_tool,
+    alias_names,
     builtin_tools,
     fit_arguments,
     goal_tools,
@@ -440,4 +440,4 @@ def test_a_custom_tool_states_the_same_traits_as_a_built_in_one() -> None:
 
     assert Ask.traits == ToolTraits("search", quiet=True, polls=True, key_argument="b")
     assert Ask.rule_name == "Read"
-    assert tool_names([Ask]) == {"ask": "Ask", "enquire": "Ask"}
+    assert alias_names([Ask]) == {"enquire": "Ask"}

@@ -16,8 +16,8 @@ from longrein.events import Entry, PrefixSet
 from longrein.models import Clock, Model
 from longrein.permissions import Rules
 from longrein.settings_schema import MODES, Limits, TaskOptions, ToolOptions
-from longrein.store import HookFiles
-from longrein.tools import GoalPort, HistoryReader, SubagentType, Tool
+from longrein.store import HistoryReader, HookFiles
+from longrein.tools import GoalPort, SubagentType, Tool
 from longrein.workspace import MemoryUse, Workspace
 from longrein.workspace.sandbox import SessionSandbox
 

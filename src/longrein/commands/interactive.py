@@ -14,8 +14,7 @@ from longrein.agent.hooks import SessionHooks
 from longrein.commands.first_run import chosen_line, first_run_notices, show_no_model
 from longrein.commands.login import key_commands
 from longrein.commands.next_session import adopt_one_shot, next_session, session_rows, with_folder
-from longrein.commands.terminal_facts import command_facts
-from longrein.commands.terminal_input_facts import folder_name, input_facts
+from longrein.commands.terminal_facts import command_facts, folder_name, input_facts
 from longrein.composition import Additions, Composition, build
 from longrein.config import home_folder, own_command, project_root
 from longrein.config.model_choice import NoModelFound

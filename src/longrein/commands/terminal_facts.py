@@ -1,5 +1,5 @@
-"""Facts and callbacks of a session, its settings and its files, for the terminal's slash
-commands.
+"""Facts and callbacks of a session, its settings and its files, for the terminal's slash commands
+and its input.
 """
 
 import asyncio
@@ -14,12 +14,15 @@ import msgspec
 from longrein import __version__
 from longrein.agent.messages import session_usd
 from longrein.composition import Composition
-from longrein.config import shorten_home, user_file
-from longrein.config.rule_removal import forget_rule, own_rules
+from longrein.config import config_dir, project_root, shorten_home, user_file
+from longrein.config.settings_file import forget_rule, own_rules
 from longrein.events import FileChanged, FileSeen, LongreinError, Replied, Text, UsageError
 from longrein.frontends.human_text import joined, money, size, tokens
 from longrein.frontends.reports.cost import CostRow, cost_rows
+from longrein.frontends.terminal.clipboard_image import clipboard_image
 from longrein.frontends.terminal.command_facts import ChangedFile, CommandFacts, MemoryFile, RuleRow
+from longrein.frontends.terminal.input_facts import InputFacts
+from longrein.frontends.terminal.key_names import ACTIONS
 from longrein.models import open_model
 from longrein.run_context import CLOCK, RunContext, chosen_model, fork
 from longrein.settings_schema import EFFORTS
@@ -327,3 +330,52 @@ async def _preview(place: RunContext, session: str) -> Sequence[str]:
             return preview_lines(reader)
 
     return await asyncio.wrap_future(run_in_thread(read, "preview"))
+
+
+# --- The input ------------------------------------------------------------------------------------
+
+
+def folder_name(cwd: str) -> str:
+    """Return the name under which something is kept for a folder, such as what was sent there."""
+    return cwd.strip("/").replace("/", "-")[-200:] or "root"
+
+
+def input_facts(place: RunContext, built: Composition) -> InputFacts:
+    """Return the facts for the input of one session."""
+    settings = place.settings
+    reader = built.attachments()
+    return InputFacts(
+        keys={
+            one.name: getattr(settings.keys, one.name)
+            for one in ACTIONS
+            if f"keys.{one.name}" in settings.origin
+        },
+        vim=settings.keys.vim,
+        drafts=os.path.join(place.state_dir, "drafts", folder_name(place.cwd)),
+        environ=place.environ,
+        attachments=reader.read,
+        image=reader.image,
+        image_of=reader.image_of,
+        clipboard=lambda: built.deps.workspace.run_in_thread(
+            lambda: clipboard_image(place.environ)
+        ),
+        memory_files=lambda: memory_files(place),
+    )
+
+
+def memory_files(place: RunContext) -> Sequence[tuple[str, str]]:
+    """Return (label, path) of the project's file of instructions, which may not exist yet, and
+    of the user's own.
+    """
+    root = project_root(place.cwd)
+    names = [
+        name for name in place.settings.context.files if os.path.isfile(os.path.join(root, name))
+    ]
+    usual = (
+        "AGENTS.md"
+        if "AGENTS.md" in place.settings.context.files
+        else next(iter(place.settings.context.files), "")
+    )
+    project = os.path.join(root, next(iter(names), usual))
+    own = os.path.join(config_dir(place.environ, place.home), "AGENTS.md")
+    return [*([("this project", project)] if usual else []), ("all your projects", own)]

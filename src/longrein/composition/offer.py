@@ -36,6 +36,7 @@ from longrein.tools import (
     goal_tools,
     named_tools,
     offer_tools,
+    own_name,
     tools_by_name,
 )
 from longrein.tools.mcp.servers import McpToolset
@@ -158,19 +159,11 @@ def _chosen_tools(
     """
     if named is not None or flag is None or flag.strip() == "default":
         return named, ""
-    wanted = [name.strip() for name in flag.split(",") if name.strip()]
-    spelled = {
-        name: tool.spec.name
-        for tool in _builtin(kinds, None)
-        for name in (*tool.aliases, tool.spec.name)
-    }
-    missing = ", ".join(name for name in wanted if name not in spelled and name != WEB_SEARCH.name)
-    note = (
-        f"--tools: there is no {missing}; there are {', '.join(dict.fromkeys(spelled.values()))}"
-        if missing
-        else ""
-    )
-    return [spelled[name] for name in wanted if name in spelled], note
+    tools = {tool.spec.name: tool for tool in _builtin(kinds, None)}
+    wanted = [own_name(name.strip(), tools) for name in flag.split(",") if name.strip()]
+    missing = ", ".join(name for name in wanted if name not in tools and name != WEB_SEARCH.name)
+    note = f"--tools: there is no {missing}; there are {', '.join(tools)}" if missing else ""
+    return [name for name in wanted if name in tools], note
 
 
 def _may_search_web(run_context: RunContext, additions: Additions) -> bool:

@@ -41,14 +41,44 @@ def read_bounded(path: str, bytes_max: int, *, exact: bool = False) -> bytes:
     return data
 
 
-def parse_lenient_json(data: bytes) -> Any:
-    """Parse JSON with comments, and with commas before a closing bracket. Raises `ValueError`."""
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-    text = re.sub(_COMMENT, lambda found: found[1] or "", text)
+def read_table(
+    path: str, shown: str, bytes_max: int = 1_000_000, *, comments: bool = False
+) -> tuple[dict[str, Any], str]:
+    """Read a JSON or TOML file: (its fields, ''), or ({}, why not). A missing file has no fields.
+
+    `comments`: see `parse_table`.
+    """
     try:
-        return msgspec.json.decode(re.sub(_COMMA, lambda found: found[1] or "", text))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(str(error)[:200]) from None
+        data = read_bounded(path, bytes_max)
+        return parse_table(data, toml=path.endswith(".toml"), comments=comments), ""
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, ""
+    except OSError as error:
+        return {}, f"{shown}: cannot be read ({error.strerror}): mend or remove it"
+    except ValueError as error:
+        return {}, f"{shown}: it is not valid ({error}): mend or remove it"
+
+
+def parse_table(data: bytes, *, toml: bool = False, comments: bool = False) -> dict[str, Any]:
+    """Parse a TOML document or a JSON object; nothing at all is an empty one. Raises `ValueError`.
+
+    With `comments`, JSON may hold comments, and commas before a closing bracket.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        if toml:
+            import tomllib
+
+            return tomllib.loads(text)
+        if comments:
+            text = re.sub(_COMMENT, lambda found: found[1] or "", text)
+            text = re.sub(_COMMA, lambda found: found[1] or "", text)
+        table = msgspec.json.decode(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(str(error)[:120]) from None
+    if not isinstance(table, dict):
+        raise ValueError("no JSON object")
+    return table
 
 
 _COMMENT = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*(?s:.*?)\*/'

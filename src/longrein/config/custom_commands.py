@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from longrein.config.bounded_file import parse_lenient_json
-from longrein.config.environ import config_dir
+from longrein.config.bounded_file import parse_table
+from longrein.config.environ import agent_folder, config_dir
 from longrein.config.frontmatter import split_frontmatter
 from longrein.config.settings_file import shorten_home
 from longrein.config.skill_files import (
@@ -78,7 +78,7 @@ def opencode_files(
     """Yield the existing settings files of opencode, which may hold commands, nearest first."""
     names: list[tuple[str, Style]] = [(name, "opencode") for name in OPENCODE_FILES]
     yield from existing_folders(cwd, home, trusted, names, os.path.isfile)
-    own = f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/opencode"
+    own = agent_folder("opencode", environ, home)
     for path in (f"{own}/{name}" for name in OPENCODE_FILES[:2]):
         if os.path.isfile(path):
             yield SkillFolder(path, "", style="opencode")
@@ -104,10 +104,9 @@ def read_opencode(path: str, folder: SkillFolder, home: str, notes: Notes) -> Se
 
 def _opencode_commands(text: str) -> Mapping[str, Any]:
     try:
-        table = parse_lenient_json(text.encode())
+        commands = parse_table(text.encode(), comments=True).get("command")
     except ValueError as error:
         raise InvalidSkill(f"is no JSON ({error})") from None
-    commands = table.get("command") if isinstance(table, dict) else None
     return (
         {"-".join(name.split()): fields for name, fields in commands.items()}
         if isinstance(commands, dict)

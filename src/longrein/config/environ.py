@@ -28,6 +28,22 @@ def user_file(environ: Mapping[str, str], home: str) -> str:
     return f"{config_dir(environ, home)}/config.toml"
 
 
+AGENT_FOLDERS = {
+    "claude": ("CLAUDE_CONFIG_DIR", "", ".claude"),
+    "codex": ("CODEX_HOME", "", ".codex"),
+    "gemini": ("", "", ".gemini"),
+    "opencode": ("XDG_CONFIG_HOME", "/opencode", ".config/opencode"),
+}
+"""Other agent -> variable that names its folder, folder below that, usual folder below home."""
+
+
+def agent_folder(agent: str, environ: Mapping[str, str], home: str) -> str:
+    """Return the folder of the user's settings and instructions for another agent."""
+    variable, below, usual = AGENT_FOLDERS[agent]
+    given = environ.get(variable, "")
+    return f"{given}{below}" if given else f"{home}/{usual}"
+
+
 def project_file(cwd: str) -> str:
     """Return the path of the project's settings file in `cwd`, which may not exist."""
     return f"{cwd.rstrip('/')}/.longrein/config.toml"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.config.bounded_file import parse_lenient_json, read_bounded
+from longrein.config.bounded_file import read_table
 from longrein.config.custom_commands import OPENCODE_FILES
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.custom_commands import USER_FOLDERS as USER_COMMAND_FOLDERS
@@ -126,7 +126,7 @@ def _found(path: str, kind: FoundKind, home: str, *, trusted: bool) -> FoundFile
     if not trusted and not kind.path.startswith("~/"):
         return FoundFile(shown, kind, "not used", UNTRUSTED)
     table = (
-        _table(path)
+        read_table(path, shown, SETTINGS_BYTES_MAX, comments=True)[0]
         if path.endswith((".json", ".jsonc")) and (kind.known or kind.use == "not used")
         else {}
     )
@@ -144,15 +144,6 @@ UNTRUSTED = "this folder is not trusted: `longrein trust` changes that"
 def _untrusted(one: FoundFile) -> bool:
     """Return whether the line about a folder that is not trusted names the file already."""
     return one.why == UNTRUSTED
-
-
-def _table(path: str) -> Mapping[str, Any]:
-    """Return the JSON object of a settings file; an empty one for anything else."""
-    try:
-        table = parse_lenient_json(read_bounded(path, SETTINGS_BYTES_MAX))
-    except (OSError, ValueError):
-        return {}
-    return table if isinstance(table, dict) else {}
 
 
 def _ignored_rules(table: Mapping[str, Any]) -> str:

@@ -1,35 +1,24 @@
 """Reader of the YAML head of a markdown file, between two lines of `---`.
 
-Supports keys with texts, numbers, booleans, lists in both spellings, maps below a key, and blocks
-of text. More lenient than YAML where people write what it forbids (a colon or a quote inside plain
-text, ` #12`); strict where the meaning would be a guess (anchors, tags, several documents). A YAML
-package costs more to import than this module, and reads names like `no` as something else.
+PyYAML splits the head into its parts; this module turns them into values. Before that it puts
+quotes where people write what YAML forbids or would cut: a colon or ` #12` inside plain text, a
+`*` at its start. A word such as `no`, a date and an octal number are texts, as their authors mean
+them. Aliases, anchors, tags, several documents and deep nesting are refused.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 FENCE = "---"
 CONSTANTS = {"true": True, "false": False, "null": None, "~": None}
 NUMBER = r"-?(?:\d+|\d+\.\d*|\.\d+)"
-KEY = r"""(?P<key>"[^"]*"|'[^']*'|[^\s:#\[\]{},"'&*!|>%@`-][^:\n]*?|-\w[^:\n]*?)\s*:(?:\s+(?P<value>.*))?$"""  # noqa: E501
 DEPTH_MAX = 8
 """Maximum nesting of a head."""
 
 
 class FrontmatterError(ValueError):
     """Error in a head, such as `line 3: …`. It becomes a note for the user."""
-
-
-class Line(NamedTuple):
-    """A line of a head."""
-
-    number: int
-    """Line number in the file, from 1."""
-    indent: int
-    text: str
-    """Text without indentation and trailing blanks."""
 
 
 def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
@@ -48,219 +37,77 @@ def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
 
 def parse_frontmatter(lines: list[str], first: int = 1) -> dict[str, Any]:
     """Parse the lines of a head. `first`: number of the first line. Raises `FrontmatterError`."""
-    reader = _Reader([_line(number, raw) for number, raw in enumerate(lines, first)])
-    fields = reader.block(0, 0)
-    if reader.left():
-        raise FrontmatterError(
-            f"line {reader.now.number}: {_shown(reader.now.text)} is indented otherwise than what "
-            "it belongs to"
-        )
-    if fields is None:
-        return {}
-    if not isinstance(fields, dict):
-        raise FrontmatterError(f"line {first}: the head is a list, not fields with names")
-    return fields
+    import yaml  # slow to import, and most starts read no head
 
-
-def _line(number: int, raw: str) -> Line:
-    wide = raw.expandtabs(8)
-    return Line(number, len(wide) - len(wide.lstrip()), wide.strip())
+    text = "\n".join(_with_quotes([line.expandtabs(8) for line in lines]))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        fields = _Reader(yaml.parse(text, Loader=loader), first).document()
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark or error.context_mark
+        line = first + (at.line if at else 0)
+        said = ": ".join(filter(None, (error.context, error.problem)))
+        raise FrontmatterError(f"line {line}: {said}") from None
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise FrontmatterError(f"line {first}: {error}".splitlines()[0]) from None
+    if not isinstance(fields, dict | None):
+        raise FrontmatterError(f"line {first}: the head is not fields with names")
+    return fields or {}
 
 
 class _Reader:
-    """Parser that reads the lines once, from first to last."""
+    """Builder of values from the parts that PyYAML tells, one after the other."""
 
-    def __init__(self, lines: list[Line]) -> None:
-        self._lines = lines
-        self._at = 0
+    def __init__(self, events: Iterable[Any], first: int) -> None:
+        self._events = iter(events)
+        self._first = first
 
-    @property
-    def now(self) -> Line:
-        return self._lines[self._at]
+    def document(self) -> Any:
+        """Return the value of the only document; None when there is none."""
+        import yaml
 
-    def left(self) -> bool:
-        """Skip blank lines and comments; return whether a line is left."""
-        while self._at < len(self._lines) and (not self.now.text or self.now.text.startswith("#")):
-            self._at += 1
-        return self._at < len(self._lines)
+        fields = None
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if event.start_mark.line or event.explicit:
+                    self._refuse(event, "a head is one document")
+                fields = self._value(next(self._events), 0)
+        return fields
 
-    def block(self, least: int, depth: int) -> Any:
-        """Return the map or list indented by `least` or more; None when there is none."""
-        if not self.left() or self.now.indent < least:
-            return None
+    def _value(self, event: Any, depth: int) -> Any:
+        import yaml
+
         if depth > DEPTH_MAX:
-            raise FrontmatterError(f"line {self.now.number}: more than {DEPTH_MAX} levels")
-        indent = self.now.indent
-        if _is_item(self.now.text):
-            return self._items(indent, depth)
-        return self._fields(indent, depth)
+            self._refuse(event, f"more than {DEPTH_MAX} levels")
+        if isinstance(event, yaml.AliasEvent) or event.anchor or event.tag:
+            self._refuse(event, "an alias, anchor or tag is not read here: put the value in quotes")
+        if isinstance(event, yaml.ScalarEvent):
+            return _scalar(event.value) if event.implicit[0] else event.value
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._items(depth)
+        fields: dict[str, Any] = {}
+        while not isinstance(key := next(self._events), yaml.MappingEndEvent):
+            if not isinstance(key, yaml.ScalarEvent):
+                self._refuse(key, "a name of a field is a text")
+            fields[key.value] = self._value(next(self._events), depth + 1)
+        return fields
 
-    def _items(self, indent: int, depth: int) -> list[Any]:
+    def _items(self, depth: int) -> list[Any]:
+        """Return the items of a list. `[Agent(b, c)]` has one, although YAML sees two."""
+        import yaml
+
         found: list[Any] = []
-        while self.left() and self.now.indent == indent and _is_item(self.now.text):
-            line = self.now
-            rest = line.text[1:].strip()
-            self._at += 1
-            if not rest:
-                found.append(self.block(indent + 1, depth + 1))
-            elif re.compile(KEY).match(rest) and rest[0] not in "\"'[{":
-                inner = indent + len(line.text) - len(line.text[1:].lstrip())
-                self._at -= 1
-                self._lines[self._at] = Line(line.number, inner, rest)
-                found.append(self._fields(inner, depth + 1))
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            value = self._value(event, depth + 1)
+            last = found[-1] if found else None
+            if isinstance(last, str) and last.count("(") > last.count(")"):
+                found[-1] = f"{last}, {value}"
             else:
-                found.append(self._value(rest, line, indent))
+                found.append(value)
         return found
 
-    def _fields(self, indent: int, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while self.left() and self.now.indent == indent:
-            line = self.now
-            match = re.compile(KEY).match(line.text)
-            if match is None:
-                raise FrontmatterError(
-                    f"line {line.number}: {_shown(line.text)} is not `name: value`"
-                )
-            self._at += 1
-            value = match["value"] or ""
-            if not value or value.startswith("#"):
-                found[_plain_key(match["key"])] = self._below(indent, depth)
-            else:
-                found[_plain_key(match["key"])] = self._value(value, line, indent)
-        return found
-
-    def _below(self, indent: int, depth: int) -> Any:
-        """Return the value below a key without one; a list may have the indentation of the key."""
-        if self.left() and self.now.indent == indent and _is_item(self.now.text):
-            return self._items(indent, depth + 1)
-        if self.left() and self.now.indent > indent and not self._is_structure():
-            return _folded(self._continued(indent))
-        return self.block(indent + 1, depth + 1)
-
-    def _is_structure(self) -> bool:
-        return _is_item(self.now.text) or re.compile(KEY).match(self.now.text) is not None
-
-    def _value(self, text: str, line: Line, indent: int) -> Any:
-        """Return the value after a colon or a dash, with its continuation lines."""
-        block = re.fullmatch(r"([|>])([+-]?\d?|\d[+-])(?:\s+#.*)?", text)
-        if block:
-            return self._text_block(block[1], block[2], indent)
-        if text[0] in "\"'":
-            return self._quoted(text, line, indent)
-        if text[0] in "[{":
-            return self._flow(text, line, indent)
-        if text[0] in "&*!%@`" and not text.startswith(("*", "@", "`")):
-            raise FrontmatterError(
-                f"line {line.number}: {_shown(text)} is YAML that is not read here: put the value "
-                "in quotes"
-            )
-        return _scalar(_folded([_without_comment(text), *self._continued(indent)]))
-
-    def _continuation(self, indent: int) -> list[Line]:
-        """Take the lines that are indented further than `indent`, and the blank ones between and
-        after them.
-        """
-        first = self._at
-        while self._at < len(self._lines) and (not self.now.text or self.now.indent > indent):
-            self._at += 1
-        return self._lines[first : self._at]
-
-    def _continued(self, indent: int) -> list[str]:
-        """Return the continuation lines of a plain text."""
-        found = [line.text for line in self._continuation(indent)]
-        while found and not found[-1]:
-            found.pop()
-        return found
-
-    def _text_block(self, style: str, how: str, indent: int) -> str:
-        """Return a block of text: `|` keeps lines, `>` joins them, `-` removes the last line
-        end.
-        """
-        raw = self._continuation(indent)
-        margin = min((line.indent for line in raw if line.text), default=0)
-        lines = [" " * (line.indent - margin) + line.text if line.text else "" for line in raw]
-        text = ("\n".join(lines) if style == "|" else _folded(lines)).rstrip("\n")
-        return text if "-" in how or not text else f"{text}\n"
-
-    def _quoted(self, text: str, line: Line, indent: int) -> str:
-        """Return a quoted text, which may span lines. A text that only begins with a quoted word
-        is plain.
-        """
-        whole, quote = text, text[0]
-        end = _end_of_quote(whole)
-        while (
-            end < 0
-            and self._at < len(self._lines)
-            and (not self.now.text or self.now.indent > indent)
-        ):
-            if quote == '"' and re.search(
-                r"(?<!\\)(?:\\\\)*\\$", whole
-            ):  # the line break is escaped
-                whole = whole[:-1] + self.now.text
-            else:
-                whole += f" {self.now.text}" if self.now.text else "\n"
-            self._at += 1
-            end = _end_of_quote(whole)
-        if end < 0:
-            raise FrontmatterError(
-                f"line {line.number}: the quote that begins with {_shown(text)} is not closed"
-            )
-        rest = whole[end + 1 :].strip()
-        if rest and not rest.startswith("#"):
-            return whole
-        inner = whole[1:end]
-        return inner.replace("''", "'") if quote == "'" else _unescaped(inner)
-
-    def _flow(self, text: str, line: Line, indent: int) -> Any:
-        """Return `[a, b]` or `{a: true}`, which may span lines."""
-        whole = text
-        while (
-            not _is_closed(whole)
-            and self._at < len(self._lines)
-            and self.now.indent >= indent
-            and self.now.text
-        ):
-            whole += f" {_without_comment(self.now.text)}"
-            self._at += 1
-        if not _is_closed(whole):
-            raise FrontmatterError(f"line {line.number}: {_shown(text)} is not closed")
-        whole = whole[: _closing(whole) + 1]
-        pieces = list(split_outside(whole[1:-1]))
-        if whole[0] == "[":
-            return [_flow_value(piece) for piece in pieces]
-        pairs = (piece.partition(":") for piece in pieces)
-        return {_plain_key(key.strip()): _flow_value(value.strip()) for key, _, value in pairs}
-
-
-# --- Values and quotes ----------------------------------------------------------------------------
-
-
-def split_outside(text: str) -> Iterator[str]:
-    """Yield the non-empty pieces between commas outside of brackets and quotes."""
-    depth, quote, start = 0, "", 0
-    for at, c in enumerate(f"{text},"):
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "\"'" and not text[start:at].strip():
-            quote = c
-        elif c in "([{":
-            depth += 1
-        elif c in ")]}":
-            depth -= 1
-        elif c == "," and (depth <= 0 or at == len(text)):
-            if text[start:at].strip():
-                yield text[start:at].strip()
-            start = at + 1
-    if quote and text[start:].strip():
-        yield text[start:].strip()
-
-
-def _flow_value(text: str) -> Any:
-    if text[:1] in ("[", "{") and _is_closed(text):
-        return _Reader([])._flow(text, Line(0, 0, text), 0)
-    if text[:1] in ('"', "'") and _end_of_quote(text) == len(text) - 1:
-        return text[1:-1].replace("''", "'") if text[0] == "'" else _unescaped(text[1:-1])
-    return _scalar(text)
+    def _refuse(self, event: Any, why: str) -> None:
+        raise FrontmatterError(f"line {self._first + event.start_mark.line}: {why}")
 
 
 def _scalar(text: str) -> Any:
@@ -269,72 +116,54 @@ def _scalar(text: str) -> Any:
         return CONSTANTS[text.lower()]
     if re.fullmatch(NUMBER, text) and len(text) < 18:
         return float(text) if "." in text else int(text)
-    return text
+    return text or None
 
 
-def _is_item(text: str) -> bool:
-    return text == "-" or text.startswith("- ")
+# --- Quotes that people leave out -----------------------------------------------------------------
 
 
-def _plain_key(text: str) -> str:
-    return text[1:-1] if text[:1] in ('"', "'") else text.strip()
+KEY = r"""(?:"[^"]*"|'[^']*'|[^\s:#\[\]{},"'&*!|>%@`-][^:]*|-\w[^:]*):"""
+ENTRY = rf"(?P<dashes>\s*(?:- +)*)(?:(?P<key>{KEY}\s+)|(?<=- )(?!{KEY}$))(?P<value>\S.*)"
+QUOTED = r"""(?s)("(?:\\.|[^"\\])*+"|'(?:''|[^'])*+')(?P<rest>\s*(?:#.*)?$)?"""
+LIST = r"""\[(?:[^\[\]"']|"[^"]*"|'[^']*'|\[[^\[\]]*\])*\](?P<rest>\s*(?:#.*)?$)?"""
+WRONG_ESCAPE = (
+    r"""\\(?!["\\/ntr0 \n]|x[\da-fA-F]{2}|u(?![dD][89a-fA-F])[\da-fA-F]{4}|U000[\da-fA-F]{5})"""
+)
+REPAIRS = {'"': (WRONG_ESCAPE, r"\\\\"), "[": (r"([\[,]\s*)([*@`][^,\[\]\"']*)", r"\1'\2'")}
+"""First character of a value -> what in it gets a backslash or quotes."""
+FORBIDDEN = r"(?s)(?!\{[^{])(?:[*@`%,{]|[-?] |.*(?::(?:\s|$)| #))"
+"""Plain text that YAML would refuse, or cut at a `#`."""
 
 
-def _without_comment(text: str) -> str:
-    at = text.find(" # ")
-    return text[:at].rstrip() if at >= 0 else text
+def _with_quotes(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of a head, with quotes around plain values that YAML would not read."""
+    entry_pattern = re.compile(ENTRY)
+    at = 0
+    while at < len(lines):
+        entry = entry_pattern.fullmatch(lines[at])
+        first = at
+        at += 1
+        if not entry or entry["value"].startswith("#"):
+            yield lines[first]
+            continue
+        indent = len(entry["dashes"]) if entry["key"] else entry["dashes"].rfind("-")
+        while at < len(lines) and _continues(lines[at], indent):
+            at += 1
+        start = entry.start("value")
+        value = "\n".join((lines[first][start:], *lines[first + 1 : at]))
+        yield lines[first][:start] + _quoted(value)
 
 
-def _folded(lines: list[str]) -> str:
-    """Join lines with blanks; an empty line is a line break."""
-    text = ""
-    for line in lines:
-        text += "\n" if not line else line if not text or text.endswith("\n") else f" {line}"
-    return text
+def _continues(line: str, indent: int) -> bool:
+    return not line.strip() or len(line) - len(line.lstrip()) > indent
 
 
-QUOTED = r"""(?s)"(?:\\.|[^"\\])*+"|'(?:''|[^'])*+'"""
-
-
-def _end_of_quote(text: str) -> int:
-    """Return the index of the closing quote of the quote that begins `text`; -1 without one."""
-    quoted = re.compile(QUOTED).match(text)
-    return quoted.end() - 1 if quoted else -1
-
-
-ESCAPES = {"n": "\n", "t": "\t", "r": "\n", '"': '"', "\\": "\\", "/": "/", "0": "", " ": " "}
-
-
-def _unescaped(text: str) -> str:
-    def one(match: "re.Match[str]") -> str:
-        if len(match[1]) == 1:
-            return ESCAPES.get(match[1], match[0])
-        code = int(match[1][1:], 16)
-        return match[0] if 0xD800 <= code < 0xE000 else chr(code)  # half a character is none
-
-    return re.sub(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|.)", one, text)
-
-
-def _closing(text: str) -> int:
-    """Return the index of the closing bracket of the bracket that begins `text`; -1 without one."""
-    depth, quote = 0, ""
-    for at, c in enumerate(text):
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "\"'" and text[at - 1] in " ,[{:":
-            quote = c
-        elif c in "[{":
-            depth += 1
-        elif c in "]}":
-            depth -= 1
-            if depth == 0:
-                return at
-    return -1
-
-
-def _is_closed(text: str) -> bool:
-    return _closing(text) >= 0
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}…")
+def _quoted(value: str) -> str:
+    """Return a value and its further lines, in quotes where YAML would not read it as it is."""
+    begun = re.match(LIST if value[0] == "[" else QUOTED, value)
+    if begun and begun["rest"] is not None:
+        return re.sub(*REPAIRS.get(value[0], ("^", "")), value)
+    if not begun and (value[0] in "|>[\"'" or not re.match(FORBIDDEN, value)):
+        return value
+    text = re.sub(r" # .*", "", value).rstrip()
+    return "'" + text.replace("'", "''") + "'" + "\n" * (value.count("\n") - text.count("\n"))

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import msgspec
 
-from longrein.config.bounded_file import read_bounded
-from longrein.config.environ import config_dir
+from longrein.config.bounded_file import read_bounded, read_table
+from longrein.config.environ import agent_folder, config_dir
 from longrein.config.instructions import leads_out, project_root
-from longrein.config.settings_file import SIZE_MAX_BYTES, shorten_home
+from longrein.config.settings_file import shorten_home
 from longrein.permissions import Hook, check_rule, escape
 from longrein.permissions.hook_answers import EVENTS, OTHER_EVENTS, TOOL_EVENTS, matcher_problem
 
@@ -78,8 +78,8 @@ def own_files(home: str, environ: Mapping[str, str]) -> list[HookFile]:
     """Return the user's own files, which may not exist."""
     paths = (
         f"{config_dir(environ, home)}/hooks.json",
-        f"{environ.get('CLAUDE_CONFIG_DIR') or f'{home}/.claude'}/settings.json",
-        f"{environ.get('CODEX_HOME') or f'{home}/.codex'}/hooks.json",
+        f"{agent_folder('claude', environ, home)}/settings.json",
+        f"{agent_folder('codex', environ, home)}/hooks.json",
     )
     return [HookFile(path, shorten_home(path, home), is_own=True, home=home) for path in paths]
 
@@ -99,24 +99,6 @@ def project_files(cwd: str, home: str, environ: Mapping[str, str]) -> list[HookF
         for path in found
         if not leads_out(path, root)
     ]
-
-
-def read_json_object(path: str, shown: str) -> tuple[dict[str, Any], str]:
-    """Read a JSON object: (its fields, ''), or ({}, why not). A missing file is an empty object."""
-    try:
-        data = read_bounded(path, SIZE_MAX_BYTES)
-        found = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf") or b"{}")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}, ""
-    except OSError as error:
-        return {}, f"{shown}: cannot be read ({error.strerror}): mend or remove it"
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return {}, f"{shown}: not JSON ({str(error)[:120]}): mend or remove it"
-    return (
-        (found, "")
-        if isinstance(found, dict)
-        else ({}, f"{shown}: no JSON object: mend or remove it")
-    )
 
 
 def hooks_in_head(
@@ -337,7 +319,7 @@ def read_project_hooks(
     hooks: list[Hook] = []
     notes: list[str] = []
     for file in project_files(cwd, home, environ):
-        table, problem = read_json_object(file.path, file.shown)
+        table, problem = read_table(file.path, file.shown)
         notes += [problem] if problem else []
         if _turned_off(table):
             notes.append(f"{file.shown}: disableAllHooks: its hooks do not run")
@@ -372,7 +354,7 @@ def load_hooks(
     hooks: list[Hook] = []
     notes: list[str] = []
     files = own_files(home, environ)[: None if read_others else 1] if own else []
-    tables = [(file, *read_json_object(file.path, file.shown)) for file in files]
+    tables = [(file, *read_table(file.path, file.shown)) for file in files]
     if given is not None:
         tables.append((HookFile("", "--settings", is_own=True, home=home), dict(given), ""))
     for file, table, problem in tables:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from longrein.config.bounded_file import read_bounded
-from longrein.config.environ import config_dir
+from longrein.config.environ import agent_folder, config_dir
 from longrein.config.frontmatter import FrontmatterError, split_frontmatter
 from longrein.config.secret_files import has_secret_name, has_secrets
 from longrein.config.settings_file import shorten_home
@@ -115,14 +115,12 @@ RULES_MAX = 50
 """Files of one folder of rules that are read."""
 RULES_DEPTH_MAX = 4
 USER_FILES = (
-    ("CLAUDE_CONFIG_DIR", ".claude", (CLAUDE_FILE,)),
-    ("CODEX_HOME", ".codex", ("AGENTS.override.md", "AGENTS.md")),
-    ("", ".gemini", ("GEMINI.md",)),
-    ("", ".config/opencode", ("AGENTS.md",)),
+    ("claude", (CLAUDE_FILE,)),
+    ("codex", ("AGENTS.override.md", "AGENTS.md")),
+    ("gemini", ("GEMINI.md",)),
+    ("opencode", ("AGENTS.md",)),
 )
-"""The user's instructions for other agents: variable that names the folder, usual folder below
-home, and files of which the first with content is read.
-"""
+"""The user's instructions for other agents: the files of which the first with content is read."""
 ROOT_MARK = ".git"
 """Entry of a project's root: a folder or, in a worktree or submodule, a file."""
 
@@ -309,8 +307,8 @@ class _InstructionReader:
 
     def take_other_agents(self, environ: Mapping[str, str]) -> None:
         """Read the user's instructions and rules for other agents."""
-        for variable, usual, names in USER_FILES:
-            folder = environ.get(variable, "") or f"{self.home}/{usual}"
+        for agent, names in USER_FILES:
+            folder = agent_folder(agent, environ, self.home)
             any(self.take(f"{folder}/{name}", own=True) for name in names)
             if CLAUDE_FILE in names:
                 self.take_rules(f"{folder}/rules", own=True)

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.config.bounded_file import read_bounded
+from longrein.config.bounded_file import parse_table, read_bounded, read_table
 from longrein.config.environ import config_dir
 from longrein.config.instructions import folders_between, project_root
-from longrein.config.settings_file import shorten_home, write_settings_file
+from longrein.config.settings_file import shorten_home, store_text
 from longrein.events import SettingsError, UsageError
 from longrein.events.escape import escape
 from longrein.tools.mcp import McpServer, OAuthOptions
@@ -306,31 +306,6 @@ def entries_in(document: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _read_document(path: str, shown: str, bytes_max: int, notes: list[str]) -> Any:
-    """Return a JSON or TOML file; {} where there is none, or where it cannot be read, which is
-    noted.
-    """
-    try:
-        return _decoded(read_bounded(path, bytes_max), toml=path.endswith(".toml"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        notes.append(f"{shown} cannot be read ({error.strerror}): its MCP servers are not used")
-    except (ValueError, RecursionError) as error:
-        notes.append(f"{shown} is not valid ({str(error)[:120]}): its MCP servers are not used")
-    return {}
-
-
-def _decoded(data: bytes, *, toml: bool) -> Any:
-    """Decode a document. Raises ValueError."""
-    text = data.decode("utf-8-sig")
-    if toml:
-        import tomllib
-
-        return tomllib.loads(text)
-    return msgspec.json.decode(text)  # its DecodeError is a ValueError
-
-
 def user_servers_file(environ: Mapping[str, str], home: str) -> str:
     """Return the path of longrein's own file of servers, which may not exist."""
     return f"{config_dir(environ, home)}/mcp.json"
@@ -355,8 +330,11 @@ class _Folder(msgspec.Struct):
     def shown(self, path: str) -> str:
         return escape(shorten_home(path, self.home))
 
-    def document(self, path: str, bytes_max: int = FILE_BYTES_MAX) -> Any:
-        return _read_document(path, self.shown(path), bytes_max, self.notes)
+    def document(self, path: str, bytes_max: int = FILE_BYTES_MAX) -> dict[str, Any]:
+        document, problem = read_table(path, self.shown(path), bytes_max)
+        if problem:
+            self.notes.append(f"{problem}; its MCP servers are not used")
+        return document
 
     def servers(
         self, entries: Mapping[str, Any], scope: Scope, source: str
@@ -390,7 +368,7 @@ class _Folder(msgspec.Struct):
         ):
             document = self.document(path, most)
             users += self.servers(entries_in(document), "user", self.shown(path))
-            projects = document.get("projects") if isinstance(document, dict) else None
+            projects = document.get("projects")
             here = _of_folder(projects, self.cwd) if isinstance(projects, dict) else {}
             local += self.servers(entries_in(here), "local", self.shown(path))
         return [*users, *local]
@@ -492,9 +470,9 @@ def _given(folder: _Folder, text: str) -> Iterable[McpServer]:
         except OSError as error:
             raise UsageError(f"--mcp-config: {source} cannot be read ({error.strerror})") from None
     try:
-        document = _decoded(data, toml=toml)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--mcp-config: {source} is not valid ({str(error)[:120]})") from None
+        document = parse_table(data, toml=toml)
+    except ValueError as error:
+        raise UsageError(f"--mcp-config: {source} is not valid ({error})") from None
     entries = entries_in(document)
     if not entries:
         folder.notes.append(f'{source} names no MCP server: it needs {{"mcpServers": {{NAME: …}}}}')
@@ -585,7 +563,7 @@ def approve_servers(
     digests = {
         _key(path, usable_name(name)): digest_of(raw)
         for path in project_servers_files(cwd)
-        for name, raw in entries_in(_read_document(path, path, FILE_BYTES_MAX, [])).items()
+        for name, raw in entries_in(read_table(path, path, FILE_BYTES_MAX)[0]).items()
         if wanted is None or usable_name(name) in wanted
     }
     if sandbox is not None:
@@ -630,10 +608,9 @@ def change_entry(
     Other content of the file stays. Raises `SettingsError` where the file is not valid or cannot be
     written.
     """
-    notes: list[str] = []
-    document = _read_document(path, path, FILE_BYTES_MAX, notes)
-    if notes or not isinstance(document, dict):
-        raise SettingsError(notes[0] if notes else f"{path} is not a JSON object: correct it first")
+    document, problem = read_table(path, path, FILE_BYTES_MAX)
+    if problem:
+        raise SettingsError(problem)
     holder = document
     if scope == "local":
         holder = document.setdefault("projects", {}).setdefault(project_root(cwd), {})
@@ -649,8 +626,5 @@ def change_entry(
 
 
 def _write(path: str, document: Any) -> None:
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        write_settings_file(path, msgspec.json.format(msgspec.json.encode(document)) + b"\n")
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written ({error.strerror})") from None
+    text = msgspec.json.format(msgspec.json.encode(document)).decode()
+    store_text(path, path, f"{text}\n", "mend that and try again")

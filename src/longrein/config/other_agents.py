@@ -12,7 +12,9 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.hook_files import HookFile, project_files, read_json_object
+from longrein.config.bounded_file import read_table
+from longrein.config.environ import agent_folder
+from longrein.config.hook_files import HookFile, project_files
 from longrein.config.instructions import project_root
 from longrein.config.settings_file import SettingValue, shorten_home
 from longrein.config.settings_keys import COUNT_MAX
@@ -43,14 +45,14 @@ class OtherSettings(msgspec.Struct, frozen=True):
 
 def own_file(home: str, environ: Mapping[str, str]) -> HookFile:
     """Return the user's own settings file of that form, which may not exist."""
-    path = f"{environ.get('CLAUDE_CONFIG_DIR') or f'{home}/.claude'}/settings.json"
+    path = f"{agent_folder('claude', environ, home)}/settings.json"
     return HookFile(path, shorten_home(path, home), is_own=True)
 
 
 def read_own(home: str, environ: Mapping[str, str]) -> OtherSettings:
     """Read the user's own file."""
     file = own_file(home, environ)
-    table, problem = read_json_object(file.path, file.shown)
+    table, problem = read_table(file.path, file.shown)
     return _Reader(file, home).read(table, problem, narrow=False)
 
 
@@ -79,7 +81,7 @@ def read_given(given: str, cwd: str, home: str) -> tuple[OtherSettings, dict[str
     path = "" if given.lstrip().startswith("{") else os.path.join(cwd, os.path.expanduser(given))
     if path and not os.path.lexists(path):
         raise UsageError(f"{GIVEN}: there is no file {given}")
-    table, problem = read_json_object(path, GIVEN) if path else _inline(given)
+    table, problem = read_table(path, GIVEN) if path else _inline(given)
     if problem:
         raise UsageError(problem.partition(": mend")[0])
     file = HookFile(path or f"{cwd}/{GIVEN}", GIVEN, is_own=True)
@@ -114,7 +116,7 @@ def read_file_of_project(file: HookFile, home: str, *, narrow: bool = True) -> O
     """Read one file of a project; a file of hooks alone brings nothing here."""
     if file.path.endswith("/hooks.json"):
         return OtherSettings()
-    table, problem = read_json_object(file.path, file.shown)
+    table, problem = read_table(file.path, file.shown)
     return _Reader(file, home).read(table, problem, narrow=narrow)
 
 

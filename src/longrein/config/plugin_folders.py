@@ -8,18 +8,14 @@ and what Claude Code has installed and enabled. Hooks and servers of a plugin ar
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
-import msgspec
-
-from longrein.config.bounded_file import read_bounded
+from longrein.config.bounded_file import read_table
 from longrein.config.instructions import project_root
 from longrein.config.skill_files import SkillFolder
 
 MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json", ".codex-plugin/plugin.json")
 PLUGINS_MAX = 100
 """Plugins read of one place."""
-SIZE_MAX_BYTES = 1 << 20
 
 
 def plugin_folders(
@@ -66,7 +62,7 @@ def _plugins(cwd: str, home: str, trusted: Callable[[str], bool]) -> Iterator[tu
 
 def _plugin(path: str, root: str) -> Iterator[tuple[str, str, str]]:
     for manifest in MANIFESTS:
-        name = str(_table(f"{path}/{manifest}").get("name") or "")
+        name = str(read_table(f"{path}/{manifest}", "")[0].get("name") or "")
         if name and name.isprintable() and not set(name) & set(' :<>&"/'):
             yield path, root, name
             return
@@ -74,8 +70,12 @@ def _plugin(path: str, root: str) -> Iterator[tuple[str, str, str]]:
 
 def _installed(home: str) -> Iterator[str]:
     """Yield the folders of the plugins that Claude Code has installed and enabled."""
-    plugins = _table(f"{home}/.claude/plugins/installed_plugins.json").get("plugins")
-    enabled = _table(f"{home}/.claude/settings.json").get("enabledPlugins") if plugins else None
+    plugins = read_table(f"{home}/.claude/plugins/installed_plugins.json", "")[0].get("plugins")
+    enabled = (
+        read_table(f"{home}/.claude/settings.json", "")[0].get("enabledPlugins")
+        if plugins
+        else None
+    )
     if not isinstance(plugins, Mapping) or not isinstance(enabled, Mapping):
         return
     for name, installs in islice(plugins.items(), PLUGINS_MAX):
@@ -83,12 +83,3 @@ def _installed(home: str) -> Iterator[str]:
         path = first.get("installPath") if isinstance(first, Mapping) else None
         if enabled.get(name) is True and isinstance(path, str) and os.path.isabs(path):
             yield path
-
-
-def _table(path: str) -> Mapping[str, Any]:
-    """Return a JSON object; an empty one for anything else."""
-    try:
-        found: object = msgspec.json.decode(read_bounded(path, SIZE_MAX_BYTES))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {}
-    return found if isinstance(found, Mapping) else {}

@@ -5,7 +5,7 @@ one rule.
 import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -214,12 +214,57 @@ def write_settings_file(path: str, data: bytes) -> None:
     replace_file(path, (data,), durable=True, mode=mode, temporary=f"{path}.{os.getpid()}.new")
 
 
-# --- Adding a permission rule ---------------------------------------------------------------------
+def with_values(text: str, shown: str, values: Mapping[str, Any]) -> str:
+    """Return the TOML text with `values`, by keys such as `permissions.deny`, set. Comments and
+    layout stay, also those in lists that only gain and lose items.
+
+    Raises `SettingsError` when the text is malformed, or when the new one would not hold the old
+    values and the new.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+    from tomlkit.items import Array
+
+    wanted = {dotted(one.path): one.value for one in values_of(text, shown)} | dict(values)
+    try:
+        document = tomlkit.parse(text)
+        for key, value in values.items():
+            *tables, name = key.split(".")
+            table: Any = document
+            for one in tables:
+                table = table.setdefault(one, tomlkit.table())
+            present = table.get(name)
+            if isinstance(present, Array):
+                for item in set(present) - set(value):
+                    present.remove(item)
+                for index, item in enumerate(value):
+                    if item not in present:
+                        present.insert(index, item)
+            else:
+                table[name] = value
+        edited = tomlkit.dumps(document)
+        held = {dotted(one.path): one.value for one in values_of(edited, shown)}
+    except (TOMLKitError, SettingsError):
+        held = {}
+    if held != wanted:
+        raise SettingsError(
+            f"{shown}: its form is unusual: change {', '.join(values)} in it by hand"
+        )
+    return edited
 
 
-_TABLE = r"(?m)^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#.*)?$"
-_ALLOW = r"(?m)^[ \t]*allow[ \t]*=[ \t]*\[([ \t\n]*)"
-_DOTTED_ALLOW = r"(?m)^[ \t]*permissions[ \t]*\.[ \t]*allow[ \t]*=[ \t]*\[([ \t\n]*)"
+def store_text(path: str, shown: str, text: str, by_hand: str) -> None:
+    """Write a settings file and its folder. Raises `SettingsError`, which says what to do
+    `by_hand`.
+    """
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        write_settings_file(path, text.encode())
+    except OSError as error:
+        raise SettingsError(f"{shown}: cannot be written ({error.strerror}): {by_hand}") from None
+
+
+# --- Permission rules of the user -----------------------------------------------------------------
 
 
 def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
@@ -231,8 +276,6 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
     rule or the file is malformed, or when the file's form does not allow a safe edit; the file is
     unchanged then.
     """
-    path = user_file(environ, home)
-    shown = shorten_home(path, home)
     rules = tuple(dict.fromkeys(rule.split("\n")))
     for one in rules:
         problem = check_rule(one, "allow")
@@ -240,102 +283,52 @@ def remember_rule(rule: str, environ: Mapping[str, str], home: str) -> None:
             raise SettingsError(
                 f"{one!r} cannot be stored: {problem or 'it holds invisible characters'}"
             )
-    before = read_file(path, shown) or ()
-    listed: list[str] = next((v.value for v in before if v.path == ("permissions", "allow")), [])
+    path, shown, text = _users_file(environ, home)
+    listed = _listed_rules(text, shown, "allow")
     new = [one for one in rules if one not in listed]
-    if not new:
-        return
-    text = read_text(path, shown) or ""
-    for count, one in enumerate(new):
-        text = with_rule(text, one, bool(listed) or count > 0)
-    named = ", ".join(new)
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        _check_new_text(text, path, {*listed, *new}, before)
-        write_settings_file(path, text.encode())
-    except OSError as error:
-        raise SettingsError(
-            f"{shown}: cannot be written ({error.strerror}): add {named} to it by hand"
-        ) from None
-    except _Unsafe:
-        raise SettingsError(
-            f"{shown}: add {named} to [permissions] allow by hand: its form is unusual"
-        ) from None
+    if new:
+        edited = with_values(text, shown, {"permissions.allow": [*listed, *new]})
+        store_text(path, shown, edited, f"add {', '.join(new)} to it by hand")
 
 
-class _Unsafe(Exception):
-    """The edited text would not hold what it should."""
+def forget_rule(kind: str, rule: str, environ: Mapping[str, str], home: str) -> None:
+    """Remove `rule` from `[permissions] kind` of the user's settings file. The rest of the file
+    does not change.
 
-
-def _check_new_text(
-    text: str, path: str, rules: set[str], before: tuple[SettingValue, ...]
-) -> None:
-    """Parse the new text: it must hold the old values and the rule. Raises `_Unsafe`."""
-    try:
-        after = values_of(text, path)
-    except SettingsError as error:
-        raise _Unsafe(path) from error
-    key = ("permissions", "allow")
-    same = [v.value for v in after if v.path != key] == [v.value for v in before if v.path != key]
-    if not same or [set(v.value) for v in after if v.path == key] != [rules]:
-        raise _Unsafe(path)
-
-
-def with_rule(text: str, rule: str, any_before: bool) -> str:
-    """Return the TOML text with `rule` at the start of `[permissions] allow`."""
-    quoted = '"' + rule.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    table = re.compile(_TABLE).search(text)
-    if table:
-        following = re.compile(r"(?m)^[ \t]*\[").search(text, table.end())
-        found = re.compile(_ALLOW).search(
-            text, table.end(), following.start() if following else len(text)
-        )
-    else:
-        found = re.compile(_DOTTED_ALLOW).search(text)
-    if found:
-        after = f",{found[1] or ' '}" if any_before else ""
-        return f"{text[: found.end()]}{quoted}{after}{text[found.end() :]}"
-    if table:
-        return f"{text[: table.end()]}\nallow = [{quoted}]{text[table.end() :]}"
-    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    return f"{text}{gap}[permissions]\nallow = [{quoted}]\n"
-
-
-# --- Setting any value ----------------------------------------------------------------------------
-
-
-def with_value(text: str, key: str, value: str | bool | list[str], *, replace: bool) -> str:
-    """Return the TOML text with `key`, such as `permissions.deny`, set to `value`.
-
-    With `replace` the key is there already and holds a list. The caller parses the result, since a
-    text can have a form in which the edit goes wrong.
+    Raises `SettingsError` when it is not there, or when the file's form does not allow a safe edit;
+    the file is unchanged then.
     """
-    import json
+    path, shown, text = _users_file(environ, home)
+    listed = _listed_rules(text, shown, kind)
+    if rule not in listed:
+        raise SettingsError(f"{shown} holds no rule {rule!r} under [permissions] {kind}")
+    kept = [one for one in listed if one != rule]
+    edited = with_values(text, shown, {f"permissions.{kind}": kept})
+    store_text(path, shown, edited, f"remove {rule!r} by hand")
 
-    table, _, name = key.rpartition(".")
-    quoted = (
-        [json.dumps(one, ensure_ascii=False) for one in value] if isinstance(value, list) else []
-    )
-    written = (
-        f"[{', '.join(quoted)}]"
-        if isinstance(value, list)
-        else json.dumps(value, ensure_ascii=False)
-    )
-    if replace:
-        pattern = (
-            rf"(?m)^([ \t]*(?:{re.escape(table)}[ \t]*\.[ \t]*)?{re.escape(name)}[ \t]*=[ "
-            r"\t]*)\[[^\]]*\]"
-        )
-        return re.sub(pattern, lambda found: found[1] + written, text, count=1)
-    line = f"{name} = {written}\n"
-    header = (
-        re.search(rf"(?m)^[ \t]*\[[ \t]*{re.escape(table)}[ \t]*\][ \t]*(?:#.*)?$", text)
-        if table
-        else None
-    )
-    if not table:
-        return line + text
-    if header:
-        return f"{text[: header.end()]}\n{line.rstrip()}{text[header.end() :]}"
-    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    return f"{text}{gap}[{table}]\n{line}"
+
+def own_rules(environ: Mapping[str, str], home: str) -> Sequence[tuple[str, str, str]]:
+    """Return (kind, rule, place) of each rule in the user's settings file. Raises
+    `SettingsError`.
+    """
+    _, shown, text = _users_file(environ, home)
+    return [
+        (value.path[1], rule, value.place)
+        for value in values_of(text, shown)
+        if value.path[0] == "permissions"
+        for rule in value.value
+    ]
+
+
+def _users_file(environ: Mapping[str, str], home: str) -> tuple[str, str, str]:
+    """Return (path, path for display, text) of the user's settings file; no text where there is
+    none.
+    """
+    path = user_file(environ, home)
+    shown = shorten_home(path, home)
+    return path, shown, read_text(path, shown) or ""
+
+
+def _listed_rules(text: str, shown: str, kind: str) -> list[str]:
+    values = values_of(text, shown)
+    return next((v.value for v in values if v.path == ("permissions", kind)), [])

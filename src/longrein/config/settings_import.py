@@ -11,25 +11,21 @@ from typing import Any
 
 import msgspec
 
-from longrein.config.bounded_file import parse_lenient_json, read_bounded
-from longrein.config.environ import config_dir, user_file
-from longrein.config.hook_files import read_json_object
-from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS
+from longrein.config.bounded_file import read_table
+from longrein.config.environ import agent_folder, config_dir, user_file
+from longrein.config.other_agents import NO_SKILL_COMMANDS, USED_KEYS, read_own
 from longrein.config.settings_file import (
-    SIZE_MAX_BYTES,
-    read_file,
     read_text,
     shorten_home,
+    store_text,
     values_of,
-    with_value,
-    write_settings_file,
+    with_values,
 )
 from longrein.config.settings_keys import KEYS, dotted
-from longrein.config.subagent_types import tool_names
 from longrein.events import SettingsError
 from longrein.permissions import check_rule, escape
 from longrein.permissions.hook_answers import EVENTS
-from longrein.tools import own_tools
+from longrein.tools import own_name, own_tools
 
 
 class Found(msgspec.Struct):
@@ -95,38 +91,15 @@ class _Source:
         self.home, self.environ = home, environ
         self.found = Found()
 
-    def json(self, path: str, *, comments: bool = False) -> dict[str, Any]:
-        """Read a JSON file; {} where it is missing or no JSON, which is then named."""
+    def table(self, path: str, *, comments: bool = False) -> dict[str, Any]:
+        """Read a JSON or TOML file; {} where it is missing or malformed, which is then named."""
         shown = shorten_home(path, self.home)
-        if comments:
-            try:
-                table, problem = parse_lenient_json(read_bounded(path, SIZE_MAX_BYTES)), ""
-            except (FileNotFoundError, NotADirectoryError):
-                return {}
-            except (OSError, ValueError) as error:
-                table, problem = {}, f"{shown}: cannot be read ({error})"
-        else:
-            table, problem = read_json_object(path, shown)
+        table, problem = read_table(path, shown, comments=comments)
         if problem:
             self.found.left.append(problem)
         elif os.path.exists(path):
             self.found.files.append(shown)
-        return table if isinstance(table, dict) else {}
-
-    def toml(self, path: str) -> dict[str, Any]:
-        """Read a TOML file likewise."""
-        import tomllib
-
-        shown = shorten_home(path, self.home)
-        try:
-            text = read_text(path, shown)
-            if text is None:
-                return {}
-            self.found.files.append(shown)
-            return tomllib.loads(text)
-        except (SettingsError, tomllib.TOMLDecodeError, RecursionError) as error:
-            self.found.left.append(f"{shown}: cannot be read ({error})")
-            return {}
+        return table
 
     def leave(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
         """Name the keys of a table that are not taken over."""
@@ -136,35 +109,31 @@ class _Source:
 
 
 def _read_claude(source: _Source) -> None:
-    folder = source.environ.get("CLAUDE_CONFIG_DIR") or f"{source.home}/.claude"
-    table, found = source.json(f"{folder}/settings.json"), source.found
-    rules = _table(table, "permissions")
-    for kind in ("allow", "ask", "deny"):
-        found.add_rules(kind, rules.get(kind))
-    mode = rules.get("defaultMode")
-    if mode in ("plan", "dontAsk", "default", "acceptEdits"):
-        found.values["permission_mode"] = mode
-    elif mode:
-        found.left.append(
-            f"permissions.defaultMode {mode}: set permission_mode yourself if you want it"
-        )
-    if rules.get("additionalDirectories"):
+    folder = agent_folder("claude", source.environ, source.home)
+    table, found = source.table(f"{folder}/settings.json"), source.found
+    own = read_own(source.home, source.environ)
+    found.left += own.notes
+    for one in own.values:
+        if one.path[0] == "permissions":
+            found.add(dotted(one.path), *one.value)
+        elif one.path == ("permission_mode",):
+            found.values["permission_mode"] = one.value
+    if own.folders:
         found.read_anyway.append(
             "permissions.additionalDirectories (while other_agents.read is true)"
         )
-    if variables := _table(table, "env"):
+    if variables := dict(own.variables):
         found.add("env.keep", *variables)
         found.left.append(
             f"values of {', '.join(sorted(variables))}: export them in your shell; only names are "
             "kept"
         )
-    if table.get("model"):
+    if own.model:
         found.left.append(
-            f"model {table['model']}: write it as PROVIDER/MODEL, such as "
-            "anthropic/claude-sonnet-4-5"
+            f"model {own.model}: write it as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5"
         )
     found.add_hooks(table.get("hooks"))
-    found.add_servers(source.json(f"{source.home}/.claude.json").get("mcpServers"))
+    found.add_servers(source.table(f"{source.home}/.claude.json").get("mcpServers"))
     if table.get(NO_SKILL_COMMANDS) is True:
         found.read_anyway.append(f"{NO_SKILL_COMMANDS} (while other_agents.read is true)")
     source.leave(table, USED_KEYS, "settings.json")
@@ -186,8 +155,8 @@ _CODEX_MODES = {
 
 
 def _read_codex(source: _Source) -> None:
-    folder = source.environ.get("CODEX_HOME") or f"{source.home}/.codex"
-    table, found = source.toml(f"{folder}/config.toml"), source.found
+    folder = agent_folder("codex", source.environ, source.home)
+    table, found = source.table(f"{folder}/config.toml"), source.found
     sandbox, approval = table.get("sandbox_mode"), table.get("approval_policy")
     if sandbox == "read-only":
         found.values["permission_mode"] = "plan"
@@ -211,7 +180,7 @@ def _read_codex(source: _Source) -> None:
         found.values["model"] = f"{provider}/{model}"
     found.add_servers(table.get("mcp_servers"))
     found.add("env.keep", *_texts(_table(table, "shell_environment_policy").get("include_only")))
-    found.add_hooks(source.json(f"{folder}/hooks.json").get("hooks"))
+    found.add_hooks(source.table(f"{folder}/hooks.json").get("hooks"))
     known = (
         "approval_policy",
         "sandbox_mode",
@@ -229,7 +198,7 @@ _GEMINI_MODES = {"default": "default", "auto_edit": "acceptEdits", "plan": "plan
 
 
 def _read_gemini(source: _Source) -> None:
-    table, found = source.json(f"{source.home}/.gemini/settings.json", comments=True), source.found
+    table, found = source.table(f"{source.home}/.gemini/settings.json", comments=True), source.found
     tools, general = _table(table, "tools"), _table(table, "general")
     for kind, listed in (("allow", tools.get("allowed")), ("deny", tools.get("exclude"))):
         found.add_rules(
@@ -262,24 +231,18 @@ def _read_gemini(source: _Source) -> None:
 def _gemini_rule(written: str, found: Found) -> str:
     """Return a rule of longrein for one of Gemini, such as `run_shell_command(git status)`."""
     name, bracket, spec = written.partition("(")
-    tool = tool_names(own_tools()).get(name.lower(), "")
-    if not tool and not name.startswith("mcp"):
+    tools = {one.spec.name: one for one in own_tools()}
+    tool = own_name(name, tools)
+    if tool not in tools and not name.startswith("mcp"):
         found.left.append(f"rule {written[:80]}: no tool is called {name}")
         return ""
     spec = spec.removesuffix(")")
-    return (
-        f"{tool or name}({spec} *)"
-        if bracket and tool == "Bash"
-        else written.replace(name, tool or name, 1)
-    )
+    return f"{tool}({spec} *)" if bracket and tool == "Bash" else written.replace(name, tool, 1)
 
 
 def _read_opencode(source: _Source) -> None:
-    folder, found = (
-        f"{source.environ.get('XDG_CONFIG_HOME') or f'{source.home}/.config'}/opencode",
-        source.found,
-    )
-    table = source.json(f"{folder}/opencode.json", comments=True) or source.json(
+    folder, found = agent_folder("opencode", source.environ, source.home), source.found
+    table = source.table(f"{folder}/opencode.json", comments=True) or source.table(
         f"{folder}/opencode.jsonc", comments=True
     )
     permission = table.get("permission")
@@ -299,9 +262,7 @@ def _read_opencode(source: _Source) -> None:
     for key, name in (("model", "model"), ("small_model", "compact_model")):
         if isinstance(value := table.get(key), str) and "/" in value:
             found.values[name] = value
-    found.add_servers(
-        {name: _opencode_server(server) for name, server in _table(table, "mcp").items()}
-    )
+    found.add_servers(table.get("mcp"))
     found.add(
         "context.files", *(name for name in _texts(table.get("instructions")) if "/" not in name)
     )
@@ -309,17 +270,6 @@ def _read_opencode(source: _Source) -> None:
         found.read_anyway.append(f"commands in {found.files[-1]}")
     known = ("$schema", "permission", "model", "small_model", "mcp", "instructions", "command")
     source.leave(table, known, "opencode.json")
-
-
-def _opencode_server(server: Any) -> Any:
-    """Return a server in the form of `.mcp.json`."""
-    if not isinstance(server, dict):
-        return server
-    words = server.get("command")
-    if isinstance(words, list) and words:
-        return {"command": words[0], "args": words[1:], "env": server.get("environment") or {}}
-    kept = {key: server[key] for key in ("url", "headers") if key in server}
-    return {"type": "http", **kept} if kept else {}
 
 
 AGENTS: Mapping[str, Callable[[_Source], None]] = {
@@ -377,37 +327,28 @@ def planned_changes(found: Found, home: str, environ: Mapping[str, str]) -> list
 
 def _settings_change(found: Found, path: str, home: str) -> Change:
     shown = shorten_home(path, home)
-    before = {dotted(value.path): value.value for value in read_file(path, shown) or ()}
-    text, lines = read_text(path, shown) or "", []
+    text = read_text(path, shown) or ""
+    before = {dotted(value.path): value.value for value in values_of(text, shown)}
+    new: dict[str, Any] = {}
+    lines = []
     for key, value in found.values.items():
-        if key in before:
-            if before[key] != value:
-                found.left.append(f"{key} = {value}: you have set it to {before[key]}")
-            continue
-        text = with_value(text, key, value, replace=False)
-        lines.append(f"{key} = {value}")
+        if key not in before:
+            new[key] = value
+            lines.append(f"{key} = {value}")
+        elif before[key] != value:
+            found.left.append(f"{key} = {value}: you have set it to {before[key]}")
     for key, texts in found.lists.items():
-        new = [one for one in texts if one not in before.get(key, [])]
-        if new:
-            usual = KEYS[key].default if KEYS[key].setting.replaces else ()
-            text = with_value(text, key, [*new, *before.get(key, usual)], replace=key in before)
-            lines += [f"{key}: {one}" for one in new]
-    _check(text, shown, found, before)
-    return Change(path, text, tuple(map(escape, lines)))
-
-
-def _check(text: str, shown: str, found: Found, before: Mapping[str, Any]) -> None:
-    """Parse the new text: it must hold the old values and the new ones. Raises `SettingsError`."""
-    after = {dotted(value.path): value.value for value in values_of(text, shown)}
-    kept = all(after.get(key) == value for key, value in before.items() if key not in found.lists)
-    added = all(set(texts) <= set(after.get(key, ())) for key, texts in found.lists.items())
-    if not kept or not added:
-        raise SettingsError(f"{shown}: its form is unusual: add what is listed above by hand")
+        usual = KEYS[key].default if KEYS[key].setting.replaces else ()
+        present = before.get(key, usual)
+        if added := [one for one in texts if one not in before.get(key, ())]:
+            new[key] = [*added, *present]
+            lines += [f"{key}: {one}" for one in added]
+    return Change(path, with_values(text, shown, new), tuple(map(escape, lines)))
 
 
 def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: str) -> Change:
     shown = shorten_home(path, home)
-    table, problem = read_json_object(path, shown)
+    table, problem = read_table(path, shown)
     if problem and new:
         raise SettingsError(problem)
     known = _table(table, name)
@@ -422,11 +363,5 @@ def _json_change(path: str, name: str, new: Mapping[str, Any], what: str, home: 
 def apply_changes(changes: Sequence[Change], home: str) -> None:
     """Write the changes. Raises `SettingsError`."""
     for change in changes:
-        try:
-            os.makedirs(os.path.dirname(change.path), mode=0o700, exist_ok=True)
-            write_settings_file(change.path, change.text.encode())
-        except OSError as error:
-            shown = shorten_home(change.path, home)
-            raise SettingsError(
-                f"{shown}: cannot be written ({error.strerror}): mend that and import again"
-            ) from None
+        shown = shorten_home(change.path, home)
+        store_text(change.path, shown, change.text, "mend that and import again")

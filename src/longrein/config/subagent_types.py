@@ -16,7 +16,7 @@ import msgspec
 
 from longrein.config.bounded_file import read_bounded
 from longrein.config.environ import config_dir
-from longrein.config.frontmatter import split_frontmatter, split_outside
+from longrein.config.frontmatter import split_frontmatter
 from longrein.config.hook_files import hooks_in_head
 from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home
@@ -24,7 +24,7 @@ from longrein.events import UsageError, decode_json
 from longrein.events.escape import one_line, shortened
 from longrein.permissions import escape
 from longrein.settings_schema import MODES
-from longrein.tools import SubagentType, Tool, own_tools
+from longrein.tools import SubagentType, Tool, own_name, own_tools
 
 PROJECT_FOLDERS = (".longrein/agents", ".agents/agents", ".claude/agents")
 """Folders below each folder from the current one up to the project's root, in this order."""
@@ -93,13 +93,6 @@ UNSUPPORTED_FIELDS = ("mcpServers", "mcp_servers", "memory", "effort")
 EDITING = tuple(tool.spec.name for tool in own_tools() if tool.rule_name == "Edit")
 
 
-def tool_names(tools: Sequence[Tool]) -> dict[str, str]:
-    """Return a map from each lower-case name and alias of `tools` to the name."""
-    return {
-        name: tool.spec.name for tool in tools for name in (tool.spec.name.lower(), *tool.aliases)
-    }
-
-
 class TypeSource(msgspec.Struct, frozen=True):
     """A file, or one entry of `--agents`."""
 
@@ -126,7 +119,7 @@ class TypeParser:
 
     def __init__(self, known_tools: Sequence[Tool] = ()) -> None:
         self.known_tools = frozenset(tool.spec.name for tool in known_tools)
-        self._names = tool_names((*own_tools(), *known_tools))
+        self._by_name = {tool.spec.name: tool for tool in (*own_tools(), *known_tools)}
         self._lines: list[str] = []
         self._later: dict[str, list[str]] = {}
         self._unknown: dict[str, list[str]] = {}
@@ -223,7 +216,7 @@ class TypeParser:
         for text in _names(written):
             base, inner = self._split(text)
             if base == "Agent":
-                spawns += list(split_outside(inner)) if inner else ["*"]
+                spawns += _names(inner) if inner else ["*"]
             elif inner:
                 self._lines.append(
                     f"{one.shown}: {text!r} narrows a tool, which only permission rules do: left "
@@ -260,7 +253,7 @@ class TypeParser:
         base, inner = (match[1].strip(), (match[2] or "").strip()) if match else (text.strip(), "")
         if base.startswith("mcp__") and base.count("__") == 1:
             base += "__*"
-        return self._names.get(base.lower(), base), "" if inner == "*" else inner
+        return own_name(base, self._by_name), "" if inner == "*" else inner
 
     def _denied(self, permission: Any) -> list[str]:
         """Return the tools that a map of permissions denies completely. `edit` stands for every
@@ -386,9 +379,9 @@ def _number(value: Any) -> int | None:
 
 
 def _names(value: Any) -> list[str]:
-    """Return the names of a list or of a comma-separated text."""
+    """Return the names of a list, or of a text with commas between and not inside brackets."""
     if isinstance(value, str):
-        return [piece.strip("\"'") for piece in split_outside(value)]
+        value = [piece.strip(" \"'") for piece in re.split(r",(?![^(\[{]*[)\]}])", value)]
     return [_text(one) for one in value if _text(one)] if isinstance(value, list) else []
 
 

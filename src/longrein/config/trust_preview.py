@@ -11,6 +11,7 @@ from itertools import islice
 
 import msgspec
 
+from longrein.config.bounded_file import read_table
 from longrein.config.custom_commands import PROJECT_FOLDERS as COMMAND_FOLDERS
 from longrein.config.custom_commands import opencode_files
 from longrein.config.environ import project_file, user_file
@@ -20,7 +21,6 @@ from longrein.config.hook_files import (
     hooks_in_head,
     parse_hooks,
     project_files,
-    read_json_object,
 )
 from longrein.config.instructions import folders_between, instruction_files, project_root
 from longrein.config.mcp_files import project_servers, project_servers_files
@@ -178,7 +178,7 @@ def _hook_files(folder: Folder) -> list[str]:
 def _hook_effect(path: str, folder: Folder) -> str:
     """List the hooks of a file: each runs a command or calls an address by itself."""
     shown = shorten_home(path, folder.home)
-    table, problem = read_json_object(path, shown)
+    table, problem = read_table(path, shown)
     hooks, _ = parse_hooks(
         table.get("hooks"), HookFile(path, shown, is_own=False), project_root(folder.cwd)
     )

@@ -4,6 +4,7 @@
 says. A key may hold placeholders: `{count} queued` stands for `3 queued`.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -33,11 +34,18 @@ def use_language(name: str) -> None:
     """Translate all that is drawn from now on: `en` or `zh`."""
     found = _NONE
     if name == "zh":
-        from longrein.frontends.texts_zh import TEXTS
-
-        found = _catalogue(TEXTS)
+        found = _catalogue(read_texts(name))
     _in_use[0] = found
     _looked_up.cache_clear()
+
+
+def read_texts(language: str) -> dict[str, str]:
+    """Return the texts of `texts_LANGUAGE.toml`: the English one -> its translation."""
+    import tomllib
+
+    path = os.path.join(os.path.dirname(__file__), f"texts_{language}.toml")
+    with open(path, "rb") as file:
+        return tomllib.load(file)
 
 
 def language_of(environ: Mapping[str, str]) -> str:

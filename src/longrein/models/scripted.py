@@ -11,8 +11,16 @@ from typing import Any
 
 import msgspec
 
-from longrein.context import Budget, Item, Price, Request, estimate_text
-from longrein.events import SettingsError, Usage, text_of
+from longrein.context import Budget, Item, Price, Request, arguments_text, estimate_text
+from longrein.events import (
+    AnyPart,
+    SettingsError,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    text_of,
+)
 from longrein.models.failures import RetryHeaders, failure_of_status
 from longrein.models.model_port import (
     CallDelta,
@@ -208,7 +216,9 @@ class ScriptedModel:
             ]
             return
         turn = _fill_patterns(turn, request)
-        pieces = _pieces(turn)
+        final = _reply(turn, number, request, self.budget, self.model)
+        parts = final.parts if isinstance(final, Reply) else final.partial
+        pieces = delta_pieces(parts, max(1, turn.piece_chars))
         for piece in pieces if fault is None else pieces[: fault.after]:
             if turn.pace_s:
                 await self._clock.sleep(turn.pace_s)
@@ -219,7 +229,7 @@ class ScriptedModel:
             ]
             return
         self._answered[request.session] = number + 1
-        yield [_reply(turn, number, request, self.budget, self.model)]
+        yield [final]
 
     def _turn(self, request: Request) -> tuple[int, Turn | None]:
         turns, summaries = self._script.turns, self._script.summaries
@@ -320,18 +330,34 @@ def _replace_names(value: object, found: Mapping[str, str]) -> object:
 # --- Writing the answer ---------------------------------------------------------------------------
 
 
-def _pieces(turn: Turn) -> list[Delta]:
-    size = max(1, turn.piece_chars)
-    pieces: list[Delta] = [ThinkingDelta(text) for text in split_text(turn.thinking, size)]
-    pieces += [TextDelta(text) for text in split_text(turn.text, size)]
-    for index, call in enumerate(turn.calls):
-        pieces.append(CallDelta(index, call.name))
-        pieces += [CallDelta(index, json=text) for text in split_text(call.received, size * 4)]
-    return pieces
+def delta_pieces(
+    parts: Sequence[AnyPart], size: int = PIECE_CHARS, pieces_max: int = 0
+) -> list[Delta]:
+    """Split `parts` into deltas of `size` characters as a provider streams them; with `pieces_max`
+    into so many larger ones of a long part.
+    """
+    found: list[Delta] = []
+    calls = 0
+    for part in parts:
+        match part:
+            case Text(text):
+                found += [TextDelta(piece) for piece in split_text(text, size, pieces_max)]
+            case Thinking(text):
+                found += [ThinkingDelta(piece) for piece in split_text(text, size, pieces_max)]
+            case ToolCall():
+                written = split_text(arguments_text(part), size * 4, pieces_max)
+                found.append(CallDelta(calls, part.name))
+                found += [CallDelta(calls, json=piece) for piece in written]
+                calls += 1
+            case _:
+                pass
+    return found
 
 
-def split_text(text: str, size: int = PIECE_CHARS) -> list[str]:
-    """Split `text` into pieces of `size` characters."""
+def split_text(text: str, size: int = PIECE_CHARS, pieces_max: int = 0) -> list[str]:
+    """Split `text` into pieces of `size` characters, or into about `pieces_max` larger ones."""
+    if pieces_max:
+        size = max(size, len(text) // pieces_max + 1)
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 

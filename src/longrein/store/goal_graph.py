@@ -1,14 +1,14 @@
-"""The graph of goals inside one transaction: blockers, claims and checks of changes.
+"""The graph of goals during one change of its file: blockers, claims and checks of changes.
 
 A change of a goal never removes an edge. Whether a blocker blocks is computed from its status, so
 completing, deleting and reopening a goal need no repair of edges.
 """
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from longrein.events import Goal, ToolError
@@ -26,7 +26,19 @@ SHOWN_CHARS = 2_000
 """Characters of a body that an error shows."""
 NAMED_MAX = 20
 """Most goals that an error names."""
-COLUMNS = "id, title, status, body, owner, lease_until, revision, changed_by"
+LAYOUT = 1
+
+
+class StoredGoals(msgspec.Struct):
+    """Content of the file: all goals ever added. Whether a goal blocks is computed."""
+
+    layout: int = LAYOUT
+    last: int = 0
+    """Id of the newest goal; ids are never reused."""
+    goals: dict[int, Goal] = {}
+    """Goals by id, in order; deleted ones too."""
+    changed_by: dict[int, str] = {}
+    """Goal -> owner of its last change."""
 
 
 class Change(NamedTuple):
@@ -41,34 +53,24 @@ class Change(NamedTuple):
 
 
 class GoalGraph:
-    """All goals of a project, read at the start of a transaction."""
+    """All goals of a project, as one agent sees them."""
 
-    def __init__(self, connection: sqlite3.Connection, owner: str, now_us: int) -> None:
-        self.connection = connection
+    def __init__(self, stored: StoredGoals, owner: str, now_us: int) -> None:
+        self.stored = stored
         self.owner = owner
         self.now_us = now_us
-        latest = now_us + LEASE_US  # a later end dates from before the clock was set back
-        connection.execute(
-            "UPDATE goals SET lease_until = ? WHERE lease_until > ?", (latest, latest)
-        )
-        blockers: dict[int, list[int]] = {}
-        for goal, blocker in connection.execute(
-            "SELECT goal, blocker FROM blocks ORDER BY goal, blocker"
-        ):
-            blockers.setdefault(goal, []).append(blocker)
         self.goals: dict[int, Goal] = {}
         """Goals by id, in order. An expired claim counts only for its holder, until another
         agent takes the goal.
         """
-        self.changed_by: dict[int, str] = {}
-        for row in connection.execute(f"SELECT {COLUMNS} FROM goals ORDER BY id"):
-            number, title, status, body, holder, lease, revision, changer = row
-            holder, lease = (holder, lease) if lease > now_us or holder == owner else ("", 0)
-            waits_for = tuple(blockers.get(number, ()))
-            self.goals[number] = Goal(
-                number, title, status, waits_for, body, holder, lease, revision
+        self.changed_by = stored.changed_by
+        latest = now_us + LEASE_US  # a later end dates from before the clock was set back
+        for number, goal in stored.goals.items():
+            stored.goals[number] = replace(goal, lease_until=min(goal.lease_until, latest))
+            held = goal.lease_until > now_us or goal.owner == owner
+            self.goals[number] = (
+                stored.goals[number] if held else replace(goal, owner="", lease_until=0)
             )
-            self.changed_by[number] = changer
 
     def goal(self, number: int) -> Goal:
         """Return goal `number`. Raises `ToolError` that names the open goals."""
@@ -100,25 +102,10 @@ class GoalGraph:
         }
 
     def store(self, goal: Goal) -> None:
-        """Write a goal and its edges."""
-        row = (
-            goal.id,
-            goal.title,
-            goal.status,
-            goal.body,
-            goal.owner,
-            goal.lease_until,
-            goal.revision,
-        )
-        self.connection.execute(
-            f"INSERT OR REPLACE INTO goals({COLUMNS}, changed_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?, "
-            "?)",
-            (*row, self.owner, self.now_us),
-        )
-        self.connection.execute("DELETE FROM blocks WHERE goal = ?", (goal.id,))
-        edges = [(goal.id, blocker) for blocker in goal.blocked_by]
-        self.connection.executemany("INSERT INTO blocks(goal, blocker) VALUES(?, ?)", edges)
-        self.goals[goal.id] = goal
+        """Keep a new or changed goal."""
+        self.stored.last = max(self.stored.last, goal.id)
+        self.changed_by[goal.id] = self.owner
+        self.goals[goal.id] = self.stored.goals[goal.id] = goal
 
     def path(self, start: int, target: int) -> list[int]:
         """Return goals from `start` to `target`, each blocked by the next; empty when there is no
@@ -159,10 +146,8 @@ def add_goal(graph: GoalGraph, title: str, body: str, blocked_by: tuple[int, ...
         )
     _check_texts(title, body)
     blockers = _blockers(graph, 0, blocked_by)
-    last = graph.connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence").fetchone()[
-        0
-    ]
-    goal = Goal(max(last, *graph.goals, 0) + 1, title, "pending", blockers, body, revision=1)
+    number = max(graph.stored.last, *graph.goals, 0) + 1
+    goal = Goal(number, title, "pending", blockers, body, revision=1)
     graph.store(goal)
     return goal
 
@@ -200,17 +185,15 @@ def renew_claims(graph: GoalGraph) -> None:
     until = graph.now_us + LEASE_US
     for goal in list(graph.goals.values()):
         if goal.owner == graph.owner and goal.lease_until < until:
-            graph.connection.execute(
-                "UPDATE goals SET lease_until = ? WHERE id = ?", (until, goal.id)
-            )
-            graph.goals[goal.id] = replace(goal, lease_until=until)
+            renewed = replace(goal, lease_until=until)
+            graph.goals[goal.id] = graph.stored.goals[goal.id] = renewed
 
 
 def release_claims(graph: GoalGraph) -> None:
     """Release the caller's claims and change nothing else."""
-    graph.connection.execute(
-        "UPDATE goals SET lease_until = 0, owner = '' WHERE owner = ?", (graph.owner,)
-    )
+    for number, goal in graph.stored.goals.items():
+        if goal.owner == graph.owner:
+            graph.stored.goals[number] = replace(goal, owner="", lease_until=0)
 
 
 # --- Checks ---------------------------------------------------------------------------------------

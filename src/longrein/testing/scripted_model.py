@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from longrein.context import Budget, Item, Price, Request, estimate_text
+from longrein.context import Budget, Item, Price, Request, arguments_text, estimate_text
 from longrein.events import (
     AnyPart,
     Document,
@@ -25,7 +25,8 @@ from longrein.events import (
     Usage,
     text_of,
 )
-from longrein.models import CallDelta, Delta, Failure, Reply, TextDelta, ThinkingDelta
+from longrein.models import Delta, Failure, Reply
+from longrein.models.scripted import delta_pieces
 
 # --- Rules of all providers -----------------------------------------------------------------------
 #
@@ -168,8 +169,8 @@ def outline(request: Request) -> str:
 
 BUDGET = Budget(50_000, 4_000, Price(3, 15, 0.3, 3.75))
 """Small window, so that a short test reaches compaction."""
-PIECE_CHARS = 24
-"""Length of a streamed piece of text."""
+PIECES_MAX = 16
+"""Pieces of one part, so that long text stays fast."""
 
 Step = Reply | Failure | Callable[[Request], Reply | Failure]
 """Answer to one request: a reply, a failure, or a function of the request."""
@@ -224,8 +225,9 @@ class ScriptedModel:
         final = self._next(request)
         if isinstance(final, Reply) and final.usage == Usage():
             final = msgspec.structs.replace(final, usage=cached_usage(request, before, final.parts))
-        for batch in batches(final.parts if isinstance(final, Reply) else final.partial):
-            yield batch
+        parts = final.parts if isinstance(final, Reply) else final.partial
+        for piece in delta_pieces(parts, pieces_max=PIECES_MAX):
+            yield [piece]
             await asyncio.sleep(0)
         if self._wait is not None:
             await self._wait()
@@ -252,39 +254,6 @@ class ScriptedModel:
         self.closed = True
 
 
-def batches(parts: Sequence[AnyPart], chars: int = PIECE_CHARS) -> list[list[Delta]]:
-    """Split `parts` into deltas as a provider streams them, one batch per network read."""
-    found: list[list[Delta]] = []
-    calls = 0
-    for part in parts:
-        match part:
-            case Text(text):
-                found += [[TextDelta(piece)] for piece in _pieces(text, chars)]
-            case Thinking(text):
-                found += [[ThinkingDelta(piece)] for piece in _pieces(text, chars)]
-            case ToolCall():
-                found.append([CallDelta(calls, part.name)])
-                found += [
-                    [CallDelta(calls, "", piece)]
-                    for piece in _pieces(arguments_text(part), 4 * chars)
-                ]
-                calls += 1
-            case _:
-                pass
-    return found
-
-
-def arguments_text(part: ToolCall) -> str:
-    """Return the arguments of a call as text."""
-    return part.received or msgspec.json.encode(part.arguments or {}).decode()
-
-
-def _pieces(text: str, chars: int) -> list[str]:
-    # at most 16 pieces, so that long text stays fast
-    size = max(chars, len(text) // 16 + 1)
-    return [text[at : at + size] for at in range(0, len(text), size)]
-
-
 def cached_usage(request: Request, before: Request | None, parts: Sequence[AnyPart]) -> Usage:
     """Usage of `request` if a cache holds the request `before`."""
     known = 0
@@ -309,7 +278,6 @@ __all__ = [
     "BUDGET",
     "ScriptedModel",
     "Step",
-    "batches",
     "cached_usage",
     "call",
     "check_rules",

@@ -12,7 +12,7 @@ import msgspec
 from longrein.events import AnyEvent, AnyPart, Entry, Goal, Text, Todo, ToolSpec, ToolTraits
 from longrein.permissions import Hook
 from longrein.settings_schema import ToolOptions
-from longrein.store import BlobWriter, SearchResult
+from longrein.store import BlobWriter, HistoryReader, SearchResult
 from longrein.workspace import CommandExit, Confinement, ReplayableSink, Workspace
 
 # --- Subagents: the port that `agent` implements --------------------------------------------------
@@ -441,13 +441,6 @@ class SessionHistory(Protocol):
     def search_tree(self, query: str, limit: int, before: int = 0) -> SearchResult: ...
     def child(self, session: str, /) -> "SessionHistory | None": ...
     def parent(self) -> "SessionHistory | None": ...
-
-
-class HistoryReader(Protocol):
-    """Reader of a session's history outside the event loop (see `store.HistoryReader`)."""
-
-    async def reading(self, work: Callable[[SessionHistory], T], /) -> T: ...
-    def child(self, session: str, /) -> "HistoryReader": ...
 
 
 class ToolContext(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
 from longrein.config.mcp_files import read_server, server_secrets
-from longrein.context import Budget
+from longrein.context import Budget, report
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.headless.control_lines import (
     ControlChannel,
@@ -24,7 +24,7 @@ from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.options import MODES
 from longrein.frontends.signals import cancel_all
 from longrein.tools.mcp.mcp_port import McpFailure
-from longrein.tools.mcp.servers import McpToolset
+from longrein.tools.mcp.servers import McpToolset, ServerView
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.initialize import Offer
@@ -36,6 +36,22 @@ def _nothing_offered() -> "Offer":
     from longrein.frontends.headless.initialize import Offer
 
     return Offer()
+
+
+_STATUSES = {"connecting": "pending", "needs login": "needs-auth"}
+"""Status of an MCP server -> spelling in the protocol, where that differs."""
+
+
+def _mcp_server(view: ServerView) -> Line:
+    """Return one server as the answer to `mcp_status` has it."""
+    return {
+        "name": view.name,
+        "status": _STATUSES.get(view.status, view.status),
+        "scope": view.scope,
+        "tools": [{"name": name.rpartition("__")[2]} for name in view.tools],
+        **({"error": view.problem} if view.problem else {}),
+        **({"serverInfo": {"name": view.title, "version": ""}} if view.title else {}),
+    }
 
 
 class ControlOptions(msgspec.Struct, frozen=True):
@@ -300,17 +316,17 @@ class HostRequests:
     async def _context_usage(self, _request: Mapping[str, Any]) -> Line:
         if self._options.budget is None:
             raise ControlError("the size of the context is not known")
-        from longrein.frontends.headless.control_reports import context_usage
+        from longrein.frontends.reports.context import context_usage
 
-        return context_usage(self._session, self._options.budget())
+        state = self._session.state
+        model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
+        return context_usage(report(state, self._options.budget()), state, model)
 
     # --- MCP servers ------------------------------------------------------------------------------
 
     async def _mcp_status(self, _request: Mapping[str, Any]) -> Line:
         servers = self._options.mcp.views() if self._options.mcp is not None else []
-        from longrein.frontends.headless.control_reports import mcp_server
-
-        return {"mcpServers": [mcp_server(view) for view in servers]}
+        return {"mcpServers": [_mcp_server(view) for view in servers]}
 
     async def _mcp_reconnect(self, request: Mapping[str, Any]) -> Line:
         self._servers(request).reconnect(str(request.get("serverName")))

@@ -25,9 +25,21 @@ def as_json(report: Report, state: State, model: str) -> str:
     """A JSON object in the common schema, with the additional keys `modules`, `items` and
     `factor`.
     """
+    shape = context_usage(report, state, model) | {
+        "factor": round(report.factor, 4),
+        "countedTokens": report.counted_tokens,
+        "modules": [{"name": name, "tokens": tokens} for name, tokens in report.modules()],
+        "items": [_item(row) for row in report.shown],
+        **({"note": report.note} if report.note else {}),
+    }
+    return json.dumps(shape, ensure_ascii=False, indent=1) + "\n"
+
+
+def context_usage(report: Report, state: State, model: str) -> dict[str, Any]:
+    """What fills the context, in the common schema."""
     total, most = report.total_tokens, report.usable_tokens
     deferred = state.prefix.deferred if state.prefix else ()
-    shape = {
+    return {
         "categories": _categories(report),
         "totalTokens": total,
         "maxTokens": most,
@@ -56,13 +68,7 @@ def as_json(report: Report, state: State, model: str) -> str:
         ],
         "messageBreakdown": _breakdown(report),
         "gridRows": _grid(report),
-        "factor": round(report.factor, 4),
-        "countedTokens": report.counted_tokens,
-        "modules": [{"name": name, "tokens": tokens} for name, tokens in report.modules()],
-        "items": [_item(row) for row in report.shown],
-        **({"note": report.note} if report.note else {}),
     }
-    return json.dumps(shape, ensure_ascii=False, indent=1) + "\n"
 
 
 def _item(row: ReportRow) -> dict[str, Any]:

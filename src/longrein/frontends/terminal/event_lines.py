@@ -204,25 +204,37 @@ def indented(lines: Iterable[Line], by: str = "  ") -> list[Line]:
 FileText = Callable[[str], str | None]
 
 
-def diff_lines(old: str, new: str) -> list[Line]:
-    """Complete diff of `old` and `new`: `-` and `+` lines, common lines unmarked."""
+def diff_lines(old: str, new: str, around: int = 0) -> list[Line]:
+    """Diff of `old` and `new`: `-` and `+` lines, common lines unmarked.
+
+    All common lines are shown, or with `around` so many before and after a change, and each line
+    with its number: a removed line with its old one, all others with their new one.
+    """
     from longrein.tools.diff import hunks_of
 
     before, after = old.split("\n"), new.split("\n")
-    rows: list[Line] = []
-    at = 0
-    for first, last, added, added_end in hunks_of(before, after):
-        rows += _marked(" ", "dim", before[at:first])
-        rows += [
-            *_marked("-", "del", before[first:last]),
-            *_marked("+", "add", after[added:added_end]),
-        ]
-        at = last
-    return [*rows, *_marked(" ", "dim", before[at:])]
+    width = len(str(max(len(before), len(after)))) if around else 0
+    hunks, rows, shown = hunks_of(before, after), list[Line](), 0
+    for at, (first, last, added, added_end) in enumerate(hunks):
+        start = max(first - around, shown) if around else shown
+        rows += [GAP] if start > shown else []
+        rows += _marked(" ", "dim", before[start:first], added - (first - start), width)
+        rows += _marked("-", "del", before[first:last], first, width)
+        rows += _marked("+", "add", after[added:added_end], added, width)
+        following = hunks[at + 1][0] if at + 1 < len(hunks) else len(before)
+        shown = min(last + around, following)
+        rows += _marked(" ", "dim", before[last:shown], added_end, width)
+    rest = before[shown:]
+    return [*rows, *([GAP] if around and rest else _marked(" ", "dim", rest))]
 
 
-def _marked(mark: str, style: str, lines: Sequence[str]) -> Iterator[Line]:
-    return (line((style, f"{mark} {escape(text).expandtabs(4)}")) for text in lines)
+def _marked(
+    mark: str, style: str, lines: Sequence[str], at: int = 0, width: int = 0
+) -> Iterator[Line]:
+    """Lines of a text after a mark; with `width` also after numbers, `at` the 0-based first."""
+    for number, text in enumerate(lines, at + 1):
+        numbered = f"{number:>{width}} " if width else ""
+        yield line((style, f"{numbered}{mark} {escape(text).expandtabs(4)}"))
 
 
 def change_lines(
@@ -233,11 +245,11 @@ def change_lines(
         case "apply_patch", _:
             return [row for one in file_patches(arguments) for row in _patch_lines(one, file_text)]
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
-            return diff_lines(old, new) if old else _new_file_lines(new)
+            return diff_lines(old, new) if old else new_file_lines(new)
         case "Write", {"content": str(new)}:
             path = (arguments or {}).get("file_path")
             known = file_text(path) if file_text is not None and isinstance(path, str) else None
-            return diff_lines(known, new) if known else _new_file_lines(new)
+            return diff_lines(known, new) if known else new_file_lines(new)
         case _:
             return []
 
@@ -254,18 +266,15 @@ def _patch_lines(patch: "FilePatch", file_text: FileText | None) -> Iterator[Lin
         if hunk.anchor or at or len(patch.hunks) > 1:
             yield line(("dim", escape_line(f"@@ {hunk.anchor}{at}".rstrip())))
         old, new = ("".join(f"{row}\n" for row in rows) for rows in (hunk.old, hunk.new))
-        yield from diff_lines(old, new)[:-1] if hunk.old else _new_file_lines(new)
+        yield from diff_lines(old, new)[:-1] if hunk.old else new_file_lines(new)
 
 
-def _new_file_lines(text: str) -> list[Line]:
+def new_file_lines(text: str, *, numbered: bool = False) -> list[Line]:
     """Lines of a new text; a missing final newline is noted as in git."""
     *lines, last = text.split("\n")
-    rows = [*_marked("+", "add", lines)]
-    return (
-        [*rows, *_marked("+", "add", [last]), line(("dim", "\\ no newline at the end"))]
-        if last
-        else rows
-    )
+    whole = [*lines, last] if last else lines
+    rows = [*_marked("+", "add", whole, width=len(str(len(whole))) if numbered else 0)]
+    return [*rows, line(("dim", "\\ no newline at the end"))] if last else rows
 
 
 def only_changes(rows: Sequence[Line], around: int = 2) -> list[Line]:
