@@ -383,6 +383,7 @@ Graph = dict[str, set[str]]
 STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "lazy_names.py",  # names of packages, at first use
+    "extension_points.py",  # parts of extensions
     "entry_points.py",  # the module of the chosen subcommand
     "workspace/system_keyring.py",  # the optional package `keyring`
     "tools/mcp/servers.py",  # the module that needs the SDK

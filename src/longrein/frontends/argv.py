@@ -1,10 +1,11 @@
-"""The command-line parser: strict, pure, and every error says what to write instead.
+"""The command-line parser: strict, and every error says what to write instead.
 
-The flags come from `options` and the table in `flags`.
+The flags come from `options`, the table in `flags` and extensions, which are looked up only for a
+word that is no command of the core.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,15 +13,15 @@ import msgspec
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.events.escape import shortened
+from longrein.extension_points import Command, Flag
 from longrein.frontends.flags import (
-    COMMANDS,
     MAIN,
     NOT_YET,
-    RESERVED,
     WITHOUT_EFFECT,
-    Command,
+    find_command,
+    known_commands,
+    reserved,
 )
-from longrein.frontends.options import Flag
 
 
 class Parsed(msgspec.Struct):
@@ -52,11 +53,11 @@ def parse(argv: Sequence[str]) -> Parsed:
         )
         if _is_flag(token):
             _read_flag(parsed, token, rest)
-        elif may_be_command and token and token in COMMANDS:
-            parsed.command = COMMANDS[token]
-        elif may_be_command and token.lower() in RESERVED and not _is_prompt(parsed, rest):
+        elif may_be_command and token and (command := find_command(token)) is not None:
+            parsed.command = command
+        elif may_be_command and (told := reserved(token.lower())) and not _is_prompt(parsed, rest):
             prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
-            said = f"no command {token!r}: {RESERVED[token.lower()]}"
+            said = f"no command {token!r}: {told}"
             raise UsageError(f"{said} (if it is a prompt: longrein -- {prompt})")
         else:
             parsed.words.append(token)
@@ -227,23 +228,16 @@ def _set(values: dict[str, Any], flag: Flag, value: Any) -> None:
     values[flag.field] = value
 
 
-_BY_NAME: Mapping[str, Mapping[str, Flag]] = {
-    command.name: {name: flag for flag in command.flags for name in flag.names}
-    for command in COMMANDS.values()
-}
-
-
 def _flag(command: Command, name: str) -> Flag | None:
-    return _BY_NAME[command.name].get(name)
+    return next((flag for flag in command.flags if name in flag.names), None)
 
 
 def _unknown(command: Command, name: str) -> str:
     if command is MAIN and name in NOT_YET:
         return f"{name} is not available yet"
     here = f"longrein {command.name}".rstrip()
-    return (
-        f"{here} has no flag {name}{_hint(name, _BY_NAME[command.name]) or f'; see {here} --help'}"
-    )
+    spellings = [spelling for flag in command.flags for spelling in flag.names]
+    return f"{here} has no flag {name}{_hint(name, spellings) or f'; see {here} --help'}"
 
 
 def _check(parsed: Parsed, *, sure: bool) -> None:
@@ -280,10 +274,9 @@ def _refuse_near_command(word: str) -> None:
     """
     if any(map(str.isspace, word)):
         return
-    swapped = next((name for name in COMMANDS if name and sorted(name) == sorted(word.lower())), "")
-    near = (
-        f"; did you mean {swapped}?" if swapped else _hint(word, filter(None, COMMANDS), TYPO_RATIO)
-    )
+    names = [name for name in known_commands() if name]
+    swapped = next((name for name in names if sorted(name) == sorted(word.lower())), "")
+    near = f"; did you mean {swapped}?" if swapped else _hint(word, names, TYPO_RATIO)
     if near:
         raise UsageError(f"no command {word!r}{near} (if it is a prompt: longrein -- {word})")
 

@@ -1,30 +1,30 @@
 """The commands of the command line with their flags, declared once for the parser, the help pages
-and the error messages. The flags of longrein itself are in `options`.
+and the error messages. The flags of longrein itself are in `options`, commands of extensions with
+the extensions.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from longrein.frontends.options import HELP, JSON, MAIN_GROUPS, STATE_DIR, Flag, flag
-
-
-class Command(msgspec.Struct, frozen=True):
-    """`longrein` itself or one of its subcommands."""
-
-    name: str
-    """'' for longrein itself."""
-    usage: str
-    """Arguments, as shown in the help."""
-    help: str
-    """Description in the help."""
-    flags: tuple[Flag, ...]
-    """Its flags."""
-    words_max: int
-    """Largest number of positional words."""
-    words_min: int = 0
-    """Smallest number of positional words."""
-
+from longrein.config import environment, home_folder, named_plugins
+from longrein.events import LongreinError, UsageError
+from longrein.extension_points import (
+    COMMANDS_DOOR,
+    HELP,
+    JSON,
+    STATE_DIR,
+    Command,
+    Flag,
+    Point,
+    absence_of,
+    bundled_points,
+    flag,
+    in_order,
+    installed_points,
+)
+from longrein.frontends.options import MAIN_GROUPS
 
 SHELLS = ("bash", "zsh", "fish")
 SIMULATED = ("default", "seed", "keep-all", "summary-92", "batch")
@@ -421,6 +421,73 @@ COMMANDS: Mapping[str, Command] = {
     )
 }
 
+# --- Commands of extensions -----------------------------------------------------------------------
+
+
+def find_command(word: str) -> Command | None:
+    """Return the command called `word`, of the core or an extension; None if there is none.
+
+    Raises `UsageError` for one of an installed package that cannot be loaded.
+    """
+    if word in COMMANDS or not re.fullmatch(r"[a-z][a-z0-9-]*", word):
+        return COMMANDS.get(word)
+    found = next((point for point in _command_points() if point.name == word), None)
+    return _loaded(found) if found is not None else None
+
+
+def bundled_commands() -> Mapping[str, Command]:
+    """Return the commands of longrein and its bundled extensions, in the order of the help."""
+    return in_order([*COMMANDS.values()], [_loaded(point) for point in _bundled_points()])
+
+
+def known_commands() -> Mapping[str, Command]:
+    """Return all commands, also those of installed packages, without what cannot be loaded."""
+    found = dict(bundled_commands())
+    for point in _installed_points():
+        try:
+            found.setdefault(point.name, _loaded(point))
+        except LongreinError:  # `longrein doctor` says why
+            continue
+    return found
+
+
+def _command_points() -> Iterator[Point]:
+    yield from _bundled_points()
+    yield from _installed_points()
+
+
+def _bundled_points() -> list[Point]:
+    return [point for point in bundled_points() if point.door == COMMANDS_DOOR]
+
+
+def _installed_points() -> Iterator[Point]:
+    environ = environment()
+    for package in named_plugins(environ, home_folder(environ)):
+        try:
+            points = installed_points(package)
+        except LookupError:  # a session and `longrein doctor` say so
+            continue
+        yield from (point for point in points if point.door == COMMANDS_DOOR)
+
+
+def _loaded(point: Point) -> Command:
+    """Import a command. Raises `UsageError`."""
+    try:
+        command = point.load()
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UsageError(
+            f"the command {point.name} of {point.extension} cannot be loaded: {why}"
+        ) from error
+    if not isinstance(command, Command) or command.name != point.name or not command.run:
+        raise UsageError(
+            f"{point.extension}: {point.value} is no command {point.name} with a function"
+        )
+    if HELP in command.flags:
+        return command
+    return msgspec.structs.replace(command, flags=(*command.flags, HELP))
+
+
 RESERVED: Mapping[str, str] = {
     word: told
     for told, words in (
@@ -504,6 +571,14 @@ RESERVED: Mapping[str, str] = {
 """Commands of other agents, each with the longrein equivalent; a lone one is not sent to a model
 as a prompt.
 """
+
+
+def reserved(word: str) -> str:
+    """Return what to use in place of the command `word`, which is not here; '' if it may be a
+    prompt.
+    """
+    return RESERVED.get(word) or absence_of(word)
+
 
 NOT_YET = frozenset(
     (
@@ -606,7 +681,7 @@ def _sections(command: Command) -> list[tuple[str, list[tuple[str, str]]]]:
     flags = [
         (group, [(_spelling(f), f.help) for f in flags]) for group, flags in MAIN_GROUPS.items()
     ]
-    commands = [(c.name, c.help) for c in COMMANDS.values() if c.name]
+    commands = [(c.name, c.help) for c in known_commands().values() if c.name]
     return [
         ("Examples", list(_EXAMPLES)),
         ("Commands", commands),
