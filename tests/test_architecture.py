@@ -134,7 +134,8 @@ LAZY_HEADLESS = {
 LAZY_OWN = {
     "longrein.workspace.system_keyring",  # where `longrein login` has kept a key there
     "longrein.frontends.terminal.markdown",  # imports rich, which no prompt needs
-    "longrein.replay.weight_fit",  # it needs numpy, which is not installed with longrein
+    "longrein.extensions.lab.replay.weight_fit",  # it needs numpy, an optional package
+    "longrein.extensions.inspector.policies",  # it needs the extension `lab`, which may be absent
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
     "longrein.tools.patch_text",  # few models write patches
@@ -691,7 +692,7 @@ PACKAGES_WITH_PUBLIC_NAMES = (
     "tools",
     "agent",
     "config",
-    "replay",
+    "extensions.lab.replay",
 )
 
 

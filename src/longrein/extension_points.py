@@ -28,7 +28,10 @@ DOORS: Mapping[str, str] = {
 with a new major version of longrein; docs/extending.md describes them.
 """
 
-BUNDLED: Mapping[str, tuple[str, ...]] = {}
+BUNDLED: Mapping[str, tuple[str, ...]] = {
+    "inspector": ("inspect",),
+    "lab": ("fit", "simulate"),
+}
 """Extensions that come with longrein -> their commands, to say what is absent. Nothing is found
 by this table.
 """

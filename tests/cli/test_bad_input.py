@@ -19,9 +19,11 @@ from longrein.events import (
     ToolError,
     UsageError,
 )
-from longrein.frontends.flags import COMMANDS, NOT_YET, RESERVED
+from longrein.frontends.flags import NOT_YET, RESERVED, bundled_commands
 
 from .fake_app import FakeApp
+
+COMMANDS = bundled_commands()
 
 UUID = "0192d0c8-0000-7000-8000-000000000001"
 

@@ -3,9 +3,11 @@
 import pytest
 
 from longrein.cli import main
-from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN, help_page
+from longrein.frontends.flags import EXIT_CODES, MAIN, bundled_commands, help_page
 
 from .fake_app import FakeApp
+
+COMMANDS = bundled_commands()
 
 
 def test_the_page_says_it_all() -> None:

@@ -27,22 +27,6 @@ from longrein.extension_points import (
 from longrein.frontends.options import MAIN_GROUPS
 
 SHELLS = ("bash", "zsh", "fish")
-SIMULATED = ("default", "seed", "keep-all", "summary-92", "batch")
-PRICE_TABLES = (
-    *(
-        "anthropic",
-        "anthropic-1h",
-        "openai10",
-        "openai25",
-        "openai50",
-        "gemini",
-        "deepseek",
-        "local",
-        "unknown",
-    ),
-)
-WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
-
 MAIN = Command(
     "",
     "[FLAGS] [PROMPT]",
@@ -69,87 +53,6 @@ COMMANDS: Mapping[str, Command] = {
             "Show what fills a session's context, item by item.",
             (flag("--json", "one JSON object"), STATE_DIR, HELP),
             1,
-            1,
-        ),
-        Command(
-            "inspect",
-            "[SESSION] [FLAGS]",
-            "Show a session as a page in the browser: where its tokens, money, cache and time "
-            "went, each item's life, "
-            "the transcript, subagents and files. Without SESSION the newest of this folder. The "
-            "page is one file that "
-            "loads nothing; it stands beside the log.",
-            (
-                flag("--out", "file to write", "word", "FILE"),
-                flag("--no-open", "do not open a browser"),
-                flag(
-                    "--live", "serve the page on 127.0.0.1 while the session grows; Ctrl-C ends it"
-                ),
-                flag(
-                    "--compare",
-                    "two sessions side by side, or one and one or two policies (see longrein "
-                    "simulate)",
-                ),
-                STATE_DIR,
-                HELP,
-            ),
-            3,
-        ),
-        Command(
-            "fit",
-            "[SESSION...] --out FILE [FLAGS]",
-            "Fit the weights of the clearing policy on recorded sessions (files, folders, ids); "
-            "nothing leaves the "
-            "machine. See longrein simulate --weights.",
-            (
-                flag("--sessions", "folder of recorded sessions", "word", "FOLDER"),
-                flag("--out", "file to write", "word", "FILE"),
-                STATE_DIR,
-                HELP,
-            ),
-            1000,
-        ),
-        Command(
-            "simulate",
-            "SESSION... [FLAGS]",
-            "Replay recorded sessions (files, folders, ids) through a policy, offline: what it "
-            "costs and keeps.",
-            (
-                flag(
-                    "--policy",
-                    "default, seed (clears each turn), keep-all, summary-92 (a summary at 92 % of "
-                    "the window) or batch "
-                    "(old results in batches, then the same); without it all of them",
-                    "word",
-                    "NAME",
-                    SIMULATED,
-                ),
-                flag(
-                    "--prices",
-                    "ratios of cache read, cache write and output to input",
-                    "word",
-                    "NAME",
-                    PRICE_TABLES,
-                ),
-                flag("--window", "context window in tokens (200000)", "count", "N"),
-                flag(
-                    "--wire",
-                    "wire of the provider, which decides what may be cleared",
-                    "word",
-                    "NAME",
-                    WIRES,
-                ),
-                flag(
-                    "--weights",
-                    "file of longrein fit, compared with the shipped weights",
-                    "word",
-                    "FILE",
-                ),
-                JSON,
-                STATE_DIR,
-                HELP,
-            ),
-            1000,
             1,
         ),
         Command(

@@ -9,9 +9,7 @@ from msgspec.structs import replace
 from longrein.config.clearing_weights import SHIPPED, Tables, Weights, read_weights
 from longrein.context import Budget, Price, use_tables
 from longrein.events import UsageError, decode_entry
-from longrein.frontends.stdio import show
-from longrein.models import CLEARS
-from longrein.replay import (
+from longrein.extensions.lab.replay import (
     NAMES,
     PRICES,
     CostAccount,
@@ -27,6 +25,8 @@ from longrein.replay import (
     read_recording,
     replay_of,
 )
+from longrein.frontends.stdio import show
+from longrein.models import CLEARS
 from longrein.run_context import RunContext
 from longrein.store import Reader, find_session
 

@@ -14,16 +14,14 @@ import msgspec
 
 from longrein.atomic_file import replace_file
 from longrein.events import LongreinError, SessionUnknown, UsageError
+from longrein.extensions.inspector.inspection import SessionInspector, can_replay, inspect_session
+from longrein.extensions.inspector.page import render
+from longrein.extensions.inspector.page_data import Comparison, Inspection
+from longrein.extensions.inspector.page_server import InspectorServer, LivePage
+from longrein.extensions.inspector.shorten import PAGE_BYTES_MAX, fit
+from longrein.extensions.inspector.stored_logs import StoredLogs
 from longrein.frontends.human_text import counted, size
 from longrein.frontends.stdio import say, show
-from longrein.inspector.inspection import SessionInspector, inspect_session
-from longrein.inspector.page import render
-from longrein.inspector.page_data import Comparison, Inspection
-from longrein.inspector.page_server import InspectorServer, LivePage
-from longrein.inspector.policies import replayed_inspection, scale_of
-from longrein.inspector.shorten import PAGE_BYTES_MAX, fit
-from longrein.inspector.stored_logs import StoredLogs
-from longrein.replay import NAMES
 from longrein.run_context import RunContext, named_budget
 from longrein.store import find_session, latest_session
 
@@ -136,11 +134,12 @@ def _compare(place: RunContext, words: Sequence[str], out: str, *, opens: bool) 
     """Write the page of two sessions, or of one as it was and under a policy, or under two
     policies.
     """
-    policies = [word for word in words[1:] if word in NAMES]
+    known = _policy_names()
+    policies = [word for word in words[1:] if word in known]
     if len(words) < 2 or len(words) - 1 != (len(policies) or 1):
         raise UsageError(
             "--compare takes two sessions, or a session and one or two policies: "
-            f"{', '.join(NAMES)}"
+            f"{', '.join(known) or 'none, since the extension lab is not installed here'}"
         )
     with closing(_logs(place, words)) as logs:
         if policies:
@@ -153,16 +152,28 @@ def _compare(place: RunContext, words: Sequence[str], out: str, *, opens: bool) 
     return 0
 
 
+def _policy_names() -> Sequence[str]:
+    if not can_replay():
+        return ()
+    from longrein.extensions.inspector.policies import policy_names
+
+    return policy_names()
+
+
 def _half(inspector: SessionInspector) -> Inspection:
     return fit(inspect_session(inspector), PAGE_BYTES_MAX // 2)
 
 
 def _policies(inspector: SessionInspector, policies: Sequence[str]) -> Comparison:
-    base, (recording, sent) = inspector.inspection(), inspector.recording()
-    scale = scale_of(inspector.budget, recording, sent)
-    made = [
-        replayed_inspection(base, recording, name, inspector.budget, scale) for name in policies
-    ]
+    from longrein.extensions.inspector.policies import under_policies
+
+    made = under_policies(
+        inspector.inspection(),
+        inspector.entries,
+        inspector.budget,
+        inspector.sent_tokens(),
+        policies,
+    )
     return Comparison(_half(inspector) if len(made) == 1 else made[0], made[-1])
 
 

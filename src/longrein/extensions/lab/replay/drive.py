@@ -43,8 +43,14 @@ from longrein.events import (
     call_id,
     decode_json,
 )
-from longrein.replay.plain_policies import PLAIN, PROSE, SUMMARY_TOKENS, Change, PlainReplay
-from longrein.replay.recording import Item, Kind, Recording, count_tokens
+from longrein.extensions.lab.replay.plain_policies import (
+    PLAIN,
+    PROSE,
+    SUMMARY_TOKENS,
+    Change,
+    PlainReplay,
+)
+from longrein.extensions.lab.replay.recording import Item, Kind, Recording, count_tokens
 
 Policy = Callable[[State, Budget, int], Decision]
 """Function from (state, budget, time in microseconds or 0) to a decision."""

@@ -1,5 +1,5 @@
 """Cost of the same session under plain context policies, and a session as it would have been
-under one of them.
+under one of them. The one module that needs the extension `lab`.
 """
 
 from collections.abc import Sequence
@@ -7,8 +7,15 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.context import Budget
-from longrein.inspector.page_data import Break, Inspection, ModuleTokens, PolicyData, RequestData
-from longrein.replay import (
+from longrein.events import Entry
+from longrein.extensions.inspector.page_data import (
+    Break,
+    Inspection,
+    ModuleTokens,
+    PolicyData,
+    RequestData,
+)
+from longrein.extensions.lab.replay import (
     NAMES,
     CostAccount,
     PolicyReplay,
@@ -17,9 +24,10 @@ from longrein.replay import (
     Tokens,
     Uses,
     find_uses,
+    of_entries,
     replay_of,
 )
-from longrein.replay.plain_policies import PLAIN, Change, PlainReplay
+from longrein.extensions.lab.replay.plain_policies import PLAIN, Change, PlainReplay
 
 PLAIN_POLICIES = ("keep-all", *PLAIN)
 """Policies that are cheap to replay. `keep-all` keeps everything, whether it fits the window or
@@ -58,6 +66,16 @@ def scale_of(budget: Budget, recording: Recording, sent_tokens: float) -> Scale:
         price.read_usd / price.input, price.write_usd / price.input, price.output / price.input
     )
     return Scale(tokens, tokens * price.input / 1e6, "usd", rates)
+
+
+def with_policies(
+    base: Inspection, entries: Sequence[Entry], budget: Budget, sent_tokens: float
+) -> Inspection:
+    """Return `base` with the cost of the plain policies. `sent_tokens` as in `scale_of`."""
+    recording = of_entries(base.session.id, entries)
+    scale = scale_of(budget, recording, sent_tokens)
+    policies = replayed_policies(recording, budget, scale)
+    return msgspec.structs.replace(base, policies=policies, cost_unit=scale.unit)
 
 
 def replayed_policies(recording: Recording, budget: Budget, scale: Scale) -> list[PolicyData]:
@@ -118,6 +136,24 @@ def _policy(
 
 
 # --- A session under another policy, for a comparison ---------------------------------------------
+
+
+def policy_names() -> Sequence[str]:
+    """Return the names of the policies under which a session can be replayed."""
+    return NAMES
+
+
+def under_policies(
+    base: Inspection,
+    entries: Sequence[Entry],
+    budget: Budget,
+    sent_tokens: float,
+    names: Sequence[str],
+) -> list[Inspection]:
+    """Return the session of `base` as it would have been under each of the policies `names`."""
+    recording = of_entries(base.session.id, entries)
+    scale = scale_of(budget, recording, sent_tokens)
+    return [replayed_inspection(base, recording, name, budget, scale) for name in names]
 
 
 def replayed_inspection(

@@ -11,10 +11,11 @@ import msgspec
 from longrein.context import Budget, State, advance, line_reasons, next_compacted, report
 from longrein.events import ChildEnded, ChildStarted, Entry, Opened, PrefixSet, UserSpoke, text_of
 from longrein.events.escape import shortened
-from longrein.inspector.activity import Child, FileTracker
-from longrein.inspector.items import ItemTracker
-from longrein.inspector.lanes import LaneBuilder
-from longrein.inspector.page_data import (
+from longrein.extension_points import bundled_extensions
+from longrein.extensions.inspector.activity import Child, FileTracker
+from longrein.extensions.inspector.items import ItemTracker
+from longrein.extensions.inspector.lanes import LaneBuilder
+from longrein.extensions.inspector.page_data import (
     VERSION,
     Inspection,
     ItemData,
@@ -24,11 +25,9 @@ from longrein.inspector.page_data import (
     TranscriptRow,
     Update,
 )
-from longrein.inspector.policies import replayed_policies, scale_of
-from longrein.inspector.requests import RequestTracker
-from longrein.inspector.shorten import fit, fit_to
-from longrein.inspector.transcript import TranscriptBuilder
-from longrein.replay import Recording, of_entries
+from longrein.extensions.inspector.requests import RequestTracker
+from longrein.extensions.inspector.shorten import fit, fit_to
+from longrein.extensions.inspector.transcript import TranscriptBuilder
 
 T = TypeVar("T", bound=msgspec.Struct)
 TITLE_CHARS_MAX = 80
@@ -252,26 +251,30 @@ class SessionInspector:
             LineFate(r.line[:LINE_CHARS_MAX], r.stays, round(r.chance, 4), r.why) for r in reasons
         ]
 
-    def recording(self) -> tuple[Recording, float]:
-        """Return the main agent's log for a replay, and the tokens of all that its requests sent
-        first.
-        """
-        sent = sum(
+    def sent_tokens(self) -> float:
+        """Return the tokens of all that the requests of the main agent sent first."""
+        return sum(
             life.tokens
             for life in self._items.lives.values()
             if life.item.kind not in ("context", "summary")
         )
-        return of_entries(self._state.session, self._entries), sent
+
+
+def can_replay() -> bool:
+    """Return True if the extension `lab` is here, which replays sessions under other policies."""
+    return "lab" in bundled_extensions()
 
 
 def inspect_session(inspector: SessionInspector) -> Inspection:
-    """Return the inspection of what was read, with the cost of the plain policies, fit to the
-    size of a page.
+    """Return the inspection of what was read, fit to the size of a page; where the lab is here,
+    with the cost of the plain policies.
     """
-    found, (recording, sent) = inspector.inspection(), inspector.recording()
-    scale = scale_of(inspector.budget, recording, sent)
-    policies = replayed_policies(recording, inspector.budget, scale)
-    return fit(msgspec.structs.replace(found, policies=policies, cost_unit=scale.unit))
+    found = inspector.inspection()
+    if can_replay():
+        from longrein.extensions.inspector.policies import with_policies
+
+        found = with_policies(found, inspector.entries, inspector.budget, inspector.sent_tokens())
+    return fit(found)
 
 
 def changes(before: Inspection, now: Inspection, limit: int) -> tuple[Update, Inspection]:

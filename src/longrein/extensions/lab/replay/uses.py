@@ -12,7 +12,7 @@ import msgspec
 
 from longrein.context import call_content, features
 from longrein.events import decode_json
-from longrein.replay.recording import Item, Recording
+from longrein.extensions.lab.replay.recording import Item, Recording
 
 _LINE_NUMBER = re.compile(r"^\s*\d+(?:→|\t|\||:|- )\s?", re.MULTILINE)
 

@@ -4,9 +4,9 @@ the machine.
 
 from collections.abc import Sequence
 
-from longrein.commands.simulate import recordings
 from longrein.config.clearing_weights import write_weights
 from longrein.events import UsageError
+from longrein.extensions.lab.simulate import recordings
 from longrein.frontends.stdio import say
 from longrein.run_context import RunContext
 
@@ -24,7 +24,7 @@ def fit(place: RunContext, words: Sequence[str], *, out: str = "", sessions: str
     if not out:
         raise UsageError("longrein fit needs a file to write: --out FILE")
     try:
-        from longrein.replay.weight_fit import fit_weights, sample
+        from longrein.extensions.lab.replay.weight_fit import fit_weights, sample
     except ImportError as error:
         raise UsageError(MISSING) from error
     samples = [sample(recording) for recording in recordings(place.state_dir, words)]

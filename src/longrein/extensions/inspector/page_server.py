@@ -16,10 +16,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from longrein.inspector.inspection import changes
-from longrein.inspector.page import content_policy, render
-from longrein.inspector.page_data import Inspection
-from longrein.inspector.shorten import BODY_BYTES_MAX
+from longrein.extensions.inspector.inspection import changes
+from longrein.extensions.inspector.page import content_policy, render
+from longrein.extensions.inspector.page_data import Inspection
+from longrein.extensions.inspector.shorten import BODY_BYTES_MAX
 
 ADDRESS = "127.0.0.1"
 NAMES = (ADDRESS, "localhost")

@@ -42,9 +42,9 @@ from longrein.events import (
     unwrapped,
 )
 from longrein.events.escape import shortened
+from longrein.extensions.inspector.items import in_words
+from longrein.extensions.inspector.page_data import DiffLine, TranscriptRow
 from longrein.frontends.human_text import counted, key_argument
-from longrein.inspector.items import in_words
-from longrein.inspector.page_data import DiffLine, TranscriptRow
 from longrein.tools.diff import hunks_of
 
 TITLE_CHARS_MAX = 120

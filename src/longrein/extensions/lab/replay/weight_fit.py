@@ -24,7 +24,7 @@ from longrein.context.clearing.line_value import (
 from longrein.context.clearing.needs import NeedsMemory
 from longrein.context.clearing.text_features import USER, SourceItem, call_content, features
 from longrein.context.clearing.text_index import rows_of
-from longrein.replay.recording import Item, Recording
+from longrein.extensions.lab.replay.recording import Item, Recording
 
 LINE_TERMS = (
     *(

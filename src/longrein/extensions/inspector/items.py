@@ -23,7 +23,7 @@ from longrein.events import (
     ToolResult,
     text_of,
 )
-from longrein.inspector.page_data import ItemData, Stage
+from longrein.extensions.inspector.page_data import ItemData, Stage
 
 BEGINS_CHARS_MAX = 60
 SHORT_AT_BIRTH = "too large to be sent whole: both ends and a handle are shown"

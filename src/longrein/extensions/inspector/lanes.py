@@ -20,8 +20,8 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.events.escape import shortened
+from longrein.extensions.inspector.page_data import Lane, Span
 from longrein.frontends.human_text import first_line, key_argument
-from longrein.inspector.page_data import Lane, Span
 
 LABEL_CHARS_MAX = 80
 MAIN = "main"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from longrein.replay.recording import Recording, count_tokens
+from longrein.extensions.lab.replay.recording import Recording, count_tokens
 
 SUMMARY_TOKENS = 2_000
 """Tokens that a model's summary counts."""

@@ -81,4 +81,4 @@ def _hash(text: str) -> str:
 
 
 def _read(name: str) -> str:
-    return (files("longrein.inspector") / "page" / name).read_text(encoding="utf-8")
+    return (files("longrein.extensions.inspector") / "page" / name).read_text(encoding="utf-8")

@@ -22,8 +22,8 @@ from longrein.events import (
     Usage,
     counts_of,
 )
-from longrein.inspector.items import ItemTracker
-from longrein.inspector.page_data import MODULES, Break, ModuleTokens, RequestData
+from longrein.extensions.inspector.items import ItemTracker
+from longrein.extensions.inspector.page_data import MODULES, Break, ModuleTokens, RequestData
 
 MODULE_OF_KIND: Mapping[ItemKind, str] = {
     "context": "instructions",

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from longrein.context import call_content, features
-from longrein.replay.plain_policies import PROSE, Change
-from longrein.replay.recording import Item, Recording
-from longrein.replay.uses import Uses, find_uses, plain_block
+from longrein.extensions.lab.replay.plain_policies import PROSE, Change
+from longrein.extensions.lab.replay.recording import Item, Recording
+from longrein.extensions.lab.replay.uses import Uses, find_uses, plain_block
 
 CACHED_TOKENS_MIN = 1_024
 """Shorter prefixes are not cached."""

@@ -4,7 +4,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from longrein.inspector.page_data import DiffLine, Inspection, ItemData, Stage, TranscriptRow
+from longrein.extensions.inspector.page_data import (
+    DiffLine,
+    Inspection,
+    ItemData,
+    Stage,
+    TranscriptRow,
+)
 
 PAGE_BYTES_MAX = 7_500_000
 """Largest JSON of one page."""

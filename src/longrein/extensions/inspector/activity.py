@@ -16,7 +16,7 @@ from longrein.events import (
     counts_of,
     usd_of,
 )
-from longrein.inspector.page_data import FileData, Spent, SubagentData, Touch
+from longrein.extensions.inspector.page_data import FileData, Spent, SubagentData, Touch
 
 
 class Child(msgspec.Struct):
