@@ -161,7 +161,8 @@ LAZY_OWN = {
     "longrein.frontends.acp.agent_methods",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
-    "longrein.frontends.traces.exporter",  # where the user has named an endpoint
+    "longrein.frontends.help_page",  # for `--help`
+    "longrein.extensions.traces.exporter",  # where the user has named an endpoint
     # needed after the first answer of the model, if at all
     "longrein.agent.background.task_control",
     "longrein.agent.compaction",
@@ -318,7 +319,7 @@ IO_OWNERS = {
     "fcntl": {"store", "workspace", "frontends", "atomic_file"},
     "termios": {"frontends", "workspace"},
     "logging": {
-        "frontends",
+        "extensions",
         "tools",
     },  # warnings of OpenTelemetry become a line; `tools.mcp.connection` silences the SDK
 }

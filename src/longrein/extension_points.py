@@ -17,12 +17,14 @@ COMMANDS_DOOR = "longrein.commands"
 TOOLS_DOOR = "longrein.tools"
 PROVIDERS_DOOR = "longrein.providers"
 POLICIES_DOOR = "longrein.policies"
+OBSERVERS_DOOR = "longrein.observers"
 
 DOORS: Mapping[str, str] = {
     COMMANDS_DOOR: "a `Command` of the command line, called like the entry point",
     TOOLS_DOOR: "a tool, a list of tools, or a function that returns tools",
     PROVIDERS_DOOR: "a function from the name of a model to a model, called like the provider",
     POLICIES_DOOR: "a function with the arguments of `longrein.context.decide`; at most one in all",
+    OBSERVERS_DOOR: "a function that gets each session when it has opened",
 }
 """Public doors: group of entry points -> what an entry point of it names. A door may change only
 with a new major version of longrein; docs/extending.md describes them.
@@ -31,6 +33,7 @@ with a new major version of longrein; docs/extending.md describes them.
 BUNDLED: Mapping[str, tuple[str, ...]] = {
     "inspector": ("inspect",),
     "lab": ("fit", "simulate"),
+    "traces": (),
 }
 """Extensions that come with longrein -> their commands, to say what is absent. Nothing is found
 by this table.

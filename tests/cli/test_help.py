@@ -3,7 +3,8 @@
 import pytest
 
 from longrein.cli import main
-from longrein.frontends.flags import EXIT_CODES, MAIN, bundled_commands, help_page
+from longrein.frontends.flags import MAIN, bundled_commands
+from longrein.frontends.help_page import EXIT_CODES, help_page
 
 from .fake_app import FakeApp
 

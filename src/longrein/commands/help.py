@@ -10,14 +10,13 @@ from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.extension_points import Command, Flag
 from longrein.frontends.flags import (
-    EXIT_CODES,
     MAIN,
     bundled_commands,
     find_command,
-    help_page,
     known_commands,
     reserved,
 )
+from longrein.frontends.help_page import EXIT_CODES, help_page
 from longrein.frontends.options import MAIN_GROUPS
 from longrein.frontends.stdio import show
 

@@ -1,12 +1,25 @@
-"""OpenTelemetry traces and metrics of a session, drawn from its events. Off unless the user
-names an endpoint.
-"""
+"""Start to send traces of a session that has opened, if the user has named an endpoint."""
 
 from collections.abc import Mapping
 
+from longrein.composition.observers import Finish, ObservedSession
 from longrein.settings_schema import TraceOptions
 
 SIGNALS = ("TRACES", "METRICS")
+
+
+def observe(observed: ObservedSession) -> Finish | None:
+    """Send traces and metrics of the session; return what sends the rest at the end."""
+    options = observed.settings.traces
+    signals = wanted_signals(observed.environ, options)
+    if not signals:
+        return None
+    from longrein.extensions.traces.exporter import start_traces
+
+    traces = start_traces(
+        observed.session, observed.notice, observed.environ, options, signals, observed.wall_us
+    )
+    return traces.finish if traces is not None else None
 
 
 def wanted_signals(environ: Mapping[str, str], options: TraceOptions) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from longrein.agent import SessionPort, SessionUpdate
 from longrein.events import PrefixSet
-from longrein.frontends.traces.spans import Tracer
+from longrein.extensions.traces.spans import Tracer
 from longrein.settings_schema import TraceOptions
 from longrein.store.threads import run_in_thread
 
