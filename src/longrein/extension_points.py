@@ -18,6 +18,8 @@ TOOLS_DOOR = "longrein.tools"
 PROVIDERS_DOOR = "longrein.providers"
 POLICIES_DOOR = "longrein.policies"
 OBSERVERS_DOOR = "longrein.observers"
+EXPORTERS_DOOR = "longrein.exporters"
+IMPORTERS_DOOR = "longrein.importers"
 
 DOORS: Mapping[str, str] = {
     COMMANDS_DOOR: "a `Command` of the command line, called like the entry point",
@@ -25,6 +27,8 @@ DOORS: Mapping[str, str] = {
     PROVIDERS_DOOR: "a function from the name of a model to a model, called like the provider",
     POLICIES_DOOR: "a function with the arguments of `longrein.context.decide`; at most one in all",
     OBSERVERS_DOOR: "a function that gets each session when it has opened",
+    EXPORTERS_DOOR: "a function from a stored session to bytes, called like the format",
+    IMPORTERS_DOOR: "a function that makes a session of a file of another program",
 }
 """Public doors: group of entry points -> what an entry point of it names. A door may change only
 with a new major version of longrein; docs/extending.md describes them.
@@ -34,6 +38,7 @@ BUNDLED: Mapping[str, tuple[str, ...]] = {
     "inspector": ("inspect",),
     "lab": ("fit", "simulate"),
     "traces": (),
+    "transcripts": (),
 }
 """Extensions that come with longrein -> their commands, to say what is absent. Nothing is found
 by this table.

@@ -1,13 +1,13 @@
 """Observers of a session: functions of extensions that are called when a session has opened."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
 from longrein.agent import OpenSession
-from longrein.config import plugin_points
-from longrein.extension_points import OBSERVERS_DOOR, Point, bundled_points
+from longrein.config import door_points
+from longrein.extension_points import OBSERVERS_DOOR
 from longrein.frontends.stdio import say
 from longrein.run_context import CLOCK, RunContext
 from longrein.settings_schema import Settings
@@ -44,7 +44,7 @@ def start_observers(run_context: RunContext, session: OpenSession) -> tuple[Fini
     settings = run_context.settings
     observed = ObservedSession(session, notice, run_context.environ, settings, CLOCK.wall_us)
     finishes: list[Finish] = []
-    for point in _observer_points(settings.plugins):
+    for point in door_points(OBSERVERS_DOOR, settings.plugins):
         try:
             finish = point.load()(observed)
         except Exception as error:
@@ -53,13 +53,6 @@ def start_observers(run_context: RunContext, session: OpenSession) -> tuple[Fini
         if finish is not None:
             finishes.append(finish)
     return tuple(finishes)
-
-
-def _observer_points(plugins: Sequence[str]) -> Iterator[Point]:
-    points = list(bundled_points())
-    for package in plugins:
-        points += plugin_points(package)
-    return (point for point in points if point.door == OBSERVERS_DOOR)
 
 
 async def finish_observers(finishes: Sequence[Finish]) -> None:

@@ -34,7 +34,7 @@ from longrein.config.mcp_files import (
     server_secrets,
 )
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
-from longrein.config.plugins import Plugins, load_plugins, named_plugins, plugin_points
+from longrein.config.plugins import Plugins, door_points, load_plugins, named_plugins
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
@@ -65,6 +65,7 @@ __all__ = [
     "config_dir",
     "describe_environment",
     "distrust",
+    "door_points",
     "environment",
     "expanded_headers",
     "fingerprint",
@@ -84,7 +85,6 @@ __all__ = [
     "named_plugins",
     "nested_instructions",
     "own_command",
-    "plugin_points",
     "project_file",
     "project_root",
     "read_project_hooks",

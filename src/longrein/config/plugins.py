@@ -18,6 +18,7 @@ from longrein.extension_points import (
     PROVIDERS_DOOR,
     TOOLS_DOOR,
     Point,
+    bundled_points,
     installed_points,
 )
 from longrein.models import Model, known_provider
@@ -125,6 +126,17 @@ def plugin_points(name: str) -> Sequence[Point]:
             f"plugin {name} is not installed in longrein's Python: install it, or take it out of "
             "`plugins`"
         ) from None
+
+
+def door_points(door: str, plugins: Sequence[str]) -> list[Point]:
+    """Return what comes in by a door: of bundled extensions, then of the packages `plugins`.
+
+    Raises `SettingsError` if one of these is not installed.
+    """
+    points = list(bundled_points())
+    for name in plugins:
+        points += plugin_points(name)
+    return [point for point in points if point.door == door]
 
 
 def _add(

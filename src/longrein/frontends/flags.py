@@ -4,7 +4,7 @@ the extensions.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -12,6 +12,7 @@ from longrein.config import environment, home_folder, named_plugins
 from longrein.events import LongreinError, UsageError
 from longrein.extension_points import (
     COMMANDS_DOOR,
+    EXPORTERS_DOOR,
     HELP,
     JSON,
     STATE_DIR,
@@ -26,6 +27,9 @@ from longrein.extension_points import (
 from longrein.frontends.options import MAIN_GROUPS
 
 SHELLS = ("bash", "zsh", "fish")
+OWN_FORMATS = ("jsonl", "transcript")
+"""Formats of `longrein export`; those of extensions come between them."""
+
 MAIN = Command(
     "",
     "[FLAGS] [PROMPT]",
@@ -84,7 +88,7 @@ COMMANDS: Mapping[str, Command] = {
                     "tools; transcript: the conversation as providers spell it",
                     "word",
                     "FORMAT",
-                    ("jsonl", "html", "markdown", "atif", "transcript"),
+                    OWN_FORMATS,
                 ),
                 flag("--whole", "one file that `longrein import` takes on another machine"),
                 flag("-o --output", "write here and not to stdout", "word", "FILE"),
@@ -331,45 +335,57 @@ def find_command(word: str) -> Command | None:
 
     Raises `UsageError` for one of an installed package that cannot be loaded.
     """
+    if word == "export":
+        return _with_formats(COMMANDS[word], [*bundled_points(), *_installed_points()])
     if word in COMMANDS or not re.fullmatch(r"[a-z][a-z0-9-]*", word):
         return COMMANDS.get(word)
-    found = next((point for point in _command_points() if point.name == word), None)
+    points = _commands_in([*bundled_points(), *_installed_points()])
+    found = next((point for point in points if point.name == word), None)
     return _loaded(found) if found is not None else None
 
 
-def bundled_commands() -> Mapping[str, Command]:
+def bundled_commands() -> dict[str, Command]:
     """Return the commands of longrein and its bundled extensions, in the order of the help."""
-    return in_order([*COMMANDS.values()], [_loaded(point) for point in _bundled_points()])
+    points = bundled_points()
+    own = [_with_formats(command, points) for command in COMMANDS.values()]
+    return in_order(own, [_loaded(point) for point in _commands_in(points)])
 
 
-def known_commands() -> Mapping[str, Command]:
+def known_commands() -> dict[str, Command]:
     """Return all commands, also those of installed packages, without what cannot be loaded."""
-    found = dict(bundled_commands())
-    for point in _installed_points():
+    found, installed = bundled_commands(), list(_installed_points())
+    for point in _commands_in(installed):
         try:
             found.setdefault(point.name, _loaded(point))
         except LongreinError:  # `longrein doctor` says why
             continue
+    found["export"] = _with_formats(COMMANDS["export"], [*bundled_points(), *installed])
     return found
 
 
-def _command_points() -> Iterator[Point]:
-    yield from _bundled_points()
-    yield from _installed_points()
+def _commands_in(points: Iterable[Point]) -> list[Point]:
+    return [point for point in points if point.door == COMMANDS_DOOR]
 
 
-def _bundled_points() -> list[Point]:
-    return [point for point in bundled_points() if point.door == COMMANDS_DOOR]
+def _with_formats(command: Command, points: Iterable[Point]) -> Command:
+    """Return the command `export` with the formats of extensions; any other as it is."""
+    if command.name != "export":
+        return command
+    formats = [point.name for point in points if point.door == EXPORTERS_DOOR]
+    choices = (OWN_FORMATS[0], *formats, *OWN_FORMATS[1:])
+    format_flag, *others = command.flags
+    return msgspec.structs.replace(
+        command, flags=(msgspec.structs.replace(format_flag, choices=choices), *others)
+    )
 
 
 def _installed_points() -> Iterator[Point]:
     environ = environment()
     for package in named_plugins(environ, home_folder(environ)):
         try:
-            points = installed_points(package)
+            yield from installed_points(package)
         except LookupError:  # a session and `longrein doctor` say so
             continue
-        yield from (point for point in points if point.door == COMMANDS_DOOR)
 
 
 def _loaded(point: Point) -> Command:

@@ -12,8 +12,14 @@ from datetime import UTC, datetime
 
 from longrein.events import AnyPart, Image, Text, Thinking, ToolCall, ToolEnded, text_of, unwrapped
 from longrein.events.escape import escape
-from longrein.transcripts.export_steps import Conversation, Message, Note, Reply, shown_text
-from longrein.transcripts.markdown_page import arguments_text
+from longrein.extensions.transcripts.export_steps import (
+    Conversation,
+    Message,
+    Note,
+    Reply,
+    shown_text,
+)
+from longrein.extensions.transcripts.markdown_page import arguments_text
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Media types that are embedded; others, such as SVG, could hold scripts and are only named."""

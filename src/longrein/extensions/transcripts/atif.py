@@ -13,7 +13,14 @@ import msgspec
 
 from longrein import __version__
 from longrein.events import Text, Thinking, ToolSpec, Usage, counts_of, text_of, unwrapped
-from longrein.transcripts.export_steps import Conversation, Message, Note, Reply, Step, shown_text
+from longrein.extensions.transcripts.export_steps import (
+    Conversation,
+    Message,
+    Note,
+    Reply,
+    Step,
+    shown_text,
+)
 
 VERSION = "ATIF-v1.8"
 Json = dict[str, Any]

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from longrein.events import AnyPart, Text, Thinking
-from longrein.transcripts.log_builder import ForeignCall, LogBuilder, ReplyPart, Transcript, clean
+from longrein.extensions.transcripts.log_builder import (
+    ForeignCall,
+    LogBuilder,
+    ReplyPart,
+    Transcript,
+    clean,
+)
 
 AGENT = "Claude Code"
 Line = Mapping[str, Any]

@@ -12,7 +12,13 @@ from typing import Any
 import msgspec
 
 from longrein.events import AnyPart, Text, Thinking, decode_json
-from longrein.transcripts.log_builder import ForeignCall, LogBuilder, ReplyPart, Transcript, clean
+from longrein.extensions.transcripts.log_builder import (
+    ForeignCall,
+    LogBuilder,
+    ReplyPart,
+    Transcript,
+    clean,
+)
 
 AGENT = "Codex"
 Line = Mapping[str, Any]

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.events import LongreinError, decode_json, is_too_deep
-from longrein.transcripts import claude_code, codex
-from longrein.transcripts.log_builder import LogBuilder, Transcript
+from longrein.extensions.transcripts import claude_code, codex
+from longrein.extensions.transcripts.log_builder import LogBuilder, Transcript
 
 FILE_BYTES_MAX = 1024 * 1024 * 1024
 LINE_BYTES_MAX = 64 * 1024 * 1024

@@ -13,7 +13,13 @@ import msgspec
 
 from longrein.events import Text, Thinking, ToolCall, unwrapped
 from longrein.events.escape import escape
-from longrein.transcripts.export_steps import Conversation, Message, Note, Reply, shown_text
+from longrein.extensions.transcripts.export_steps import (
+    Conversation,
+    Message,
+    Note,
+    Reply,
+    shown_text,
+)
 
 _FENCES = re.compile(r"`{3,}")
 _INLINE = re.compile(r"([\\`*_{}\[\]<>#|!~&])")
