@@ -158,7 +158,7 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.landlock_process",
     "longrein.workspace.supervisor.mount_process",
     "longrein.workspace.sandbox.tool_caches",
-    "longrein.frontends.acp.agent_methods",  # it imports the `acp` package, for editors alone
+    "longrein.extensions.acp.agent_methods",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
     "longrein.frontends.help_page",  # for `--help`

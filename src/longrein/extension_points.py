@@ -35,6 +35,7 @@ with a new major version of longrein; docs/extending.md describes them.
 """
 
 BUNDLED: Mapping[str, tuple[str, ...]] = {
+    "acp": ("acp",),
     "inspector": ("inspect",),
     "lab": ("fit", "simulate"),
     "traces": (),

@@ -244,15 +244,6 @@ COMMANDS: Mapping[str, Command] = {
             0,
         ),
         Command(
-            "acp",
-            "[FLAGS]",
-            "Serve an editor over stdin and stdout by the Agent Client Protocol (Zed, JetBrains, "
-            "neovim …). The editor "
-            "starts it; docs/editors.md has the settings.",
-            (flag("--doctor", "only say what is missing, then exit"), STATE_DIR, HELP),
-            0,
-        ),
-        Command(
             "trust",
             "[FLAGS]",
             "Use what this folder brings from now on: settings and rules, which can only narrow "

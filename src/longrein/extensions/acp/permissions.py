@@ -9,7 +9,7 @@ import msgspec
 from longrein.agent import Answer, approval_digest
 from longrein.events import PermissionAsked
 from longrein.events.escape import shortened
-from longrein.frontends.acp.tool_calls import CallView, Update, fence, text_content
+from longrein.extensions.acp.tool_calls import CallView, Update, fence, text_content
 from longrein.frontends.human_text import escape, escape_line
 from longrein.permissions import unseen_note
 

@@ -11,13 +11,13 @@ from longrein.composition import Additions, Composition, build
 from longrein.config.mcp_files import read_server
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
-from longrein.frontends.acp.host import (
+from longrein.extensions.acp.host import (
     CustomCommand,
     SessionFacts,
     SessionRequest,
     StoredSession,
 )
-from longrein.frontends.acp.json_lines import take_standard_streams
+from longrein.extensions.acp.json_lines import take_standard_streams
 from longrein.frontends.options import Options
 from longrein.frontends.reports.context import as_text
 from longrein.frontends.stdio import say
@@ -54,15 +54,13 @@ def acp(place: RunContext, _words: Sequence[str] = (), *, doctor: bool = False) 
             "Ctrl-C ends it"
         )
     incoming, outgoing = take_standard_streams()
-    from longrein.frontends.acp.agent_methods import serve
+    from longrein.extensions.acp.agent_methods import serve
 
     return asyncio.run(serve(SessionHost(place), incoming, outgoing))
 
 
 class SessionHost:
-    """Opens, finds, copies and deletes sessions for the editor (see
-    `frontends.acp.interface.Host`).
-    """
+    """Opens, finds, copies and deletes sessions for the editor (see `host.Host`)."""
 
     version = __version__
     mcp_transports: Sequence[str] = ("http", "sse")

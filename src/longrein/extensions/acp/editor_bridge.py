@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from acp import RequestError
-from longrein.frontends.acp.editor_session import Peer
+from longrein.extensions.acp.editor_session import Peer
 from longrein.tools.editor import Editor, EditorCommand
 from longrein.workspace import CommandExit
 

@@ -32,11 +32,11 @@ from longrein.events import (
     UsageError,
     UserSpoke,
 )
-from longrein.frontends.acp import editor_commands, permissions, question_forms
-from longrein.frontends.acp.config_options import config_options, modes
-from longrein.frontends.acp.host import SessionFacts
-from longrein.frontends.acp.tool_calls import Update
-from longrein.frontends.acp.updates import StreamFacts, UpdateStream, chunk, notice
+from longrein.extensions.acp import editor_commands, permissions, question_forms
+from longrein.extensions.acp.config_options import config_options, modes
+from longrein.extensions.acp.host import SessionFacts
+from longrein.extensions.acp.tool_calls import Update
+from longrein.extensions.acp.updates import StreamFacts, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
 from longrein.settings_schema import MODES
 from longrein.tools.mcp.mcp_port import elicit_answer

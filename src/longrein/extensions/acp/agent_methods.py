@@ -15,12 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from acp import RequestError, schema
 from longrein.events import LongreinError, ModelUnknown, SessionUnknown, UsageError
-from longrein.frontends.acp import editor_commands
-from longrein.frontends.acp.editor_bridge import EditorBridge
-from longrein.frontends.acp.editor_session import EditorSession
-from longrein.frontends.acp.host import Host, SessionRequest
-from longrein.frontends.acp.json_lines import CANCEL_REQUEST, JsonLines
-from longrein.frontends.acp.prompt_blocks import parts_of
+from longrein.extensions.acp import editor_commands
+from longrein.extensions.acp.editor_bridge import EditorBridge
+from longrein.extensions.acp.editor_session import EditorSession
+from longrein.extensions.acp.host import Host, SessionRequest
+from longrein.extensions.acp.json_lines import CANCEL_REQUEST, JsonLines
+from longrein.extensions.acp.prompt_blocks import parts_of
 from longrein.frontends.signals import signal_handlers
 from longrein.frontends.stdio import say
 

@@ -38,7 +38,7 @@ from longrein.events import (
 )
 from longrein.events.escape import shortened
 from longrein.events.purposes import Purposes
-from longrein.frontends.acp.tool_calls import (
+from longrein.extensions.acp.tool_calls import (
     CallView,
     FileText,
     ReadBlob,
