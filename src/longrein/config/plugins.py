@@ -144,7 +144,8 @@ def _add(
 ) -> None:
     name = point.extension
     if point.door not in (TOOLS_DOOR, PROVIDERS_DOOR, POLICIES_DOOR):  # imported where it is used
-        _claim(found, f"{point.door.removeprefix('longrein.')} {point.name}", name, taken=False)
+        kind = point.door.removeprefix("longrein.").removesuffix("s")
+        _claim(found, f"{kind} {point.name}", name, taken=False)
         return
     loaded = _loaded(point)
     if point.door == TOOLS_DOOR:

@@ -354,6 +354,18 @@ def known_commands() -> dict[str, Command]:
     return found
 
 
+def command_problems() -> Iterator[str]:
+    """Yield why commands of installed packages cannot be used."""
+    own = bundled_commands()
+    for point in _commands_in(_installed_points()):
+        try:
+            if point.name in own:
+                raise UsageError(f"{point.extension}: longrein has a command {point.name} already")
+            _loaded(point)
+        except LongreinError as error:
+            yield str(error)
+
+
 def _commands_in(points: Iterable[Point]) -> list[Point]:
     return [point for point in points if point.door == COMMANDS_DOOR]
 
