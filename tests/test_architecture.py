@@ -162,6 +162,7 @@ LAZY_OWN = {
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
     "longrein.frontends.help_page",  # for `--help`
+    "longrein.frontends.command_lookup",  # for a word that may be a command
     "longrein.extensions.traces.exporter",  # where the user has named an endpoint
     # needed after the first answer of the model, if at all
     "longrein.agent.background.task_control",

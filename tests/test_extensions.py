@@ -159,6 +159,73 @@ def test_formats_of_others_are_missing_in_one_line_without_transcripts(whole: Co
         whole.restore("transcripts")
 
 
+def test_a_folder_is_an_extension_without_an_entry_in_any_table(whole: Copy) -> None:
+    assert whole.run("-p", "go")[0] == 0
+    folder = whole.package / "extensions" / "shout"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(SHOUT)
+    (folder / "entry_points.txt").write_text(SHOUT_POINTS)
+    try:
+        assert whole.run("shout", "hi") == (0, "HI\n", "")
+        assert "  shout " in whole.run("help")[1]
+        assert "Shout " in whole.run("--list-tools")[1]
+        assert whole.run("-p", "go") == (0, "Hello.\n", "longrein: seen\nlongrein: ended\n")
+        session = next((whole.home / "state/sessions").iterdir()).name
+        assert whole.run("export", session, "--format", "loud")[1] == "OPENED"
+        file = whole.home / "x.loud"
+        file.write_text("x")
+        assert whole.run("import", str(file)) == (0, f"took {file}\n", "")
+    finally:
+        shutil.rmtree(folder)
+
+
+SHOUT = """
+from longrein import tool
+from longrein.extension_points import Command
+from longrein.frontends.stdio import say
+
+
+@tool(access="none")
+async def Shout(text: str) -> str:
+    'Say it loudly.'
+    return text.upper()
+
+
+def run(place, words):
+    print(words[0].upper())
+    return 0
+
+
+def observe(observed):
+    async def finish():
+        observed.notice("ended")
+
+    say("seen")
+    return finish
+
+
+def export(reader):
+    return type(next(reader.entries()).event).__name__.upper().encode()
+
+
+async def take(place, path):
+    return f"took {path}" if path.endswith(".loud") else ""
+
+
+SHOUT = Command("shout", "TEXT", "Say it loudly.", words_max=1, run=run)
+"""
+SHOUT_POINTS = "".join(
+    f"[longrein.{door}]\n{name} = longrein.extensions.shout:{part}\n"
+    for door, name, part in (
+        ("commands", "shout", "SHOUT"),
+        ("tools", "shout", "Shout"),
+        ("observers", "shout", "observe"),
+        ("exporters", "loud", "export"),
+        ("importers", "loud", "take"),
+    )
+)
+
+
 def test_what_can_be_absent_is_what_is_here() -> None:
     commands = [point for point in bundled_points() if point.door == COMMANDS_DOOR]
     assert bundled_extensions() == tuple(BUNDLED)

@@ -26,7 +26,6 @@ from longrein.events import (
     redactor,
 )
 from longrein.extension_points import load_object
-from longrein.frontends.flags import find_command
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control_lines import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
@@ -374,6 +373,8 @@ def run_command(name: str, options: Options, words: Sequence[str], /, **flags: A
     """Run a subcommand: that of an extension, or the function of that name in
     `longrein.commands`.
     """
+    from longrein.frontends.command_lookup import find_command
+
     command = find_command(name)
     run: Any = command.run if command is not None else ""
     if isinstance(run, str):

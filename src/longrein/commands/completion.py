@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from longrein.events import UsageError
 from longrein.extension_points import Command, Flag
-from longrein.frontends.flags import SHELLS, known_commands
+from longrein.frontends.command_lookup import known_commands
+from longrein.frontends.flags import SHELLS
 from longrein.frontends.stdio import show
 from longrein.models import known_providers
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.events import LongreinError
 from longrein.extension_points import BUNDLED, absent_extensions, bundled_extensions
-from longrein.frontends.flags import command_problems
+from longrein.frontends.command_lookup import command_problems
 from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import show
 from longrein.models import look_up

@@ -54,11 +54,18 @@ async def _import(place: RunContext, path: str) -> str:
 
 
 async def _import_foreign(place: RunContext, path: str) -> str:
-    """Import a file of another program by an importer of an extension."""
+    """Import a file of another program by the first importer that can, those of plugins first."""
+    problem: LongreinError | None = None
     for point in reversed(door_points(IMPORTERS_DOOR, place.settings.plugins)):
-        told: str = await point.load()(place, path)
+        try:
+            told: str = await point.load()(place, path)
+        except LongreinError as error:
+            problem = problem or error
+            continue
         if told:
             return told
+    if problem is not None:
+        raise problem
     why = "; the extension transcripts, which reads those of other agents, is not installed here"
     absent = why if "transcripts" in absent_extensions() else ""
     raise LongreinError(f"{path} is no bundle of longrein (`longrein export ID --whole`){absent}")

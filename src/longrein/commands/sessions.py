@@ -64,7 +64,8 @@ def export(
 
 def _exporters(place: RunContext) -> dict[str, Point]:
     """Return the formats of extensions, each with the function from a `Reader` to the bytes."""
-    return {point.name: point for point in door_points(EXPORTERS_DOOR, place.settings.plugins)}
+    points = door_points(EXPORTERS_DOOR, place.settings.plugins)
+    return {point.name: point for point in reversed(points)}  # those of longrein come first
 
 
 ENDINGS = {

@@ -100,12 +100,14 @@ def named_plugins(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
 def load_plugins(
     names: Sequence[str], known_tools: Sequence[str], providers: Mapping[str, Any]
 ) -> Plugins:
-    """Load the parts of the installed packages `names` that each session needs.
+    """Load the parts that each session needs, of bundled extensions and the packages `names`.
 
     `known_tools`, `providers`: names that are taken. Raises `SettingsError` for a package that is
     not installed, brings nothing or cannot be loaded, and for a part whose name is taken.
     """
     found = Plugins()
+    for point in session_points():
+        _add(found, point, known_tools, providers)
     for name in names:
         points = plugin_points(name)
         if not points:
@@ -115,6 +117,15 @@ def load_plugins(
         for point in points:
             _add(found, point, known_tools, providers)
     return found
+
+
+SESSION_DOORS = (TOOLS_DOOR, PROVIDERS_DOOR, POLICIES_DOOR)
+"""Doors whose parts are imported when a session opens; those of others when they are used."""
+
+
+def session_points() -> list[Point]:
+    """Return the parts of bundled extensions that each session needs."""
+    return [point for point in bundled_points() if point.door in SESSION_DOORS]
 
 
 def plugin_points(name: str) -> Sequence[Point]:
@@ -143,9 +154,10 @@ def _add(
     found: Plugins, point: Point, known_tools: Sequence[str], providers: Mapping[str, Any]
 ) -> None:
     name = point.extension
-    if point.door not in (TOOLS_DOOR, PROVIDERS_DOOR, POLICIES_DOOR):  # imported where it is used
+    if point.door not in SESSION_DOORS:
         kind = point.door.removeprefix("longrein.").removesuffix("s")
-        _claim(found, f"{kind} {point.name}", name, taken=False)
+        bundled = {(one.door, one.name) for one in bundled_points()}
+        _claim(found, f"{kind} {point.name}", name, taken=(point.door, point.name) in bundled)
         return
     loaded = _loaded(point)
     if point.door == TOOLS_DOOR:

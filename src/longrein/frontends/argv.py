@@ -18,8 +18,6 @@ from longrein.frontends.flags import (
     MAIN,
     NOT_YET,
     WITHOUT_EFFECT,
-    find_command,
-    known_commands,
     reserved,
 )
 
@@ -53,7 +51,7 @@ def parse(argv: Sequence[str]) -> Parsed:
         )
         if _is_flag(token):
             _read_flag(parsed, token, rest)
-        elif may_be_command and token and (command := find_command(token)) is not None:
+        elif may_be_command and token and (command := _find_command(token)) is not None:
             parsed.command = command
         elif may_be_command and (told := reserved(token.lower())) and not _is_prompt(parsed, rest):
             prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
@@ -63,6 +61,12 @@ def parse(argv: Sequence[str]) -> Parsed:
             parsed.words.append(token)
     _check(parsed, sure="--" in argv)
     return parsed
+
+
+def _find_command(word: str) -> Command | None:
+    from longrein.frontends.command_lookup import find_command
+
+    return find_command(word)
 
 
 def clean(text: str) -> str:
@@ -274,6 +278,8 @@ def _refuse_near_command(word: str) -> None:
     """
     if any(map(str.isspace, word)):
         return
+    from longrein.frontends.command_lookup import known_commands
+
     names = [name for name in known_commands() if name]
     swapped = next((name for name in names if sorted(name) == sorted(word.lower())), "")
     near = f"; did you mean {swapped}?" if swapped else _hint(word, names, TYPO_RATIO)

@@ -1,7 +1,8 @@
 """The help pages of longrein and its commands, from the tables of flags."""
 
 from longrein.extension_points import Command, Flag
-from longrein.frontends.flags import MAIN, known_commands
+from longrein.frontends.command_lookup import known_commands
+from longrein.frontends.flags import MAIN
 from longrein.frontends.options import MAIN_GROUPS
 
 EXIT_CODES = (
