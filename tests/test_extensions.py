@@ -235,6 +235,14 @@ def test_what_can_be_absent_is_what_is_here() -> None:
     assert folders - {"__pycache__"} == set(BUNDLED)
 
 
+def test_a_public_door_is_never_taken_away() -> None:
+    """A package that somebody has built on 1.0 must work until 2.0: add to these, remove none."""
+    promised = "commands tools providers policies observers exporters importers"
+    assert {f"longrein.{door}" for door in promised.split()} <= DOORS.keys()
+    fields = ("name", "usage", "help", "flags", "words_max", "words_min", "run")
+    assert Command.__struct_fields__[: len(fields)] == fields
+
+
 def test_each_part_of_a_bundled_extension_exists_and_comes_in_by_a_public_door() -> None:
     for point in bundled_points():
         assert point.door in DOORS

@@ -6,7 +6,7 @@ To look for parts imports none of them.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal
@@ -207,12 +207,3 @@ class Command(msgspec.Struct, frozen=True):
     """
     after: str = ""
     """Command behind which the help lists it; '' for the end."""
-
-
-def in_order(commands: Sequence[Command], more: Sequence[Command]) -> dict[str, Command]:
-    """Return `commands` by name with `more` among them, each behind the one that it names."""
-    found: dict[str, Command] = {}
-    for command in commands:
-        found[command.name] = command
-        found |= {one.name: one for one in more if one.after == command.name and one.after}
-    return found | {one.name: one for one in more if one.name not in found}

@@ -1,7 +1,7 @@
 """Look up commands of the core and of extensions, for the parser, the help and the completion."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,7 +14,6 @@ from longrein.extension_points import (
     Command,
     Point,
     bundled_points,
-    in_order,
     installed_points,
 )
 from longrein.frontends.flags import COMMANDS, OWN_FORMATS
@@ -38,7 +37,7 @@ def bundled_commands() -> dict[str, Command]:
     """Return the commands of longrein and its bundled extensions, in the order of the help."""
     points = bundled_points()
     own = [_with_formats(command, points) for command in COMMANDS.values()]
-    return in_order(own, [_loaded(point) for point in _commands_in(points)])
+    return _in_order(own, [_loaded(point) for point in _commands_in(points)])
 
 
 def known_commands() -> dict[str, Command]:
@@ -51,6 +50,15 @@ def known_commands() -> dict[str, Command]:
             continue
     found["export"] = _with_formats(COMMANDS["export"], [*bundled_points(), *installed])
     return found
+
+
+def _in_order(commands: Sequence[Command], more: Sequence[Command]) -> dict[str, Command]:
+    """Return `commands` by name with `more` among them, each behind the one that it names."""
+    found: dict[str, Command] = {}
+    for command in commands:
+        found[command.name] = command
+        found |= {one.name: one for one in more if one.after == command.name and one.after}
+    return found | {one.name: one for one in more if one.name not in found}
 
 
 def command_problems() -> Iterator[str]:
