@@ -19,8 +19,8 @@ from longrein.events import (
     ToolError,
     UsageError,
 )
-from longrein.frontends.command_lookup import bundled_commands
-from longrein.frontends.flags import NOT_YET, RESERVED
+from longrein.frontends.command_lookup import RESERVED, bundled_commands
+from longrein.frontends.flags import NOT_YET
 
 from .fake_app import FakeApp
 

@@ -9,8 +9,13 @@ from longrein import __version__
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.extension_points import Command, Flag
-from longrein.frontends.command_lookup import bundled_commands, find_command, known_commands
-from longrein.frontends.flags import MAIN, reserved
+from longrein.frontends.command_lookup import (
+    bundled_commands,
+    find_command,
+    known_commands,
+    reserved,
+)
+from longrein.frontends.flags import MAIN
 from longrein.frontends.help_page import EXIT_CODES, help_page
 from longrein.frontends.options import MAIN_GROUPS
 from longrein.frontends.stdio import show

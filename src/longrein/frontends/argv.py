@@ -14,12 +14,7 @@ from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.events.escape import shortened
 from longrein.extension_points import Command, Flag
-from longrein.frontends.flags import (
-    MAIN,
-    NOT_YET,
-    WITHOUT_EFFECT,
-    reserved,
-)
+from longrein.frontends.flags import MAIN, NOT_YET, WITHOUT_EFFECT
 
 
 class Parsed(msgspec.Struct):
@@ -46,27 +41,34 @@ def parse(argv: Sequence[str]) -> Parsed:
         if token == "--":
             parsed.words += reversed(rest)
             break
-        may_be_command = (
-            parsed.command is MAIN and not parsed.words and "print" not in parsed.values
-        )
         if _is_flag(token):
             _read_flag(parsed, token, rest)
-        elif may_be_command and token and (command := _find_command(token)) is not None:
-            parsed.command = command
-        elif may_be_command and (told := reserved(token.lower())) and not _is_prompt(parsed, rest):
-            prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
-            said = f"no command {token!r}: {told}"
-            raise UsageError(f"{said} (if it is a prompt: longrein -- {prompt})")
+        elif _may_be_command(parsed, token):
+            _read_word(parsed, token, rest)
         else:
             parsed.words.append(token)
     _check(parsed, sure="--" in argv)
     return parsed
 
 
-def _find_command(word: str) -> Command | None:
-    from longrein.frontends.command_lookup import find_command
+def _may_be_command(parsed: Parsed, token: str) -> bool:
+    is_first = parsed.command is MAIN and not parsed.words and "print" not in parsed.values
+    return is_first and token != "" and " " not in token
 
-    return find_command(word)
+
+def _read_word(parsed: Parsed, token: str, rest: Sequence[str]) -> None:
+    """Take a word that may be a command; `rest` as in `_is_prompt`. Raises `UsageError`."""
+    from longrein.frontends.command_lookup import find_command, reserved
+
+    command = find_command(token)
+    if command is not None:
+        parsed.command = command
+    elif (told := reserved(token.lower())) and not _is_prompt(parsed, rest):
+        prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
+        said = f"no command {token!r}: {told}"
+        raise UsageError(f"{said} (if it is a prompt: longrein -- {prompt})")
+    else:
+        parsed.words.append(token)
 
 
 def clean(text: str) -> str:

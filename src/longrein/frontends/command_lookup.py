@@ -1,7 +1,7 @@
 """Look up commands of the core and of extensions, for the parser, the help and the completion."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,6 +13,7 @@ from longrein.extension_points import (
     HELP,
     Command,
     Point,
+    absence_of,
     bundled_points,
     installed_points,
 )
@@ -114,3 +115,98 @@ def _loaded(point: Point) -> Command:
     if HELP in command.flags:
         return command
     return msgspec.structs.replace(command, flags=(*command.flags, HELP))
+
+
+# --- Words that are no commands -------------------------------------------------------------------
+
+
+RESERVED: Mapping[str, str] = {
+    word: told
+    for told, words in (
+        (
+            (
+                "`longrein help` shows commands and flags, `longrein help COMMAND` those of one "
+                "command"
+            ),
+            "commands",
+        ),
+        (
+            "`longrein login` keeps a key; others come from variables such as ANTHROPIC_API_KEY",
+            (
+                "signin signout auth account whoami setup-token providers provider key keys "
+                "credentials"
+            ),
+        ),
+        (
+            (
+                "settings stand in ~/.config/longrein/config.toml, see docs/settings.md; `longrein "
+                "doctor` says what holds"
+            ),
+            (
+                "config configure configuration settings setup set env permissions sandbox "
+                "features "
+                "hooks hook"
+            ),
+        ),
+        (
+            "nothing needs to be set up; instructions for a project stand in its AGENTS.md",
+            "init onboard memory",
+        ),
+        (
+            "`longrein -c` goes on with the newest session, `longrein -r` lets you choose one",
+            "continue resume",
+        ),
+        ("`longrein -r ID --fork-session` goes on in a copy", "fork"),
+        ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
+        ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
+        (
+            "`longrein sessions` lists the sessions",
+            "list ls ps history threads thread projects project",
+        ),
+        ("`longrein export ID` writes a session out", "log logs share"),
+        (
+            "`longrein context ID` shows what fills a session; /cost in a session what it cost",
+            "stats usage cost",
+        ),
+        ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
+        (
+            "it is a command within a session: type it there after a /",
+            "compact rewind clear pin goals queue",
+        ),
+        ("`longrein --version` shows it", "version about"),
+        (
+            "install or update longrein by the tool that installed it, such as pip",
+            "install update upgrade uninstall",
+        ),
+        ("`longrein doctor` says what is here and what is missing", "status info debug"),
+        (
+            (
+                "longrein has no server; programs use `longrein -p --input-format stream-json "
+                "--output-format stream-json`"
+            ),
+            (
+                "serve server web app desktop ide daemon gateway attach connect remote "
+                "remote-control "
+                "app-server"
+            ),
+        ),
+        (
+            "it is not available yet",
+            (
+                "mcp-server plugin plugins extension extensions skill skills recipe cloud review "
+                "apply pr"
+            ),
+        ),
+    )
+    for word in words.split()
+}
+"""Commands of other agents, each with the longrein equivalent; a lone one is not sent to a model
+as a prompt.
+"""
+
+
+def reserved(word: str) -> str:
+    """Return what to use in place of the command `word`, which is not here; '' if it may be a
+    prompt.
+    """
+    return RESERVED.get(word) or absence_of(word)

@@ -5,7 +5,7 @@ with the extensions, and `command_lookup` finds them.
 
 from collections.abc import Mapping
 
-from longrein.extension_points import HELP, JSON, STATE_DIR, Command, absence_of, flag
+from longrein.extension_points import HELP, JSON, STATE_DIR, Command, flag
 from longrein.frontends.options import MAIN_GROUPS
 
 SHELLS = ("bash", "zsh", "fish")
@@ -299,98 +299,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
     )
 }
-
-RESERVED: Mapping[str, str] = {
-    word: told
-    for told, words in (
-        (
-            (
-                "`longrein help` shows commands and flags, `longrein help COMMAND` those of one "
-                "command"
-            ),
-            "commands",
-        ),
-        (
-            "`longrein login` keeps a key; others come from variables such as ANTHROPIC_API_KEY",
-            (
-                "signin signout auth account whoami setup-token providers provider key keys "
-                "credentials"
-            ),
-        ),
-        (
-            (
-                "settings stand in ~/.config/longrein/config.toml, see docs/settings.md; `longrein "
-                "doctor` says what holds"
-            ),
-            (
-                "config configure configuration settings setup set env permissions sandbox "
-                "features "
-                "hooks hook"
-            ),
-        ),
-        (
-            "nothing needs to be set up; instructions for a project stand in its AGENTS.md",
-            "init onboard memory",
-        ),
-        (
-            "`longrein -c` goes on with the newest session, `longrein -r` lets you choose one",
-            "continue resume",
-        ),
-        ("`longrein -r ID --fork-session` goes on in a copy", "fork"),
-        ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
-        ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
-        (
-            "`longrein sessions` lists the sessions",
-            "list ls ps history threads thread projects project",
-        ),
-        ("`longrein export ID` writes a session out", "log logs share"),
-        (
-            "`longrein context ID` shows what fills a session; /cost in a session what it cost",
-            "stats usage cost",
-        ),
-        ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
-        (
-            "it is a command within a session: type it there after a /",
-            "compact rewind clear pin goals queue",
-        ),
-        ("`longrein --version` shows it", "version about"),
-        (
-            "install or update longrein by the tool that installed it, such as pip",
-            "install update upgrade uninstall",
-        ),
-        ("`longrein doctor` says what is here and what is missing", "status info debug"),
-        (
-            (
-                "longrein has no server; programs use `longrein -p --input-format stream-json "
-                "--output-format stream-json`"
-            ),
-            (
-                "serve server web app desktop ide daemon gateway attach connect remote "
-                "remote-control "
-                "app-server"
-            ),
-        ),
-        (
-            "it is not available yet",
-            (
-                "mcp-server plugin plugins extension extensions skill skills recipe cloud review "
-                "apply pr"
-            ),
-        ),
-    )
-    for word in words.split()
-}
-"""Commands of other agents, each with the longrein equivalent; a lone one is not sent to a model
-as a prompt.
-"""
-
-
-def reserved(word: str) -> str:
-    """Return what to use in place of the command `word`, which is not here; '' if it may be a
-    prompt.
-    """
-    return RESERVED.get(word) or absence_of(word)
-
 
 NOT_YET = frozenset(
     (
