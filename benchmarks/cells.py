@@ -36,11 +36,9 @@ import msgspec
 from benchmarks.policy import read, sessions_in, trace_line
 from benchmarks.replay.generated import write_sessions
 
-from longrein.commands.simulate import budget_of
 from longrein.config.clearing_weights import SHIPPED, Tables, read_weights
 from longrein.context import use_tables
-from longrein.models import CLEARS
-from longrein.replay import (
+from longrein.extensions.lab.replay import (
     PLAIN,
     PRICES,
     CostAccount,
@@ -52,6 +50,8 @@ from longrein.replay import (
     replay_of,
     total,
 )
+from longrein.extensions.lab.simulate import budget_of
+from longrein.models import CLEARS
 
 WINDOWS = {
     "16k": 16_000,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from longrein.extensions.lab.replay.recording import read_recording
 from longrein.permissions import read_command
 from longrein.permissions.command_rules import suggest_part_rule
-from longrein.replay.recording import read_recording
 
 
 def commands_of(folder: Path) -> list[str]:

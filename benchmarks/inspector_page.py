@@ -16,7 +16,7 @@ from benchmarks.context.table import Row, print_table
 from tests.inspector.chromium import Chromium, Page, chromium, find_chromium
 from tests.inspector.example import inspection
 
-from longrein.inspector.page import render
+from longrein.extensions.inspector.page import render
 
 OPEN_MS_MAX, BYTES_MAX, FRAME_MS_MAX = 2000, 8_000_000, 16.7
 OPENINGS = 5

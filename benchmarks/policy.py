@@ -4,9 +4,9 @@
     NAME]
                                 [--prices P] [--window N] [--ttl S] [--jobs N] [--only REGEX]
 
-Drives the engine itself, one request at a time (`longrein.replay`): the policy never sees the
-future. Recorded results are as their agent sent them, so none is shortened at first. Without
---sessions a small generated set is used.
+Drives the engine itself, one request at a time (`longrein.extensions.lab.replay`): the policy
+never sees the future. Recorded results are as their agent sent them, so none is shortened at
+first. Without --sessions a small generated set is used.
 """
 
 import argparse
@@ -21,11 +21,19 @@ from typing import Any
 import msgspec
 from benchmarks.replay.generated import write_sessions
 
-from longrein.commands.simulate import WORST_WIRE, budget_of
 from longrein.config.clearing_weights import read_weights
 from longrein.context import Budget, use_tables
+from longrein.extensions.lab.replay import (
+    NAMES,
+    PRICES,
+    Change,
+    Recording,
+    base_name,
+    read_recording,
+    replay_of,
+)
+from longrein.extensions.lab.simulate import WORST_WIRE, budget_of
 from longrein.models import CLEARS
-from longrein.replay import NAMES, PRICES, Change, Recording, base_name, read_recording, replay_of
 
 NO_LIMIT = 10**9
 """A window that no session fills."""

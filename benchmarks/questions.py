@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
+from longrein.extensions.lab.replay.recording import read_recording
 from longrein.permissions import Call, PartFacts, Rules, Touched, glob_base, judge, read_command
 from longrein.permissions.bash_parser import join_path
-from longrein.replay.recording import read_recording
 
 READING = {"Read": "file_path", "Grep": "path", "Glob": "path", "LS": "path"}
 WRITING = {

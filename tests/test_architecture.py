@@ -134,7 +134,8 @@ LAZY_HEADLESS = {
 LAZY_OWN = {
     "longrein.workspace.system_keyring",  # where `longrein login` has kept a key there
     "longrein.frontends.terminal.markdown",  # imports rich, which no prompt needs
-    "longrein.replay.weight_fit",  # it needs numpy, which is not installed with longrein
+    "longrein.extensions.lab.replay.weight_fit",  # it needs numpy, an optional package
+    "longrein.extensions.inspector.policies",  # it needs the extension `lab`, which may be absent
     "longrein.models.http_model",  # not for a scripted model
     "longrein.models.text_tool_calls",  # few models need it
     "longrein.tools.patch_text",  # few models write patches
@@ -157,10 +158,12 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.landlock_process",
     "longrein.workspace.supervisor.mount_process",
     "longrein.workspace.sandbox.tool_caches",
-    "longrein.frontends.acp.agent_methods",  # it imports the `acp` package, for editors alone
+    "longrein.extensions.acp.agent_methods",  # it imports the `acp` package, for editors alone
     "longrein.events.redact",  # in the supervisor, once a task is kept
     "longrein.events.redact_stream",
-    "longrein.frontends.traces.exporter",  # where the user has named an endpoint
+    "longrein.frontends.help_page",  # for `--help`
+    "longrein.frontends.command_lookup",  # for a word that may be a command
+    "longrein.extensions.traces.exporter",  # where the user has named an endpoint
     # needed after the first answer of the model, if at all
     "longrein.agent.background.task_control",
     "longrein.agent.compaction",
@@ -317,7 +320,7 @@ IO_OWNERS = {
     "fcntl": {"store", "workspace", "frontends", "atomic_file"},
     "termios": {"frontends", "workspace"},
     "logging": {
-        "frontends",
+        "extensions",
         "tools",
     },  # warnings of OpenTelemetry become a line; `tools.mcp.connection` silences the SDK
 }
@@ -383,6 +386,7 @@ Graph = dict[str, set[str]]
 STRING_IMPORTERS = {
     "__init__.py",  # public names and packages, at first use
     "lazy_names.py",  # names of packages, at first use
+    "extension_points.py",  # parts of extensions
     "entry_points.py",  # the module of the chosen subcommand
     "workspace/system_keyring.py",  # the optional package `keyring`
     "tools/mcp/servers.py",  # the module that needs the SDK
@@ -690,7 +694,7 @@ PACKAGES_WITH_PUBLIC_NAMES = (
     "tools",
     "agent",
     "config",
-    "replay",
+    "extensions.lab.replay",
 )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from longrein.config import load_settings
 from longrein.events import PermissionAsked
-from longrein.frontends.flags import MAIN, help_page
+from longrein.frontends.flags import MAIN
+from longrein.frontends.help_page import help_page
 from longrein.frontends.terminal.approvals import Question, choices
 from longrein.frontends.terminal.command_table import BY_NAME
 from longrein.frontends.terminal.key_names import key_rows

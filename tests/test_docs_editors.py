@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.frontends.acp.editor_commands import COMMANDS
+from longrein.extensions.acp.editor_commands import COMMANDS
 from tests.e2e.conftest import cli as cli  # noqa: PLC0414 - the fixture
 from tests.e2e.harness import CliHarness, says
 

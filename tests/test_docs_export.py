@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from longrein.frontends.flags import COMMANDS
+from longrein.frontends.command_lookup import bundled_commands
 from tests.e2e.conftest import cli  # noqa: F401 - the fixture
 from tests.e2e.harness import CliHarness, says
 from tests.e2e.test_import import claude_lines
@@ -49,5 +49,5 @@ def test_the_commands_of_the_export_page_run(cli: CliHarness) -> None:  # noqa: 
 
 
 def test_every_format_of_the_command_stands_on_the_page() -> None:
-    (flag,) = (flag for flag in COMMANDS["export"].flags if flag.name == "--format")
+    (flag,) = (flag for flag in bundled_commands()["export"].flags if flag.name == "--format")
     assert [name for name in flag.choices if f"| `{name}` |" not in PAGE] == []

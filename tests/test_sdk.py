@@ -339,7 +339,7 @@ def test_no_message_of_the_library_names_a_flag() -> None:
     flag = re.compile(r"(?<![\w-])--[a-z][\w-]+|(?<=with )-c\b|`longrein -c`")
     flags = {name for one in MAIN.flags for name in one.names} | {"-c", "`longrein -c`"}
     root = Path(longrein.__file__).parent
-    apart = ("cli.py", "commands", "frontends", "inspector", "replay", "testing", "transcripts")
+    apart = ("cli.py", "commands", "extensions", "frontends", "testing", "transcripts")
     texts: set[str] = set()
     for path in root.rglob("*.py"):
         if path.relative_to(root).parts[0] not in apart:

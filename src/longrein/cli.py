@@ -12,7 +12,7 @@ import msgspec
 from longrein.events import LongreinError, UsageError
 from longrein.frontends import first_frame
 from longrein.frontends.argv import Parsed, clean, parse
-from longrein.frontends.flags import MAIN, help_page
+from longrein.frontends.flags import MAIN
 from longrein.frontends.options import Options, options_of
 from longrein.frontends.stdio import STDIN_WAIT_S, read_piped, say, show
 
@@ -61,6 +61,8 @@ def _dispatch(parsed: Parsed, app: App) -> int:
     if parsed.command is not MAIN or values.keys() & {"help", "version", "print", "plain"}:
         first_frame.close()
     if values.get("help"):
+        from longrein.frontends.help_page import help_page
+
         return _show(help_page(parsed.command, _columns()))
     if values.get("version"):
         return _show(f"longrein {_version()}\n")

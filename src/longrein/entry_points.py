@@ -25,6 +25,7 @@ from longrein.events import (
     entry_uuid,
     redactor,
 )
+from longrein.extension_points import load_object
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
 from longrein.frontends.headless.control_lines import ControlChannel, error_line, success_line
 from longrein.frontends.headless.control_requests import ControlOptions
@@ -369,8 +370,15 @@ def run_interactive(options: Options) -> int:
 
 
 def run_command(name: str, options: Options, words: Sequence[str], /, **flags: Any) -> int:
-    """Run a subcommand: the function of that name in `longrein.commands`."""
-    run = getattr(_command(MODULES.get(name, name)), FUNCTIONS.get(name, name))
+    """Run a subcommand: that of an extension, or the function of that name in
+    `longrein.commands`.
+    """
+    from longrein.frontends.command_lookup import find_command
+
+    command = find_command(name)
+    run: Any = command.run if command is not None else ""
+    if isinstance(run, str):
+        run = load_object(run) if run else _own_command(name)
     place = None if name in WITHOUT_SETTINGS else read_run_context(options)
     return int(run(place, words, **flags))
 
@@ -389,6 +397,10 @@ MODULES = {
 """Subcommand -> the module with its function, where that has another name."""
 FUNCTIONS = {"import": "import_named", "happened": "report_event"}
 """Subcommand -> its function, where that has another name."""
+
+
+def _own_command(name: str) -> Any:
+    return getattr(_command(MODULES.get(name, name)), FUNCTIONS.get(name, name))
 
 
 def _command(module: str) -> Any:

@@ -823,7 +823,7 @@ class Settings(msgspec.Struct, frozen=True):
     plugins: Annotated[
         tuple[str, ...],
         Setting(
-            "installed Python packages whose tools, providers and context policy are used",
+            "installed Python packages whose tools, commands and other parts are used",
             "nothing",
         ),
     ] = ()

@@ -224,7 +224,7 @@ def test_a18_14_stdout_holds_only_json_when_a_library_prints(
     (noisy / "sitecustomize.py").write_text(
         "import os, sys, threading, time\n"
         "def talk():\n"
-        "    while 'longrein.frontends.acp.agent_methods' not in sys.modules: time.sleep(0.01)\n"
+        "    while 'longrein.extensions.acp.agent_methods' not in sys.modules: time.sleep(0.01)\n"
         "    while True:\n"
         "        print('a library says something', flush=True); os.write(1, b'and more\\n'); "
         "time.sleep(0.002)\n"

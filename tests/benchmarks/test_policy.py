@@ -11,7 +11,7 @@ import pytest
 from benchmarks.policy import main, read, sessions_in, trace_lines
 from benchmarks.replay.generated import write_sessions
 
-from longrein.commands.simulate import budget_of
+from longrein.extensions.lab.simulate import budget_of
 
 ROOT = Path(__file__).parents[2]
 

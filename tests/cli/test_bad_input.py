@@ -19,9 +19,12 @@ from longrein.events import (
     ToolError,
     UsageError,
 )
-from longrein.frontends.flags import COMMANDS, NOT_YET, RESERVED
+from longrein.frontends.command_lookup import RESERVED, bundled_commands
+from longrein.frontends.flags import NOT_YET
 
 from .fake_app import FakeApp
+
+COMMANDS = bundled_commands()
 
 UUID = "0192d0c8-0000-7000-8000-000000000001"
 

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from longrein.cli import main
 from longrein.events import UsageError
 from longrein.frontends.argv import parse
-from longrein.frontends.flags import COMMANDS, MAIN
+from longrein.frontends.command_lookup import bundled_commands
+from longrein.frontends.flags import MAIN
 from longrein.frontends.options import Options
 
 from .fake_app import FakeApp, given
+
+COMMANDS = bundled_commands()
 
 
 @pytest.mark.parametrize(

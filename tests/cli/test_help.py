@@ -3,9 +3,13 @@
 import pytest
 
 from longrein.cli import main
-from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN, help_page
+from longrein.frontends.command_lookup import bundled_commands
+from longrein.frontends.flags import MAIN
+from longrein.frontends.help_page import EXIT_CODES, help_page
 
 from .fake_app import FakeApp
+
+COMMANDS = bundled_commands()
 
 
 def test_the_page_says_it_all() -> None:

@@ -34,10 +34,10 @@ from longrein.events import (
     UserSpoke,
     text_of,
 )
+from longrein.extensions.transcripts.read_file import TranscriptUnknown
 from longrein.store.blobs import BlobDamaged
 from longrein.store.bundle import BundleError
 from longrein.store.database import row_checksum
-from longrein.transcripts.read_file import TranscriptUnknown
 
 from .harness import CliHarness, Loopback, Provider, bash, call, calls, full, says
 

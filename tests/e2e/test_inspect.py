@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 
-from longrein.inspector.page_data import Comparison, Inspection
+from longrein.extensions.inspector.page_data import Comparison, Inspection
 from longrein.store import Reader
 from tests.e2e.harness import BYPASS, CliHarness, bash, call, calls, says
 from tests.timeouts import HANG_S

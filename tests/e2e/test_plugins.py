@@ -169,10 +169,7 @@ def test_a_policy_of_a_plugin_decides_and_a_broken_one_harms_nothing(
         (None, "plugin longrein-acme is not installed in longrein's Python"),
         (
             {},
-            (
-                "plugin longrein-acme has no entry point longrein.tools, longrein.providers or "
-                "longrein.policies"
-            ),
+            "plugin longrein-acme has no entry point of longrein (longrein.commands, ",
         ),
         ({"tools__x": "missing"}, "cannot be loaded: AttributeError"),
         ({"tools__x": "NUMBER"}, "cannot be loaded: TypeError"),

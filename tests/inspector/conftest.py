@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.inspector.page import render
+from longrein.extensions.inspector.page import render
 from tests.inspector.chromium import Chromium, Json, Page, chromium, find_chromium
 
 OpenPage = Callable[..., Page]

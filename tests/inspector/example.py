@@ -1,5 +1,5 @@
-"""Generated sessions in the form of `longrein.inspector.page_data`: any number of entries, always
-the same.
+"""Generated sessions in the form of `longrein.extensions.inspector.page_data`: any number of
+entries, always the same.
 """
 
 import random

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from longrein.inspector.page import render
+from longrein.extensions.inspector.page import render
 from tests.inspector.chromium import Chromium, Page, chromium
 from tests.inspector.example import inspection
 

@@ -23,12 +23,12 @@ from longrein.events import (
     Summarized,
     ToolEnded,
 )
-from longrein.inspector.inspection import SessionInspector, changes, inspect_session
-from longrein.inspector.items import text_of_item
-from longrein.inspector.page_data import MODULES, Inspection, Update
-from longrein.inspector.policies import replayed_inspection, scale_of
-from longrein.inspector.shorten import BODY_BYTES_MAX, fit
-from longrein.replay import CostAccount, replay_of
+from longrein.extensions.inspector.inspection import SessionInspector, changes, inspect_session
+from longrein.extensions.inspector.items import text_of_item
+from longrein.extensions.inspector.page_data import MODULES, Inspection, Update
+from longrein.extensions.inspector.policies import replayed_inspection, scale_of
+from longrein.extensions.inspector.shorten import BODY_BYTES_MAX, fit
+from longrein.extensions.lab.replay import CostAccount, of_entries, replay_of
 
 ENTRIES = 620
 
@@ -253,8 +253,8 @@ def test_files_have_their_readings_and_changes(sample: SampleSession, found: Ins
 
 def test_plain_policies_cost_what_a_replay_says(sample: SampleSession, found: Inspection) -> None:
     inspector = read(sample)
-    recording, sent = inspector.recording()
-    scale = scale_of(inspector.budget, recording, sent)
+    recording = of_entries(found.session.id, inspector.entries)
+    scale = scale_of(inspector.budget, recording, inspector.sent_tokens())
     assert [policy.name for policy in found.policies] == ["keep-all", "summary-92", "batch"]
     for policy in found.policies:
         assert len(policy.cumulative) == recording.requests

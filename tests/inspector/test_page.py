@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from longrein.inspector import page
-from longrein.inspector.page import SCRIPTS, STYLES, render
+from longrein.extensions.inspector import page
+from longrein.extensions.inspector.page import SCRIPTS, STYLES, render
 
 FOLDER = Path(page.__file__).parent / "page"
 LIBRARY = {"uPlot.iife.min.js", "uPlot.min.css"}

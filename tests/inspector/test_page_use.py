@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from longrein.events.escape import escape
-from longrein.inspector.page import render
+from longrein.extensions.inspector.page import render
 from tests.inspector.chromium import Chromium, Json, Page
 from tests.inspector.conftest import OpenPage
 from tests.inspector.example import inspection

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from benchmarks.inspector_session import SampleLogs, SampleSession
 
-from longrein.inspector.inspection import SessionInspector, inspect_session
-from longrein.inspector.page import render
-from longrein.inspector.page_data import Inspection
+from longrein.extensions.inspector.inspection import SessionInspector, inspect_session
+from longrein.extensions.inspector.page import render
+from longrein.extensions.inspector.page_data import Inspection
 from tests.inspector.chromium import Chromium
 from tests.inspector.example import inspection
 from tests.inspector.test_page_use import ACTIVE, HOSTILE, VIEWS

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from benchmarks.inspector_session import SampleLogs, SampleSession
 
-from longrein.inspector.inspection import SessionInspector, inspect_session
-from longrein.inspector.page_data import Inspection, Update
-from longrein.inspector.page_server import VERSIONS_MAX, InspectorServer, LivePage
+from longrein.extensions.inspector.inspection import SessionInspector, inspect_session
+from longrein.extensions.inspector.page_data import Inspection, Update
+from longrein.extensions.inspector.page_server import VERSIONS_MAX, InspectorServer, LivePage
 from tests.inspector.chromium import Chromium
 from tests.timeouts import HANG_S
 

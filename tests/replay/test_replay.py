@@ -9,7 +9,7 @@ from longrein import entry_points as app
 from longrein.cli import main as cli
 from longrein.context import Budget, Clear, Nothing, State
 from longrein.events import Cleared, Form, UsageError, decode_entry
-from longrein.replay import (
+from longrein.extensions.lab.replay import (
     NAMES,
     POLICIES,
     PRICES,
@@ -20,7 +20,7 @@ from longrein.replay import (
     of_entries,
     read_recording,
 )
-from longrein.replay.costs import Row
+from longrein.extensions.lab.replay.costs import Row
 
 GOLDEN = Path(__file__).parents[1] / "store" / "golden_v1.jsonl"
 BUDGET = Budget(200_000, 16_000)

@@ -14,7 +14,6 @@ from benchmarks.shipped_weights import module_text
 
 from longrein import entry_points as app
 from longrein.cli import main as cli
-from longrein.commands.simulate import budget_of
 from longrein.config.clearing_weights import (
     SHIPPED,
     Fold,
@@ -26,7 +25,8 @@ from longrein.config.clearing_weights import (
 )
 from longrein.context import fold, render, use_tables
 from longrein.events import AnyEvent, Entry, UsageError
-from longrein.replay import POLICIES, PolicyReplay, read_recording
+from longrein.extensions.lab.replay import POLICIES, PolicyReplay, read_recording
+from longrein.extensions.lab.simulate import budget_of
 
 FORGETFUL: Tables = {name: {**table, "bias": (-9.0,)} for name, table in SHIPPED.tables.items()}
 """Weights that take next to nothing for needed."""
@@ -202,7 +202,9 @@ def test_without_numpy_fit_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LONGREIN_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setitem(__import__("sys").modules, "longrein.replay.weight_fit", None)
+    monkeypatch.setitem(
+        __import__("sys").modules, "longrein.extensions.lab.replay.weight_fit", None
+    )
     assert (
         cli(["fit", str(write_sessions(tmp_path / "s", 1)), "--out", str(tmp_path / "w")], app) == 2
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from longrein.agent.permission_check import tool_names
 from longrein.events import FileChanged, ToolCall, ToolError, ToolTraits
-from longrein.frontends.acp.tool_calls import announce, view_of
+from longrein.extensions.acp.tool_calls import announce, view_of
 from longrein.models import is_trained_on_patches
 from longrein.tools import EDITORS, builtin_tools, offer_tools
 from longrein.tools.apply_patch import APPLY_PATCH, check_patch, patch_paths

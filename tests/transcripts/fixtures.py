@@ -8,10 +8,10 @@ from typing import Any
 
 from longrein.agent import UserMessage
 from longrein.events import Entry, Opened, Text, redactor
+from longrein.extensions.transcripts.log_builder import LogBuilder, Transcript
+from longrein.extensions.transcripts.read_file import find_format
 from longrein.testing import MemoryDisk, ScriptedModel, open_test_session, says
 from longrein.testing.store import SESSION
-from longrein.transcripts.log_builder import LogBuilder, Transcript
-from longrein.transcripts.read_file import find_format
 
 CLAUDE_ID = "0b8a6a0e-52a5-4a39-93f9-1d4f6a2b7c11"
 CODEX_ID = "019a2d7a-41c4-78b1-b7cc-a45d62a89cd5"

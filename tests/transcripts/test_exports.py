@@ -34,11 +34,15 @@ from longrein.events import (
     UserSpoke,
 )
 from longrein.events.escape import escape
+from longrein.extensions.transcripts.atif import as_atif
+from longrein.extensions.transcripts.export_steps import (
+    Conversation,
+    build_conversation,
+    read_conversation,
+)
+from longrein.extensions.transcripts.html import as_html
+from longrein.extensions.transcripts.markdown_page import as_markdown, fenced
 from longrein.store import Reader, SessionLog
-from longrein.transcripts.atif import as_atif
-from longrein.transcripts.export_steps import Conversation, build_conversation, read_conversation
-from longrein.transcripts.html import as_html
-from longrein.transcripts.markdown_page import as_markdown, fenced
 from tests.store.fixtures import CHILD, ID, OTHER, done, new_log, wall_us
 
 pytestmark = pytest.mark.anyio

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from longrein.events import UsageError
-from longrein.frontends.flags import COMMANDS, SHELLS, Command
-from longrein.frontends.options import Flag
+from longrein.extension_points import Command, Flag
+from longrein.frontends.command_lookup import known_commands
+from longrein.frontends.flags import SHELLS
 from longrein.frontends.stdio import show
 from longrein.models import known_providers
 
@@ -23,7 +24,7 @@ def completion(_place: object, words: Sequence[str]) -> int:
 
 
 def _subcommands() -> list[Command]:
-    return [command for command in COMMANDS.values() if command.name]
+    return [command for command in known_commands().values() if command.name]
 
 
 def _words(command: Command) -> list[str]:
@@ -47,7 +48,7 @@ def _spellings(command: Command) -> list[str]:
 
 def _valued(kinds: Sequence[str]) -> list[str]:
     """Return the spellings of the flags of every command whose value is one of `kinds`."""
-    flags = [flag for command in COMMANDS.values() for flag in command.flags]
+    flags = [flag for command in known_commands().values() for flag in command.flags]
     return sorted({name for flag in flags if flag.metavar in kinds for name in flag.names})
 
 
@@ -55,7 +56,7 @@ def _choices() -> Iterator[tuple[str, Flag]]:
     """Yield (command, flag) of each flag with fixed values."""
     return (
         (command.name, flag)
-        for command in COMMANDS.values()
+        for command in known_commands().values()
         for flag in command.flags
         if flag.choices
     )
@@ -74,7 +75,7 @@ def bash_script() -> str:
     )
     offers = "".join(
         f'    "{command.name}") words="{" ".join((*_words(command), *_spellings(command)))}" ;;\n'
-        for command in COMMANDS.values()
+        for command in known_commands().values()
     )
     return f"""\
 # bash completion of longrein; put it to use with: source <(longrein completion bash)
@@ -112,7 +113,7 @@ def zsh_script() -> str:
     )
     offers = "".join(
         f"    ('{command.name}') offers=({_zsh_offers(command)}) ;;\n"
-        for command in COMMANDS.values()
+        for command in known_commands().values()
     )
     return f"""\
 #compdef longrein
@@ -138,7 +139,8 @@ if [ "$funcstack[1]" = "_longrein" ]; then _longrein "$@"; else compdef _longrei
 
 
 def _zsh_offers(command: Command) -> str:
-    told = [(word, COMMANDS[word].help if word in COMMANDS else "") for word in _words(command)]
+    commands = known_commands()
+    told = [(word, commands[word].help if word in commands else "") for word in _words(command)]
     told += [(name, flag.help) for flag in command.flags for name in flag.names]
     return " ".join(_quoted(f"{word}:{_first(text)}" if text else word) for word, text in told)
 
@@ -164,13 +166,14 @@ def fish_script() -> str:
         "# fish completion of longrein; put it to use with: longrein completion fish | source",
         f"set -l commands {' '.join(command.name for command in _subcommands())}",
     ]
-    for command in COMMANDS.values():
+    commands = known_commands()
+    for command in commands.values():
         seen = (
             f"{'' if command.name else 'not '}__fish_seen_subcommand_from "
             f"{command.name or '$commands'}"
         )
         for word in _words(command):
-            told = _first(COMMANDS[word].help) if word in COMMANDS else ""
+            told = _first(commands[word].help) if word in commands else ""
             shown = f" -d {_quoted(told)}" if told else ""
             rows.append(f'complete -c longrein -n "{seen}" -f -a {word}{shown}')
         rows += [f'complete -c longrein -n "{seen}" {_fish_flag(flag)}' for flag in command.flags]

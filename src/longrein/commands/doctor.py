@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from longrein.config import Plugins, SkillFiles, load_plugins
 from longrein.events import LongreinError
+from longrein.extension_points import BUNDLED, absent_extensions, bundled_extensions
+from longrein.frontends.command_lookup import command_problems
 from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import show
 from longrein.models import look_up
@@ -50,7 +52,8 @@ def finding_lines(findings: Sequence[Finding]) -> list[str]:
 
 def _findings(place: RunContext) -> list[Finding]:
     findings = [*_machine(), *_sandbox(place), *_state(place), _trust(place), *_model(place)]
-    return [*findings, *_hooks(place), *_found(place), *_plugins(place), *_settings(place)]
+    findings += [*_hooks(place), *_found(place), *_extensions(), *_plugins(place)]
+    return [*findings, *_settings(place)]
 
 
 def _mark(well: bool, what: str) -> str:
@@ -58,7 +61,7 @@ def _mark(well: bool, what: str) -> str:
         "ok     "
         if well
         else "note   "
-        if what in ("settings", "sandbox", "found", "skills")
+        if what in ("settings", "sandbox", "found", "skills", "extension")
         else "MISSING"
     )
 
@@ -206,10 +209,24 @@ def _loaded(place: RunContext) -> tuple[Plugins, str]:
         return Plugins(), str(error)
 
 
+def _extensions() -> list[Finding]:
+    """List the extensions that come with longrein, and what is missing with those deleted here."""
+    here = bundled_extensions()
+    found = [(True, "extension", ", ".join(here))] if here else []
+    for name in absent_extensions():
+        commands = " and ".join(f"`longrein {command}`" for command in BUNDLED[name])
+        told = f"{name} is not installed here"
+        found.append(
+            (False, "extension", f"{told}, and so {commands} is not" if commands else told)
+        )
+    return found
+
+
 def _plugins(place: RunContext) -> list[Finding]:
     loaded, problem = _loaded(place)
     found = [(True, "plugin", f"{package}: {part}") for part, package in loaded.sources.items()]
-    return [*found, *([(False, "plugin", problem)] if problem else [])]
+    problems = [problem] if problem else list(command_problems())
+    return [*found, *((False, "plugin", one) for one in problems)]
 
 
 def _settings(place: RunContext) -> list[Finding]:

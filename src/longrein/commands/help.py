@@ -8,8 +8,16 @@ from collections.abc import Sequence
 from longrein import __version__
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
-from longrein.frontends.flags import COMMANDS, EXIT_CODES, MAIN, RESERVED, Command, help_page
-from longrein.frontends.options import MAIN_GROUPS, Flag
+from longrein.extension_points import Command, Flag
+from longrein.frontends.command_lookup import (
+    bundled_commands,
+    find_command,
+    known_commands,
+    reserved,
+)
+from longrein.frontends.flags import MAIN
+from longrein.frontends.help_page import EXIT_CODES, help_page
+from longrein.frontends.options import MAIN_GROUPS
 from longrein.frontends.stdio import show
 
 NEAR = 0.65
@@ -36,11 +44,11 @@ def help(_place: object, words: Sequence[str], *, man: bool = False) -> int:  # 
 
 def _command(word: str) -> Command:
     """Return the command called `word`. Raises `UsageError`."""
-    if word and word in COMMANDS:
-        return COMMANDS[word]
-    if word.lower() in RESERVED:
-        raise UsageError(f"no command {word!r}: {RESERVED[word.lower()]}")
-    near = nearest(word, filter(None, COMMANDS), NEAR)
+    if word and (command := find_command(word)) is not None:
+        return command
+    if told := reserved(word.lower()):
+        raise UsageError(f"no command {word!r}: {told}")
+    near = nearest(word, filter(None, known_commands()), NEAR)
     raise UsageError(
         f"no command {word!r}; "
         + (f"did you mean {near}?" if near else "`longrein help` lists them")
@@ -59,7 +67,7 @@ def _columns() -> int:
 
 def man_page() -> str:
     """Return the man page in roff, the same at any time and place."""
-    commands = [command for command in COMMANDS.values() if command.name]
+    commands = [command for command in bundled_commands().values() if command.name]
     rows = [
         f'.TH LONGREIN 1 "" "longrein {__version__}" "User Commands"',
         ".SH NAME",

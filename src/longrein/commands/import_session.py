@@ -1,37 +1,30 @@
-"""`longrein import FILE...`: take over a session from a bundle, or from a transcript of Claude
-Code or Codex.
+"""`longrein import FILE...`: take over a session from a bundle, or by an importer of an extension
+from a file of another program.
 """
 
 import asyncio
 import os
 import stat
-import uuid
 from collections.abc import Sequence
 
 from longrein.agent import resumed_state
-from longrein.config import known_secrets
+from longrein.config import door_points
 from longrein.context import neutralize_markers
 from longrein.events import (
-    SCHEMA_VERSION,
     AnyEvent,
     Entry,
     LongreinError,
     ModeSet,
-    Opened,
     Reminded,
     UsageError,
     marker,
-    redactor,
 )
+from longrein.extension_points import IMPORTERS_DOOR, absent_extensions
 from longrein.frontends.human_text import counted, escape_line
 from longrein.frontends.stdio import say, show
-from longrein.run_context import CLOCK, RunContext, kept_keys, new_nonce
-from longrein.store import BundleReport, discard_empty, is_bundle, open_log, read_bundle
-from longrein.transcripts.log_builder import LogBuilder, Transcript
-from longrein.transcripts.read_file import find_format, read_lines
+from longrein.run_context import CLOCK, RunContext
+from longrein.store import BundleReport, is_bundle, open_log, read_bundle
 
-NAMESPACE = uuid.UUID("a4f6d1b2-5c0e-4f43-9a55-3d6f0c1e7b90")
-"""Names sessions whose transcript has no UUID."""
 SAFE_MODES = ("default", "plan", "dontAsk")
 """Permission modes that an imported session keeps; a bundle may come from anybody."""
 
@@ -57,7 +50,25 @@ async def _import(place: RunContext, path: str) -> str:
         bundle = is_bundle(path)
     except OSError as error:
         raise LongreinError(f"{path} cannot be read: {error.strerror}") from None
-    return await (_import_bundle if bundle else _import_transcript)(place, path)
+    return await (_import_bundle if bundle else _import_foreign)(place, path)
+
+
+async def _import_foreign(place: RunContext, path: str) -> str:
+    """Import a file of another program by the first importer that can, those of plugins first."""
+    problem: LongreinError | None = None
+    for point in reversed(door_points(IMPORTERS_DOOR, place.settings.plugins)):
+        try:
+            told: str = await point.load()(place, path)
+        except LongreinError as error:
+            problem = problem or error
+            continue
+        if told:
+            return told
+    if problem is not None:
+        raise problem
+    why = "; the extension transcripts, which reads those of other agents, is not installed here"
+    absent = why if "transcripts" in absent_extensions() else ""
+    raise LongreinError(f"{path} is no bundle of longrein (`longrein export ID --whole`){absent}")
 
 
 # --- Bundles --------------------------------------------------------------------------------------
@@ -68,7 +79,7 @@ async def _import_bundle(place: RunContext, path: str) -> str:
     await _settle_in(place, report)
     parts = [counted(report.entries, "entry"), counted(report.blobs, "blob")]
     parts += [counted(report.subagents, "subagent")] * bool(report.subagents)
-    return _done(report.session, f"{', '.join(parts)} from {path}", place, report.cwd)
+    return imported_line(report.session, f"{', '.join(parts)} from {path}", place, report.cwd)
 
 
 async def _settle_in(place: RunContext, report: BundleReport) -> None:
@@ -95,57 +106,8 @@ async def _settle_in(place: RunContext, report: BundleReport) -> None:
         await log.close()
 
 
-# --- Transcripts ----------------------------------------------------------------------------------
-
-
-async def _import_transcript(place: RunContext, path: str) -> str:
-    lines, bad = read_lines(path)
-    form = find_format(lines, path)
-    theirs, cwd = form.describe(lines)
-    found = Transcript(form.AGENT, theirs, cwd, bad_lines=bad)
-    session = _session_id(theirs, path)
-    nonce = new_nonce()
-    clean = redactor(
-        (*known_secrets(place.environ, place.settings), *kept_keys(place)),
-        nonce,
-        place.settings.redact.patterns,
-    )
-    opened = Opened(SCHEMA_VERSION, session, nonce, tuple(place.roots), place.cwd)
-    log = await open_log(place.state_dir, session, create=True, wall_us=CLOCK.wall_us)
-    try:
-        builder = LogBuilder(opened, log.put_blob, clean, found.taken)
-        form.read(lines, builder, found)
-        builder.end_turn()
-        if not found.taken["message"] and not found.taken["reply"]:
-            raise LongreinError(f"{path} holds no conversation")
-        await asyncio.wrap_future(log.append(builder.entries, flush=True))
-    finally:
-        await log.close()
-        await discard_empty(place.state_dir, session, wall_us=CLOCK.wall_us)
-    return _done(session, _what(found, path), place, cwd)
-
-
-def _session_id(theirs: str, path: str) -> str:
-    """Return the id of the new session: that of the transcript if it is a UUID, so that a second
-    import is noticed.
-    """
-    try:
-        return str(uuid.UUID(theirs))
-    except ValueError:
-        return str(uuid.uuid5(NAMESPACE, theirs or os.path.realpath(path)))
-
-
-def _what(found: Transcript, path: str) -> str:
-    taken = ", ".join(counted(number, what) for what, number in found.taken.items() if number)
-    told = f"{taken} from {path} ({found.agent})"
-    left = [counted(number, what) for what, number in found.left_out.items() if number]
-    told += f". Not taken over: {', '.join([*left, 'token counts', 'signatures of thinking'])}"
-    if found.bad_lines:
-        told += f". Skipped: {counted(found.bad_lines, 'line')} that cannot be read"
-    return told
-
-
-def _done(session: str, what: str, place: RunContext, cwd: str) -> str:
+def imported_line(session: str, what: str, place: RunContext, cwd: str) -> str:
+    """Return the line about an imported session, which worked in the folder `cwd`."""
     elsewhere = f", not in {escape_line(cwd)} where it was" if cwd and cwd != place.cwd else ""
     return (
         f"imported {session}: {what}. It works in {place.cwd}{elsewhere}; go on with `longrein "

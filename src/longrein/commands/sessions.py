@@ -3,13 +3,15 @@ elsewhere.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import BinaryIO
 
 from longrein import __version__
+from longrein.config import door_points
 from longrein.context import fold, next_compacted, report
 from longrein.events import LongreinError, UsageError
+from longrein.extension_points import EXPORTERS_DOOR, Point
 from longrein.frontends.argv import clean
 from longrein.frontends.human_text import counted
 from longrein.frontends.reports import context as context_page
@@ -27,10 +29,6 @@ from longrein.store import (
     write_bundle,
     write_transcript,
 )
-from longrein.transcripts.atif import as_atif
-from longrein.transcripts.export_steps import Conversation, read_conversation
-from longrein.transcripts.html import as_html
-from longrein.transcripts.markdown_page import as_markdown
 
 
 def sessions(place: RunContext, _words: Sequence[str], *, json: bool = False) -> int:
@@ -49,26 +47,25 @@ def export(
     whole: bool = False,
 ) -> int:
     """Export one session in one of the formats, or with `whole` as a bundle for another machine."""
+    exporters = _exporters(place)
     session = find_session(place.state_dir, words[0])
     if whole:
         return _export_whole(place, session, format, output)
     with closing(Reader(place.state_dir, session)) as reader:
         if format == "transcript":
             say(f"written to {write_transcript(output or '.transcripts', reader.entries())}")
-        elif format in PAGES:
-            page = PAGES[format](read_conversation(reader))
+        elif format in exporters:
+            page = exporters[format].load()(reader)
             _export(lambda file: file.write(page), output)
         else:
             _export(lambda file: export_jsonl(reader, file), output)
     return 0
 
 
-PAGES: Mapping[str, Callable[[Conversation], bytes]] = {
-    "html": as_html,
-    "markdown": as_markdown,
-    "atif": as_atif,
-}
-"""Format -> the function that writes it."""
+def _exporters(place: RunContext) -> dict[str, Point]:
+    """Return the formats of extensions, each with the function from a `Reader` to the bytes."""
+    points = door_points(EXPORTERS_DOOR, place.settings.plugins)
+    return {point.name: point for point in reversed(points)}  # those of longrein come first
 
 
 ENDINGS = {
@@ -79,21 +76,26 @@ ENDINGS = {
     ".json": "atif",
     ".jsonl": "",
 }
-"""Ending of a file -> the format of `PAGES` that it gets; '' for the entries of the log."""
+"""Ending of a file -> its format, '' for the entries of the log. Another ending is the name of the
+format.
+"""
 
 
-def export_file(state_dir: str, session: str, path: str) -> None:
+def export_file(place: RunContext, session: str, path: str) -> None:
     """Write a session to the new file `path`, in the format of its ending. Raises `UsageError`,
     `LongreinError`.
     """
     ending = os.path.splitext(path)[1].lower()
-    if ending not in ENDINGS:
-        raise UsageError(f"{path}: give it one of the endings {', '.join(ENDINGS)}")
+    exporters = _exporters(place)
+    name = ENDINGS.get(ending, ending[1:])
+    if name and name not in exporters:
+        known = [one for one, form in ENDINGS.items() if form in exporters or not form]
+        raise UsageError(f"{path}: give it one of the endings {', '.join(known)}")
     if os.path.lexists(path):
         raise UsageError(f"{path} is there already: name another file")
-    with closing(Reader(state_dir, session)) as reader:
-        if page := ENDINGS[ending]:
-            text = PAGES[page](read_conversation(reader))
+    with closing(Reader(place.state_dir, session)) as reader:
+        if name:
+            text = exporters[name].load()(reader)
             _export(lambda file: file.write(text), path)
         else:
             _export(lambda file: export_jsonl(reader, file), path)

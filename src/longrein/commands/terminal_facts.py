@@ -305,7 +305,7 @@ async def _export(place: RunContext, built: Composition, path: str) -> str:
         built.session.state.cwd, os.path.expanduser(path or f"longrein-{built.session.id[:8]}.md")
     )
     await asyncio.wrap_future(
-        run_in_thread(lambda: export_file(place.state_dir, built.session.id, target), "export")
+        run_in_thread(lambda: export_file(place, built.session.id, target), "export")
     )
     entries, written = built.session.state.seq, os.path.getsize(target)
     return f"written to {shorten_home(target, place.home)}: {entries} entries, {size(written)}"

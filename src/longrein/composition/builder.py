@@ -36,6 +36,7 @@ from longrein.composition.execution import (
     variables,
 )
 from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
+from longrein.composition.observers import Finish, finish_observers, start_observers
 from longrein.composition.offer import make_offer, search_note, with_plugins
 from longrein.config import (
     Plugins,
@@ -57,8 +58,6 @@ from longrein.events import (
     UsageError,
     redactor,
 )
-from longrein.frontends.stdio import say
-from longrein.frontends.traces import wanted_signals
 from longrein.models import Model, ModelOptions, forget_encoded, look_up, open_model
 from longrein.permissions import Rules
 from longrein.run_context import (
@@ -97,7 +96,6 @@ if TYPE_CHECKING:
     from longrein.agent.background.task_control import BackgroundControl
     from longrein.agent.subagents.runner import SubagentRunner
     from longrein.frontends.attachments import AttachmentReader
-    from longrein.frontends.traces.exporter import SessionTraces
 
 
 class Composition(msgspec.Struct):
@@ -109,14 +107,13 @@ class Composition(msgspec.Struct):
     log: SessionLog
     key_source: str
     notes: tuple[str, ...]
-    traces: "SessionTraces | None" = None
+    finishes: tuple[Finish, ...] = ()
 
     async def finish(self) -> None:
-        """Wait until the last traces are sent, for a second at most. Call it when the session
-        has closed.
+        """Let the observers of the session finish, such as send the last traces. Call it when the
+        session has closed.
         """
-        if self.traces is not None:
-            await self.traces.finish()
+        await finish_observers(self.finishes)
 
     def attachments(self) -> "AttachmentReader":
         """Return the reader of the files that a message names with `@`."""
@@ -170,7 +167,7 @@ async def build(
     open_checkpoints = checkpoint_opener(run_context, log, built.deps.workspace)
     if open_checkpoints is not None:
         built.deps.parts[Checkpoints] = open_checkpoints
-    built.traces = _start_traces(run_context, built.session)
+    built.finishes = start_observers(run_context, built.session)
     return built
 
 
@@ -330,20 +327,6 @@ def _connect_notices(
     session.deps.policy = plugins.guarded_policy(session.notice)
     connect_servers(mcp, session)
     _tell_damage(log, session)
-
-
-def _start_traces(run_context: RunContext, session: OpenSession) -> "SessionTraces | None":
-    """Send traces and metrics of the session, if the user has named an endpoint."""
-    environ, options = run_context.environ, run_context.settings.traces
-    signals = wanted_signals(environ, options)
-    if not signals:
-        return None
-    from longrein.frontends.traces.exporter import start_traces
-
-    def notice(line: str) -> None:
-        (say if session.closed else session.notice)(line)
-
-    return start_traces(session, notice, environ, options, signals, CLOCK.wall_us)
 
 
 def _found_note(run_context: RunContext) -> str:

@@ -15,6 +15,7 @@ from longrein.config import (
     load_instructions,
     load_plugins,
     load_subagent_types,
+    session_points,
     sign_line,
 )
 from longrein.context import DOCUMENT_NAMES, State
@@ -44,9 +45,11 @@ from longrein.workspace.sandbox import SessionSandbox
 
 
 def with_plugins(run_context: RunContext, additions: Additions) -> Additions:
-    """Add the plugins that the user's settings name. Raises `SettingsError`."""
+    """Add the parts of extensions and of plugins that the user's settings name. Raises
+    `SettingsError`.
+    """
     settings = run_context.settings
-    if not settings.plugins:
+    if not settings.plugins and not session_points():
         return additions
     known = [tool.spec.name for tool in (*_builtin((), None), *additions.tools)]
     plugins = load_plugins(settings.plugins, known, settings.providers)

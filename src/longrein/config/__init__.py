@@ -34,7 +34,13 @@ from longrein.config.mcp_files import (
     server_secrets,
 )
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
-from longrein.config.plugins import Plugins, load_plugins
+from longrein.config.plugins import (
+    Plugins,
+    door_points,
+    load_plugins,
+    named_plugins,
+    session_points,
+)
 from longrein.config.settings import known_secrets, load_settings
 from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
@@ -65,6 +71,7 @@ __all__ = [
     "config_dir",
     "describe_environment",
     "distrust",
+    "door_points",
     "environment",
     "expanded_headers",
     "fingerprint",
@@ -81,6 +88,7 @@ __all__ = [
     "load_plugins",
     "load_settings",
     "load_subagent_types",
+    "named_plugins",
     "nested_instructions",
     "own_command",
     "project_file",
@@ -89,6 +97,7 @@ __all__ = [
     "read_trusted",
     "remember_rule",
     "server_secrets",
+    "session_points",
     "shorten_home",
     "shown_head_hooks",
     "sign_line",

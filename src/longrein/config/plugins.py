@@ -1,27 +1,29 @@
 """Plugins: installed Python packages that the user's settings name. No other package is looked at.
 
-A package offers its parts as entry points, of which there are three groups:
-
-    longrein.tools       a tool, a list of tools, or a function that returns tools
-    longrein.providers   a function from the name of a model to a model; the entry point's name is
-    the provider's longrein.policies    a function with the arguments of `longrein.context.decide`;
-    at most one in all
+A package offers its parts as entry points of the groups in `extension_points.DOORS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from longrein.config.environ import user_file
+from longrein.config.settings_file import read_file
 from longrein.context import Decision, decide
 from longrein.events import ModelUnknown, SettingsError
+from longrein.extension_points import (
+    DOORS,
+    POLICIES_DOOR,
+    PROVIDERS_DOOR,
+    TOOLS_DOOR,
+    Point,
+    bundled_points,
+    installed_points,
+)
 from longrein.models import Model, known_provider
 from longrein.tools import Tool
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-TOOLS, PROVIDERS, POLICIES = "longrein.tools", "longrein.providers", "longrein.policies"
 Policy = Callable[..., Decision]
 
 
@@ -83,63 +85,104 @@ class Plugins(msgspec.Struct):
         return decide_safely
 
 
+def named_plugins(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
+    """Return the packages that the user's settings name, none where the file cannot be read.
+
+    For the command line, which is parsed before all settings are read.
+    """
+    try:
+        values = read_file(user_file(environ, home), "") or ()
+    except SettingsError:
+        return ()
+    return next((tuple(one.value) for one in values if one.path == ("plugins",)), ())
+
+
 def load_plugins(
     names: Sequence[str], known_tools: Sequence[str], providers: Mapping[str, Any]
 ) -> Plugins:
-    """Load the plugins of the installed packages `names`.
+    """Load the parts that each session needs, of bundled extensions and the packages `names`.
 
     `known_tools`, `providers`: names that are taken. Raises `SettingsError` for a package that is
     not installed, brings nothing or cannot be loaded, and for a part whose name is taken.
     """
     found = Plugins()
+    for point in session_points():
+        _add(found, point, known_tools, providers)
     for name in names:
-        points = [
-            point for point in _entry_points(name) if point.group in (TOOLS, PROVIDERS, POLICIES)
-        ]
+        points = plugin_points(name)
         if not points:
             raise SettingsError(
-                f"plugin {name} has no entry point {TOOLS}, {PROVIDERS} or {POLICIES}"
+                f"plugin {name} has no entry point of longrein ({', '.join(DOORS)})"
             )
         for point in points:
-            loaded = _loaded(name, point)
-            if point.group == TOOLS:
-                _add_tools(found, name, loaded, known_tools)
-            elif not callable(loaded):
-                raise SettingsError(f"plugin {name}: {point.value} is no function")
-            elif point.group == PROVIDERS:
-                taken = point.name in providers or known_provider(point.name) is not None
-                _claim(found, f"provider {point.name}", name, taken=taken)
-                found.providers[point.name] = loaded
-            else:
-                _claim(found, "policy", name, taken=False)
-                found.policy = loaded
+            _add(found, point, known_tools, providers)
     return found
 
 
-def _entry_points(name: str) -> "Sequence[EntryPoint]":
-    from importlib.metadata import PackageNotFoundError, distribution
+SESSION_DOORS = (TOOLS_DOOR, PROVIDERS_DOOR, POLICIES_DOOR)
+"""Doors whose parts are imported when a session opens; those of others when they are used."""
 
+
+def session_points() -> list[Point]:
+    """Return the parts of bundled extensions that each session needs."""
+    return [point for point in bundled_points() if point.door in SESSION_DOORS]
+
+
+def plugin_points(name: str) -> Sequence[Point]:
+    """Return what an installed package adds. Raises `SettingsError` if it is not installed."""
     try:
-        return list(distribution(name).entry_points)
-    except (PackageNotFoundError, ValueError):
+        return installed_points(name)
+    except LookupError:
         raise SettingsError(
             f"plugin {name} is not installed in longrein's Python: install it, or take it out of "
             "`plugins`"
         ) from None
 
 
-def _loaded(name: str, point: "EntryPoint") -> Any:
+def door_points(door: str, plugins: Sequence[str]) -> list[Point]:
+    """Return what comes in by a door: of bundled extensions, then of the packages `plugins`.
+
+    Raises `SettingsError` if one of these is not installed.
+    """
+    points = list(bundled_points())
+    for name in plugins:
+        points += plugin_points(name)
+    return [point for point in points if point.door == door]
+
+
+def _add(
+    found: Plugins, point: Point, known_tools: Sequence[str], providers: Mapping[str, Any]
+) -> None:
+    name = point.extension
+    if point.door not in SESSION_DOORS:
+        kind = point.door.removeprefix("longrein.").removesuffix("s")
+        bundled = {(one.door, one.name) for one in bundled_points()}
+        _claim(found, f"{kind} {point.name}", name, taken=(point.door, point.name) in bundled)
+        return
+    loaded = _loaded(point)
+    if point.door == TOOLS_DOOR:
+        _add_tools(found, name, loaded, known_tools)
+    elif not callable(loaded):
+        raise SettingsError(f"plugin {name}: {point.value} is no function")
+    elif point.door == PROVIDERS_DOOR:
+        taken = point.name in providers or known_provider(point.name) is not None
+        _claim(found, f"provider {point.name}", name, taken=taken)
+        found.providers[point.name] = loaded
+    else:
+        _claim(found, "policy", name, taken=False)
+        found.policy = loaded
+
+
+def _loaded(point: Point) -> Any:
     try:
         loaded = point.load()
-        return (
-            loaded()
-            if point.group == TOOLS and not isinstance(loaded, (Tool, list, tuple))
-            else loaded
-        )
+        is_function = point.door == TOOLS_DOOR and not isinstance(loaded, (Tool, list, tuple))
+        return loaded() if is_function else loaded
     except Exception as error:
         why = str(error).partition("\n")[0]
         raise SettingsError(
-            f"plugin {name}: {point.value} cannot be loaded: {type(error).__name__}: {why}"
+            f"plugin {point.extension}: {point.value} cannot be loaded: "
+            f"{type(error).__name__}: {why}"
         ) from error
 
 

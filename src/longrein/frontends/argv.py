@@ -1,10 +1,11 @@
-"""The command-line parser: strict, pure, and every error says what to write instead.
+"""The command-line parser: strict, and every error says what to write instead.
 
-The flags come from `options` and the table in `flags`.
+The flags come from `options`, the table in `flags` and extensions, which are looked up only for a
+word that is no command of the core.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,15 +13,8 @@ import msgspec
 from longrein.config.settings_keys import nearest
 from longrein.events import UsageError
 from longrein.events.escape import shortened
-from longrein.frontends.flags import (
-    COMMANDS,
-    MAIN,
-    NOT_YET,
-    RESERVED,
-    WITHOUT_EFFECT,
-    Command,
-)
-from longrein.frontends.options import Flag
+from longrein.extension_points import Command, Flag
+from longrein.frontends.flags import MAIN, NOT_YET, WITHOUT_EFFECT
 
 
 class Parsed(msgspec.Struct):
@@ -47,21 +41,34 @@ def parse(argv: Sequence[str]) -> Parsed:
         if token == "--":
             parsed.words += reversed(rest)
             break
-        may_be_command = (
-            parsed.command is MAIN and not parsed.words and "print" not in parsed.values
-        )
         if _is_flag(token):
             _read_flag(parsed, token, rest)
-        elif may_be_command and token and token in COMMANDS:
-            parsed.command = COMMANDS[token]
-        elif may_be_command and token.lower() in RESERVED and not _is_prompt(parsed, rest):
-            prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
-            said = f"no command {token!r}: {RESERVED[token.lower()]}"
-            raise UsageError(f"{said} (if it is a prompt: longrein -- {prompt})")
+        elif _may_be_command(parsed, token):
+            _read_word(parsed, token, rest)
         else:
             parsed.words.append(token)
     _check(parsed, sure="--" in argv)
     return parsed
+
+
+def _may_be_command(parsed: Parsed, token: str) -> bool:
+    is_first = parsed.command is MAIN and not parsed.words and "print" not in parsed.values
+    return is_first and token != "" and " " not in token
+
+
+def _read_word(parsed: Parsed, token: str, rest: Sequence[str]) -> None:
+    """Take a word that may be a command; `rest` as in `_is_prompt`. Raises `UsageError`."""
+    from longrein.frontends.command_lookup import find_command, reserved
+
+    command = find_command(token)
+    if command is not None:
+        parsed.command = command
+    elif (told := reserved(token.lower())) and not _is_prompt(parsed, rest):
+        prompt = f'"{token} …"' if any(not _is_flag(word) for word in rest) else token
+        said = f"no command {token!r}: {told}"
+        raise UsageError(f"{said} (if it is a prompt: longrein -- {prompt})")
+    else:
+        parsed.words.append(token)
 
 
 def clean(text: str) -> str:
@@ -227,23 +234,16 @@ def _set(values: dict[str, Any], flag: Flag, value: Any) -> None:
     values[flag.field] = value
 
 
-_BY_NAME: Mapping[str, Mapping[str, Flag]] = {
-    command.name: {name: flag for flag in command.flags for name in flag.names}
-    for command in COMMANDS.values()
-}
-
-
 def _flag(command: Command, name: str) -> Flag | None:
-    return _BY_NAME[command.name].get(name)
+    return next((flag for flag in command.flags if name in flag.names), None)
 
 
 def _unknown(command: Command, name: str) -> str:
     if command is MAIN and name in NOT_YET:
         return f"{name} is not available yet"
     here = f"longrein {command.name}".rstrip()
-    return (
-        f"{here} has no flag {name}{_hint(name, _BY_NAME[command.name]) or f'; see {here} --help'}"
-    )
+    spellings = [spelling for flag in command.flags for spelling in flag.names]
+    return f"{here} has no flag {name}{_hint(name, spellings) or f'; see {here} --help'}"
 
 
 def _check(parsed: Parsed, *, sure: bool) -> None:
@@ -280,10 +280,11 @@ def _refuse_near_command(word: str) -> None:
     """
     if any(map(str.isspace, word)):
         return
-    swapped = next((name for name in COMMANDS if name and sorted(name) == sorted(word.lower())), "")
-    near = (
-        f"; did you mean {swapped}?" if swapped else _hint(word, filter(None, COMMANDS), TYPO_RATIO)
-    )
+    from longrein.frontends.command_lookup import known_commands
+
+    names = [name for name in known_commands() if name]
+    swapped = next((name for name in names if sorted(name) == sorted(word.lower())), "")
+    near = f"; did you mean {swapped}?" if swapped else _hint(word, names, TYPO_RATIO)
     if near:
         raise UsageError(f"no command {word!r}{near} (if it is a prompt: longrein -- {word})")
 

@@ -1,47 +1,16 @@
 """The commands of the command line with their flags, declared once for the parser, the help pages
-and the error messages. The flags of longrein itself are in `options`.
+and the error messages. The flags of longrein itself are in `options`; those of extensions stand
+with the extensions, and `command_lookup` finds them.
 """
 
 from collections.abc import Mapping
 
-import msgspec
-
-from longrein.frontends.options import HELP, JSON, MAIN_GROUPS, STATE_DIR, Flag, flag
-
-
-class Command(msgspec.Struct, frozen=True):
-    """`longrein` itself or one of its subcommands."""
-
-    name: str
-    """'' for longrein itself."""
-    usage: str
-    """Arguments, as shown in the help."""
-    help: str
-    """Description in the help."""
-    flags: tuple[Flag, ...]
-    """Its flags."""
-    words_max: int
-    """Largest number of positional words."""
-    words_min: int = 0
-    """Smallest number of positional words."""
-
+from longrein.extension_points import HELP, JSON, STATE_DIR, Command, flag
+from longrein.frontends.options import MAIN_GROUPS
 
 SHELLS = ("bash", "zsh", "fish")
-SIMULATED = ("default", "seed", "keep-all", "summary-92", "batch")
-PRICE_TABLES = (
-    *(
-        "anthropic",
-        "anthropic-1h",
-        "openai10",
-        "openai25",
-        "openai50",
-        "gemini",
-        "deepseek",
-        "local",
-        "unknown",
-    ),
-)
-WIRES = ("anthropic", "openai-chat", "openai-responses", "gemini")
+OWN_FORMATS = ("jsonl", "transcript")
+"""Formats of `longrein export`; those of extensions come between them."""
 
 MAIN = Command(
     "",
@@ -69,87 +38,6 @@ COMMANDS: Mapping[str, Command] = {
             "Show what fills a session's context, item by item.",
             (flag("--json", "one JSON object"), STATE_DIR, HELP),
             1,
-            1,
-        ),
-        Command(
-            "inspect",
-            "[SESSION] [FLAGS]",
-            "Show a session as a page in the browser: where its tokens, money, cache and time "
-            "went, each item's life, "
-            "the transcript, subagents and files. Without SESSION the newest of this folder. The "
-            "page is one file that "
-            "loads nothing; it stands beside the log.",
-            (
-                flag("--out", "file to write", "word", "FILE"),
-                flag("--no-open", "do not open a browser"),
-                flag(
-                    "--live", "serve the page on 127.0.0.1 while the session grows; Ctrl-C ends it"
-                ),
-                flag(
-                    "--compare",
-                    "two sessions side by side, or one and one or two policies (see longrein "
-                    "simulate)",
-                ),
-                STATE_DIR,
-                HELP,
-            ),
-            3,
-        ),
-        Command(
-            "fit",
-            "[SESSION...] --out FILE [FLAGS]",
-            "Fit the weights of the clearing policy on recorded sessions (files, folders, ids); "
-            "nothing leaves the "
-            "machine. See longrein simulate --weights.",
-            (
-                flag("--sessions", "folder of recorded sessions", "word", "FOLDER"),
-                flag("--out", "file to write", "word", "FILE"),
-                STATE_DIR,
-                HELP,
-            ),
-            1000,
-        ),
-        Command(
-            "simulate",
-            "SESSION... [FLAGS]",
-            "Replay recorded sessions (files, folders, ids) through a policy, offline: what it "
-            "costs and keeps.",
-            (
-                flag(
-                    "--policy",
-                    "default, seed (clears each turn), keep-all, summary-92 (a summary at 92 % of "
-                    "the window) or batch "
-                    "(old results in batches, then the same); without it all of them",
-                    "word",
-                    "NAME",
-                    SIMULATED,
-                ),
-                flag(
-                    "--prices",
-                    "ratios of cache read, cache write and output to input",
-                    "word",
-                    "NAME",
-                    PRICE_TABLES,
-                ),
-                flag("--window", "context window in tokens (200000)", "count", "N"),
-                flag(
-                    "--wire",
-                    "wire of the provider, which decides what may be cleared",
-                    "word",
-                    "NAME",
-                    WIRES,
-                ),
-                flag(
-                    "--weights",
-                    "file of longrein fit, compared with the shipped weights",
-                    "word",
-                    "FILE",
-                ),
-                JSON,
-                STATE_DIR,
-                HELP,
-            ),
-            1000,
             1,
         ),
         Command(
@@ -182,7 +70,7 @@ COMMANDS: Mapping[str, Command] = {
                     "tools; transcript: the conversation as providers spell it",
                     "word",
                     "FORMAT",
-                    ("jsonl", "html", "markdown", "atif", "transcript"),
+                    OWN_FORMATS,
                 ),
                 flag("--whole", "one file that `longrein import` takes on another machine"),
                 flag("-o --output", "write here and not to stdout", "word", "FILE"),
@@ -338,15 +226,6 @@ COMMANDS: Mapping[str, Command] = {
             0,
         ),
         Command(
-            "acp",
-            "[FLAGS]",
-            "Serve an editor over stdin and stdout by the Agent Client Protocol (Zed, JetBrains, "
-            "neovim …). The editor "
-            "starts it; docs/editors.md has the settings.",
-            (flag("--doctor", "only say what is missing, then exit"), STATE_DIR, HELP),
-            0,
-        ),
-        Command(
             "trust",
             "[FLAGS]",
             "Use what this folder brings from now on: settings and rules, which can only narrow "
@@ -421,90 +300,6 @@ COMMANDS: Mapping[str, Command] = {
     )
 }
 
-RESERVED: Mapping[str, str] = {
-    word: told
-    for told, words in (
-        (
-            (
-                "`longrein help` shows commands and flags, `longrein help COMMAND` those of one "
-                "command"
-            ),
-            "commands",
-        ),
-        (
-            "`longrein login` keeps a key; others come from variables such as ANTHROPIC_API_KEY",
-            (
-                "signin signout auth account whoami setup-token providers provider key keys "
-                "credentials"
-            ),
-        ),
-        (
-            (
-                "settings stand in ~/.config/longrein/config.toml, see docs/settings.md; `longrein "
-                "doctor` says what holds"
-            ),
-            (
-                "config configure configuration settings setup set env permissions sandbox "
-                "features "
-                "hooks hook"
-            ),
-        ),
-        (
-            "nothing needs to be set up; instructions for a project stand in its AGENTS.md",
-            "init onboard memory",
-        ),
-        (
-            "`longrein -c` goes on with the newest session, `longrein -r` lets you choose one",
-            "continue resume",
-        ),
-        ("`longrein -r ID --fork-session` goes on in a copy", "fork"),
-        ('`longrein -p "…"` answers one prompt and exits', "run exec print ask"),
-        ("plain `longrein` begins a session", "new chat start interactive tui repl cli"),
-        (
-            "`longrein sessions` lists the sessions",
-            "list ls ps history threads thread projects project",
-        ),
-        ("`longrein export ID` writes a session out", "log logs share"),
-        (
-            "`longrein context ID` shows what fills a session; /cost in a session what it cost",
-            "stats usage cost",
-        ),
-        ("--model PROVIDER/MODEL or /model chooses the model", "model models"),
-        (
-            "it is a command within a session: type it there after a /",
-            "compact rewind clear pin goals queue",
-        ),
-        ("`longrein --version` shows it", "version about"),
-        (
-            "install or update longrein by the tool that installed it, such as pip",
-            "install update upgrade uninstall",
-        ),
-        ("`longrein doctor` says what is here and what is missing", "status info debug"),
-        (
-            (
-                "longrein has no server; programs use `longrein -p --input-format stream-json "
-                "--output-format stream-json`"
-            ),
-            (
-                "serve server web app desktop ide daemon gateway attach connect remote "
-                "remote-control "
-                "app-server"
-            ),
-        ),
-        (
-            "it is not available yet",
-            (
-                "mcp-server plugin plugins extension extensions skill skills recipe cloud review "
-                "apply pr"
-            ),
-        ),
-    )
-    for word in words.split()
-}
-"""Commands of other agents, each with the longrein equivalent; a lone one is not sent to a model
-as a prompt.
-"""
-
 NOT_YET = frozenset(
     (
         *("--agent", "--output-last-message", "--output-schema"),
@@ -529,93 +324,3 @@ WITHOUT_EFFECT: Mapping[str, tuple[bool, str]] = {
 """Flags of agent SDKs that are accepted and do nothing: whether they take a value, and the line
 said on stderr.
 """
-
-EXIT_CODES = (
-    ("0", "done"),
-    ("1", "error"),
-    ("2", "the command line or a settings file is wrong"),
-    ("3", "blocked: a permission was missing"),
-    ("4", "limit reached: --max-turns or --max-budget-usd"),
-    ("75", "trouble with the provider: worth trying again"),
-    ("130, 143", "ended by Ctrl-C, by SIGTERM"),
-)
-
-
-# --- Help pages -------------------------------------------------------------------
-
-
-_EXAMPLES = (
-    ("longrein", "talk in this folder"),
-    ('longrein -p "why does the build fail?" < build.log', "one answer, and out"),
-    ("longrein -c", "go on where you stopped, also after a crash"),
-    ("longrein -p -c", "finish the turn that was cut"),
-    ('longrein -p "mend the tests" --allowedTools "Edit,Bash(make)"', "nobody there to ask"),
-)
-
-_PROMPT = (
-    "A PROMPT of several words is put in quotes and may begin with any word. One word alone that "
-    "is a command of other "
-    "agents, such as `init`, is sent to the model only after `--` or with -p, -c or -r."
-)
-
-_STDIN = (
-    "What is piped in is added to PROMPT (10 MB at most). With a PROMPT, a pipe that says nothing "
-    "for 3 seconds is "
-    "left alone; once it has spoken, it is read to its end. "
-    "The prompt - takes all of stdin as the prompt, however long that takes."
-)
-
-
-COLUMN_MAX = 34
-"""Widest first column of a help page; what follows a longer word begins on the next line."""
-
-
-def help_page(command: Command, width: int = 100) -> str:
-    """Help page of `command`, at most `width` columns (at least 60 are used)."""
-    import textwrap
-
-    width = max(width, 60)
-    usage = f"Usage: longrein {command.name}".rstrip() + " "
-    page = textwrap.wrap(
-        command.usage, width, initial_indent=usage, subsequent_indent=" " * len(usage)
-    )
-    page += ["", *textwrap.wrap(command.help, width)]
-    for title, rows in _sections(command):
-        page += ["", f"{title}:"]
-        column = min(max(len(word) for word, _ in rows), COLUMN_MAX) + 2
-        margin = " " * (column + 2)
-        for word, told in rows:
-            start = f"  {word:{column}}"
-            if len(start) > len(margin):
-                page.append(start)
-                start = margin
-            page += textwrap.wrap(told, width, initial_indent=start, subsequent_indent=margin)
-    for title, text in (("Prompt", _PROMPT), ("Stdin", _STDIN)) if command is MAIN else ():
-        page += [
-            "",
-            f"{title}:",
-            *textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  "),
-        ]
-    return "\n".join(page) + "\n"
-
-
-def _sections(command: Command) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Headings with their rows of (spelling, description)."""
-    if command is not MAIN:
-        return [("Flags", [(_spelling(f), f.help) for f in command.flags])]
-    flags = [
-        (group, [(_spelling(f), f.help) for f in flags]) for group, flags in MAIN_GROUPS.items()
-    ]
-    commands = [(c.name, c.help) for c in COMMANDS.values() if c.name]
-    return [
-        ("Examples", list(_EXAMPLES)),
-        ("Commands", commands),
-        *flags,
-        ("Exit codes", list(EXIT_CODES)),
-    ]
-
-
-def _spelling(flag: Flag) -> str:
-    value = f"[{flag.metavar}]" if flag.kind == "maybe" else flag.metavar
-    names = [name for name in flag.names if len(name) == 2]
-    return f"{', '.join((*names, flag.name))} {value}".rstrip()

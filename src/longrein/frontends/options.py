@@ -11,57 +11,8 @@ from uuid import UUID
 import msgspec
 
 from longrein.events import UsageError
+from longrein.extension_points import HELP, STATE_DIR, Flag, flag
 from longrein.settings_schema import BACKGROUND_MODES, MODE_TEXTS, PROFILES
-
-Kind = Literal["switch", "word", "text", "maybe", "rules", "words", "count", "money"]
-"""`text`: may be empty; `maybe`: the value is optional; `rules`: split at commas and blanks;
-`words`: may be given several times.
-"""
-
-
-class Flag(msgspec.Struct, frozen=True):
-    """A flag."""
-
-    names: tuple[str, ...]
-    """Spellings; the last one is shown in messages."""
-    field: str
-    """Field of `Options`, or argument of the subcommand's function, that it sets."""
-    kind: Kind
-    """Kind of its value."""
-    help: str
-    """Line for the help page."""
-    metavar: str = ""
-    """Name of its value in the help; '' for switches."""
-    choices: tuple[str, ...] = ()
-    """Allowed values; () for any."""
-    group: str = "Settings and state"
-    """Heading on the help page of longrein itself."""
-
-    @property
-    def name(self) -> str:
-        """The spelling used in messages."""
-        return self.names[-1]
-
-
-def flag(
-    names: str,
-    help: str,  # noqa: A002
-    kind: Kind = "switch",
-    metavar: str = "",
-    choices: tuple[str, ...] = (),
-    *,
-    field: str = "",
-    group: str = "Settings and state",
-) -> Flag:
-    """Make a flag. `field`: where it is not the first long one of `names`."""
-    spelled = tuple(names.split())
-    long = next(name for name in spelled if name.startswith("--"))
-    return Flag(spelled, field or long[2:].replace("-", "_"), kind, help, metavar, choices, group)
-
-
-STATE_DIR = flag("--state-dir", "where sessions are kept (LONGREIN_STATE_DIR)", "word", "DIR")
-HELP = flag("-h --help", "show this page and exit")
-JSON = flag("--json", "one JSON array")
 
 BYPASS = "bypassPermissions"
 MODES = ("default", "acceptEdits", "plan", "auto", "dontAsk", BYPASS)

@@ -1,0 +1,209 @@
+"""Extension points: the doors by which an extension adds parts to longrein, and who uses them.
+
+A bundled extension is a folder of `longrein/extensions` with a file `entry_points.txt`. An
+installed package has the same file in its metadata, and counts when the user's settings name it.
+To look for parts imports none of them.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, Literal
+
+import msgspec
+
+COMMANDS_DOOR = "longrein.commands"
+TOOLS_DOOR = "longrein.tools"
+PROVIDERS_DOOR = "longrein.providers"
+POLICIES_DOOR = "longrein.policies"
+OBSERVERS_DOOR = "longrein.observers"
+EXPORTERS_DOOR = "longrein.exporters"
+IMPORTERS_DOOR = "longrein.importers"
+
+DOORS: Mapping[str, str] = {
+    COMMANDS_DOOR: "a `Command` of the command line, called like the entry point",
+    TOOLS_DOOR: "a tool, a list of tools, or a function that returns tools",
+    PROVIDERS_DOOR: "a function from the name of a model to a model, called like the provider",
+    POLICIES_DOOR: "a function with the arguments of `longrein.context.decide`; at most one in all",
+    OBSERVERS_DOOR: "a function that gets each session when it has opened",
+    EXPORTERS_DOOR: "a function from a stored session to bytes, called like the format",
+    IMPORTERS_DOOR: "a function that makes a session of a file of another program",
+}
+"""Public doors: group of entry points -> what an entry point of it names. A door may change only
+with a new major version of longrein; docs/extending.md describes them.
+"""
+
+BUNDLED: Mapping[str, tuple[str, ...]] = {
+    "acp": ("acp",),
+    "inspector": ("inspect",),
+    "lab": ("fit", "simulate"),
+    "traces": (),
+    "transcripts": (),
+}
+"""Extensions that come with longrein -> their commands, to say what is absent. Nothing is found
+by this table.
+"""
+
+FOLDER = os.path.join(os.path.dirname(__file__), "extensions")
+ENTRY_POINTS_FILE = "entry_points.txt"
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A part that an extension adds."""
+
+    extension: str
+    """Name of the bundled extension or of the installed package."""
+    door: str
+    """One of `DOORS`; entry points of other groups are not for longrein."""
+    name: str
+    value: str
+    """Place of the part, as `module:name`."""
+
+    def load(self) -> Any:
+        """Import the part. Raises what its module raises."""
+        return load_object(self.value)
+
+
+def load_object(place: str) -> Any:
+    """Import `module:name`. Raises `ImportError`, `AttributeError`, or what the module raises."""
+    module, _, names = place.partition(":")
+    found: Any = import_module(module.strip())
+    for name in filter(None, names.strip().split(".")):
+        found = getattr(found, name)
+    return found
+
+
+@cache
+def bundled_extensions() -> tuple[str, ...]:
+    """Return the names of the bundled extensions that are here, sorted."""
+    try:
+        names = sorted(os.listdir(FOLDER))
+    except OSError:  # the whole folder has been deleted
+        return ()
+    return tuple(one for one in names if os.path.isfile(f"{FOLDER}/{one}/{ENTRY_POINTS_FILE}"))
+
+
+@cache
+def bundled_points() -> tuple[Point, ...]:
+    """Return the parts of the bundled extensions that are here."""
+    found: list[Point] = []
+    for name in bundled_extensions():
+        with open(f"{FOLDER}/{name}/{ENTRY_POINTS_FILE}", encoding="utf-8") as file:
+            found += _points(name, file.read())
+    return tuple(found)
+
+
+def _points(extension: str, text: str) -> Iterator[Point]:
+    door = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            door = line[1:-1]
+        elif "=" in line:
+            name, _, value = line.partition("=")
+            yield Point(extension, door, name.strip(), value.strip())
+
+
+def installed_points(package: str) -> tuple[Point, ...]:
+    """Return the parts of an installed package, none where it has no entry point for longrein.
+
+    Raises `LookupError` if the package is not installed.
+    """
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        points = distribution(package).entry_points
+    except (PackageNotFoundError, ValueError):
+        raise LookupError(package) from None
+    return tuple(
+        Point(package, one.group, one.name, one.value) for one in points if one.group in DOORS
+    )
+
+
+def absent_extensions() -> tuple[str, ...]:
+    """Return the extensions that come with longrein and have been deleted here."""
+    return tuple(name for name in BUNDLED if name not in bundled_extensions())
+
+
+def absence_of(command: str) -> str:
+    """Return why there is no such command, where an extension that is absent has it; else ''."""
+    for name in absent_extensions():
+        if command in BUNDLED[name]:
+            return f"it belongs to the extension {name}, which is not installed here"
+    return ""
+
+
+# --- Commands -------------------------------------------------------------------------------------
+
+FlagKind = Literal["switch", "word", "text", "maybe", "rules", "words", "count", "money"]
+"""`text`: may be empty; `maybe`: the value is optional; `rules`: split at commas and blanks;
+`words`: may be given several times.
+"""
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A flag."""
+
+    names: tuple[str, ...]
+    """Spellings; the last one is shown in messages."""
+    field: str
+    """Field of `Options`, or argument of the command's function, that it sets."""
+    kind: FlagKind
+    """Kind of its value."""
+    help: str
+    """Line for the help page."""
+    metavar: str = ""
+    """Name of its value in the help; '' for switches."""
+    choices: tuple[str, ...] = ()
+    """Allowed values; () for any."""
+    group: str = "Settings and state"
+    """Heading on the help page of longrein itself."""
+
+    @property
+    def name(self) -> str:
+        """The spelling used in messages."""
+        return self.names[-1]
+
+
+def flag(
+    names: str,
+    help: str,  # noqa: A002
+    kind: FlagKind = "switch",
+    metavar: str = "",
+    choices: tuple[str, ...] = (),
+    *,
+    field: str = "",
+    group: str = "Settings and state",
+) -> Flag:
+    """Make a flag. `field`: where it is not the first long one of `names`."""
+    spelled = tuple(names.split())
+    long = next(name for name in spelled if name.startswith("--"))
+    return Flag(spelled, field or long[2:].replace("-", "_"), kind, help, metavar, choices, group)
+
+
+STATE_DIR = flag("--state-dir", "where sessions are kept (LONGREIN_STATE_DIR)", "word", "DIR")
+HELP = flag("-h --help", "show this page and exit")
+JSON = flag("--json", "one JSON array")
+
+
+class Command(msgspec.Struct, frozen=True):
+    """`longrein` itself or one of its subcommands."""
+
+    name: str
+    """'' for longrein itself."""
+    usage: str
+    """Arguments, as shown in the help."""
+    help: str
+    """Description in the help."""
+    flags: tuple[Flag, ...] = (HELP,)
+    """Its flags, `HELP` last."""
+    words_max: int = 0
+    """Largest number of positional words."""
+    words_min: int = 0
+    """Smallest number of positional words."""
+    run: str | Callable[..., int] = ""
+    """Function, or its place as `module:name`: `run(place, words, **flags)` returns the exit code.
+    '' for the commands of the core, which stand in `longrein.commands`.
+    """
+    after: str = ""
+    """Command behind which the help lists it; '' for the end."""

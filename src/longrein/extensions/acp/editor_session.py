@@ -1,0 +1,469 @@
+"""Session of the editor: prompts in, updates and permission questions out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from acp import RequestError
+from longrein.agent import (
+    FromSubagent,
+    InboxMessage,
+    Output,
+    SessionUpdate,
+    SetMode,
+    SetModel,
+    UserMessage,
+    session_usd,
+)
+from longrein.events import (
+    AnyPart,
+    Asked,
+    AskFailed,
+    Entry,
+    LongreinError,
+    ModeSet,
+    PermissionAnswered,
+    PermissionAsked,
+    PrefixSet,
+    Replied,
+    Rewound,
+    ToolEnded,
+    TurnEnded,
+    UsageError,
+    UserSpoke,
+)
+from longrein.extensions.acp import editor_commands, permissions, question_forms
+from longrein.extensions.acp.config_options import config_options, modes
+from longrein.extensions.acp.host import SessionFacts
+from longrein.extensions.acp.tool_calls import Update
+from longrein.extensions.acp.updates import StreamFacts, UpdateStream, chunk, notice
+from longrein.frontends.stdio import say
+from longrein.settings_schema import MODES
+from longrein.tools.mcp.mcp_port import elicit_answer
+
+AUTH_REQUIRED, INTERNAL_ERROR = -32000, -32603
+OUTPUT_EVERY_S = 0.3
+"""Interval in which new output of running commands is sent."""
+CLOSE_S = 5.0
+"""Seconds that an interrupted turn has to end before the session is closed."""
+STOPS = {"length": "max_tokens", "refusal": "refusal"}
+"""Stop reason of the last reply -> that of a turn that is done; others are `end_turn`."""
+
+
+class Peer(Protocol):
+    """The editor (`acp.connection.Connection`)."""
+
+    async def send_request(self, method: str, params: Any) -> Any: ...
+    async def send_notification(self, method: str, params: Any) -> None: ...
+
+
+class Prompt:
+    """A prompt that has no answer yet."""
+
+    def __init__(self) -> None:
+        self.stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """The stop reason."""
+        self.begun = False
+        """True once the prompt's message is in the log."""
+        self.cancelled = False
+
+    def end(self, stop: str | RequestError) -> None:
+        if self.stop.done():
+            return
+        if isinstance(stop, str):
+            self.stop.set_result("cancelled" if self.cancelled else stop)
+        elif self.cancelled:
+            self.stop.set_result("cancelled")
+        else:
+            self.stop.set_exception(stop)
+
+
+class EditorSession:
+    """A session that an editor has open."""
+
+    def __init__(self, facts: SessionFacts, peer: Peer, *, forms: bool = False) -> None:
+        """`forms`: whether the editor can show a form (`elicitation`)."""
+        self.facts, self._peer, self._forms = facts, peer, forms
+        self.port = facts.port
+        self.id = facts.port.id
+        self._stream = UpdateStream(
+            StreamFacts(
+                facts.port.id,
+                facts.file_text,
+                facts.read_blob,
+                facts.window_tokens,
+                lambda: session_usd(facts.port.state, facts.port.agents()),
+            )
+        )
+        self._prompts: list[Prompt] = []
+        self._questions: dict[tuple[str, str], asyncio.Task[None]] = {}
+        """(session of the subagent or '', call) -> the question in the editor."""
+        self._notes = list(facts.notes)
+        """Notices that wait for the first prompt: before it, editors may drop what they get."""
+        if facts.port.state.turn_open:
+            self._notes.append("the last turn was cut off; this prompt goes on with it")
+        self._mode = facts.port.state.mode
+        self._model = ""
+        """The model that was asked for, until the session has changed to it."""
+        self._announced: list[Update] = []
+        """The slash commands that the editor knows."""
+        self._last_stop = self._failure = ""
+        self._error: LongreinError | None = None
+        self._flush: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._news: AsyncIterator[SessionUpdate] = facts.port.follow(0)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def start(self, *, replay: bool) -> None:
+        """Run the session; with `replay`, send its history first."""
+        state = self.port.state
+        last = state.seq
+        if not replay and state.words:
+            self._stream.prime(state)
+            self._news = self.port.follow(last)
+        self._spawn(self._run())
+        if replay:
+            await self._replay(last)
+        self._spawn(self._listen())
+
+    async def close(self) -> None:
+        """Interrupt the turn, close the session, and delete it if nothing was said."""
+        prompts = [prompt.stop for prompt in self._prompts]
+        self.cancel()
+        if prompts:
+            await asyncio.wait(prompts, timeout=CLOSE_S)
+        for question in self._questions.values():
+            question.cancel()
+        if self._flush is not None:
+            self._flush.cancel()
+        try:
+            await self.port.close()
+        finally:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=CLOSE_S)
+            for task in self._tasks:
+                task.cancel()
+            for prompt in self._prompts:
+                prompt.end("cancelled")
+            await self.facts.after_close()
+
+    async def _run(self) -> None:
+        try:
+            await self.port.run(once=False)
+        except LongreinError as error:
+            self._fail(error)
+        except Exception as error:
+            self._fail(
+                LongreinError(
+                    f"{type(error).__name__}: {error} (a bug in longrein, please report it)"
+                )
+            )
+
+    def _fail(self, error: LongreinError) -> None:
+        """End all prompts, also later ones, with an error."""
+        self._error = self._error or error
+        say(f"session {self.id}: {error}")
+        for prompt in self._prompts:
+            prompt.end(RequestError(INTERNAL_ERROR, str(error)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- requests of the editor -------------------------------------------------------------------
+
+    async def prompt(self, parts: tuple[AnyPart, ...]) -> str:
+        """Send the user's message and wait for the end of its turn; return the stop reason.
+
+        A prompt during a turn waits for the end of that turn. Raises `RequestError` when the turn
+        failed.
+        """
+        await self._show_notes()
+        if self._error is not None:
+            raise RequestError(INTERNAL_ERROR, str(self._error))
+        for call, opened in self.port.state.calls.items():
+            if (
+                opened.asked is not None
+                and opened.answer is None
+                and ("", call) not in self._questions
+            ):
+                self._ask(opened.asked)  # asked before a crash
+        prompt = Prompt()
+        self._prompts.append(prompt)
+        try:
+            await self.port.tell(UserMessage(parts, "queued" if self.port.busy else "prompt"))
+            return await prompt.stop
+        finally:
+            self._prompts.remove(prompt)
+
+    async def run_command(self, run: Callable[[SessionFacts, str], str], argument: str) -> str:
+        """Run a slash command and send its text; return the stop reason."""
+        await self._show_notes()
+        try:
+            text = run(self.facts, argument)
+        except LongreinError as error:
+            text = str(error)
+        await self.send(chunk("agent_message_chunk", text))
+        return "end_turn"
+
+    async def _show_notes(self) -> None:
+        notes, self._notes = self._notes, []
+        for note in notes:
+            await self.send(notice(note))
+
+    def cancel(self) -> None:
+        """Stop the turn and drop the prompts that wait; each of them ends with `cancelled`."""
+        for prompt in self._prompts:
+            prompt.cancelled = True
+        waiting = [prompt for prompt in self._prompts if not prompt.begun]
+        for message in [message for message in self.port.pending if not message.to]:
+            self.port.unqueue(message.id)
+            if waiting:  # messages are taken in order, so the newest prompts are those that wait
+                waiting.pop().end("cancelled")
+        self.port.interrupt()
+
+    async def set_mode(self, mode: str) -> None:
+        """Change the permission mode. Raises `UsageError` for an unknown one."""
+        if mode not in MODES:
+            raise UsageError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+        self._mode = mode
+        await self.port.tell(SetMode(mode))
+
+    async def set_model(self, model: str) -> None:
+        """Change the model. Raises `UsageError` for one that was not offered."""
+        if model not in (self.facts.model(), *self.facts.models()):
+            raise UsageError(f"there is no model {model!r} to choose")
+        self._model = model
+        await self.port.tell(SetModel(model))
+
+    def options(self) -> dict[str, Any]:
+        """Return modes and configuration options as they are now, as in the result of
+        `session/new`.
+        """
+        model = self._model or self.facts.model()
+        return {
+            "modes": modes(self._mode),
+            "configOptions": config_options(self._mode, model, self.facts.models()),
+        }
+
+    async def announce(self) -> None:
+        """Send the slash commands where they are not those that the editor knows."""
+        available = editor_commands.available(self.facts.custom_commands())
+        if available != self._announced:
+            self._announced = available
+            await self.send(
+                {"sessionUpdate": "available_commands_update", "availableCommands": available}
+            )
+
+    async def show_terminal(self, call: str, command: str, terminal: str) -> None:
+        """Show a terminal of the editor in the call whose command it runs."""
+        update = self._stream.terminal_update(call, command, terminal)
+        if update is not None:
+            await self.send(update)
+
+    # --- updates ----------------------------------------------------------------------------------
+
+    async def send(self, update: Update) -> None:
+        """Send one update; does nothing when the editor has gone."""
+        try:
+            await self._peer.send_notification(
+                "session/update", {"sessionId": self.id, "update": update}
+            )
+        except ConnectionError:
+            return
+
+    async def _replay(self, last: int) -> None:
+        """Send the history up to entry `last`, without what a rewind has taken back."""
+        entries: list[Entry] = []
+        async for heard in self._news:
+            if not isinstance(heard, Entry):
+                continue
+            if isinstance(heard.event, Rewound):
+                to = heard.event.to
+                entries = [entry for entry in entries if entry.seq <= to]
+            entries.append(heard)
+            if heard.seq >= last:
+                break
+        self._stream.replaying = True
+        for entry in entries:
+            await self._show(entry)
+        self._stream.replaying = False
+
+    async def _listen(self) -> None:
+        try:
+            async for heard in self._news:
+                await self._show(heard)
+                if isinstance(heard, Entry):
+                    await self._act(heard)
+                elif isinstance(heard, FromSubagent) and isinstance(heard.heard, Entry):
+                    self._act_for_subagent(heard, heard.heard)
+                if isinstance(heard.heard if isinstance(heard, FromSubagent) else heard, Output):
+                    self._flush_soon()
+        except LongreinError as error:
+            self._fail(error)
+
+    async def _show(self, heard: SessionUpdate) -> None:
+        """Send the updates of one entry or piece of news; one that cannot be drawn is left out."""
+        try:
+            updates = self._stream.apply(heard)
+        except Exception as error:
+            say(
+                f"an update could not be shown: {type(error).__name__}: {error} (a bug in "
+                "longrein, please report it)"
+            )
+            return
+        for update in updates:
+            await self.send(update)
+
+    async def _act(self, entry: Entry) -> None:
+        match entry.event:
+            case UserSpoke():
+                waiting = next((prompt for prompt in self._prompts if not prompt.begun), None)
+                if waiting is not None:
+                    waiting.begun = True
+            case Replied(stop=stop):
+                self._last_stop, self._failure = stop, ""
+            case AskFailed(kind=kind):
+                self._last_stop, self._failure = "", kind
+            case PermissionAsked() as asked:
+                self._ask(asked)
+            case PermissionAnswered(call=call) | ToolEnded(call=call):
+                self._drop_question("", call)
+            case ModeSet(mode=mode):
+                self._mode = mode
+                await self.send({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+                await self._send_options()
+            case PrefixSet(reason=reason) if reason != "start":
+                self._model = ""
+                await self._send_options()
+            case TurnEnded() as ended:
+                await self._end_turn(ended)
+            case Asked() if any(prompt.begun and prompt.cancelled for prompt in self._prompts):
+                self.port.interrupt()  # the cancellation came before the turn had begun
+            case _:
+                pass
+
+    def _act_for_subagent(self, update: FromSubagent, entry: Entry) -> None:
+        match entry.event:
+            case PermissionAsked() as asked:
+                self._ask(asked, update)
+            case PermissionAnswered(call=call) | ToolEnded(call=call):
+                self._drop_question(update.child, call)
+            case _:
+                pass
+
+    async def _send_options(self) -> None:
+        options = self.options()["configOptions"]
+        await self.send({"sessionUpdate": "config_option_update", "configOptions": options})
+
+    async def _end_turn(self, ended: TurnEnded) -> None:
+        begun = [prompt for prompt in self._prompts if prompt.begun and not prompt.stop.done()]
+        refused = self._last_stop == "refusal"
+        if ended.reason == "error" and (refused or not begun) and ended.message:
+            await self.send(notice(ended.message, "turn_ended"))
+        for prompt in begun:
+            prompt.end(self._stop_reason(ended))
+        await asyncio.sleep(
+            0
+        )  # the answers to these prompts come before the updates of the next turn
+
+    def _stop_reason(self, ended: TurnEnded) -> str | RequestError:
+        match ended.reason:
+            case "interrupted":
+                return "cancelled"
+            case "limit" | "budget":
+                return "max_turn_requests"
+            case "error" if self._last_stop != "refusal":
+                code = AUTH_REQUIRED if self._failure == "auth" else INTERNAL_ERROR
+                return RequestError(
+                    code, ended.message or "the turn failed", {"kind": self._failure}
+                )
+            case _:
+                return STOPS.get(self._last_stop, "end_turn")
+
+    def _flush_soon(self) -> None:
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(
+                OUTPUT_EVERY_S, lambda: self._spawn(self._send_output())
+            )
+
+    async def _send_output(self) -> None:
+        self._flush = None
+        for update in self._stream.live_output():
+            await self.send(update)
+
+    # --- permission questions ---------------------------------------------------------------------
+
+    def _ask(self, asked: PermissionAsked, update: FromSubagent | None = None) -> None:
+        stream = self._stream.child(update) if update is not None else self._stream
+        question = permissions.Question(
+            asked,
+            stream.call_view(asked.call),
+            stream.qualified(asked.call),
+            update.child if update is not None else "",
+            f"{update.label} {update.kind}" if update is not None else "",
+        )
+        self._questions[question.session, asked.call] = self._spawn(self._wait_for_answer(question))
+
+    async def _wait_for_answer(self, question: permissions.Question) -> None:
+        """Ask the editor. A question that it cancels, refuses or leaves open by going away is
+        denied.
+        """
+        stop = False
+        modes: tuple[SetMode, ...] = ()
+        try:
+            if question_forms.questions_of(question):
+                answer, stop = await question_forms.ask(question, self._request, forms=self._forms)
+            else:
+                params = {
+                    "toolCall": permissions.tool_call(question),
+                    "options": permissions.options(question),
+                }
+                option = permissions.chosen(
+                    await self._request("session/request_permission", params)
+                )
+                answer, stop = permissions.answer(question, option), option == "stop"
+                if option == permissions.ALL_EDITS and question.asked.edits:
+                    modes = (SetMode("acceptEdits"),)
+        except (ConnectionError, RequestError):
+            answer = permissions.answer(question, "")
+        finally:
+            self._questions.pop((question.session, question.asked.call), None)
+        try:
+            words: tuple[InboxMessage, ...] = (*modes, answer)
+            told = [self.port.tell(word) for word in words]
+            if stop:
+                self.port.interrupt()
+            for written in told:
+                await written
+        except LongreinError:
+            return  # the inbox is full, or the session has just failed
+
+    async def answer_server(
+        self, server: str, message: str, schema: Mapping[str, Any], url: str
+    ) -> Any:
+        """Show a question of an MCP server as a form (see `Elicit`); one that needs a browser is
+        declined.
+        """
+        if url:
+            return "decline", {}
+        params = {
+            "mode": "form",
+            "message": f"MCP server {server}: {message}",
+            "requestedSchema": dict(schema),
+        }
+        try:
+            return elicit_answer(await self._request("elicitation/create", params))
+        except (ConnectionError, RequestError):
+            return "cancel", {}
+
+    async def _request(self, method: str, params: Update) -> Any:
+        return await self._peer.send_request(method, {"sessionId": self.id, **params})
+
+    def _drop_question(self, child: str, call: str) -> None:
+        question = self._questions.get((child, call))
+        if question is not None:
+            question.cancel()

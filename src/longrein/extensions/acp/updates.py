@@ -1,0 +1,415 @@
+"""Session updates as the protocol spells them: a fold over entries and news of a session. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from uuid import UUID, uuid5
+
+import msgspec
+
+from longrein.agent import FromSubagent, Output, ReplyDelta, RetryPause, SessionUpdate, UserNotice
+from longrein.context import State
+from longrein.context.state.tool_traits import UNSTATED, with_traits
+from longrein.events import (
+    AnyPart,
+    Asked,
+    ChildEnded,
+    ChildStarted,
+    Cleared,
+    CwdSet,
+    Entry,
+    Image,
+    Opened,
+    PrefixSet,
+    Replied,
+    Summarized,
+    TaskEnded,
+    TaskStarted,
+    Text,
+    Thinking,
+    TodoSet,
+    ToolCall,
+    ToolEnded,
+    ToolStarted,
+    ToolTraits,
+    TurnEnded,
+    UserSpoke,
+    entry_uuid,
+    unwrapped,
+)
+from longrein.events.escape import shortened
+from longrein.events.purposes import Purposes
+from longrein.extensions.acp.tool_calls import (
+    CallView,
+    FileText,
+    ReadBlob,
+    Update,
+    announce,
+    ended,
+    fence,
+    image_block,
+    in_terminal,
+    output_so_far,
+    part_text,
+    started,
+    text_content,
+    view_of,
+)
+from longrein.frontends.human_text import escape_line, first_line
+from longrein.models import CallDelta, TextDelta, ThinkingDelta
+
+Delta = TextDelta | ThinkingDelta | CallDelta
+
+HIDDEN_CALLS = ("TodoWrite",)
+"""Calls that are shown in another way: the todo list is the plan."""
+OUTPUT_CHARS_MAX = 4_000
+"""Newest output of a running command that is shown."""
+TITLE_CHARS_MAX = 80
+TASK_STATUS = {"queued": "pending", "running": "in_progress", "done": "completed"}
+SILENT_CLEARING = ("micro_compact", "rent", "cold")
+"""Reasons of clearings that nobody waits for."""
+
+
+class StreamFacts(msgspec.Struct, frozen=True):
+    """Facts for updates that are not in the events."""
+
+    session: str
+    file_text: FileText
+    read_blob: ReadBlob
+    window_tokens: Callable[[], int]
+    spent_usd: Callable[[], float]
+
+
+class UpdateStream:
+    """Makes the updates of one session, or of one subagent within it."""
+
+    def __init__(self, facts: StreamFacts, label: str = "", who: str = "") -> None:
+        """`label` and `who` (such as `a398` and `explore`) are those of a subagent: of it only
+        calls are shown.
+        """
+        self._facts, self._label, self._who = facts, label, who
+        self.replaying = False
+        """True while past entries are shown again: with the user's messages, without live
+        figures.
+        """
+        self.terminals: dict[str, str] = {}
+        """Call -> terminal of the editor that runs it."""
+        self._cwd = "/"
+        self._traits: dict[str, ToolTraits] = dict(UNSTATED)
+        self._calls: dict[str, CallView] = {}
+        self._output: dict[str, str] = {}
+        self._purposes = Purposes()
+        self._streamed: set[int] = set()
+        """Requests whose reply was shown while it grew."""
+        self._tasks: set[str] = set()
+        self._labels: dict[str, str] = {}
+        """Session of a working subagent -> its label."""
+        self._children: dict[str, UpdateStream] = {}
+        self._has_title = False
+
+    def prime(self, state: State) -> None:
+        """Begin after the past of a session that is not shown again."""
+        self._cwd, self._has_title = state.cwd, True
+        self._traits = (
+            with_traits(self._traits, state.prefix) if state.prefix is not None else self._traits
+        )
+        for opened in state.calls.values():
+            call = unwrapped(opened.call)
+            traits = self._traits.get(call.name)
+            self._calls[call.id] = view_of(
+                call, self.qualified(call.id), traits, self._cwd, self._facts.file_text
+            )
+        self._tasks = {task for task, known in state.tasks.items() if known.ended is None}
+        self._labels = {
+            child: f"a{known.seq}" for child, known in state.children.items() if known.ended is None
+        }
+
+    def apply(self, heard: SessionUpdate) -> list[Update]:
+        """Return the updates of one entry or piece of news."""
+        match heard:
+            case Entry():
+                return self._entry(heard)
+            case ReplyDelta() if not self._label:
+                return self._delta(heard)
+            case Output(call=call, data=data) if call in self._calls:
+                self._output[call] = (self._output.get(call, "") + data.decode("utf-8", "replace"))[
+                    -OUTPUT_CHARS_MAX:
+                ]
+                return []
+            case RetryPause() if not self._label:
+                return [thought(f"{heard.message}: trying again in {heard.delay_s:.1f} s\n")]
+            case UserNotice(text):
+                return [notice(f"{self._label} {self._who}: {text}" if self._label else text)]
+            case FromSubagent():
+                return self.child(heard).apply(heard.heard)
+            case _:
+                return []
+
+    def child(self, update: FromSubagent) -> "UpdateStream":
+        """Return the stream of the subagent that an update is about."""
+        if update.child not in self._children:
+            stream = UpdateStream(self._facts, update.label, update.kind)
+            stream._cwd, stream._traits = self._cwd, self._traits
+            self._children[update.child] = stream
+        return self._children[update.child]
+
+    def live_output(self) -> list[Update]:
+        """Return updates with the output of running commands that came since the last time."""
+        taken, self._output = self._output, {}
+        shown = [
+            output_so_far(self._calls[c], text)
+            for c, text in taken.items()
+            if c not in self.terminals
+        ]
+        return [
+            *shown,
+            *(update for child in self._children.values() for update in child.live_output()),
+        ]
+
+    def terminal_update(self, call: str, command: str, terminal: str) -> Update | None:
+        """Return the update of a call that runs in a terminal of the editor; None when the call is
+        not known.
+
+        A call of a subagent may have the same id, so the command is compared.
+        """
+        view = self._calls.get(call)
+        if view is not None and (view.call.arguments or {}).get("command") == command:
+            self.terminals[call] = terminal
+            return in_terminal(view, terminal)
+        found = (
+            child.terminal_update(call, command, terminal) for child in self._children.values()
+        )
+        return next((update for update in found if update is not None), None)
+
+    def call_view(self, call: str) -> CallView | None:
+        """Return an open call that was announced."""
+        return self._calls.get(call)
+
+    def qualified(self, call: str) -> str:
+        """Return the id of a call in the protocol; ids of calls are unique only within a
+        session.
+        """
+        return f"{self._label}.{call}" if self._label else call
+
+    # --- entries ----------------------------------------------------------------------------------
+
+    def _entry(self, entry: Entry) -> list[Update]:
+        match entry.event:
+            case Opened(cwd=cwd) | CwdSet(cwd=cwd):
+                self._cwd = cwd
+            case PrefixSet() as prefix:
+                self._traits = with_traits(self._traits, prefix)
+            case ToolStarted(call=call, arguments=arguments) if call in self._calls:
+                return [started(self._calls[call], arguments)]
+            case ToolEnded(call=call) as end if call in self._calls:
+                self._output.pop(call, None)
+                return [
+                    ended(
+                        self._calls.pop(call),
+                        end,
+                        self._facts.read_blob,
+                        self.terminals.pop(call, ""),
+                    )
+                ]
+            case TaskStarted() | TaskEnded() | ChildStarted() | ChildEnded():
+                return self._background(entry)
+            case Asked() | Replied():
+                return self._request(entry)
+            case _ if not self._label:
+                return self._conversation(entry)
+        return []
+
+    def _conversation(self, entry: Entry) -> list[Update]:
+        match entry.event:
+            case UserSpoke(parts=parts):
+                return [
+                    *self._title(parts),
+                    *(self._user(parts, entry.seq) if self.replaying else ()),
+                ]
+            case TodoSet(todos=todos):
+                entries = [
+                    {"content": t.content, "priority": "medium", "status": t.status} for t in todos
+                ]
+                return [{"sessionUpdate": "plan", "entries": entries}]
+            case Cleared(reason=reason, forms=forms) if reason not in SILENT_CLEARING:
+                return [
+                    notice(
+                        f"Context compacted: {len(forms)} earlier results are shown shorter.",
+                        "compaction",
+                    )
+                ]
+            case Summarized():
+                return [
+                    notice(
+                        "Context compacted: the conversation so far was summarised.", "compaction"
+                    )
+                ]
+            case TurnEnded(reason=reason, message=text) if text and reason not in (
+                "done",
+                "interrupted",
+            ):
+                return [notice(text, "turn_ended")] if reason != "error" or self.replaying else []
+            case _:
+                return []
+
+    def _title(self, parts: Sequence[AnyPart]) -> list[Update]:
+        text = next(
+            (part.text for part in parts if isinstance(part, Text) and part.text.strip()), ""
+        )
+        if self._has_title or not text:
+            return []
+        self._has_title = True
+        return [
+            {
+                "sessionUpdate": "session_info_update",
+                "title": shortened(first_line(text), TITLE_CHARS_MAX),
+            }
+        ]
+
+    def _user(self, parts: Sequence[AnyPart], seq: int) -> list[Update]:
+        message = entry_uuid(self._facts.session, seq)
+        blocks = [
+            (image_block(part, self._facts.read_blob) if isinstance(part, Image) else None)
+            or {"type": "text", "text": part_text(part)}
+            for part in parts
+        ]
+        return [
+            {"sessionUpdate": "user_message_chunk", "content": block, "messageId": message}
+            for block in blocks
+        ]
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def _request(self, entry: Entry) -> list[Update]:
+        match entry.event:
+            case Asked():
+                self._purposes.note(entry)
+            case Replied() as reply:
+                if self._purposes.of(reply.asked) == "summary":
+                    return []
+                return [*self._prose(reply), *self._announce(reply), *self._usage(reply)]
+        return []
+
+    def _delta(self, heard: ReplyDelta) -> list[Update]:
+        if heard.purpose == "summary":
+            return []
+        self._streamed.add(heard.asked)
+        return list(self._chunks(heard.asked, heard.deltas))
+
+    def _chunks(self, asked: int, deltas: Iterable[Delta]) -> Iterable[Update]:
+        """Yield one chunk for adjacent deltas of one kind."""
+        for kind, group in groupby(deltas, type):
+            text = "".join(delta.text for delta in group if not isinstance(delta, CallDelta))
+            if text:
+                name = "agent_message_chunk" if kind is TextDelta else "agent_thought_chunk"
+                yield chunk(name, text) | {"messageId": self._message_id(name, asked)}
+
+    def _message_id(self, name: str, asked: int) -> str:
+        return str(uuid5(UUID(self._facts.session), f"{name}.{asked}"))
+
+    def _prose(self, reply: Replied) -> list[Update]:
+        """Return text and thinking of a reply that was not shown while it grew."""
+        if self._label or reply.asked in self._streamed:
+            self._streamed.discard(reply.asked)
+            return []
+        deltas: list[Delta] = []
+        for part in reply.parts:
+            if isinstance(part, Text):
+                deltas.append(TextDelta(part.text))
+            elif isinstance(part, Thinking):
+                deltas.append(ThinkingDelta(part.text))
+        return list(self._chunks(reply.asked, deltas))
+
+    def _announce(self, reply: Replied) -> list[Update]:
+        found = []
+        for part in reply.parts if reply.stop != "interrupted" else ():
+            call = unwrapped(part) if isinstance(part, ToolCall) else None
+            if call is None or call.name in HIDDEN_CALLS:
+                continue
+            file_text = self._facts.file_text if not self.replaying else _no_text
+            who = f"{self._label} {self._who}" if self._label else ""
+            view = view_of(
+                call,
+                self.qualified(call.id),
+                self._traits.get(call.name),
+                self._cwd,
+                file_text,
+                who,
+            )
+            self._calls[call.id] = view
+            found.append(announce(view, self._cwd, file_text))
+        return found
+
+    def _usage(self, reply: Replied) -> list[Update]:
+        size = self._facts.window_tokens()
+        if self._label or self.replaying or not size:
+            return []
+        used = reply.usage.context_tokens + reply.usage.output_tokens
+        cost = {"amount": self._facts.spent_usd(), "currency": "USD"}
+        return [{"sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost}]
+
+    # --- background work: long-lived calls, one for each task and each subagent -------------------
+
+    def _background(self, entry: Entry) -> list[Update]:
+        match entry.event:
+            case TaskStarted(task=task, command=command, state=state):
+                status = TASK_STATUS.get(state, "in_progress")
+                if task in self._tasks:
+                    return [background_update(task, status)]
+                self._tasks.add(task)
+                title = f"Background task {task}: {escape_line(command)}"
+                return [background_call(task, title, "execute", status, {"command": command})]
+            case TaskEnded(task=task, state=state, tail=tail):
+                content = [text_content(fence(tail))] if tail else None
+                return [background_update(task, TASK_STATUS.get(state, "failed"), content)]
+            case ChildStarted() as child:
+                label = self.qualified(f"a{child.again or entry.seq}")
+                title = f"Subagent {label} {child.kind}: {escape_line(child.description)}"
+                arguments = {"type": child.kind, "task": child.task}
+                self._labels[child.child] = label
+                return [background_call(label, title, "think", "in_progress", arguments)]
+            case ChildEnded() as child:
+                label = self._labels.pop(child.child, "")
+                content = [text_content(child.report or child.message)]
+                status = "completed" if child.status == "done" else "failed"
+                return [background_update(label, status, content)] if label else []
+        return []
+
+
+def _no_text(_path: str) -> str | None:
+    return None
+
+
+def chunk(name: str, text: str) -> Update:
+    """Return a piece of a message; `name` says whose."""
+    return {"sessionUpdate": name, "content": {"type": "text", "text": text}}
+
+
+def thought(text: str) -> Update:
+    """Return a piece of thinking."""
+    return chunk("agent_thought_chunk", text)
+
+
+def notice(text: str, kind: str = "notice") -> Update:
+    """Return a line of longrein to the user, which `_meta` tells from the words of the model."""
+    return chunk("agent_message_chunk", f"\n[longrein: {escape_line(text)}]\n") | {
+        "_meta": {"longrein": {"kind": kind}}
+    }
+
+
+def background_call(call: str, title: str, kind: str, status: str, arguments: Update) -> Update:
+    """Return the long-lived call of a background task or a subagent."""
+    return {
+        "sessionUpdate": "tool_call",
+        "toolCallId": call,
+        "title": shortened(title, 200),
+        "kind": kind,
+        "status": status,
+        "rawInput": arguments,
+        "_meta": {"longrein": {"background": True}},
+    }
+
+
+def background_update(call: str, status: str, content: list[Update] | None = None) -> Update:
+    """Return a new status of such a call."""
+    update: Update = {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status}
+    return update if content is None else update | {"content": content}

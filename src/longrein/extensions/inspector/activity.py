@@ -1,0 +1,152 @@
+"""Subagents with their budgets, and files with those who read and changed them."""
+
+import msgspec
+
+from longrein.events import (
+    ChildEnded,
+    ChildStarted,
+    Entry,
+    FileChanged,
+    FileSeen,
+    Grant,
+    PermissionAnswered,
+    PermissionAsked,
+    Replied,
+    ToolEnded,
+    counts_of,
+    usd_of,
+)
+from longrein.extensions.inspector.page_data import FileData, Spent, SubagentData, Touch
+
+
+class Child(msgspec.Struct):
+    """A subagent while the logs are read."""
+
+    label: str
+    parent: str
+    seq: int
+    at: int
+    started: ChildStarted
+    ends: list[tuple[int, ChildEnded]] = []
+    requests: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    asking: set[str] = set()
+    last_at: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True if its newest task has ended."""
+        return bool(self.ends) and self.ends[-1][0] >= self.at
+
+    def hear(self, entry: Entry) -> None:
+        """Take in an entry of its own log."""
+        self.last_at = entry.at
+        self.usd += usd_of(entry.event)
+        match entry.event:
+            case Replied(usage=usage):
+                counted = counts_of(usage)
+                self.requests += 1
+                self.tokens += counted.context_tokens + counted.output_tokens
+            case PermissionAsked(call=call):
+                self.asking = {*self.asking, call}
+            case PermissionAnswered(call=call) | ToolEnded(call=call):
+                self.asking = self.asking - {call}
+            case _:
+                pass
+
+    def shown(self, *, is_open: bool) -> SubagentData:
+        """Return the subagent as the page gets it. `is_open`: whether the session is open."""
+        end = self.ends[-1][1] if self.is_over else None
+        started = self.started
+        return SubagentData(
+            self.label,
+            started.child,
+            started.kind,
+            started.description,
+            end.status if end else self._state(is_open=is_open),
+            self.at,
+            _limit(started.grant),
+            self._spent(),
+            parent=self.parent,
+            seq=self.seq,
+            ended_us=self.ends[-1][0] if end else 0,
+            model=started.model,
+            task=started.task,
+            report=end.report if end else "",
+            message=end.message if end else "",
+            worktree=end.worktree if end else started.worktree,
+            files=list(end.files) if end else [],
+        )
+
+    def _state(self, *, is_open: bool) -> str:
+        if not is_open:
+            return "left"
+        return "asking" if self.asking else "running" if self.last_at > self.at else "queued"
+
+    def _spent(self) -> Spent:
+        """Sum of its ended tasks, with its own subagents; while it works what its own log tells."""
+        if not self.is_over:
+            seconds = max(0, self.last_at - self.at) / 1e6
+            return Spent(round(self.usd, 8), self.tokens, self.requests, 0, round(seconds, 3))
+        ends = [end for _, end in self.ends]
+        return Spent(
+            round(sum(end.cost_usd for end in ends), 8),
+            sum(end.usage.context_tokens + end.usage.output_tokens for end in ends),
+            sum(end.steps for end in ends),
+            sum(end.spawned for end in ends),
+            round(sum(end.elapsed_ms for end in ends) / 1000, 3),
+        )
+
+
+def _limit(grant: Grant | None) -> Spent:
+    if grant is None:
+        return Spent()
+    return Spent(grant.usd, grant.tokens, grant.turns, grant.spawns, grant.seconds)
+
+
+class FileTracker:
+    """Collects what the agents read and changed."""
+
+    def __init__(self) -> None:
+        self._touches: dict[str, list[Touch]] = {}
+        self._by_agents: set[tuple[str, str]] = set()
+        """(path, hash) of each change in the log of the agent that made it."""
+        self._reported: list[tuple[Touch, str, str]] = []
+        """Changes by subagents, as their parents' logs tell of them, with (path, hash)."""
+
+    def hear(self, entry: Entry, agent: str) -> None:
+        """Take in an entry of the log of `agent`."""
+        match entry.event:
+            case FileSeen(path=path):
+                self._touches.setdefault(path, []).append(
+                    Touch(entry.seq, "read", agent or "agent", entry.at, agent)
+                )
+            case FileChanged(path=path, by="subagent", who=who, hash=digest):
+                self._reported.append(
+                    (Touch(entry.seq, "change", who or "subagent", entry.at, agent), path, digest)
+                )
+            case FileChanged(path=path, by=by, who=who, hash=digest):
+                self._by_agents.add((path, digest))
+                name = agent if agent and by == "agent" else who or by
+                self._touches.setdefault(path, []).append(
+                    Touch(entry.seq, "change", name, entry.at, agent)
+                )
+            case _:
+                pass
+
+    def files(self) -> list[FileData]:
+        """Return the files, those with most changes first."""
+        touched = {path: list(touches) for path, touches in self._touches.items()}
+        for touch, path, digest in self._reported:
+            if (path, digest) not in self._by_agents:
+                touched.setdefault(path, []).append(touch)
+        found = [_file(path, touches) for path, touches in touched.items()]
+        return sorted(found, key=lambda file: (-file.changes, -file.reads, file.path))
+
+
+def _file(path: str, touches: list[Touch]) -> FileData:
+    touches = sorted(touches, key=lambda touch: touch.at_us)
+    changes = [touch for touch in touches if touch.kind == "change"]
+    by = list(dict.fromkeys(touch.by for touch in changes))
+    return FileData(path, len(touches) - len(changes), len(changes), by, touches)

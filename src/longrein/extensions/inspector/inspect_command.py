@@ -1,0 +1,217 @@
+"""`longrein inspect`: a session as a page in the browser, as a file or served while the session
+runs.
+"""
+
+import os
+import sys
+import threading
+import webbrowser
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from longrein.atomic_file import replace_file
+from longrein.events import LongreinError, SessionUnknown, UsageError
+from longrein.extensions.inspector.inspection import SessionInspector, can_replay, inspect_session
+from longrein.extensions.inspector.page import render
+from longrein.extensions.inspector.page_data import Comparison, Inspection
+from longrein.extensions.inspector.page_server import InspectorServer, LivePage
+from longrein.extensions.inspector.shorten import PAGE_BYTES_MAX, fit
+from longrein.extensions.inspector.stored_logs import StoredLogs
+from longrein.frontends.human_text import counted, size
+from longrein.frontends.stdio import say, show
+from longrein.run_context import RunContext, named_budget
+from longrein.store import find_session, latest_session
+
+PAGE, COMPARISON = "inspect.html", "compare.html"
+"""Names of the pages in the folder of a session."""
+POLL_S = 1.0
+"""Time between two looks at the log of a live page."""
+
+
+def inspect(
+    place: RunContext,
+    words: Sequence[str],
+    *,
+    out: str = "",
+    no_open: bool = False,
+    live: bool = False,
+    compare: bool = False,
+) -> int:
+    """Write the page of a session, or with `live` serve it; return the exit code."""
+    if live and (compare or out):
+        raise UsageError(
+            "--live serves one session and writes no file: leave out --compare and --out"
+        )
+    opens = not no_open and has_browser(place.environ)
+    if compare:
+        return _compare(place, words, out, opens=opens)
+    if len(words) > 1:
+        raise UsageError("one session at a time; two side by side: longrein inspect --compare A B")
+    with closing(_logs(place, words)) as logs:
+        inspector = _reading(place, logs)
+        found = inspect_session(inspector)
+        if live:
+            return _serve(logs, inspector, found, opens=opens)
+        page = render(msgspec.json.encode(found))
+        _deliver(page, out or os.path.join(logs.folder, PAGE), is_new=bool(out), opens=opens)
+    _tell_left_out(found)
+    return 0
+
+
+def _logs(place: RunContext, words: Sequence[str]) -> StoredLogs:
+    """Open the logs of the session that `words` name, else of the folder's newest."""
+    found = (
+        find_session(place.state_dir, words[0])
+        if words
+        else latest_session(place.state_dir, place.cwd)
+    )
+    if not found:
+        raise SessionUnknown(
+            f"there is no session of {place.cwd}; `longrein sessions` lists those of other folders"
+        )
+    return StoredLogs(place.state_dir, found)
+
+
+def _reading(place: RunContext, logs: StoredLogs) -> SessionInspector:
+    """Return the inspector of a session that has read its logs."""
+    inspector = SessionInspector(logs, lambda name: named_budget(place, name))
+    inspector.read()
+    return inspector
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def _deliver(page: bytes, path: str, *, is_new: bool, opens: bool) -> None:
+    """Write a page for its owner alone and open it. `is_new`: refuse to replace a file."""
+    path = os.path.abspath(path)
+    if is_new and os.path.lexists(path):
+        raise UsageError(f"{path} is there already; name another file with --out")
+    try:
+        replace_file(path, [page], durable=False)
+    except OSError as error:
+        raise LongreinError(
+            f"{path} cannot be written: {error.strerror}; name another file with --out"
+        ) from None
+    say(f"{size(len(page))} written:")
+    show(f"{path}\n")
+    if opens:
+        webbrowser.open(Path(path).as_uri())
+
+
+def _tell_left_out(found: Inspection) -> None:
+    left = found.left_out
+    if left.bodies:
+        say(
+            f"{counted(left.bodies, 'text')} above {size(left.above_bytes)} were shortened, "
+            f"{size(left.bytes)} in all"
+        )
+    if left.rows:
+        say(f"the oldest {counted(left.rows, 'row')} of the transcript were left out")
+    if left.subagents:
+        say(f"the logs of {counted(left.subagents, 'subagent')} were left out")
+
+
+def has_browser(environ: Mapping[str, str]) -> bool:
+    """Return True if there is a browser with windows of its own, so that none takes the
+    terminal.
+    """
+    return bool(environ.get("BROWSER") or sys.platform == "darwin" or has_display(environ))
+
+
+def has_display(environ: Mapping[str, str]) -> bool:
+    """Return True in a graphical session of X or Wayland."""
+    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+
+
+# --- Two side by side -----------------------------------------------------------------------------
+
+
+def _compare(place: RunContext, words: Sequence[str], out: str, *, opens: bool) -> int:
+    """Write the page of two sessions, or of one as it was and under a policy, or under two
+    policies.
+    """
+    known = _policy_names()
+    policies = [word for word in words[1:] if word in known]
+    if len(words) < 2 or len(words) - 1 != (len(policies) or 1):
+        raise UsageError(
+            "--compare takes two sessions, or a session and one or two policies: "
+            f"{', '.join(known) or 'none, since the extension lab is not installed here'}"
+        )
+    with closing(_logs(place, words)) as logs:
+        if policies:
+            found = _policies(_reading(place, logs), policies)
+        else:
+            with closing(_logs(place, words[1:])) as others:
+                found = Comparison(_half(_reading(place, logs)), _half(_reading(place, others)))
+        page = render(msgspec.json.encode(found))
+        _deliver(page, out or os.path.join(logs.folder, COMPARISON), is_new=bool(out), opens=opens)
+    return 0
+
+
+def _policy_names() -> Sequence[str]:
+    if not can_replay():
+        return ()
+    from longrein.extensions.inspector.policies import policy_names
+
+    return policy_names()
+
+
+def _half(inspector: SessionInspector) -> Inspection:
+    return fit(inspect_session(inspector), PAGE_BYTES_MAX // 2)
+
+
+def _policies(inspector: SessionInspector, policies: Sequence[str]) -> Comparison:
+    from longrein.extensions.inspector.policies import under_policies
+
+    made = under_policies(
+        inspector.inspection(),
+        inspector.entries,
+        inspector.budget,
+        inspector.sent_tokens(),
+        policies,
+    )
+    return Comparison(_half(inspector) if len(made) == 1 else made[0], made[-1])
+
+
+# --- Live -----------------------------------------------------------------------------------------
+
+
+def _serve(logs: StoredLogs, inspector: SessionInspector, found: Inspection, *, opens: bool) -> int:
+    """Serve the page until Ctrl-C, or until the process that has the session open has ended."""
+    page = LivePage(found)
+    with InspectorServer(page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            say(
+                "the page shows the session as it grows; Ctrl-C ends it. Whoever has this address "
+                "can read the session:"
+            )
+            show(f"{server.url}\n")
+            if opens:
+                webbrowser.open(server.url)
+            _follow(logs, inspector, page, was_open=logs.is_open())
+            say("the session was closed, and the page with it")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            server.finish()
+    return 0
+
+
+def _follow(
+    logs: StoredLogs, inspector: SessionInspector, page: LivePage, *, was_open: bool
+) -> None:
+    """Show new entries until the session, if it was open, is closed."""
+    pause = threading.Event()
+    while not pause.wait(POLL_S):
+        is_open = logs.is_open()
+        if inspector.read() or is_open != page.current()[1].session.open:
+            policies = page.current()[1].policies
+            page.show(msgspec.structs.replace(inspector.inspection(), policies=policies))
+        if was_open and not is_open:
+            return
+        was_open = was_open or is_open

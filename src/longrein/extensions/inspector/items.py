@@ -1,0 +1,206 @@
+"""Lives of the items of the view: when each was born, in which forms requests showed it, and why
+that changed.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from longrein.context import Item, State, arguments_text
+from longrein.events import (
+    AnyEvent,
+    Cleared,
+    Entry,
+    Form,
+    Image,
+    PrefixSet,
+    Recalled,
+    Restored,
+    Rewound,
+    Summarized,
+    ToolCall,
+    ToolResult,
+    text_of,
+)
+from longrein.extensions.inspector.page_data import ItemData, Stage
+
+BEGINS_CHARS_MAX = 60
+SHORT_AT_BIRTH = "too large to be sent whole: both ends and a handle are shown"
+REASONS = {
+    "rent": "reading it again with each request cost more than bringing it back would",
+    "cold": "the provider's cache had expired, so shortening it was free",
+    "watermark": "the window was nearly full",
+    "overflow": "the request did not fit the window",
+    "memory": "the machine had little memory left",
+    "request": "the user asked for a compaction",
+}
+"""Reason of a compaction -> what it says in words."""
+
+
+def in_words(reason: str) -> str:
+    """Say why a compaction took place."""
+    return REASONS.get(reason, reason)
+
+
+class Life(msgspec.Struct):
+    """An item while the log is read."""
+
+    item: Item
+    born_request: int
+    tokens: int
+    stages: list[Stage]
+    is_shown: bool = True
+
+
+class ItemTracker:
+    """Follows the items from request to request."""
+
+    def __init__(self) -> None:
+        self.lives: dict[str, Life] = {}
+        """By handle, in order of birth."""
+        self._shown: set[str] = set()
+        self._changes: list[Entry] = []
+
+    def hear(self, entry: Entry, next_request: int) -> None:
+        """Remember an entry that may change the form of items before the next request."""
+        event = entry.event
+        if isinstance(event, Cleared | Summarized | Rewound | Restored | PrefixSet):
+            self._changes.append(entry)
+        elif isinstance(event, Recalled) and event.handle in self.lives:
+            asked = f"lines {event.lines}" if event.lines else event.query
+            why = (
+                ("the model" if event.call else "the user")
+                + " asked for it"
+                + (f": {asked}" if asked else "")
+            )
+            stage = Stage(next_request, entry.seq, "recalled", why=why)
+            self.lives[event.handle].stages.append(stage)
+
+    def take_request(self, state: State, n: int, first: int, *, is_broken: bool) -> int:
+        """Take in the view of request `n`. Return the uncalibrated tokens of the items that no
+        request had before.
+
+        `first`: number of items that are as in the request before; 0 if that `is_broken`.
+        """
+        new = 0
+        for item in state.items[first:]:
+            life = self.lives.get(item.handle) if item.handle else None
+            if life is not None:
+                self._take_known(state, life, item, n)
+            elif item.handle:
+                self.lives[item.handle] = self._born(state, item, n)
+                self._shown.add(item.handle)
+            if life is None and item.kind != "summary":
+                new += item.tokens
+        if is_broken:
+            for handle in sorted(self._shown - state.index.keys()):
+                self._gone(self.lives[handle], n)
+        self._changes.clear()
+        return new
+
+    def _born(self, state: State, item: Item, n: int) -> Life:
+        tokens = state.gauge.scale(item.tokens)
+        is_short = item.form in ("trimmed", "placeholder")
+        why = SHORT_AT_BIRTH if is_short else ""
+        stage = Stage(n, item.key[0], "full", tokens, "", why)
+        if is_short:
+            stage = Stage(n, item.key[0], _form_of(item), tokens, text_of_item(item), why)
+        return Life(item, n, tokens, [stage])
+
+    def _take_known(self, state: State, life: Life, item: Item, n: int) -> None:
+        if life.item.key == item.key and life.is_shown:
+            return
+        tokens, seq = state.gauge.scale(item.tokens), item.key[0]
+        is_full = item.form in ("full", "summary")
+        form: Literal["restored", "trimmed", "placeholder"]
+        form, text = ("restored", "") if is_full else (_form_of(item), text_of_item(item))
+        restorer = next(
+            (c for c in reversed(self._changes) if isinstance(c.event, Restored | Rewound)), None
+        )
+        cleared = next((c.event for c in self._changes if c.seq == seq), None)
+        if isinstance(cleared, Cleared):
+            why = in_words(cleared.reason)
+        elif restorer is not None:
+            seq, why = (
+                restorer.seq,
+                "a rewind" if isinstance(restorer.event, Rewound) else "a compaction was undone",
+            )
+        else:
+            why = SHORT_AT_BIRTH
+        stage = Stage(n, seq, form, tokens, text, why)
+        life.stages.append(stage)
+        life.item, life.is_shown = item, True
+        self._shown.add(item.handle)
+
+    def _gone(self, life: Life, n: int) -> None:
+        life.is_shown = False
+        self._shown.discard(life.item.handle)
+        for entry in self._changes:
+            stage = _end_by(entry.seq, entry.event, life.item, n)
+            if stage is not None:
+                life.stages.append(stage)
+                return
+        life.stages.append(Stage(n, self._changes[-1].seq if self._changes else 0, "gone"))
+
+    def items(self, shown: dict[str, tuple[float, bool]]) -> list[ItemData]:
+        """Return all items. `shown`: handle -> (cost of carrying it, whether the next compaction
+        takes it).
+        """
+        return [self._item(handle, life, shown.get(handle)) for handle, life in self.lives.items()]
+
+    def _item(self, handle: str, life: Life, shown: tuple[float, bool] | None) -> ItemData:
+        item = life.item
+        usd, goes = shown or (0.0, False)
+        return ItemData(
+            handle,
+            item.kind,
+            life.born_request,
+            _seq_of(handle),
+            life.tokens,
+            list(life.stages),
+            tool=item.part.name if isinstance(item.part, ToolCall | ToolResult) else "",
+            begins=" ".join(text_of_item(item)[: 4 * BEGINS_CHARS_MAX].split())[:BEGINS_CHARS_MAX],
+            shown=shown is not None,
+            usd=round(usd, 6),
+            next_goes=goes,
+        )
+
+
+def _seq_of(handle: str) -> int:
+    return int(handle[1:].partition(".")[0])
+
+
+def _form_of(item: Item) -> Literal["trimmed", "placeholder"]:
+    return "trimmed" if item.form == "trimmed" else "placeholder"
+
+
+def _end_by(seq: int, event: AnyEvent, item: Item, n: int) -> Stage | None:
+    """Return the stage in which `event` took `item` out of the view; None if another entry did."""
+    match event:
+        case Summarized(first=first, last=last, reason=reason) if first <= item.seqs[0] <= last:
+            return Stage(n, seq, "summarised", why=in_words(reason))
+        case Cleared(forms=forms, reason=reason):
+            form = next((f for f in _folded(forms) if f.handle == item.handle), None)
+            return Stage(n, seq, "folded", 0, form.text, in_words(reason)) if form else None
+        case PrefixSet(reason=reason) if item.kind == "context":
+            return Stage(n, seq, "gone", why=f"a new prefix took its place ({reason})")
+        case Rewound(to=to) if item.seqs[0] > to:
+            return Stage(n, seq, "gone", why=f"the user went back to r{to}")
+        case Restored(undone=undone):
+            return Stage(n, seq, "gone", why=f"the compaction r{undone} was undone")
+        case _:
+            return None
+
+
+def _folded(forms: Iterable[Form]) -> Iterable[Form]:
+    return (form for form in forms if form.form == "folded")
+
+
+def text_of_item(item: Item) -> str:
+    """Return the exact text of an item as the model sees it; of pictures the media type."""
+    if isinstance(item.part, ToolCall):
+        return arguments_text(item.part)
+    if isinstance(item.part, Image):
+        return item.part.media
+    return text_of((item.part,))

@@ -1,0 +1,262 @@
+"""Requests of the main agent: tokens by module, use of the cache, money, and breaks with their
+price.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from longrein.context import Budget, State, estimate_text, spec_tokens
+from longrein.context.report import scaled
+from longrein.context.state.request import ItemKind
+from longrein.events import (
+    Asked,
+    AskFailed,
+    Cleared,
+    Entry,
+    PrefixSet,
+    Replied,
+    Restored,
+    Rewound,
+    Summarized,
+    Usage,
+    counts_of,
+)
+from longrein.extensions.inspector.items import ItemTracker
+from longrein.extensions.inspector.page_data import MODULES, Break, ModuleTokens, RequestData
+
+MODULE_OF_KIND: Mapping[ItemKind, str] = {
+    "context": "instructions",
+    "user": "user",
+    "reminder": "reminders",
+    "text": "assistant",
+    "thinking": "thinking",
+    "call": "calls",
+    "result": "results",
+    "summary": "summary",
+    "ack": "summary",
+}
+CAUSES: Mapping[type, str] = {
+    PrefixSet: "prefix",
+    Summarized: "summarised",
+    Rewound: "rewound",
+    Restored: "restored",
+    Cleared: "cleared",
+}
+"""Event that changes what was sent -> cause of the break. If there are several, the first one
+here is named.
+"""
+MISSED_MIN, MISSED_SHARE_MIN = 1_024, 0.05
+"""Tokens, and share of what could be read, from which a miss without an entry that explains it
+is marked as a break.
+"""
+
+
+class _Sent(msgspec.Struct):
+    """A request without an answer yet, with the uncalibrated tokens of its modules."""
+
+    at: int
+    raws: list[int]
+    new: int
+    """Uncalibrated tokens that no request had before."""
+    purpose: str
+    breaks: list[Entry]
+    budget: Budget
+    idle_us: int
+    """Time since the request before; 0 for the first."""
+
+
+class RequestTracker:
+    """Makes the list of requests from the log. `items` follows the same log."""
+
+    def __init__(
+        self, items: ItemTracker, budget_for: Callable[[PrefixSet | None], Budget]
+    ) -> None:
+        self.items = items
+        self._requests: list[RequestData] = []
+        self._budget_for = budget_for
+        self._sent: dict[int, _Sent] = {}
+        self._place: dict[int, int] = {}
+        self._sums: dict[str, int] = {}
+        self._counted = 0
+        self._prefix: PrefixSet | None = None
+        self._breaks: list[Entry] = []
+        self._cached_tokens = 0
+        """Input tokens of the last answered request, which the cache should hold."""
+        self._last_at = 0
+        self._reads_cache = False
+        self.total_usd = 0.0
+
+    @property
+    def next_request(self) -> int:
+        """Number of the next request."""
+        return len(self._requests) + 1
+
+    def hear(self, entry: Entry, state: State, kept: int) -> None:
+        """Take in an entry. `state` is the state after it, `kept` is `sent_items` of the state
+        before it.
+        """
+        event = entry.event
+        self.items.hear(entry, self.next_request)
+        match event:
+            case PrefixSet():
+                if self._prefix is not None:
+                    self._breaks.append(entry)
+                self._prefix = event
+                self._sums.clear()
+                self._counted = 0
+            case Cleared() | Summarized() | Rewound() | Restored():
+                self._breaks.append(entry)
+            case Asked():
+                self._asked(entry, event, state, kept)
+            case Replied():
+                self._replied(entry, event)
+            case AskFailed():
+                self._failed(entry, event)
+            case _:
+                pass
+
+    def requests(self) -> list[RequestData]:
+        """Return all requests. Without any use of the cache nothing counts as missed."""
+        if self._reads_cache:
+            return list(self._requests)
+        return [_uncached(request) for request in self._requests]
+
+    def _asked(self, entry: Entry, event: Asked, state: State, kept: int) -> None:
+        n, new = self.next_request, 0
+        if event.purpose == "turn":
+            first = kept if 0 < kept <= self._counted else 0
+            if not first:
+                self._sums.clear()
+                self._count_prefix()
+            for item in state.items[first:]:
+                module = MODULE_OF_KIND[item.kind]
+                self._sums[module] = self._sums.get(module, 0) + item.tokens
+            new = self.items.take_request(state, n, first, is_broken=not first)
+            open_slots = [call.slot for call in state.calls.values()]
+            self._counted = min([len(state.items), *open_slots])
+        raws = [self._sums.get(module, 0) for module in MODULES]
+        breaks, self._breaks = (self._breaks, []) if event.purpose == "turn" else ([], self._breaks)
+        idle = entry.at - self._last_at if self._last_at else 0
+        budget = self._budget_for(self._prefix)
+        self._sent[entry.seq] = _Sent(entry.at, raws, new, event.purpose, breaks, budget, idle)
+        self._place[entry.seq] = len(self._requests)
+        self._last_at = entry.at
+        tokens = _modules(raws, state.view_tokens)
+        self._requests.append(
+            RequestData(
+                n,
+                entry.seq,
+                entry.at,
+                tokens,
+                purpose=event.purpose,
+                status="waiting",
+                total_usd=self.total_usd,
+            )
+        )
+
+    def _count_prefix(self) -> None:
+        if self._prefix is not None:
+            self._sums["system"] = estimate_text(self._prefix.system)
+            self._sums["tools"] = sum(map(spec_tokens, self._prefix.tools))
+
+    def _replied(self, entry: Entry, event: Replied) -> None:
+        sent = self._sent.pop(event.asked, None)
+        if sent is None:
+            return
+        usage, usd = counts_of(event.usage), max(0.0, event.cost_usd)
+        self.total_usd += usd
+        self._last_at = entry.at
+        total, counted = usage.context_tokens, "input" not in event.estimated
+        self._reads_cache = self._reads_cache or usage.cache_read_tokens > 0
+        before = self._requests[self._place[event.asked]]
+        missed, found = 0, None
+        if sent.purpose == "turn" and counted:
+            missed, found = self._missed(sent, usage)
+            self._cached_tokens = total
+        self._requests[self._place[event.asked]] = msgspec.structs.replace(
+            before,
+            tokens=_modules(sent.raws, total) if total and counted else before.tokens,
+            duration_us=max(1, entry.at - sent.at),
+            input=usage.input_tokens,
+            cache_read=usage.cache_read_tokens,
+            cache_write=usage.cache_write_tokens,
+            output=usage.output_tokens,
+            reasoning=usage.reasoning_tokens,
+            missed=missed,
+            usd=round(usd, 8),
+            total_usd=round(self.total_usd, 8),
+            status="ok",
+            stop=event.stop,
+            estimated=bool(event.estimated),
+            break_=found,
+        )
+
+    def _missed(self, sent: _Sent, usage: Usage) -> tuple[int, Break | None]:
+        """Return the tokens that were sent before and not read from the cache, and the break
+        that explains them.
+        """
+        total, before = usage.context_tokens, self._cached_tokens
+        new = round(sent.new * total / max(1, sum(sent.raws)))
+        held = min(before, max(0, total - new))
+        missed = (
+            max(0, held - usage.cache_read_tokens) if held >= sent.budget.cache_min_tokens else 0
+        )
+        cause, detail, seq = _cause(sent)
+        if not cause:
+            if missed <= max(MISSED_MIN, MISSED_SHARE_MIN * held):
+                return missed, None
+            cause = "expired" if sent.idle_us > sent.budget.cache_ttl_s * 1e6 else "provider"
+        return missed, Break(cause, detail, seq, _price(sent.budget, usage, missed), before, total)
+
+    def _failed(self, entry: Entry, event: AskFailed) -> None:
+        sent = self._sent.pop(event.asked, None)
+        if sent is None:
+            return
+        place = self._place[event.asked]
+        self.total_usd += event.assumed_usd
+        self._breaks = [*sent.breaks, *self._breaks]  # the next request pays for them
+        self._requests[place] = msgspec.structs.replace(
+            self._requests[place],
+            duration_us=max(1, entry.at - sent.at),
+            usd=round(event.assumed_usd, 8),
+            total_usd=round(self.total_usd, 8),
+            status=event.kind,
+            message=event.message,
+        )
+
+
+def _modules(raws: list[int], total: int) -> ModuleTokens:
+    return ModuleTokens(*scaled(raws, total)) if any(raws) else ModuleTokens()
+
+
+def _cause(sent: _Sent) -> tuple[str, str, int]:
+    """Return (cause, detail, seq) of the entry that changed what was sent; empty values for none.
+
+    Clearing while the cache is cold costs nothing, so it is not the cause of what was missed.
+    """
+    if all(
+        isinstance(entry.event, Cleared) and entry.event.reason == "cold" for entry in sent.breaks
+    ):
+        return "", "", 0
+    for kind, cause in CAUSES.items():
+        found = [entry for entry in sent.breaks if isinstance(entry.event, kind)]
+        if found:
+            return cause, str(getattr(found[-1].event, "reason", "")), found[-1].seq
+    return "", "", 0
+
+
+def _price(budget: Budget, usage: Usage, missed: int) -> float:
+    """Return what sending the missed tokens again cost, above reading them from the cache."""
+    price = budget.price
+    if price is None:
+        return 0.0
+    paid = price.write_usd if usage.cache_write_tokens else price.input
+    return round(max(0.0, missed * (paid - price.read_usd) / 1e6), 8)
+
+
+def _uncached(request: RequestData) -> RequestData:
+    found = request.break_
+    named = found if found is not None and found.seq else None
+    free = msgspec.structs.replace(named, price_usd=0.0) if named else None
+    return msgspec.structs.replace(request, missed=0, break_=free)

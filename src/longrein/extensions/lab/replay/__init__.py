@@ -1,0 +1,49 @@
+"""Replay of recorded sessions under any context policy, offline: cost, and share of later needs
+still shown.
+"""
+
+from longrein.extensions.lab.replay.costs import (
+    PRICES,
+    CostAccount,
+    Rates,
+    Row,
+    Tokens,
+    as_json,
+    as_table,
+    total,
+)
+from longrein.extensions.lab.replay.drive import NAMES, POLICIES, PolicyReplay, replay_of
+from longrein.extensions.lab.replay.plain_policies import PLAIN, Change, PlainReplay
+from longrein.extensions.lab.replay.recording import (
+    Item,
+    Recording,
+    base_name,
+    of_entries,
+    read_recording,
+)
+from longrein.extensions.lab.replay.uses import Uses, find_uses
+
+__all__ = [
+    "NAMES",
+    "PLAIN",
+    "POLICIES",
+    "PRICES",
+    "Change",
+    "CostAccount",
+    "Item",
+    "PlainReplay",
+    "PolicyReplay",
+    "Rates",
+    "Recording",
+    "Row",
+    "Tokens",
+    "Uses",
+    "as_json",
+    "as_table",
+    "base_name",
+    "find_uses",
+    "of_entries",
+    "read_recording",
+    "replay_of",
+    "total",
+]
