@@ -17,14 +17,13 @@ import msgspec
 from longrein.agent import Clock
 from longrein.workspace import (
     CommandExit,
-    Confinement,
+    CommandSpec,
     FileStamp,
     Merge,
     ReplaceResult,
     ResolvedPath,
     Sink,
     Spawner,
-    Streams,
 )
 
 T = TypeVar("T")
@@ -84,23 +83,14 @@ class MemorySpawner:
         self._clock = clock
 
     async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],  # noqa: ARG002 - the port's signature
-        sink: Sink,
-        timeout_s: float,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,  # noqa: ARG002
-        streams: Streams | None = None,  # noqa: ARG002
+        self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
     ) -> CommandExit:
-        line = command if isinstance(command, str) else shlex.join(command)
+        line = spec.command if isinstance(spec.command, str) else shlex.join(spec.command)
         self.started.append(line)
         self.running.append(line)
         try:
             return await self._play(
-                find_command(self._commands, line), cwd, sink, timeout_s, output_bytes_max
+                find_command(self._commands, line), spec.cwd, sink, timeout_s, output_bytes_max
             )
         finally:
             self.running.remove(line)

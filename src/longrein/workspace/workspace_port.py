@@ -91,6 +91,29 @@ class Streams(msgspec.Struct, frozen=True):
         return {name: one for name in self.__struct_fields__ if (one := getattr(self, name)) >= 0}
 
 
+class CommandSpec(msgspec.Struct, frozen=True):
+    """A command to start: a shell line (str) or a program (sequence), its folder and variables.
+
+    A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session and
+    no terminal.
+    """
+
+    command: str | Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    confinement: Confinement | None = None
+    """Puts the command into the sandbox."""
+    streams: Streams | None = None
+    """Descriptors in place of the usual standard streams."""
+    stdin: bool = False
+    """Standard input is a pipe that stays open for `Supervision.give`, else it is /dev/null."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All variables, those of the confinement too."""
+        return {**self.env, **(self.confinement.env if self.confinement is not None else {})}
+
+
 class FileStamp(msgspec.Struct, frozen=True):
     """Identity of a file at one moment. A missing file has zeros and no hash."""
 
@@ -223,21 +246,12 @@ class Supervision(Protocol):
         ...
 
     async def start(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: ReplayableSink | None,
-        output_bytes_max: int,
-        stdin: bool = False,
-        confinement: Confinement | None = None,
+        self, spec: CommandSpec, *, sink: ReplayableSink | None, output_bytes_max: int
     ) -> "StartedCommand | CommandExit":
         """Start a command as `Spawner.run` does.
 
         Without a sink the caller must keep the command at once; until then its output waits in the
-        pipe. With `stdin` standard input is a pipe that stays open for `give`, else /dev/null.
-        Returns a `CommandExit` with cause `not_started` when the command cannot start.
+        pipe. Returns a `CommandExit` with cause `not_started` when the command cannot start.
         """
         ...
 
@@ -297,24 +311,12 @@ class Spawner(Protocol):
     """Starts commands, perhaps as children of another process."""
 
     async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        sink: Sink,
-        timeout_s: float,
-        output_bytes_max: int,
-        confinement: Confinement | None = None,
-        streams: Streams | None = None,
+        self, spec: CommandSpec, *, sink: Sink, timeout_s: float, output_bytes_max: int
     ) -> CommandExit:
-        """Run a command to its end: a shell line (str) or a program (sequence). With `confinement`
-        in the sandbox.
+        """Run a command to its end.
 
-        A line runs with `bash -c`, or `sh` where there is no bash. The command has its own session,
-        stdin from /dev/null and no terminal. The call returns when the process itself has exited,
-        even if a grandchild still holds the pipe; output that arrives within 0.1 s after the exit
-        is kept. `streams`: other descriptors for stdin and stderr.
+        The call returns when the process itself has exited, even if a grandchild still holds the
+        pipe; output that arrives within 0.1 s after the exit is kept.
 
         Timeout, flood and cancellation end the process tree: TERM, 2 s grace, KILL. Cancellation
         re-raises `CancelledError` after TERM; KILL follows in the background. Never raises for what
