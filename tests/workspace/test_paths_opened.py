@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from longrein.workspace import PlainSpawner, atomic_write, open_workspace, temp_files
-from longrein.workspace.atomic_write import replace, write
+from longrein.workspace.atomic_write import replace
 from longrein.workspace.files import content_hash, read, remove, resolve_path, stamp
 from longrein.workspace.supervisor import openat
 from longrein.workspace.supervisor.openat import open_beneath, open_folder, open_parent, open_real
 from longrein.workspace.walk import entries
 from tests.seeds import seeds
+from tests.workspace.writing import write
 
 CHANGED = re.escape(openat.CHANGED)
 
@@ -168,7 +169,7 @@ def test_a_root_that_is_removed_and_made_again_stays_the_root(world: Path) -> No
     (world / "root").rename(world / "old")
     place = workspace.resolve("new/file", str(world / "root"))
     assert place.inside
-    workspace.write(place.real, b"x", expect="")
+    workspace.replace(place.real, b"x", expect="")
     assert (world / "root" / "new" / "file").read_bytes() == b"x"
     (world / "root" / "new" / "file").unlink()
 

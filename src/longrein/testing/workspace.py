@@ -220,15 +220,14 @@ class MemoryWorkspace:
         data = self.files[self._existing(path)]
         return data[:limit_bytes] if limit_bytes else data
 
-    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
+    def write(self, path: str, data: bytes) -> None:
+        """Put a file, whatever stands there. Raises OSError."""
         real = self._real(path)
         self._refuse(real, path)
         if self._kind(real) == "folder":
             raise IsADirectoryError(errno.EISDIR, "is a folder", path)
         if any(above in self.files for above in _above(real)):
             raise NotADirectoryError(errno.ENOTDIR, "a part of the path is a file", path)
-        if expect is not None and self.hash(real) != expect:
-            raise FileExistsError(errno.EEXIST, "was changed by somebody else", path)
         self.files[real] = data
 
     def replace(

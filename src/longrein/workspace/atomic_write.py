@@ -8,7 +8,6 @@ name that tells what it is (see `temp_files`), so a crash loses nothing.
 A program that still writes to the file is waited for. If it keeps the file open, the file stays.
 """
 
-import errno
 import os
 from contextlib import nullcontext, suppress
 from hashlib import sha256
@@ -42,33 +41,6 @@ TRIES_MAX = 2
 _recovered: dict[str, None] = {}
 
 
-def write(path: str, data: bytes, *, expect: str | None = None) -> None:
-    """Replace a file atomically, keeping mode, owner and extended attributes. `path` is a real
-    path.
-
-    With `expect` (a content hash, '' for "must not exist") another content raises `FileExistsError`
-    and stays. A read-only file is a `PermissionError`, also for root; its mode is never changed.
-    Another hard link of the file keeps the old content. Raises OSError; then the old file is
-    untouched.
-    """
-    if expect is not None:
-        try:
-            replaced = replace(path, data, expect=expect)
-        except FileNotFoundError:
-            raise FileExistsError(errno.EEXIST, "was removed by somebody else", path) from None
-        if replaced.data is None:
-            raise FileExistsError(errno.EEXIST, "was changed by somebody else", path)
-        return
-    folder, name = open_parent(path, make=True)
-    with folder:
-        temp = prepare_temp_file(folder, name, data)
-        try:
-            folder.rename(temp.name, name)
-        except OSError:
-            _remove_temp_file(folder, temp)
-            raise
-
-
 def replace(
     path: str,
     data: bytes,
@@ -78,8 +50,10 @@ def replace(
     merge: Merge | None = None,
     like: str = "",
 ) -> ReplaceResult:
-    """Replace content `expect` (its hash, '' for "must not exist") by `data`; see
-    `Workspace.replace`.
+    """Replace content `expect` by `data`; see `Workspace.replace`. `path` is a real path.
+
+    A read-only file is a `PermissionError`, also for root; its mode is never changed. Another hard
+    link of the file keeps the old content.
     """
     folder, name = open_parent(path, make=not expect)
     with folder, folder_lock(folder):

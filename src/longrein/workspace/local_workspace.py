@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from longrein.workspace import files
-from longrein.workspace.atomic_write import replace, write
+from longrein.workspace.atomic_write import replace
 from longrein.workspace.command_environment import children_environment
 from longrein.workspace.files import is_inside, refresh_stamp, resolve_path, spellings, stamp
 from longrein.workspace.supervisor.process_tree import SESSION_MARK
@@ -98,9 +98,6 @@ class PlainWorkspace:
 
     def read(self, path: str, limit_bytes: int = 0) -> bytes:
         return files.read(path, limit_bytes)
-
-    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        write(path, data, expect=expect)
 
     def replace(
         self,

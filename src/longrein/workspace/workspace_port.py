@@ -359,16 +359,6 @@ class Workspace(Protocol):
         """
         ...
 
-    def write(self, path: str, data: bytes, *, expect: str | None = None) -> None:
-        """Replace a file atomically, keeping mode and owner.
-
-        The content goes to a temporary file beside the target, is flushed and renamed. Parent
-        folders are made. With `expect` (a content hash, '' for "must not exist") the present
-        content is compared right before the rename, and `FileExistsError` is raised when it
-        differs. Raises OSError.
-        """
-        ...
-
     def replace(
         self,
         path: str,
@@ -379,7 +369,11 @@ class Workspace(Protocol):
         merge: Merge | None = None,
         like: str = "",
     ) -> ReplaceResult:
-        """Replace content `expect` by `data` although other programs may write the same file.
+        """Replace content `expect` (its hash, '' for "must not exist") by `data` although other
+        programs may write the same file.
+
+        The content goes to a temporary file beside the target, is flushed and takes its place in
+        one step, with its mode, owner and extended attributes. Parent folders are made.
 
         Content that is found there instead, before or at the moment of the exchange, is merged with
         `data` (`base` is the common ancestor) and the result is written. On a conflict, or without
