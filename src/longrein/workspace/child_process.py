@@ -83,7 +83,7 @@ class OutputReader:
         self, output: int, sink: Sink | None, output_bytes_max: int, stop: Callable[[str], None]
     ) -> None:
         """Start reading. Without a sink the output stays in the pipe, which the caller may hand
-        on.
+        on. `stop("flood")` is called at the limit.
         """
         self._loop = asyncio.get_running_loop()
         self._sink = sink
@@ -125,7 +125,7 @@ class OutputReader:
                 self._finish()
             return 0
         self._take(data)
-        if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide:
+        if self.size_bytes > BATCH_ABOVE_BYTES and not self._wide and self.output >= 0:
             self._widen()
         return len(data) if self._left_bytes > 0 else 0
 
@@ -166,6 +166,10 @@ class OutputReader:
         """Read on without keeping anything, so that the command does not block."""
         self._sink = NullSink()
 
+    def close(self) -> None:
+        """Close the pipe: its writer gets SIGPIPE."""
+        close(self.detach_output())
+
     def detach_output(self) -> int:
         """Hand the open output pipe to the caller, who closes it; -1 when it is closed."""
         output, self.output = self.output, -1
@@ -181,34 +185,21 @@ class OpenPipes:
     """
 
     def __init__(self) -> None:
-        self._left: dict[int, int] = {}
-        """Descriptor -> bytes it may still bring, oldest first."""
+        self._left: list[OutputReader] = []
+        """Oldest first."""
 
     def keep(self, output: int) -> None:
         """Read this pipe until it ends or reaches its limit."""
+        self._left = [one for one in self._left if one.output >= 0]
         if len(self._left) >= LEFT_OPEN_MAX:
-            self._drop(next(iter(self._left)))
-        self._left[output] = LEFT_OPEN_BYTES_MAX
-        asyncio.get_running_loop().add_reader(output, self._read, output)
-
-    def _read(self, output: int) -> None:
-        try:
-            size = len(os.read(output, READ_BYTES))
-        except BlockingIOError:
-            return
-        self._left[output] -= size
-        if size == 0 or self._left[output] <= 0:
-            self._drop(output)
-
-    def _drop(self, output: int) -> None:
-        asyncio.get_running_loop().remove_reader(output)
-        del self._left[output]
-        os.close(output)
+            self._left[0].close()
+        reader = OutputReader(output, NullSink(), LEFT_OPEN_BYTES_MAX, lambda _: reader.close())
+        self._left.append(reader)
 
     def close(self) -> None:
         """Close all pipes."""
-        for output in list(self._left):
-            self._drop(output)
+        for reader in self._left:
+            reader.close()
 
 
 # --- Started commands -----------------------------------------------------------------------------

@@ -38,16 +38,9 @@ async def run_with_input(
         return PipedResult(start_failure(error, spec), b"", b"")
     loop, output, errors = asyncio.get_running_loop(), CollectingSink(), CollectingSink()
     os.set_blocking(stderr, False)
-
-    def close_errors() -> None:
-        close(reading.detach_output())
-
-    def stop_errors(_cause: str) -> None:
-        loop.call_soon(close_errors)  # the reader is still at work
-
-    reading = OutputReader(stderr, errors, output_bytes_max, stop_errors)
+    reading = OutputReader(stderr, errors, output_bytes_max, lambda _: reading.close())
     with ExitStack() as cleanup:  # other processes may hold the pipes, so nothing waits for them
-        cleanup.callback(close_errors)
+        cleanup.callback(reading.close)
         cleanup.callback(reading.exited)
         cleanup.callback(close, *theirs)
         writing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(stdin, "wb", 0))
