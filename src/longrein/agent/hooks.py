@@ -23,7 +23,7 @@ from longrein.permissions.hook_answers import (
     merge_answers,
     read_answer,
 )
-from longrein.workspace import Confinement, PipedResult, run_with_input
+from longrein.workspace import CommandSpec, Confinement, PipedResult, run_with_input
 
 if TYPE_CHECKING:
     from longrein.agent.confinement import SessionConfinement
@@ -74,13 +74,10 @@ class HookPlace(msgspec.Struct, frozen=True):
         """Run a command with `data` on its standard input."""
         return await run_with_input(
             self.session.deps.workspace.spawner,
-            command,
+            CommandSpec(command, self.session.state.cwd, self.env, self.confinement),
             data=data,
-            cwd=self.session.state.cwd,
-            env=self.env,
             timeout_s=self.limit_s,
             output_bytes_max=OUTPUT_BYTES_MAX,
-            confinement=self.confinement,
         )
 
 

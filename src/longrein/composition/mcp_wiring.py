@@ -16,6 +16,7 @@ from longrein.tools.mcp.server_config import token_folder
 from longrein.tools.mcp.servers import MISSING, McpToolset
 from longrein.workspace import (
     CollectingSink,
+    CommandSpec,
     Confinement,
     SupervisedSpawner,
     Workspace,
@@ -77,20 +78,15 @@ def mcp_toolset(
         sink = CollectingSink()
         env = {**workspace.environment(session), **more}
         await spawner.run(
-            line,
-            cwd=run_context.cwd,
-            env=env,
+            CommandSpec(line, run_context.cwd, env, confinement),
             sink=sink,
             timeout_s=HELPER_S,
             output_bytes_max=HELPER_BYTES_MAX,
-            confinement=confinement,
         )
         return bytes(sink.data)
 
     host = ServerHost(
-        start_process=lambda words, cwd, env, confinement: spawner.start_streams(
-            words, cwd=cwd, env=env, confinement=confinement
-        ),
+        start_process=spawner.start_streams,
         environment=lambda: workspace.environment(session),
         run_line=run_line,
         cwd=project_root(run_context.cwd),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from longrein.events import ToolError
 from longrein.tools.registry import make_tool
 from longrein.tools.tool_port import Outcome, ToolContext
+from longrein.workspace import CommandSpec
 from longrein.workspace.piped_command import run_with_input
 
 if TYPE_CHECKING:
@@ -117,10 +118,8 @@ async def _convert(context: ToolContext, text: str) -> str:
     words = [sys.executable, "-I", "-S", "-B", program]
     done = await run_with_input(
         context.workspace.spawner,
-        words,
+        CommandSpec(words, "/", context.workspace.environment("")),
         data=text.encode("utf-8", "replace"),
-        cwd="/",
-        env=context.workspace.environment(""),
         timeout_s=CONVERT_S,
         output_bytes_max=CONVERTED_BYTES_MAX,
     )
