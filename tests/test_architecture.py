@@ -693,6 +693,7 @@ PACKAGES_WITH_PUBLIC_NAMES = (
     "workspace",
     "tools",
     "agent",
+    "steps",
     "config",
     "extensions.lab.replay",
 )
