@@ -236,6 +236,16 @@ class BreakStep(StepFields, frozen=True):
     prefix: PrefixSet | None = None
     rewound: Rewound | None = None
 
+    @property
+    def cause(self) -> str:
+        """Why what was sent is sent anew: `prefix` or `rewound`."""
+        return "prefix" if self.prefix else "rewound"
+
+    @property
+    def reason(self) -> str:
+        """Reason of the new prefix; '' for a rewind."""
+        return self.prefix.reason if self.prefix else ""
+
 
 class CompactionStep(StepFields, frozen=True):
     """Items cleared, a span summarised, or one of these undone."""
@@ -243,6 +253,13 @@ class CompactionStep(StepFields, frozen=True):
     cleared: Cleared | None = None
     summarized: Summarized | None = None
     restored: Restored | None = None
+
+    @property
+    def cause(self) -> str:
+        """Why what was sent is sent anew: `cleared`, `summarised` or `restored`."""
+        if self.cleared:
+            return "cleared"
+        return "summarised" if self.summarized else "restored"
 
     @property
     def reason(self) -> str:
