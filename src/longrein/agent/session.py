@@ -28,6 +28,7 @@ from longrein.agent.redaction import DeltaRedactor, RedactingBlobs, changed_call
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, SessionPart
 from longrein.agent.subscribers import Subscribers
 from longrein.context import State, advance
+from longrein.context.snapshot_codec import encode_state
 from longrein.events import (
     AnyEvent,
     Entry,
@@ -243,8 +244,6 @@ class Session:
 
         A short log gets none: it is folded as fast as a snapshot is read.
         """
-        from longrein.context.snapshot_codec import encode_state
-
         state = self.state
         if not self.quiet or state.seq - self._snapshot_seq < due:
             return
