@@ -4,7 +4,7 @@ Frontends, reports and extensions render steps. Whoever adds an event adds one c
 `projection.py`.
 """
 
-from longrein.steps.projection import Projection, steps_of
+from longrein.steps.projection import MAIN, Projection, steps_of
 from longrein.steps.steps import (
     Agent,
     BreakStep,
@@ -26,6 +26,7 @@ from longrein.steps.steps import (
 )
 
 __all__ = [
+    "MAIN",
     "Agent",
     "BreakStep",
     "CallStep",

@@ -89,8 +89,8 @@ class Projection:
         self.agent = agent
         self._requests: dict[int, tuple[int, Asked]] = {}
         """Seq of each request without an answer -> time and event."""
-        self._calls: dict[str, tuple[int, ToolCall]] = {}
-        """Id of each call without a result -> seq of its reply, and the call."""
+        self._calls: dict[str, tuple[ToolCall, int]] = {}
+        """Id of each call without a result -> the call and the seq of its reply."""
         self._starts: dict[str, ToolStarted] = {}
         self._questions: dict[str, PermissionAsked] = {}
         self._tasks: dict[str, TaskStarted] = {}
@@ -103,7 +103,7 @@ class Projection:
         `state`.
         """
         for id_, opened in state.calls.items():
-            self._calls[id_] = (0, opened.call)
+            self._calls[id_] = (opened.call, 0)
             if opened.asked is not None and opened.answer is None:
                 self._questions[id_] = opened.asked
         self._tasks = {
@@ -123,14 +123,22 @@ class Projection:
             case ReplyDelta(asked=asked, deltas=deltas, purpose=purpose):
                 return [StreamStep(*live, asked, deltas, purpose=purpose)]
             case Output(call=call, data=data):
-                seq, made = self._calls.get(call, (0, ToolCall(call, "", None)))
-                return [CallStep(*live, "output", made, seq, output=data)]
+                made, seq = self._made(call, "")
+                return [CallStep(*live, made, seq, "output", output=data)]
             case RetryPause():
                 return [NoticeStep(*live, "pause", update.message, pause=update)]
             case UserNotice(text=text):
                 return [NoticeStep(*live, "longrein", text)]
             case TaskOver(ended=ended):
                 return [TaskStep(*live, ended.task, self._tasks.get(ended.task), ended=ended)]
+
+    def open_questions(self) -> list[QuestionStep]:
+        """Return the questions that have no answer yet, such as those from before a crash."""
+        live = (0, 0, self.agent)
+        return [
+            QuestionStep(*live, *self._made(call, asked.name), asked)
+            for call, asked in self._questions.items()
+        ]
 
     def _subagent(self, update: FromSubagent) -> "Projection":
         if update.child not in self._below:
@@ -152,16 +160,19 @@ class Projection:
                 yield self._request_end(here, failure.asked, failure=failure)
             case ToolStarted() as started:
                 self._starts[started.call] = started
-                seq, made = self._made(started.call, started.name)
-                yield CallStep(*here, "started", made, seq, started=started)
+                made, seq = self._made(started.call, started.name)
+                yield CallStep(*here, made, seq, "started", started=started)
             case ToolEnded() as result:
                 yield self._call_end(here, result)
             case PermissionAsked() as question:
                 self._questions[question.call] = question
-                yield QuestionStep(*here, question.call, question)
-            case PermissionAnswered() as answer:
-                asked_before = self._questions.pop(answer.call, None)
-                yield QuestionStep(*here, answer.call, asked_before, answer)
+                yield QuestionStep(*here, *self._made(question.call, question.name), question)
+            case PermissionAnswered(call=call) as answer:
+                asked_before = self._questions.get(call)
+                name = asked_before.name if asked_before else ""
+                if call not in self._calls:
+                    self._questions.pop(call, None)
+                yield QuestionStep(*here, *self._made(call, name), asked_before, answer)
             case TaskStarted(task=task) as task_start:
                 is_known = task in self._tasks
                 self._tasks[task] = task_start
@@ -190,10 +201,10 @@ class Projection:
                 case Thinking(text):
                     yield ThinkingStep(*here, number, text, purpose=purpose)
                 case ToolCall() if reply.stop == "interrupted":
-                    yield CallStep(*here, "cut", part, here[0], number, purpose=purpose)
+                    yield CallStep(*here, part, here[0], "cut", number, purpose=purpose)
                 case ToolCall():
-                    self._calls[part.id] = here[0], part
-                    yield CallStep(*here, "made", part, here[0], number, purpose=purpose)
+                    self._calls[part.id] = part, here[0]
+                    yield CallStep(*here, part, here[0], "made", number, purpose=purpose)
                 case _:
                     pass
         yield end
@@ -220,15 +231,15 @@ class Projection:
         )
 
     def _call_end(self, here: Here, result: ToolEnded) -> CallStep:
-        seq, made = self._made(result.call, result.name)
+        made, seq = self._made(result.call, result.name)
         started = self._starts.pop(result.call, None)
+        asked = self._questions.pop(result.call, None)
         self._calls.pop(result.call, None)
-        self._questions.pop(result.call, None)
-        return CallStep(*here, "ended", made, seq, started=started, ended=result)
+        return CallStep(*here, made, seq, "ended", 0, started, result, asked)
 
-    def _made(self, call: str, name: str) -> tuple[int, ToolCall]:
-        """Return the seq of the reply that made a call, and the call."""
-        return self._calls.get(call) or (0, ToolCall(call, name, None))
+    def _made(self, call: str, name: str) -> tuple[ToolCall, int]:
+        """Return a call and the seq of the reply that made it."""
+        return self._calls.get(call) or (ToolCall(call, name, None), 0)
 
     def _label(self, number: int) -> str:
         """Return the label of a subagent whose first start is entry `number`."""

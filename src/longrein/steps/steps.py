@@ -128,20 +128,13 @@ class RequestStep(StepFields, frozen=True):
     failure: AskFailed | None = None
 
 
-class CallStep(StepFields, frozen=True):
-    """A tool call in its life: `made` in a reply, or `cut` with it; then `started` and `ended`."""
+class CallFields(StepFields, frozen=True):
+    """Fields of a step about a tool call."""
 
-    phase: Literal["made", "cut", "started", "output", "ended"]
     made: ToolCall
     """The call as the model made it; without arguments where the reply was not read."""
-    made_seq: int = 0
+    made_seq: int
     """Entry of the reply; 0 where it was not read."""
-    number: int = 0
-    """Place of the call in its reply, from 1; 0 in later phases."""
-    started: ToolStarted | None = None
-    ended: ToolEnded | None = None
-    output: bytes = b""
-    """More output of the running call. Live."""
 
     @property
     def id(self) -> str:
@@ -153,17 +146,29 @@ class CallStep(StepFields, frozen=True):
         """The call of the tool itself, also where it was made through `CallTool`."""
         return unwrapped(self.made)
 
+
+class CallStep(CallFields, frozen=True):
+    """A tool call in its life: `made` in a reply, or `cut` with it; then `started` and `ended`."""
+
+    phase: Literal["made", "cut", "started", "output", "ended"]
+    number: int = 0
+    """Place of the call in its reply, from 1; 0 in later phases."""
+    started: ToolStarted | None = None
+    ended: ToolEnded | None = None
+    asked: PermissionAsked | None = None
+    """Question about the call, at its end."""
+    output: bytes = b""
+    """More output of the running call. Live."""
+
     @property
     def handle(self) -> str:
         """Handle of the arguments, such as `r412.2`, or of the result."""
         return f"r{self.seq}.{self.number}" if self.number else super().handle
 
 
-class QuestionStep(StepFields, frozen=True):
+class QuestionStep(CallFields, frozen=True):
     """A call that waits for permission, or the answer."""
 
-    call: str
-    """Id of the call."""
     asked: PermissionAsked | None
     """None where the question was not read."""
     answer: PermissionAnswered | None = None

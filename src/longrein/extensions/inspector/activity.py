@@ -37,8 +37,8 @@ class Child(msgspec.Struct):
                 self.requests += 1
                 self.tokens += counted.context_tokens + counted.output_tokens
             case QuestionStep(answer=None):
-                self.asking = {*self.asking, step.call}
-            case QuestionStep(call=call) | CallStep(phase="ended", id=call):
+                self.asking = {*self.asking, step.id}
+            case QuestionStep(id=call) | CallStep(phase="ended", id=call):
                 self.asking = self.asking - {call}
             case _:
                 pass

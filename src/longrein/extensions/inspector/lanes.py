@@ -64,9 +64,9 @@ class LaneBuilder:
                 self._end_idle(at)
             case RequestStep():
                 self._request(step)
-            case QuestionStep(call=call, answer=answer) if answer:
+            case QuestionStep(id=call, answer=answer) if answer:
                 self._end(self._questions.pop(call, None), at, answer.verdict)
-            case QuestionStep(call=call, asked=asked) if asked:
+            case QuestionStep(id=call, asked=asked) if asked:
                 self._questions[call] = self._begin("wait", step, f"permission for {asked.name}")
             case CallStep():
                 self._call(step)
