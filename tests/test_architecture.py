@@ -212,14 +212,14 @@ LAZY_OWN = {
     "longrein.workspace.supervisor.command_processes",
     "longrein.workspace.supervisor.spool_writer",
     "longrein.frontends.headless.stream_json_input",
-    # for `--input-format stream-json`, other formats of output and `--json-schema`
+    # the end of a run; `--input-format stream-json`, other formats of output, `--json-schema`
     *(
         f"longrein.frontends.headless.{name}"
         for name in ("hook_callbacks", "host_permissions", "initialize")
     ),
     *(
         f"longrein.frontends.headless.{name}"
-        for name in ("mcp_tunnel", "stream_json", "structured_retries")
+        for name in ("mcp_tunnel", "result", "stream_json", "structured_retries")
     ),
     # of slash commands of the terminal, when they are typed
     *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
@@ -693,6 +693,7 @@ PACKAGES_WITH_PUBLIC_NAMES = (
     "workspace",
     "tools",
     "agent",
+    "steps",
     "config",
     "extensions.lab.replay",
 )
