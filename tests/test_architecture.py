@@ -219,7 +219,7 @@ LAZY_OWN = {
     ),
     *(
         f"longrein.frontends.headless.{name}"
-        for name in ("mcp_tunnel", "result", "stream_json", "structured_retries")
+        for name in ("mcp_tunnel", "progress_lines", "result", "stream_json", "structured_retries")
     ),
     # of slash commands of the terminal, when they are typed
     *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),

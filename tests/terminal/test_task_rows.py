@@ -38,6 +38,7 @@ from longrein.frontends.terminal.event_lines import cells, crop
 from longrein.frontends.terminal.task_rows import BackgroundActivity, RunningTask
 from longrein.frontends.terminal.view_model import ViewModel
 from longrein.models import TextDelta
+from longrein.steps import Projection
 from longrein.tools import TaskView
 from tests.terminal.scripted_session import apply, texts
 
@@ -64,7 +65,8 @@ RUN = ToolCall("c1.1", "Bash", {"command": "make\ntest"})
     ],
 )
 def test_an_act_in_one_line(event: Any, told: str) -> None:
-    assert human_text.activity_text(event) == told
+    steps = Projection().read(Entry(2, 0, event))
+    assert "".join(map(human_text.activity_text, steps)) == told
 
 
 # --- When they begin and end ----------------------------------------------------------------------

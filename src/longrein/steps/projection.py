@@ -93,6 +93,8 @@ class Projection:
         """Id of each call without a result -> the call and the seq of its reply."""
         self._starts: dict[str, ToolStarted] = {}
         self._questions: dict[str, PermissionAsked] = {}
+        """Question about each call without a result."""
+        self._answered: set[str] = set()
         self._tasks: dict[str, TaskStarted] = {}
         self._subagents: dict[str, tuple[str, ChildStarted]] = {}
         """Session of each subagent -> its label and newest start."""
@@ -138,6 +140,7 @@ class Projection:
         return [
             QuestionStep(*live, *self._made(call, asked.name), asked)
             for call, asked in self._questions.items()
+            if call not in self._answered
         ]
 
     def _subagent(self, update: FromSubagent) -> "Projection":
@@ -170,7 +173,9 @@ class Projection:
             case PermissionAnswered(call=call) as answer:
                 asked_before = self._questions.get(call)
                 name = asked_before.name if asked_before else ""
-                if call not in self._calls:
+                if call in self._calls:
+                    self._answered.add(call)
+                else:
                     self._questions.pop(call, None)
                 yield QuestionStep(*here, *self._made(call, name), asked_before, answer)
             case TaskStarted(task=task) as task_start:
@@ -235,6 +240,7 @@ class Projection:
         started = self._starts.pop(result.call, None)
         asked = self._questions.pop(result.call, None)
         self._calls.pop(result.call, None)
+        self._answered.discard(result.call)
         return CallStep(*here, made, seq, "ended", 0, started, result, asked)
 
     def _made(self, call: str, name: str) -> tuple[ToolCall, int]:

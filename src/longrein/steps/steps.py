@@ -127,6 +127,12 @@ class RequestStep(StepFields, frozen=True):
     reply: Replied | None = None
     failure: AskFailed | None = None
 
+    @property
+    def calls(self) -> list[ToolCall]:
+        """Calls of the reply, as the model made them."""
+        parts = self.reply.parts if self.reply else ()
+        return [part for part in parts if isinstance(part, ToolCall)]
+
 
 class CallFields(StepFields, frozen=True):
     """Fields of a step about a tool call."""

@@ -2,23 +2,17 @@
 
 from collections.abc import Callable, Iterable
 
-from longrein.events import ToolCall
-from longrein.events.escape import shortened
 from longrein.frontends.buffered_output import BufferedOutput
 from longrein.frontends.headless.partial_messages import PartialMessages, SubagentStreams
 from longrein.frontends.headless.run_state import OutputOptions, RunState, SessionFacts, Stop
 from longrein.frontends.headless.stream_json_blocks import ERRORS, Line, encode, tail
 from longrein.steps import (
     MAIN,
-    CallStep,
     NoticeStep,
     PromptStep,
-    QuestionStep,
     RequestStep,
     Step,
     StreamStep,
-    SubagentStep,
-    TaskStep,
 )
 
 # --- Reporter: stdout lines, and progress on stderr -----------------------------------------------
@@ -107,15 +101,15 @@ class RunReporter:
         """Lines for stderr: all progress when verbose; else long pauses and notices, unless they
         are on stdout.
         """
-        match step:
-            case _ if self._options.verbose:
-                return progress(step)
-            case NoticeStep(kind="longrein") if not self._streams:
-                return progress(step)
-            case NoticeStep(pause=pause) if pause and pause.delay_s > PAUSE_SAID_S:
-                return [] if self._streams else progress(step)
-            case _:
-                return []
+        is_told = self._options.verbose
+        if isinstance(step, NoticeStep) and not self._streams:
+            is_long = step.pause is not None and step.pause.delay_s > PAUSE_SAID_S
+            is_told = is_told or is_long or step.kind == "longrein"
+        if not is_told:
+            return []
+        from longrein.frontends.headless.progress_lines import progress
+
+        return progress(step)
 
     def _lines(self, step: Step, run_state: RunState, partial: PartialMessages) -> list[Line]:
         from longrein.frontends.headless.stream_json import draw, draw_hook, draw_replay
@@ -166,41 +160,3 @@ class RunReporter:
     def _put(self, lines: Iterable[Line]) -> None:
         if data := b"".join(map(encode, lines)):
             self._out.put(data)
-
-
-def progress(step: Step) -> list[str]:  # noqa: PLR0911 - a case for each step
-    """Progress lines for stderr."""
-    match step:
-        case NoticeStep(pause=pause) if pause:
-            count = f"attempt {pause.attempt} of {pause.attempts_max} in"
-            what = count if pause.attempt else "the next request waits"
-            return [f"{pause.message}: {what} {pause.delay_s:.1f} s"]
-        case NoticeStep(kind="longrein", text=text):
-            return [text]
-        case CallStep(phase="made" | "cut", call=call):
-            return [f"calls {call.name} {_first_argument(call)}"]
-        case CallStep(ended=end) if end:
-            return [f"{end.name} {end.status} after {end.elapsed_ms / 1000:.1f} s"]
-        case QuestionStep(asked=asked, answer=None) if asked:
-            return [f"denied, for nobody is here to ask: {asked.name} ({asked.reason})"]
-        case TaskStep(ended=over) if over:
-            return [f"task {over.task} {over.state}"] if step.seq else []
-        case TaskStep(started=task) if task:
-            return [f"task {task.task} {task.state}: {_first_line(task.command)}"]
-        case SubagentStep(ended=child) if child:
-            took = f"{child.elapsed_ms / 1000:.1f} s, {child.steps} steps"
-            return [f"subagent {child.status} after {took}"]
-        case SubagentStep(started=new) if new:
-            own_label = step.label.rpartition(".")[2]
-            return [f"subagent {own_label} {new.kind} started: {_first_line(new.description)}"]
-        case _:
-            return []
-
-
-def _first_argument(call: ToolCall) -> str:
-    found = (value for value in (call.arguments or {}).values() if isinstance(value, str) and value)
-    return _first_line(next(found, ""))
-
-
-def _first_line(text: str) -> str:
-    return shortened((text.splitlines() or [""])[0], 80)

@@ -48,6 +48,7 @@ from longrein.frontends.terminal import event_lines
 from longrein.frontends.terminal.approvals import Question
 from longrein.frontends.terminal.event_lines import NO_WRAP, Line, fold, indented, line, status_word
 from longrein.frontends.translation import translate
+from longrein.steps import Projection
 from longrein.tools import TaskView
 
 COMMAND_CHARS_MIN, COMMAND_CHARS_MAX = 8, 60
@@ -464,7 +465,8 @@ class BackgroundActivity:
             case _:
                 pass
         self._track_call(entry, update.child)
-        self._remember_act(update.child, activity_text(entry.event))
+        for step in Projection().read(entry):
+            self._remember_act(update.child, activity_text(step))
 
     def _remember_act(self, child: str, act: str) -> None:
         """Remember an act; repeats, such as a call and its start, count once."""
