@@ -15,6 +15,7 @@ from longrein.agent import (
     UserMessage,
     session_usd,
 )
+from longrein.agent.extension_part import user_answer
 from longrein.events import (
     AnyPart,
     Asked,
@@ -39,7 +40,6 @@ from longrein.extensions.acp.tool_calls import Update
 from longrein.extensions.acp.updates import StreamFacts, UpdateStream, chunk, notice
 from longrein.frontends.stdio import say
 from longrein.settings_schema import MODES
-from longrein.tools.mcp.mcp_port import elicit_answer
 
 AUTH_REQUIRED, INTERNAL_ERROR = -32000, -32603
 OUTPUT_EVERY_S = 0.3
@@ -445,7 +445,7 @@ class EditorSession:
     async def answer_server(
         self, server: str, message: str, schema: Mapping[str, Any], url: str
     ) -> Any:
-        """Show a question of an MCP server as a form (see `Elicit`); one that needs a browser is
+        """Show a question of an MCP server as a form (see `AskUser`); one that needs a browser is
         declined.
         """
         if url:
@@ -456,7 +456,7 @@ class EditorSession:
             "requestedSchema": dict(schema),
         }
         try:
-            return elicit_answer(await self._request("elicitation/create", params))
+            return user_answer(await self._request("elicitation/create", params))
         except (ConnectionError, RequestError):
             return "cancel", {}
 
