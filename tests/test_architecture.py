@@ -184,7 +184,16 @@ LAZY_OWN = {
     "longrein.agent.status_command",  # where the user has a status line
     "longrein.frontends.terminal.entry_pages",  # when the user opens a page
     "longrein.frontends.terminal.pager",
-    "longrein.agent.server_confinement",
+    *(
+        f"longrein.extensions.mcp.{name}"
+        for name in (
+            "control_requests",
+            "result_content",
+            "server_confinement",
+            "slash_command",
+            "tool_specs",
+        )
+    ),
     "longrein.agent.subagents.runner",
     "longrein.agent.tool_runner",
     "longrein.agent.user_command_runner",  # with the first `!` of the user
@@ -204,8 +213,6 @@ LAZY_OWN = {
         f"longrein.tools.{name}"
         for name in ("bash", "diff", "find_replace", "loose_match", "recall_pages", "skill_text")
     ),
-    "longrein.tools.mcp.result_content",
-    "longrein.tools.mcp.tool_specs",
     *(
         f"longrein.workspace.sandbox.{name}"
         for name in ("bubblewrap", "protected", "restored", "rungs", "seccomp", "secret_places")
@@ -223,7 +230,10 @@ LAZY_OWN = {
     ),
     *(
         f"longrein.frontends.headless.{name}"
-        for name in ("mcp_tunnel", "progress_lines", "result", "stream_json", "structured_retries")
+        for name in (
+            *("progress_lines", "result", "server_questions"),
+            *("stream_json", "structured_retries"),
+        )
     ),
     # of slash commands of the terminal, when they are typed
     *(f"longrein.commands.{name}" for name in ("doctor", "sessions", "watch")),
@@ -315,8 +325,8 @@ IO_OWNERS = {
         "models",
         "workspace",
         "entry_points",
-        "tools",
-    },  # `tools.mcp.transports`, for MCP servers over HTTP
+        "extensions",
+    },  # `extensions.mcp.transports`, for MCP servers over HTTP
     "prompt_toolkit": {"frontends"},
     "rich": {"frontends"},
     "psutil": {"workspace"},
@@ -325,8 +335,7 @@ IO_OWNERS = {
     "termios": {"frontends", "workspace"},
     "logging": {
         "extensions",
-        "tools",
-    },  # warnings of OpenTelemetry become a line; `tools.mcp.connection` silences the SDK
+    },  # warnings of OpenTelemetry become a line; `extensions.mcp.connection` silences the SDK
 }
 """Module -> packages that may import it. `testing` and `commands/demo.py` play the outside world
 and may use all.
@@ -393,7 +402,7 @@ STRING_IMPORTERS = {
     "extension_points.py",  # parts of extensions
     "entry_points.py",  # the module of the chosen subcommand
     "workspace/system_keyring.py",  # the optional package `keyring`
-    "tools/mcp/servers.py",  # the module that needs the SDK
+    "extensions/mcp/servers.py",  # the module that needs the SDK
     "integrations/__init__.py",  # the adapter of the framework that is in use
 }
 """Modules that may import by a string, which the import graph does not show."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longrein.config.mcp_files import load_mcp_servers
+from longrein.extensions.mcp.server_files import load_mcp_servers
 from tests.e2e.harness import CliHarness
 
 PAGE = (Path(__file__).parent.parent / "docs/mcp.md").read_text(encoding="utf-8")

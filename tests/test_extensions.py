@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 import longrein
+from longrein.config.trust_preview import Kind
 from longrein.extension_points import (
     BUNDLED,
     COMMANDS_DOOR,
     DOORS,
+    TRUST_DOOR,
     Command,
     bundled_extensions,
     bundled_points,
@@ -169,7 +171,14 @@ def test_a_folder_is_an_extension_without_an_entry_in_any_table(whole: Copy) -> 
         assert whole.run("shout", "hi") == (0, "HI\n", "")
         assert "  shout " in whole.run("help")[1]
         assert "Shout " in whole.run("--list-tools")[1]
-        assert whole.run("-p", "go") == (0, "Hello.\n", "longrein: seen\nlongrein: ended\n")
+        said = "longrein: note of a part\nlongrein: seen\nlongrein: moves\nlongrein: ended\n"
+        code, out, err = whole.run("-p", "go")
+        assert (code, out, sorted(err.split("\n"))) == (0, "Hello.\n", sorted(said.split("\n")))
+        project = whole.home / "project"
+        project.mkdir()
+        (project / "shout.txt").touch()
+        shown = whole.python("-m", "longrein", "trust", "--show", cwd=project)[1]
+        assert "  shouts  shout.txt\n" in shown
         session = next((whole.home / "state/sessions").iterdir()).name
         assert whole.run("export", session, "--format", "loud")[1] == "OPENED"
         file = whole.home / "x.loud"
@@ -180,7 +189,11 @@ def test_a_folder_is_an_extension_without_an_entry_in_any_table(whole: Copy) -> 
 
 
 SHOUT = """
+from glob import glob
+
 from longrein import tool
+from longrein.agent.extension_part import ExtensionPart
+from longrein.config.trust_preview import Kind
 from longrein.extension_points import Command
 from longrein.frontends.stdio import say
 
@@ -204,6 +217,21 @@ def observe(observed):
     return finish
 
 
+class Part(ExtensionPart):
+    notes = ("note of a part",)
+
+    def __init__(self, plan):
+        self.moves = 0
+
+    async def before_move(self):
+        self.moves += 1
+        if self.moves == 1:
+            say("moves")
+
+
+SHOUTS = Kind("shouts", lambda folder: glob(folder.cwd + "/shout.txt"))
+
+
 def export(reader):
     return type(next(reader.entries()).event).__name__.upper().encode()
 
@@ -220,6 +248,8 @@ SHOUT_POINTS = "".join(
         ("commands", "shout", "SHOUT"),
         ("tools", "shout", "Shout"),
         ("observers", "shout", "observe"),
+        ("session_parts", "shout", "Part"),
+        ("trust", "shout", "SHOUTS"),
         ("exporters", "loud", "export"),
         ("importers", "loud", "take"),
     )
@@ -237,7 +267,7 @@ def test_what_can_be_absent_is_what_is_here() -> None:
 
 def test_a_public_door_is_never_taken_away() -> None:
     """A package that somebody has built on 1.0 must work until 2.0: add to these, remove none."""
-    promised = "commands tools providers policies observers exporters importers"
+    promised = "commands tools providers policies session_parts trust observers exporters importers"
     assert {f"longrein.{door}" for door in promised.split()} <= DOORS.keys()
     fields = ("name", "usage", "help", "flags", "words_max", "words_min", "run")
     assert Command.__struct_fields__[: len(fields)] == fields
@@ -253,4 +283,7 @@ def test_each_part_of_a_bundled_extension_exists_and_comes_in_by_a_public_door()
             assert part.after in COMMANDS
             assert isinstance(part.run, str)
             part = load_object(part.run)
+        if point.door == TRUST_DOOR:
+            assert isinstance(part, Kind)
+            part = part.find
         assert callable(part)

@@ -11,6 +11,7 @@ import msgspec
 
 from longrein import __version__
 from longrein.agent import Rewind
+from longrein.agent.extension_part import ControlHandler
 from longrein.composition import Additions, Composition, build
 from longrein.config import full_model_name
 from longrein.events import (
@@ -23,7 +24,6 @@ from longrein.events import (
     UsageError,
     UserSpoke,
     entry_uuid,
-    redactor,
 )
 from longrein.extension_points import load_object
 from longrein.frontends.headless import BufferedOutput, OutputOptions, SessionFacts, run_headless
@@ -150,10 +150,11 @@ async def _opened(
     except LongreinError:
         await built.session.close()
         raise
-    if given is not None and built.deps.mcp is not None:
-        from longrein.frontends.headless.mcp_tunnel import elicitation
+    if given is not None and built.deps.extension_parts:
+        from longrein.frontends.headless.server_questions import elicitation
 
-        built.deps.mcp.host.elicit = elicitation(channel)
+        for part in built.deps.extension_parts:
+            part.let_user_answer(elicitation(channel))
     return built
 
 
@@ -163,19 +164,19 @@ def _with_program(
     """Return the options with those of `initialize`, and what the program that writes stdin
     adds: hooks and servers.
     """
-    from longrein.frontends.headless.mcp_tunnel import mcp_tunnel, program_servers
-
-    tunnel = mcp_tunnel(channel)
     if given is None:
-        return options, Additions(mcp_tunnel=tunnel)
+        return options, Additions(channel=channel)
     from longrein.frontends.headless.hook_callbacks import callback_handlers
     from longrein.frontends.headless.initialize import with_initialize
 
     hooks = tuple(callback_handlers(given, channel))
+    names = given.fields.get("sdkMcpServers")
+    listed = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     more = Additions(
         hooks=hooks,
-        mcp_servers=program_servers(given),
-        mcp_tunnel=tunnel,
+        mcp_servers={name: {"type": "sdk"} for name in listed},
+        servers_source="initialize",
+        channel=channel,
         skills=given.skills,
     )
     return with_initialize(options, given), more
@@ -258,28 +259,28 @@ def control_options(built: Composition, channel: ControlChannel, *, waits: bool)
         )
         return deps.model.name
 
-    def hide(secrets: Sequence[str]) -> None:
-        if secrets:
-            before, more = deps.redact, redactor(tuple(secrets), built.session.state.nonce, ())
-            deps.redact, deps.secrets = lambda text: more(before(text)), (*deps.secrets, *secrets)
-
     def terminal_commands() -> set[str]:
         from longrein.frontends.terminal.command_table import BY_NAME
 
         own = built.session.skills.all() if built.session.skills is not None else ()
-        return BY_NAME.keys() - {one.name for one in own}
+        added = (one.name for part in deps.extension_parts for one in part.slash_commands())
+        return {*BY_NAME, *added} - {one.name for one in own}
+
+    def added() -> dict[str, ControlHandler]:
+        found: dict[str, ControlHandler] = {}
+        for part in deps.extension_parts:
+            found |= part.control_requests()
+        return found
 
     return ControlOptions(
         terminal_commands=terminal_commands,
         offer=lambda: offer_of(built),
         channel=channel,
-        mcp=deps.mcp,
+        added=added,
         asks_permission=run_context.options.permission_prompt_tool == "stdio",
         waits=waits,
         resolve_model=resolve,
         think=think,
-        hide=hide,
-        environ=run_context.environ,
         budget=lambda: budget_of(run_context, built.session.state),
         reports_state=for_sdk or for_all,
         state_for_host_only=not for_all,
@@ -343,8 +344,8 @@ def facts_of(built: Composition) -> SessionFacts:
 
 
 def _mcp_servers(built: Composition) -> tuple[tuple[str, str], ...]:
-    views = built.deps.mcp.views() if built.deps.mcp is not None else ()
-    return tuple((view.name, view.status.replace("connecting", "pending")) for view in views)
+    found = [one for part in built.deps.extension_parts for one in part.connections()]
+    return tuple((name, status.replace("connecting", "pending")) for name, status in found)
 
 
 def _leave(work: Coroutine[Any, Any, int]) -> int:

@@ -17,6 +17,8 @@ COMMANDS_DOOR = "longrein.commands"
 TOOLS_DOOR = "longrein.tools"
 PROVIDERS_DOOR = "longrein.providers"
 POLICIES_DOOR = "longrein.policies"
+SESSION_PARTS_DOOR = "longrein.session_parts"
+TRUST_DOOR = "longrein.trust"
 OBSERVERS_DOOR = "longrein.observers"
 EXPORTERS_DOOR = "longrein.exporters"
 IMPORTERS_DOOR = "longrein.importers"
@@ -26,6 +28,8 @@ DOORS: Mapping[str, str] = {
     TOOLS_DOOR: "a tool, a list of tools, or a function that returns tools",
     PROVIDERS_DOOR: "a function from the name of a model to a model, called like the provider",
     POLICIES_DOOR: "a function with the arguments of `longrein.context.decide`; at most one in all",
+    SESSION_PARTS_DOOR: "a function from the plan of a session to an `ExtensionPart` of it",
+    TRUST_DOOR: "a `Kind` of files that are used only in a trusted folder",
     OBSERVERS_DOOR: "a function that gets each session when it has opened",
     EXPORTERS_DOOR: "a function from a stored session to bytes, called like the format",
     IMPORTERS_DOOR: "a function that makes a session of a file of another program",
@@ -38,6 +42,7 @@ BUNDLED: Mapping[str, tuple[str, ...]] = {
     "acp": ("acp",),
     "inspector": ("inspect",),
     "lab": ("fit", "simulate"),
+    "mcp": ("mcp",),
     "traces": (),
     "transcripts": (),
 }

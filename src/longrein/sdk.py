@@ -35,8 +35,6 @@ from longrein.agent import (
     session_usd,
 )
 from longrein.composition import Additions, Composition, build
-from longrein.config.environ import environment
-from longrein.config.mcp_files import read_server
 from longrein.events import (
     AnyPart,
     Entry,
@@ -56,7 +54,6 @@ from longrein.models import Model
 from longrein.run_context import read_run_context
 from longrein.settings_schema import MODES, PermissionMode
 from longrein.tools import TaskView, Tool
-from longrein.tools.mcp import McpServer
 
 T = TypeVar("T")
 Approve = Callable[[PermissionAsked], bool | Awaitable[bool]]
@@ -318,7 +315,9 @@ class Session:
             None if given.builtin_tools is None else tuple(given.builtin_tools),
             given.window,
             given.max_output,
-            mcp_servers=_servers(given.mcp_servers or {}),
+            mcp_servers={name: dict(one) for name, one in (given.mcp_servers or {}).items()},
+            servers_source="mcp_servers",
+            refuses_wrong_servers=True,
         )
         with _in_library_words():
             context = read_run_context(options, folder=folder)
@@ -636,17 +635,6 @@ class Session:
     def _is_idle(self, seq: int) -> bool:
         idle = self._loop is None or self._loop.done()
         return idle and seq >= self._session.subscribers.committed
-
-
-def _servers(entries: Mapping[str, Mapping[str, Any]]) -> tuple[McpServer, ...]:
-    """Read the entries of MCP servers. Raises `UsageError` for a wrong one."""
-    found = tuple(
-        read_server(name, dict(entry), environment(), "program", "mcp_servers")
-        for name, entry in entries.items()
-    )
-    if wrong := next((server for server in found if server.problem), None):
-        raise UsageError(f"mcp_servers: {wrong.name}: {wrong.problem}")
-    return found
 
 
 def _parts(words: str | Sequence[AnyPart]) -> tuple[AnyPart, ...]:

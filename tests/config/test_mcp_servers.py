@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from longrein.config.mcp_files import (
+from longrein.config.trust_preview import left_out_files, trust_preview
+from longrein.events import SettingsError, UsageError
+from longrein.extensions.mcp.server_config import McpServer, OAuthOptions
+from longrein.extensions.mcp.server_files import (
     approve_servers,
     change_entry,
     forget_approvals,
@@ -16,10 +19,7 @@ from longrein.config.mcp_files import (
     read_server,
     server_secrets,
 )
-from longrein.config.trust_preview import left_out_files, trust_preview
-from longrein.events import SettingsError, UsageError
 from longrein.settings_schema import Settings
-from longrein.tools.mcp import McpServer, OAuthOptions
 
 ENVIRON = {"PORT": "", "TOKEN": "t0ken", "HOST": "h"}
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from longrein.events import UsageError
-from longrein.tools.mcp.questions import Questions
+from longrein.extensions.mcp.questions import Questions
 from tests.e2e.harness import CliHarness, call, calls, says
 from tests.mcp_servers.harness import fault, serve
 from tests.terminal.pseudo_terminal import PseudoTerminal

@@ -87,10 +87,11 @@ def test_the_sdk_is_not_imported_before_the_prompt(cli: CliHarness) -> None:
         "    early = [name for name in ('mcp', 'pydantic', 'httpx2', 'anyio') if name in "
         "sys.modules]\n"
         "    for _ in range(400):\n"
-        "        if built.deps.mcp is not None and not built.deps.mcp.connecting:\n"
+        "        states = [state for _, state in built.deps.extension_parts[0].connections()]\n"
+        "        if states and 'connecting' not in states:\n"
         "            break\n"
         "        await asyncio.sleep(0.1)\n"
-        "    print(early, [view.status for view in built.deps.mcp.views()])\n"
+        "    print(early, states)\n"
         "    await built.session.close()\n"
         "asyncio.run(main())\n"
     )

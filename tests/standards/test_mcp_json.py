@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longrein.config.mcp_files import Unset, expand, load_mcp_servers
-from longrein.tools.mcp.server_config import McpServer
+from longrein.extensions.mcp.server_config import McpServer
+from longrein.extensions.mcp.server_files import Unset, expand, load_mcp_servers
 
 from .peers import AGENTS, PACKAGES, ask, needs
 

@@ -63,7 +63,6 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "agents": ("", "a1", "stop a1", "tell a1 x", "tell"),
     "goals": ("", "all", "help", "add"),
     "hooks": ("",),
-    "mcp": ("", "one", "reconnect one"),
     "keys": ("",),
     "queue": ("", "1", "drop 1", "drop", HUGE),
     "stop": ("", "b1"),

@@ -28,6 +28,7 @@ FILES = [
     *SOURCE.glob("frontends/**/*.py"),
     SOURCE / "permissions/verdict.py",
     SOURCE / "commands/interactive.py",
+    SOURCE / "extensions/mcp/session_part.py",
 ]
 TEXTS = read_texts("zh")
 LETTERS_MIN = 2

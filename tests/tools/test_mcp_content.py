@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from longrein.events import Document, Image, Text, ToolSpec
+from longrein.extensions.mcp.mcp_port import ListedTool
+from longrein.extensions.mcp.result_content import outcome_of, resource_parts
+from longrein.extensions.mcp.tool_specs import (
+    DESCRIPTION_CHARS_MAX,
+    tool_name,
+    tool_spec,
+    usable_schema,
+)
 from longrein.tools import Tool, fit_arguments
-from longrein.tools.mcp.mcp_port import ListedTool
-from longrein.tools.mcp.result_content import outcome_of, resource_parts
-from longrein.tools.mcp.tool_specs import DESCRIPTION_CHARS_MAX, tool_name, tool_spec, usable_schema
 
 PNG = (
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from longrein.agent.server_confinement import server_sandbox
+from longrein.extensions.mcp.server_config import McpServer
+from longrein.extensions.mcp.server_confinement import server_sandbox
 from longrein.settings_schema import SandboxOptions
-from longrein.tools.mcp import McpServer
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.secret_places import FILES_OF_VARIABLES, PLACES, secret_paths
 from tests.workspace.test_sandbox import Confined, needs_bubblewrap

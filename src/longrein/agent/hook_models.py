@@ -26,6 +26,7 @@ from longrein.events import (
     ToolCall,
     ToolResult,
     Usage,
+    UsageError,
     text_of,
 )
 from longrein.models import Delta, Failure, Model, Reply, cost_usd
@@ -205,20 +206,14 @@ class McpHandler(msgspec.Struct, frozen=True):
 
     async def run(self, data: bytes, place: HookPlace) -> HookOutput:
         session, name = place.session, self.hook.name
-        servers = session.deps.mcp
-        server = name.split("__")[1]
-        if servers is None or server not in servers.servers:
-            return HookOutput(problem=f"there is no MCP server {server!r} here")
-        tool = await servers.find(name)
+        tool = None
+        try:
+            for part in session.deps.extension_parts:
+                tool = tool or await part.find_tool(name)
+        except UsageError as error:
+            return HookOutput(problem=str(error))
         if tool is None:
-            view = next(one for one in servers.views() if one.name == server)
-            why = (
-                view.problem
-                or f"it offers {', '.join(one.split('__', 2)[2] for one in view.tools) or 'none'}"
-            )
-            return HookOutput(
-                problem=f"the MCP server {server} has no such tool: {visible(why)[:300]}"
-            )
+            return HookOutput(problem=f"there is no MCP server {name.split('__')[1]!r} here")
         event = msgspec.json.decode(place.clean(data.decode("utf-8", "replace")))
         arguments = _filled(self.hook.input, event)
         outcome = await tool.run(tool_context(session, "", tool, in_foreground=True), **arguments)

@@ -17,7 +17,6 @@ from longrein.agent.loop_actions import (
     switch_model,
     wait_idle,
 )
-from longrein.agent.mcp_servers import record_server_changes
 from longrein.agent.model_request import request_turn
 from longrein.agent.moves import (
     AskModel,
@@ -48,7 +47,8 @@ async def run(session: Session, *, once: bool) -> None:  # noqa: C901, PLR0912 -
     while not session.closed:
         await drain_inbox(session)
         await record_file_changes(session)
-        await record_server_changes(session)
+        for part in [*session.parts]:
+            await part.before_move()
         judged: Mapping[str, Judgement] = {}
         if session.state.calls or session.judged_paths:
             from longrein.agent.tool_runner import judge_open_calls

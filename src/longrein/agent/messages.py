@@ -6,7 +6,6 @@ the tag of their class, so a stored tag never changes (`Said`, `GoOn` and `Happe
 names).
 """
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from hashlib import sha256
 from typing import Any, Literal, Protocol
@@ -14,7 +13,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from longrein.context import PROGRAM_KINDS, State, settled_usd
-from longrein.events import AnyPart, Entry, FilePut, PermissionAsked, TaskEnded, Text, UsageError
+from longrein.events import AnyPart, Entry, FilePut, PermissionAsked, TaskEnded, UsageError
 from longrein.models import CallDelta, TextDelta, ThinkingDelta
 from longrein.tools import TaskView
 
@@ -231,18 +230,6 @@ def for_child(message: InboxMessage) -> str:
             return child
         case _:
             return ""
-
-
-def prompt_line(message: UserMessage) -> str:
-    """Return the command `/mcp__SERVER__PROMPT …` that a message is; '' for any other message."""
-    first = message.parts[0] if message.parts else None
-    text = first.text.strip() if isinstance(first, Text) else ""
-    return text if text.startswith("/mcp__") and "__" in text.partition(" ")[0][6:] else ""
-
-
-def split_words(line: str) -> list[str]:
-    """Split a command line into words; quotes hold a word together."""
-    return [(quoted or plain) for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', line)]
 
 
 class ReplyDelta(msgspec.Struct, frozen=True):

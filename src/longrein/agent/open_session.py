@@ -10,7 +10,6 @@ from longrein.agent.hooks import SessionHooks
 from longrein.agent.inbox import pins_reminder, typed
 from longrein.agent.loop import run
 from longrein.agent.loop_actions import move_context
-from longrein.agent.mcp_servers import McpPrompts
 from longrein.agent.memory_pressure import MemoryPressure
 from longrein.agent.messages import (
     Answer,
@@ -58,9 +57,9 @@ class OpenSession(Session):
         self.add(WakeSchedule())
         if self.open(SessionHooks) is None:
             self.add(SessionHooks())
-        if deps.mcp is not None:
-            self.add(McpPrompts(deps.mcp))
         self.open(Skills)
+        for part in deps.extension_parts if deps.parent_policy is None else ():
+            self.add(part)
         self._user_commands: set[asyncio.Task[CommandRun]] = set()
 
     @property
@@ -145,8 +144,8 @@ class OpenSession(Session):
             subagents = self.open(Subagents)
             if subagents is not None:
                 subagents.resume()
-        if self.deps.mcp is not None and self.deps.parent_policy is None:
-            self.deps.mcp.start()
+        for part in self.parts:
+            part.started()
         try:
             await run(self, once=once)
         finally:

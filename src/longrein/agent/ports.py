@@ -4,10 +4,10 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from longrein.agent.extension_part import ExtensionPart
 from longrein.agent.rate_limit import RateLimit
 from longrein.agent.session_part import ParentPolicy, PartFactory, SessionPart
 from longrein.agent.shared_files import FileWriters, PathLocks
@@ -20,9 +20,6 @@ from longrein.store import HistoryReader, HookFiles
 from longrein.tools import GoalPort, SubagentType, Tool
 from longrein.workspace import MemoryUse, Workspace
 from longrein.workspace.sandbox import SessionSandbox
-
-if TYPE_CHECKING:
-    from longrein.tools.mcp.servers import McpToolset
 
 LEAVING = "longrein on leaving"
 """The `by` in the cause of tasks that were ended because the session was left."""
@@ -110,8 +107,8 @@ class Dependencies(msgspec.Struct):
     task_options: TaskOptions = TaskOptions()
     hook_files: HookFiles | None = None
     """Files for hooks beside the log; None when there are none."""
-    mcp: "McpToolset | None" = None
-    """MCP servers, shared by all agents of a tree; None where none is configured."""
+    extension_parts: tuple[ExtensionPart, ...] = ()
+    """Parts of extensions in the session of the user, shared by all agents of its tree."""
     tells_project: bool = False
     """True if a new session tells the model the git status and the tracked files."""
     policy: Callable[..., Decision] = decide

@@ -38,6 +38,7 @@ from longrein.events import (
     Replied,
     ToolCall,
     ToolEnded,
+    redactor,
     unwrapped,
 )
 from longrein.permissions import Rules, with_tool_names
@@ -90,7 +91,7 @@ class Approvals:
         """Open call -> arguments that an answer put in place of the model's."""
         self.rules: tuple[str, ...] = ()
         self.changed_tools: tuple[str, ...] = ()
-        """Tools of MCP servers that have changed: asked about, whatever rules allowed before."""
+        """Tools of other programs that have changed: asked about, whatever rules allowed before."""
         self.mode_restored = False
         """True if the mode comes from the log."""
         self.earlier_calls: frozenset[str] = frozenset()
@@ -366,6 +367,14 @@ class Session:
         """Show the user one line."""
         self.subscribers.publish(UserNotice(self.deps.redact(text)))
 
+    def hide(self, secrets: Sequence[str]) -> None:
+        """Mask further secrets in this session from now on."""
+        if not secrets:
+            return
+        before, more = self.deps.redact, redactor(tuple(secrets), self.state.nonce, ())
+        self.deps.redact = lambda text: more(before(text))
+        self.deps.secrets = (*self.deps.secrets, *secrets)
+
     # --- parts ------------------------------------------------------------------------------------
 
     def add(self, part: P) -> P:
@@ -515,9 +524,9 @@ class Session:
         if self._held:
             await self.commit(flush=True)
         self.keep_snapshot()
+        for part in self.parts:
+            await part.release()
         if self.deps.parent_policy is None:  # shared by the tree, so closed by its root
-            if self.deps.mcp is not None:
-                await self.deps.mcp.close()
             await self.deps.workspace.spawner.drain()
             if self.deps.sandbox is not None:
                 await self.deps.sandbox.close()

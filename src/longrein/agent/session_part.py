@@ -46,8 +46,14 @@ class SessionPart:
     def take(self, message: InboxMessage) -> None:
         """Act on a message that the loop takes from the inbox, before its entries are appended."""
 
+    def started(self) -> None:
+        """Begin to work: the main loop starts."""
+
     async def collect(self) -> None:
         """Append what has happened since the last move."""
+
+    async def before_move(self) -> None:
+        """Append what the next move has to know, after the messages have been taken."""
 
     def within(self, limits: Limits) -> Limits:
         """Return the limits of the next request, reduced to what this part leaves of them."""
@@ -71,6 +77,9 @@ class SessionPart:
 
     async def close(self) -> None:
         """Stop what runs, and append what is known of it."""
+
+    async def release(self) -> None:
+        """Let go of connections and programs, after the last commit."""
 
 
 PartFactory = Callable[[], SessionPart]

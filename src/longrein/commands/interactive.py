@@ -19,7 +19,7 @@ from longrein.composition import Additions, Composition, build
 from longrein.config import home_folder, own_command, project_root
 from longrein.config.model_choice import NoModelFound
 from longrein.context import next_compacted, report
-from longrein.events import LongreinError, redactor
+from longrein.events import LongreinError
 from longrein.frontends import first_frame
 from longrein.frontends.reports.task_lists import output_tail
 from longrein.frontends.secret_input import KeyCommands, SecretQuestion
@@ -131,8 +131,8 @@ def _analysis(built: Composition) -> list[str]:
 
 def _facts(place: RunContext, built: Composition, *, choosing: bool) -> TerminalFacts:
     deps, session = built.deps, built.session
-    if deps.mcp is not None:
-        deps.mcp.let_user_answer()
+    for part in deps.extension_parts:
+        part.let_user_answer()
     is_root = os.geteuid() == 0
     return TerminalFacts(
         model=deps.model.name,
@@ -163,7 +163,9 @@ def _facts(place: RunContext, built: Composition, *, choosing: bool) -> Terminal
             redact=deps.redact,
         ),
         hooks=lambda: _hooks(built),
-        mcp=deps.mcp,
+        slash_commands=lambda: [
+            one for part in deps.extension_parts for one in part.slash_commands()
+        ],
         commands=command_facts(place, built),
         sandbox=lambda: _sandbox(built),
         read_history=HistoryReader(place.state_dir, session.id).reading,
@@ -207,11 +209,7 @@ def _key_commands(place: RunContext, built: Composition) -> KeyCommands:
 
         def keep(text: str) -> str:
             told = question.keep(text)
-            before, more = deps.redact, redactor((text.strip(),), built.session.state.nonce, ())
-            deps.redact, deps.secrets = (
-                lambda shown: more(before(shown)),
-                (*deps.secrets, text.strip()),
-            )
+            built.session.hide([text.strip()])
             if deps.model.name.partition("/")[0] != provider:
                 return f"{told}; /model chooses a model of {provider}"
             deps.model = deps.open_model(deps.model.name)

@@ -71,8 +71,8 @@ def _status(
     deps, state = built.deps, built.session.state
     window = deps.model.budget.usable_tokens
     rung = deps.sandbox.rung if deps.sandbox is not None else None
-    servers = deps.mcp.views() if deps.mcp is not None else ()
-    working = sum(view.status == "connected" for view in servers)
+    servers = [one for part in deps.extension_parts for one in part.connections()]
+    working = sum(status == "connected" for _, status in servers)
     key = "" if built.key_source == "none" else f"key from {built.key_source}"
     return [
         ("longrein", __version__),

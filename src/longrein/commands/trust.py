@@ -35,7 +35,7 @@ def trust(
 
 
 def _trust(place: RunContext) -> str:
-    """Trust the folder with the hooks and MCP servers that the screen has shown; return what is
+    """Trust the folder with the hooks and programs that the screen has shown; return what is
     trusted.
     """
     hooks, _ = config.read_project_hooks(place.cwd, place.home, place.environ)
@@ -43,7 +43,8 @@ def _trust(place: RunContext) -> str:
     unit = config.trust(
         place.state_dir, place.cwd, place.home, tuple(map(config.fingerprint, hooks))
     )
-    config.approve_servers(place.state_dir, place.cwd)
+    for kind in config.all_kinds(place.settings):
+        kind.approve(place.state_dir, place.cwd)
     return unit
 
 

@@ -2,6 +2,5 @@
 
 from longrein.composition.additions import Additions
 from longrein.composition.builder import Composition, build
-from longrein.composition.mcp_wiring import mcp_toolset
 
-__all__ = ["Additions", "Composition", "build", "mcp_toolset"]
+__all__ = ["Additions", "Composition", "build"]

@@ -1,6 +1,6 @@
 """Parts that a program adds to those of options and settings."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,9 +9,9 @@ from longrein.agent.hooks import HookHandler
 from longrein.config import Plugins
 from longrein.models import Model
 from longrein.tools import Tool
-from longrein.tools.mcp import McpServer
 
 if TYPE_CHECKING:
+    from longrein.frontends.headless.control_lines import ControlChannel
     from longrein.tools.editor import Editor
 
 
@@ -40,10 +40,14 @@ class Additions(msgspec.Struct, frozen=True):
     """True if a program or an editor answers permission questions, and so is asked about confined
     commands too.
     """
-    mcp_servers: tuple[McpServer, ...] = ()
-    """MCP servers in addition to the configured ones."""
-    mcp_tunnel: Callable[[str, Mapping[str, Any]], Awaitable[Any]] | None = None
-    """Carries messages to MCP servers inside the program; see `ServerHost.tunnel`."""
+    mcp_servers: Mapping[str, dict[str, Any]] = {}
+    """MCP servers in addition to the configured ones: name -> entry as in `.mcp.json`."""
+    servers_source: str = ""
+    """Place that names them, for messages."""
+    refuses_wrong_servers: bool = False
+    """True if a wrong entry is an error; else a line tells of it."""
+    channel: "ControlChannel | None" = None
+    """Channel to the program that runs longrein, which may have MCP servers inside."""
     skills: tuple[str, ...] | None = None
     """Names of the skills and commands that the model may load; None for all."""
     plugins: Plugins = msgspec.field(default_factory=Plugins)

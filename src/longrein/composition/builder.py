@@ -22,6 +22,7 @@ from longrein.agent import (
     open_session,
     resumed_state,
 )
+from longrein.agent.extension_part import ExtensionPart, Surroundings
 from longrein.agent.git_repository import current_branch, find_git_folder
 from longrein.agent.hooks import SessionHooks
 from longrein.agent.session_part import BackgroundTasks, Checkpoints, Skills, Subagents
@@ -35,9 +36,9 @@ from longrein.composition.execution import (
     open_workspaces,
     variables,
 )
-from longrein.composition.mcp_wiring import connect_servers, find_servers, mcp_toolset
 from longrein.composition.observers import Finish, finish_observers, start_observers
 from longrein.composition.offer import make_offer, search_note, with_plugins
+from longrein.composition.session_plan import extension_parts
 from longrein.config import (
     Plugins,
     found_note,
@@ -45,7 +46,6 @@ from longrein.config import (
     nested_instructions,
     project_root,
     remember_rule,
-    server_secrets,
     subagent_model,
 )
 from longrein.context import State, schema_diagnosis
@@ -83,7 +83,6 @@ from longrein.store import (
     owner_of,
     project_key,
 )
-from longrein.tools.mcp.servers import McpToolset
 from longrein.workspace import (
     SupervisedSpawner,
     Workspace,
@@ -149,6 +148,7 @@ async def build(
     if fresh:
         session = str(uuid.uuid4())
     additions = with_plugins(run_context, additions)
+    parts = extension_parts(run_context, additions)
     given: Model | ModelOptions | None = additions.model
     if given is None and (
         fresh or not (session or run_context.options.continue_newest or run_context.options.resume)
@@ -160,7 +160,7 @@ async def build(
     ended = sweep_orphans(run_context)
     log = await _open_log(run_context, session, create=fresh)
     try:
-        built = _around(run_context, log, ended, given, additions)
+        built = _around(run_context, log, ended, given, additions, parts)
     except BaseException:
         await log.close()
         raise
@@ -197,6 +197,7 @@ def _around(
     ended: list[str],
     given: Model | ModelOptions | None,
     additions: Additions,
+    parts: tuple[ExtensionPart, ...],
 ) -> Composition:
     state, settings, allowed = (
         resumed_state(log),
@@ -206,20 +207,23 @@ def _around(
     model, key_from = _model(run_context, log, state, given, additions)
     roots = run_context.roots  # never those of the log, which could be edited
     opened, nonce = _opened(run_context, log.session, state)
-    servers, told_of_servers = find_servers(run_context, additions)
     secrets = (
         *known_secrets(variables(run_context), settings),
         *kept_keys(run_context),
-        *server_secrets(servers),
+        *(secret for part in parts for secret in part.secrets),
     )
     clean = redactor(secrets, nonce, settings.redact.patterns)
     spawner = make_spawner(run_context, log, roots, nonce, secrets)
     sandbox = make_sandbox(run_context, log, roots)
     workspace, in_roots = open_workspaces(run_context, roots, spawner, sandbox, additions.editor)
     opened = opened and _with_branch(opened, workspace)
-    mcp = mcp_toolset(run_context, servers, spawner, workspace, log.session)
     branch = opened.branch if opened else ""
-    offer = make_offer(run_context, additions, state, mcp, sandbox, branch, nonce)
+    offer = make_offer(run_context, additions, state, parts, sandbox, branch, nonce)
+    surroundings = Surroundings(
+        log.session, state, workspace, spawner, offer.tools, nonce, offer.denies
+    )
+    for part in parts:
+        part.attach(surroundings)
     hooks = hook_table(run_context, roots, additions.hooks)
     pool = TaskPool(spawner, settings.tasks.running_max)
     deps = Dependencies(
@@ -243,7 +247,7 @@ def _around(
         compact_model=settings.compact_model,
         archive=HistoryReader(run_context.state_dir, log.session),
         hook_files=HookFiles(log.folder),
-        mcp=mcp if servers or additions.mcp_tunnel is not None else None,
+        extension_parts=parts,
         goals=_goals(run_context, log.session, roots[0], clean),
         memory=lambda: memory_use(settings.limits.memory_mb * MIB),
         kinds=offer.kinds,
@@ -267,9 +271,10 @@ def _around(
     _check_money(deps)
     mode, lapsed = _mode(run_context, state)
     session = open_session(log, deps, state=state, opened=opened, mode=mode)
-    _connect_notices(session, log, spawner, mcp, additions.plugins)
+    _connect_notices(session, log, spawner, additions.plugins)
+    told_of_parts = (note for part in parts for note in part.notes)
     moved = (*_use_weights(run_context), *_leave_folders(session, run_context, state))
-    later = (*offer.notes, *lapsed, *told_of_servers, *moved, *_left_behind(ended, roots, state))
+    later = (*offer.notes, *lapsed, *told_of_parts, *moved, *_left_behind(ended, roots, state))
     return Composition(
         run_context, session, deps, log, key_from, _notes(run_context, session, log, later)
     )
@@ -319,13 +324,11 @@ def _connect_notices(
     session: OpenSession,
     log: SessionLog,
     spawner: SupervisedSpawner,
-    mcp: McpToolset,
     plugins: Plugins,
 ) -> None:
     """Let what happens outside the loop reach the session's user."""
     spawner.notice = session.notice
     session.deps.policy = plugins.guarded_policy(session.notice)
-    connect_servers(mcp, session)
     _tell_damage(log, session)
 
 

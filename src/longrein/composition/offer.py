@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from longrein.agent import builtin_kinds, compose_system
+from longrein.agent.extension_part import ExtensionPart
 from longrein.composition.additions import Additions
 from longrein.config import (
     SkillFiles,
@@ -28,6 +29,7 @@ from longrein.tools import (
     EDITORS,
     SCHEDULE_TOOLS,
     SKILL,
+    DeferralPolicy,
     SubagentType,
     Tool,
     agent_tool,
@@ -40,7 +42,6 @@ from longrein.tools import (
     own_name,
     tools_by_name,
 )
-from longrein.tools.mcp.servers import McpToolset
 from longrein.workspace.sandbox import SessionSandbox
 
 
@@ -66,22 +67,22 @@ class Offer(NamedTuple):
     kinds: tuple[SubagentType, ...]
     library: SkillFiles
     notes: tuple[str, ...]
+    denies: Callable[[str], bool]
+    """Returns True if a rule forbids every call of a tool."""
 
 
 def make_offer(
     run_context: RunContext,
     additions: Additions,
     state: State,
-    mcp: McpToolset,
+    parts: Sequence[ExtensionPart],
     sandbox: SessionSandbox,
     branch: str,
     nonce: str,
 ) -> Offer:
-    """Choose tools, subagent types and skills for the session, and connect the servers' tools
-    with them.
+    """Choose tools, subagent types and skills for the session. Further tools are those that
+    `parts` have when the prefix is made.
     """
-    mcp.host.tunnel = additions.mcp_tunnel
-    mcp.denies = partial(denies_every_call, _rules(run_context, builtin_tools()).deny)
     library, listed, unknown = _skills(run_context, additions.skills)
     before = [spec.name for spec in state.prefix.callable_tools] if state.prefix else []
     asks = ASK_USER.spec.name in before if state.prefix else additions.asks_user
@@ -91,13 +92,14 @@ def make_offer(
     without = {tool.spec.name for tool, offered in chosen if not offered}
     kinds, tools, unread = _kinds_and_tools(run_context, additions, without)
     registry = tools_by_name(tools)
-    mcp.attach(registry, nonce, state.prefix, state.seq)
     search = _may_search_web(run_context, additions)
     read = partial(_static_context, run_context, additions, sandbox, branch, listed, nonce)
     is_seed = run_context.settings.profile.startswith("seed")
     shown = _document_tools(tools, additions.tools) if is_seed else tools
-    prefix, told = _prefix(run_context, read, state, shown, mcp, nonce, search=search)
-    return Offer(prefix, registry, kinds, library, (*told, *unread, *unknown, *library.notes))
+    prefix, told = _prefix(run_context, read, state, shown, parts, nonce, search=search)
+    denies = partial(denies_every_call, _rules(run_context, builtin_tools()).deny)
+    notes = (*told, *unread, *unknown, *library.notes)
+    return Offer(prefix, registry, kinds, library, notes, denies)
 
 
 def _skills(
@@ -271,7 +273,7 @@ def _prefix(
     read: Callable[[], StaticContext],
     state: State,
     tools: Sequence[Tool],
-    mcp: McpToolset,
+    parts: Sequence[ExtensionPart],
     nonce: str,
     *,
     search: bool,
@@ -289,23 +291,32 @@ def _prefix(
         appended=run_context.options.append_system_prompt,
     )
 
+    limits = run_context.settings.mcp
+    policy = DeferralPolicy(limits.listed_tokens_max, limits.listed_share / 100)
+
     def prefix(model: Model, reason: str) -> PrefixSet:
         names, usable_tokens = (model.provider, model.model, model.wire), model.budget.usable_tokens
+        added = [tool for part in parts for tool in part.offered]
         told = offer_tools(
-            (*tools, *mcp.offered),
+            (*tools, *added),
             usable_tokens,
-            mcp.policy,
-            search=bool(mcp.servers),
+            policy,
+            search=any(part.grows for part in parts),
             patches=is_trained_on_patches(model.model),
         )
-        servers = [framed(nonce, "MCP servers", mcp.instructions)] * bool(mcp.instructions)
-        around = (*context, *servers)
+        around = (*context, *_instructions(parts, nonce))
         hosted = (WEB_SEARCH,) if search and can_search_web(model.wire, model.model) else ()
         return PrefixSet(
             reason, *names, system, (*told.listed, *hosted), around, sources, told.deferred
         )
 
     return prefix, notes
+
+
+def _instructions(parts: Sequence[ExtensionPart], nonce: str) -> list[str]:
+    """Return what the parts say of their tools, each text between two marks."""
+    said = [part.instructions for part in parts]
+    return [framed(nonce, kind, text) for kind, text in said if text]
 
 
 _BEGINNINGS = {

@@ -27,12 +27,6 @@ from longrein.config.instructions import (
     nested_instructions,
     project_root,
 )
-from longrein.config.mcp_files import (
-    McpServers,
-    approve_servers,
-    load_mcp_servers,
-    server_secrets,
-)
 from longrein.config.model_choice import Probe, choose_model, full_model_name, subagent_model
 from longrein.config.plugins import (
     Plugins,
@@ -46,7 +40,7 @@ from longrein.config.settings_file import remember_rule, shorten_home
 from longrein.config.skill_library import SkillFiles
 from longrein.config.stored_keys import StoredKeys
 from longrein.config.subagent_types import load_subagent_types
-from longrein.config.trust_preview import left_out_files, shown_head_hooks, trust_preview
+from longrein.config.trust_preview import all_kinds, left_out_files, shown_head_hooks, trust_preview
 from longrein.config.trusted_folders import (
     TrustedFolders,
     distrust,
@@ -60,13 +54,12 @@ __all__ = [
     "FoundFile",
     "Instructions",
     "LoadedHooks",
-    "McpServers",
     "Plugins",
     "Probe",
     "SkillFiles",
     "StoredKeys",
     "TrustedFolders",
-    "approve_servers",
+    "all_kinds",
     "choose_model",
     "config_dir",
     "describe_environment",
@@ -84,7 +77,6 @@ __all__ = [
     "left_out_files",
     "load_hooks",
     "load_instructions",
-    "load_mcp_servers",
     "load_plugins",
     "load_settings",
     "load_subagent_types",
@@ -96,7 +88,6 @@ __all__ = [
     "read_project_hooks",
     "read_trusted",
     "remember_rule",
-    "server_secrets",
     "session_points",
     "shorten_home",
     "shown_head_hooks",

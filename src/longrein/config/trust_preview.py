@@ -1,7 +1,8 @@
 """Preview of what trust in a folder activates, as rows for one screen. Before trust nothing else of
 the folder is read.
 
-Each kind of thing that a folder can bring has one row in `KINDS`. A new kind adds its row there,
+Each kind of thing that a folder can bring has one row in `KINDS`, or comes in by the door
+`longrein.trust`. A new kind adds its row there,
 and with it appears on the screen, in `longrein trust` and in the line of headless runs.
 """
 
@@ -23,8 +24,8 @@ from longrein.config.hook_files import (
     project_files,
 )
 from longrein.config.instructions import folders_between, instruction_files, project_root
-from longrein.config.mcp_files import project_servers, project_servers_files
 from longrein.config.other_agents import read_file_of_project
+from longrein.config.plugins import door_points
 from longrein.config.settings_file import keys_in, read_text, shorten_home
 from longrein.config.settings_keys import KEYS, dotted, pattern_of
 from longrein.config.skill_files import PROJECT_FOLDERS as SKILL_FOLDERS
@@ -32,6 +33,7 @@ from longrein.config.skill_files import InvalidSkill, Walk, existing_folders, re
 from longrein.config.subagent_types import PROJECT_FOLDERS, list_files
 from longrein.events import SettingsError
 from longrein.events.escape import shortened
+from longrein.extension_points import TRUST_DOOR
 from longrein.permissions import Hook, escape
 from longrein.permissions.hook_answers import hook_line
 from longrein.settings_schema import Settings
@@ -69,6 +71,8 @@ class Kind(msgspec.Struct, frozen=True):
     """Gives the paths, without opening a file."""
     effect: Callable[[str, Folder], str] = lambda _path, _folder: ""
     """Describes one file of them."""
+    approve: Callable[[str, str], object] = lambda _state_dir, _cwd: None
+    """Called with the state folder and the current one when the user trusts what was shown."""
 
 
 def left_out_files(
@@ -78,7 +82,7 @@ def left_out_files(
     display.
     """
     folder = Folder(cwd, home, environ, settings)
-    return tuple(_shown(path, folder) for kind in KINDS for path in kind.find(folder))
+    return tuple(_shown(path, folder) for kind in all_kinds(settings) for path in kind.find(folder))
 
 
 def trust_preview(
@@ -88,7 +92,7 @@ def trust_preview(
     folder = Folder(cwd, home, environ, settings)
     return tuple(
         Row(kind.name, _shown(path, folder), escape(kind.effect(path, folder)))
-        for kind in KINDS
+        for kind in all_kinds(settings)
         for path in kind.find(folder)
     )
 
@@ -248,22 +252,6 @@ def _size(path: str, _folder: Folder) -> str:
         return f"cannot be read ({error.strerror})"
 
 
-def _server_files(folder: Folder) -> list[str]:
-    return project_servers_files(folder.cwd)
-
-
-def _servers_effect(path: str, folder: Folder) -> str:
-    """Name the servers of a file with what they run."""
-    own = shorten_home(path, folder.home)
-    found = [
-        server
-        for server in project_servers(folder.cwd, folder.home, folder.environ)
-        if server.source == own
-    ]
-    said = [f"{one.name}: {one.problem or one.address}"[:NAME_CHARS_MAX] for one in found]
-    return "starts " + "; ".join(said[:FILES_SHOWN_MAX]) if said else "names no server"
-
-
 KINDS = (
     Kind("settings", _settings_files, _settings_effect),
     Kind("hooks", _hook_files, _hook_effect),
@@ -271,7 +259,13 @@ KINDS = (
     Kind("skill", _skill_files, _head_effect),
     Kind("command", _command_files, _head_effect),
     Kind("plugins", _plugin_folders),
-    Kind("MCP servers", _server_files, _servers_effect),
-    Kind("instructions", _instruction_files, _size),
 )
 """In the order of the screen."""
+INSTRUCTIONS = Kind("instructions", _instruction_files, _size)
+"""The last kind, below those of extensions."""
+
+
+def all_kinds(settings: Settings) -> tuple[Kind, ...]:
+    """Return the kinds with those of extensions. Raises `SettingsError` for an absent plugin."""
+    added = (point.load() for point in door_points(TRUST_DOOR, settings.plugins))
+    return (*KINDS, *added, INSTRUCTIONS)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from longrein import __version__
+from longrein.agent.extension_part import AskUser
 from longrein.commands.doctor import doctor as run_doctor
 from longrein.composition import Additions, Composition, build
-from longrein.config.mcp_files import read_server
 from longrein.context import next_compacted, report
 from longrein.events import Image, SessionBusy, UsageError
 from longrein.extensions.acp.host import (
@@ -32,7 +32,6 @@ from longrein.run_context import (
 )
 from longrein.store import delete_session, list_sessions
 from longrein.tools.editor import Editor
-from longrein.tools.mcp.mcp_port import Elicit
 from longrein.workspace import spooled_tasks
 
 FILE_BYTES_MAX = 1_000_000
@@ -71,12 +70,12 @@ class SessionHost:
     async def open(self, request: SessionRequest, session: str, editor: Editor) -> SessionFacts:
         options = Options(state_dir=self._place.state_dir, add_dirs=request.folders)
         place = read_run_context(options, folder=request.cwd)
-        servers = tuple(
-            read_server(name, raw, place.environ, "program", "editor")
-            for name, raw in request.mcp_servers.items()
-        )
         additions = Additions(
-            editor=editor, mcp_servers=servers, asks_user=True, answers_permissions=True
+            editor=editor,
+            mcp_servers=request.mcp_servers,
+            servers_source="editor",
+            asks_user=True,
+            answers_permissions=True,
         )
         built = await build(place, session, fresh=not session, additions=additions)
         return _facts(place, built)
@@ -128,9 +127,9 @@ def _facts(place: RunContext, built: Composition) -> SessionFacts:
         found = session.skills.all() if session.skills is not None else ()
         return [(one.name, one.description, one.argument_hint) for one in found if one.for_user]
 
-    def elicit(ask: Elicit) -> None:
-        if deps.mcp is not None:
-            deps.mcp.host.elicit = ask
+    def elicit(ask: AskUser) -> None:
+        for part in deps.extension_parts:
+            part.let_user_answer(ask)
 
     async def after_close() -> None:
         await built.finish()

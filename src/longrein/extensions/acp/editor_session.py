@@ -13,6 +13,7 @@ from longrein.agent import (
     UserMessage,
     session_usd,
 )
+from longrein.agent.extension_part import user_answer
 from longrein.events import AnyPart, Entry, LongreinError, Rewound, UsageError
 from longrein.extensions.acp import editor_commands, permissions, question_forms
 from longrein.extensions.acp.config_options import config_options, modes
@@ -32,7 +33,6 @@ from longrein.steps import (
     Step,
     TurnEndStep,
 )
-from longrein.tools.mcp.mcp_port import elicit_answer
 
 AUTH_REQUIRED, INTERNAL_ERROR = -32000, -32603
 OUTPUT_EVERY_S = 0.3
@@ -435,7 +435,7 @@ class EditorSession:
     async def answer_server(
         self, server: str, message: str, schema: Mapping[str, Any], url: str
     ) -> Any:
-        """Show a question of an MCP server as a form (see `Elicit`); one that needs a browser is
+        """Show a question of an MCP server as a form (see `AskUser`); one that needs a browser is
         declined.
         """
         if url:
@@ -446,7 +446,7 @@ class EditorSession:
             "requestedSchema": dict(schema),
         }
         try:
-            return elicit_answer(await self._request("elicitation/create", params))
+            return user_answer(await self._request("elicitation/create", params))
         except (ConnectionError, RequestError):
             return "cancel", {}
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import msgspec
 
 from longrein.agent import SessionPort
+from longrein.agent.extension_part import AskUser
 from longrein.events import Image
 from longrein.tools.editor import Editor
-from longrein.tools.mcp.mcp_port import Elicit
 
 CustomCommand = tuple[str, str, str]
 """(name, description, hint for its arguments)"""
@@ -23,7 +23,7 @@ class SessionRequest(msgspec.Struct, frozen=True):
     """Absolute folder."""
     folders: tuple[str, ...] = ()
     """Further absolute folders to work in."""
-    mcp_servers: Mapping[str, Mapping[str, Any]] = {}
+    mcp_servers: Mapping[str, dict[str, Any]] = {}
     """MCP servers of the editor in the form of `mcpServers` in `.mcp.json`: name -> `command`,
     `args`, `env`, or `type`, `url`, `headers`.
     """
@@ -63,7 +63,7 @@ class SessionFacts(msgspec.Struct, frozen=True):
     """Report of the context's contents, line by line."""
     custom_commands: Callable[[], Sequence[CustomCommand]]
     """Skills and commands of the user's files, as they are on disk now."""
-    elicit: Callable[[Elicit], None]
+    elicit: Callable[[AskUser], None]
     """Let MCP servers ask the user by a function."""
     after_close: Callable[[], Awaitable[None]]
     """Send the last traces of the closed session, and delete it if nothing was said in it."""

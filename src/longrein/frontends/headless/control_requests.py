@@ -3,14 +3,14 @@ a reason.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from longrein.agent import Rewind, SessionPort, SetMode, SetModel, StopChild, StopTask
-from longrein.config.mcp_files import read_server, server_secrets
+from longrein.agent.extension_part import ControlHandler
 from longrein.context import Budget, report
 from longrein.events import LongreinError, entry_uuid
 from longrein.frontends.headless.control_lines import (
@@ -23,8 +23,6 @@ from longrein.frontends.headless.control_lines import (
 from longrein.frontends.headless.stream_json_blocks import Line
 from longrein.frontends.options import MODES
 from longrein.frontends.signals import cancel_all
-from longrein.tools.mcp.mcp_port import McpFailure
-from longrein.tools.mcp.servers import McpToolset, ServerView
 
 if TYPE_CHECKING:
     from longrein.frontends.headless.initialize import Offer
@@ -38,22 +36,6 @@ def _nothing_offered() -> "Offer":
     return Offer()
 
 
-_STATUSES = {"connecting": "pending", "needs login": "needs-auth"}
-"""Status of an MCP server -> spelling in the protocol, where that differs."""
-
-
-def _mcp_server(view: ServerView) -> Line:
-    """Return one server as the answer to `mcp_status` has it."""
-    return {
-        "name": view.name,
-        "status": _STATUSES.get(view.status, view.status),
-        "scope": view.scope,
-        "tools": [{"name": name.rpartition("__")[2]} for name in view.tools],
-        **({"error": view.problem} if view.problem else {}),
-        **({"serverInfo": {"name": view.title, "version": ""}} if view.title else {}),
-    }
-
-
 class ControlOptions(msgspec.Struct, frozen=True):
     """Parts that answer the requests of a program."""
 
@@ -61,8 +43,8 @@ class ControlOptions(msgspec.Struct, frozen=True):
     """Commands, subagent types and models as they are now."""
     channel: ControlChannel | None = None
     """For requests to the program, if the caller has begun to use one."""
-    mcp: McpToolset | None = None
-    """The MCP servers of the session; None where there are none."""
+    added: Callable[[], Mapping[str, ControlHandler]] = dict
+    """Requests that extensions answer, by subtype."""
     asks_permission: bool = False
     """True if permission questions go to the program: `--permission-prompt-tool stdio`."""
     waits: bool = False
@@ -75,10 +57,6 @@ class ControlOptions(msgspec.Struct, frozen=True):
     """
     budget: Callable[[], Budget] | None = None
     """Budget of the model that the session has now."""
-    hide: Callable[[Sequence[str]], None] = lambda _: None
-    """Mask further secrets from now on."""
-    environ: Mapping[str, str] = MappingProxyType({})
-    """Variables for `${NAME}` in MCP servers of the program."""
     terminal_commands: Callable[[], Collection[str]] = tuple
     """Names of the slash commands of the terminal."""
     reports_state: bool = False
@@ -171,29 +149,35 @@ class HostRequests:
             "reload_skills": self._reload_skills,
             "reload_plugins": self._reload_plugins,
             "reload_output_styles": self._reload_output_styles,
-            "mcp_status": self._mcp_status,
-            "mcp_reconnect": self._mcp_reconnect,
-            "mcp_toggle": self._mcp_toggle,
-            "mcp_set_servers": self._mcp_set_servers,
-            "mcp_read_resource": self._mcp_read_resource,
             "rewind_files": self._rewind_files,
             "stop_task": self._stop_task,
             "background_tasks": self._background_tasks,
+            "mcp_status": self._no_servers,
         }
         self._slow: set[asyncio.Task[None]] = set()
-        """Requests that wait for a server, which the program itself may have."""
+        """Requests that wait, perhaps for the program itself."""
         self.served = 0
         """Number of requests."""
 
     async def serve(self, request: ControlRequest) -> None:
-        """Answer a request; one that waits for MCP servers is answered later."""
+        """Answer a request; one that may wait for the program itself is answered later."""
         self.served += 1
-        if request.subtype not in ("mcp_set_servers", "mcp_read_resource"):
+        added = self._added.get(request.subtype)
+        if added is None or not added.waits:
             self._put(await self.answer(request))
             return
         task = asyncio.create_task(self._serve_slowly(request))
         self._slow.add(task)
         task.add_done_callback(self._slow.discard)
+
+    @cached_property
+    def _added(self) -> Mapping[str, ControlHandler]:
+        return self._options.added()
+
+    def _handler(self, subtype: str) -> Handler | None:
+        """Return the handler of a request; an extension comes before longrein."""
+        added = self._added.get(subtype)
+        return self._handlers.get(subtype) if added is None else added.answer
 
     async def _serve_slowly(self, request: ControlRequest) -> None:
         self._put(await self.answer(request))
@@ -206,20 +190,19 @@ class HostRequests:
         """Return the line that answers a request; an error for one that is not known or cannot
         be done.
         """
-        handler = self._handlers.get(request.subtype)
+        handler = self._handler(request.subtype)
         if handler is None:
             return error_line(request.id, self._refusal(request.subtype))
         try:
             return success_line(request.id, await handler(request.request))
-        except (ControlError, LongreinError, McpFailure) as error:
+        except (ControlError, LongreinError) as error:
             return error_line(request.id, str(error))
 
     def _refusal(self, subtype: str) -> str:
         if subtype in REFUSED:
             return f"longrein does not do {subtype}: {REFUSED[subtype]}"
-        return (
-            f"longrein has no control request {subtype[:60]!r}; it has {', '.join(self._handlers)}"
-        )
+        known = ", ".join(dict.fromkeys((*self._handlers, *self._added)))
+        return f"longrein has no control request {subtype[:60]!r}; it has {known}"
 
     async def _initialize(self, _request: Mapping[str, Any]) -> Line:
         raise ControlError(
@@ -299,7 +282,8 @@ class HostRequests:
 
     async def _reload_plugins(self, _request: Mapping[str, Any]) -> Line:
         offer = self._options.offer().fields()
-        servers = await self._mcp_status({})
+        status = self._handler("mcp_status") or self._no_servers
+        servers = await status({})
         return {
             "commands": offer["commands"],
             "agents": offer["agents"],
@@ -307,6 +291,9 @@ class HostRequests:
             "error_count": 0,
             **servers,
         }
+
+    async def _no_servers(self, _request: Mapping[str, Any]) -> Line:
+        return {"mcpServers": []}
 
     async def _reload_output_styles(self, _request: Mapping[str, Any]) -> Line:
         return {
@@ -321,73 +308,6 @@ class HostRequests:
         state = self._session.state
         model = f"{state.prefix.provider}/{state.prefix.model}" if state.prefix else ""
         return context_usage(report(state, self._options.budget()), state, model)
-
-    # --- MCP servers ------------------------------------------------------------------------------
-
-    async def _mcp_status(self, _request: Mapping[str, Any]) -> Line:
-        servers = self._options.mcp.views() if self._options.mcp is not None else []
-        return {"mcpServers": [_mcp_server(view) for view in servers]}
-
-    async def _mcp_reconnect(self, request: Mapping[str, Any]) -> Line:
-        self._servers(request).reconnect(str(request.get("serverName")))
-        return {}
-
-    async def _mcp_toggle(self, request: Mapping[str, Any]) -> Line:
-        act = (
-            self._servers(request).enable
-            if request.get("enabled")
-            else self._servers(request).disable
-        )
-        act(str(request.get("serverName")))
-        return {}
-
-    async def _mcp_set_servers(self, request: Mapping[str, Any]) -> Line:
-        """Change the servers of the program and wait until each new one is connected or has
-        failed.
-        """
-        mcp, given = self._options.mcp, request.get("servers")
-        if mcp is None or not isinstance(given, dict):
-            raise ControlError(
-                "mcp_set_servers: servers must be an object of name -> entry, after an initialize"
-            )
-        read = [
-            read_server(str(name), raw, self._options.environ, "program", "program")
-            for name, raw in given.items()
-        ]
-        self._options.hide(server_secrets(read))
-        taken = [
-            one.name
-            for one in read
-            if one.name in mcp.servers and mcp.servers[one.name].scope != "program"
-        ]
-        added, removed = mcp.set_program_servers([one for one in read if one.name not in taken])
-        if added:
-            await mcp.ready()
-        problems = {
-            view.name: view.problem for view in mcp.views() if view.name in added and view.problem
-        }
-        errors = problems | dict.fromkeys(
-            taken, "the user has configured a server of this name, which stays"
-        )
-        return {
-            "added": [name for name in added if name not in problems],
-            "removed": removed,
-            "errors": errors,
-        }
-
-    async def _mcp_read_resource(self, request: Mapping[str, Any]) -> Line:
-        mcp = self._servers(request)
-        return {
-            "contents": await mcp.read_resource(
-                str(request.get("serverName")), str(request.get("uri"))
-            )
-        }
-
-    def _servers(self, request: Mapping[str, Any]) -> McpToolset:
-        name = str(request.get("serverName"))
-        if self._options.mcp is None or name not in self._options.mcp.servers:
-            raise ControlError(f"there is no MCP server {name[:60]!r}")
-        return self._options.mcp
 
     # --- files and background work ----------------------------------------------------------------
 

@@ -84,7 +84,9 @@ def run_command(conversation: Conversation, typed: ParsedCommand) -> None:
     """Run a command and apply its result."""
     command = typed.command
     if command is None:
-        conversation.notice(unknown_command_text(typed.name, conversation.facts.custom_commands()))
+        facts = conversation.facts
+        known = (facts.custom_commands(), facts.slash_commands())
+        conversation.notice(unknown_command_text(typed.name, *known))
     elif command.idle_only and conversation.session.busy:
         conversation.notice(f"/{command.name} waits until the turn is over; Esc interrupts it")
     else:

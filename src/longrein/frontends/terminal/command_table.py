@@ -26,6 +26,7 @@ from longrein.agent import (
     bypass_warning,
     session_usd,
 )
+from longrein.agent.extension_part import SlashCommand
 from longrein.agent.schedules import describe, split_when
 from longrein.context import Report, State
 from longrein.events import Text, ToolCall, UsageError
@@ -33,7 +34,6 @@ from longrein.events.escape import shortened
 from longrein.frontends import human_text
 from longrein.frontends.goals_command import goal_rows
 from longrein.frontends.human_text import escape, escape_line, key_argument
-from longrein.frontends.mcp_command import NONE, server_rows
 from longrein.frontends.reports.context import item_rows, reason_rows
 from longrein.frontends.terminal import task_rows, themes
 from longrein.frontends.terminal.choice_list import Row
@@ -186,12 +186,6 @@ async def _goals(context: CommandContext, argument: str) -> CommandResult:
     return CommandResult(
         "goals", [line(f"  {row}") for row in await goal_rows(context.facts.goals, argument)]
     )
-
-
-def _mcp(context: CommandContext, argument: str) -> CommandResult:
-    servers = context.facts.mcp
-    rows = server_rows(servers, argument) if servers is not None else [NONE]
-    return CommandResult("MCP servers", [line(f"  {row}") for row in rows])
 
 
 async def _login(context: CommandContext, provider: str) -> CommandResult:
@@ -483,7 +477,12 @@ def _keys(context: CommandContext, _: str) -> CommandResult:
 
 def _help(context: CommandContext) -> CommandResult:
     return CommandResult(
-        "commands and keys", help_lines(context.facts.custom_commands(), context.facts.input.keys)
+        "commands and keys",
+        help_lines(
+            context.facts.custom_commands(),
+            context.facts.input.keys,
+            context.facts.slash_commands(),
+        ),
     )
 
 
@@ -535,7 +534,6 @@ COMMANDS = (
     ),
     Command("goals", "[add TITLE | …]", "goals of the project; /goals help tells more", _goals),
     Command("hooks", "", "hooks that run, and the files they come from", _hooks),
-    Command("mcp", "[NAME | reconnect NAME | …]", "MCP servers; also login, disable, enable", _mcp),
     Command("keys", "", "keys, and the settings that change them", _keys),
     Command("queue", "[N | drop N]", "messages that wait; N takes one back to the input", _queue),
     Command("stop", "[ID]", "stop one call, task or subagent that runs", _stop),
@@ -559,13 +557,32 @@ class ParsedCommand(msgspec.Struct, frozen=True):
     argument: str
 
 
-def parse(text: str, custom: Sequence[SkillInfo] = ()) -> ParsedCommand | None:
+def added_commands(added: Sequence[SlashCommand]) -> list[Command]:
+    """Commands of extensions, without those that are messages."""
+
+    def run(one: SlashCommand, _context: CommandContext, argument: str) -> CommandResult:
+        rows = one.run(argument) if one.run is not None else ()
+        return CommandResult(one.title, [line(f"  {row}") for row in rows])
+
+    return [
+        Command(one.name, one.argument, one.summary, partial(run, one))
+        for one in added
+        if one.run is not None
+    ]
+
+
+def parse(
+    text: str, custom: Sequence[SkillInfo] = (), added: Sequence[SlashCommand] = ()
+) -> ParsedCommand | None:
     """Parse `text` as a command; None when it is a message, such as `/usr/bin/x fails`.
 
-    A command of `custom` is a message, too: the session replaces it by its text.
+    A command of `custom` is a message, too: the session replaces it by its text. `added`: commands
+    of extensions.
     """
     name, _, argument = text[1:].partition(" ")
     found = BY_NAME.get(name)
+    if found is None:
+        found = next((one for one in added_commands(added) if one.name == name), None)
     if found is None and any(command.name == name for command in custom):
         return None
     if not text.startswith("/") or not (found or name.replace("-", "").isalnum()):
@@ -575,22 +592,28 @@ def parse(text: str, custom: Sequence[SkillInfo] = ()) -> ParsedCommand | None:
     return ParsedCommand(found, found.name if found else name, argument.strip())
 
 
-def unknown_command_text(name: str, custom: Sequence[SkillInfo] = ()) -> str:
+def unknown_command_text(
+    name: str, custom: Sequence[SkillInfo] = (), added: Sequence[SlashCommand] = ()
+) -> str:
     """Error text for an unknown command, with the nearest name."""
-    known = [*(command.name for command in COMMANDS), *(command.name for command in custom)]
+    commands = (*COMMANDS, *added_commands(added))
+    known = [*(command.name for command in commands), *(command.name for command in custom)]
     near = [other for other in known if other[:2] == name[:2] or name in other]
     hint = f"did you mean /{near[0]}?" if near else "/help lists them"
     return f"there is no command /{escape_line(name)}; {hint}"
 
 
 def help_lines(
-    custom: Sequence[SkillInfo] = (), keys: Mapping[str, Sequence[str]] | None = None
+    custom: Sequence[SkillInfo] = (),
+    keys: Mapping[str, Sequence[str]] | None = None,
+    added: Sequence[SlashCommand] = (),
 ) -> list[Line]:
     """All commands and keys in two columns that fit 80 cells; a long name gets a line of its
     own.
     """
     commands = [
-        (f"/{command.name} {command.argument}".rstrip(), command.summary) for command in COMMANDS
+        (f"/{command.name} {command.argument}".rstrip(), command.summary)
+        for command in (*COMMANDS, *added_commands(added))
     ]
     own = [(_shown(f"/{one.name} {one.argument_hint}".rstrip()), summary_of(one)) for one in custom]
     files = [(), line(("dim", "  skills and commands of files")), *_two_columns(own)] if own else []

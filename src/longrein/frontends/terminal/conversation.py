@@ -81,7 +81,7 @@ class Conversation:
         self.context = CommandContext(session, facts, self.view)
         self.pastes = Pastes()
         self.buffer = Buffer(
-            completer=InputCompleter(complete_files, facts.mcp, facts.custom_commands),
+            completer=InputCompleter(complete_files, facts.slash_commands, facts.custom_commands),
             complete_while_typing=True,
             history=ProjectHistory(history),
             multiline=True,

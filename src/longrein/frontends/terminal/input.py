@@ -10,12 +10,12 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
+from longrein.agent.extension_part import SlashCommand
 from longrein.frontends.human_text import escape_line
 from longrein.frontends.terminal.command_table import COMMANDS, summary_of
 from longrein.frontends.terminal.interface import CompleteFiles
 from longrein.frontends.translation import translate
 from longrein.tools import SkillInfo
-from longrein.tools.mcp.servers import McpToolset
 
 PASTE_LINES_MAX = 5
 """A paste of more lines is folded."""
@@ -108,17 +108,17 @@ def _decoded(row: bytes) -> str:
 
 
 class InputCompleter(Completer):
-    """Completes `/command` at the beginning, prompts of MCP servers among them, and `@file`
+    """Completes `/command` at the beginning, those of extensions among them, and `@file`
     anywhere.
     """
 
     def __init__(
         self,
         complete_files: CompleteFiles | None,
-        mcp: McpToolset | None = None,
+        added: Callable[[], Sequence[SlashCommand]] = tuple,
         custom: Callable[[], Sequence[SkillInfo]] = tuple,
     ) -> None:
-        self._complete_files, self._mcp, self._custom = complete_files, mcp, custom
+        self._complete_files, self._added, self._custom = complete_files, added, custom
 
     def get_completions(
         self,
@@ -145,16 +145,15 @@ class InputCompleter(Completer):
             for name, argument, summary in rows
             if name.startswith(typed[1:])
         ]
-        prompts = self._mcp.prompts() if self._mcp is not None else ()
         return commands + [
             Completion(
-                f"/{name}",
+                f"/{one.name}",
                 -len(typed),
-                display=f"/{name} {' '.join(argument.upper() for argument, _ in prompt.arguments)}",
-                display_meta=escape_line(prompt.description)[:80],
+                display=f"/{one.name} {one.argument}",
+                display_meta=escape_line(translate(one.summary))[:80],
             )
-            for name, _, prompt in prompts
-            if name.startswith(typed[1:])
+            for one in self._added()
+            if one.name.startswith(typed[1:])
         ]
 
     async def get_completions_async(

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from longrein.agent.extension_part import SlashCommand
 from longrein.context import LineReason, Report
 from longrein.frontends.secret_input import KeyCommands
 from longrein.frontends.terminal.choice_list import Row
@@ -12,7 +13,6 @@ from longrein.frontends.terminal.command_facts import CommandFacts
 from longrein.frontends.terminal.input_facts import InputFacts
 from longrein.settings_schema import TerminalOptions
 from longrein.tools import GoalPort, SessionHistory, SkillInfo
-from longrein.tools.mcp.servers import McpToolset
 
 
 class FilesFound(msgspec.Struct, frozen=True):
@@ -82,8 +82,8 @@ class TerminalFacts(msgspec.Struct, frozen=True):
     commands: CommandFacts = CommandFacts()
     """Callbacks of the commands about session, settings and files."""
     goals: GoalPort | None = None
-    mcp: McpToolset | None = None
-    """MCP servers; None where none is configured."""
+    slash_commands: Callable[[], Sequence[SlashCommand]] = tuple
+    """Slash commands of extensions."""
     sandbox: Callable[[], str] = lambda: ""
     """Confinement of commands, for the footer: `bubblewrap`, `landlock`, `no sandbox`."""
     leave_policy: str = "ask"

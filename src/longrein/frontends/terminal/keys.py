@@ -329,7 +329,8 @@ def enter(conversation: Conversation, *, into_turn: bool = False) -> None:
         buffer.reset()
         conversation.screen.reset_vim_mode()
         text = text.strip("\n").rstrip()
-        if typed := parse(text, conversation.facts.custom_commands()):
+        facts = conversation.facts
+        if typed := parse(text, facts.custom_commands(), facts.slash_commands()):
             buffer.history.append_string(text)
             run_command(conversation, typed)
         elif is_user_command(text):

@@ -264,8 +264,8 @@ class _PlainConversation:
         question = next(
             (asked for asked in self.view.questions if asked is self._shown_question), None
         )
-        custom = self.facts.custom_commands()
-        typed = command_table.parse(text, custom)
+        known = (self.facts.custom_commands(), self.facts.slash_commands())
+        typed = command_table.parse(text, *known)
         if self._leaving is not None:
             await self._exit_with(text.lower())
         elif question is not None:
@@ -279,7 +279,7 @@ class _PlainConversation:
             await self._say(text)
         elif typed.command is None:
             self.print(
-                [event_lines.notice_line(command_table.unknown_command_text(typed.name, custom))]
+                [event_lines.notice_line(command_table.unknown_command_text(typed.name, *known))]
             )
             self._print_prompt()
         else:

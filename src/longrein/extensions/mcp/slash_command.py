@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from longrein.events import LongreinError
 from longrein.events.escape import shortened
+from longrein.extensions.mcp.servers import McpToolset, ServerView
 from longrein.frontends.human_text import counted, escape_line
-from longrein.tools.mcp.servers import McpToolset, ServerView
 
 USAGE = (
     "/mcp [NAME | reconnect NAME | login NAME | disable NAME | enable NAME | answer NAME … | "

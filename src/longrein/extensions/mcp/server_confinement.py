@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 
-from longrein.tools.mcp import McpServer
+from longrein.extensions.mcp.server_config import McpServer
 from longrein.workspace.sandbox import ENVIRONMENT, INSTALLED, INTERPRETERS, SessionSandbox
 
 PACKAGE_CACHES = (

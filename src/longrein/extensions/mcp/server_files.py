@@ -19,8 +19,7 @@ from longrein.config.instructions import folders_between, project_root
 from longrein.config.settings_file import shorten_home, store_text
 from longrein.events import SettingsError, UsageError
 from longrein.events.escape import escape
-from longrein.tools.mcp import McpServer, OAuthOptions
-from longrein.tools.mcp.server_config import Sandbox, usable_name
+from longrein.extensions.mcp.server_config import McpServer, OAuthOptions, Sandbox, usable_name
 
 PROJECT_FILE = ".mcp.json"
 CLAUDE_SETTINGS = ("settings.json", "settings.local.json")

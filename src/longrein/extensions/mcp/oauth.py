@@ -23,8 +23,8 @@ from mcp.shared.auth_utils import calculate_token_expiry
 from pydantic import AnyUrl
 
 from longrein.atomic_file import replace_file
-from longrein.tools.mcp.mcp_port import McpFailure, ServerHost
-from longrein.tools.mcp.server_config import McpServer, token_path
+from longrein.extensions.mcp.mcp_port import McpFailure, ServerHost
+from longrein.extensions.mcp.server_config import McpServer, token_path
 
 LOGIN_S = 300.0
 """Time the user has to log in."""

@@ -5,29 +5,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from longrein.tools.mcp.server_config import McpServer
+from longrein.agent.extension_part import AskUser
+from longrein.extensions.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, CommandSpec, Confinement, StreamProcess
 
 Status = Literal["connecting", "connected", "failed", "needs login", "disabled"]
 Progress = Callable[[float, float | None, str], None]
 """Gets (done, total, message) of a running call."""
-Elicit = Callable[
-    [str, str, Mapping[str, Any], str],
-    Awaitable[tuple[Literal["accept", "decline", "cancel"], dict[str, Any]]],
-]
-"""Asks the user: (server, message, schema of a form, URL) -> the answer and the content of the
-form.
-"""
-
-
-def elicit_answer(response: Any) -> tuple[Literal["accept", "decline", "cancel"], dict[str, Any]]:
-    """Read the answer of a program that was asked for the user; what cannot be read declines."""
-    match response:
-        case {"action": "accept" | "decline" | "cancel" as action}:
-            content = response.get("content")
-            return action, content if isinstance(content, dict) else {}
-        case _:
-            return "decline", {}
 
 
 class McpFailure(Exception):
@@ -109,7 +93,7 @@ class ServerHost(msgspec.Struct):
     announce: Callable[[str, str], None] = lambda _kind, _text: None
     """Tells hooks of the user of a question or a login: (type of the notification, text)."""
     roots: Callable[[], Sequence[str]] = tuple
-    elicit: Elicit | None = None
+    elicit: AskUser | None = None
     """None where nobody can answer."""
     login: Callable[[str], Awaitable[None]] | None = None
     """Shows the address at which the user logs in; None where nobody can."""

@@ -12,8 +12,8 @@ import msgspec
 from longrein.context import neutralize_markers
 from longrein.context.state.quoting import quote_external
 from longrein.events import ToolSpec, ToolTraits
-from longrein.tools.mcp.mcp_port import ListedTool
-from longrein.tools.mcp.server_config import NAME_CHARS_MAX
+from longrein.extensions.mcp.mcp_port import ListedTool
+from longrein.extensions.mcp.server_config import NAME_CHARS_MAX
 from longrein.tools.text_encoding import clean_text
 
 DESCRIPTION_CHARS_MAX = INSTRUCTIONS_CHARS_MAX = 2_048

@@ -14,23 +14,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from longrein.events import PrefixSet, Text, ToolSpec, UsageError, text_of
+from longrein.extensions.mcp.mcp_port import (
+    ListedPrompt,
+    ListedTool,
+    McpFailure,
+    ServerHost,
+    Status,
+)
+from longrein.extensions.mcp.questions import Action, Questions
+from longrein.extensions.mcp.server_config import McpServer
 from longrein.settings_schema import McpOptions
-from longrein.tools.mcp.mcp_port import ListedPrompt, ListedTool, McpFailure, ServerHost, Status
-from longrein.tools.mcp.questions import Action, Questions
-from longrein.tools.mcp.server_config import McpServer
 from longrein.tools.registry import make_tool
 from longrein.tools.text_encoding import clean_text
 from longrein.tools.tool_port import Blobs, Outcome, Tool, ToolContext
 from longrein.tools.tool_search import (
     CALL_TOOL_ENTRY,
     MCP_PREFIX,
-    DeferralPolicy,
     found_by_search,
     tool_search,
 )
 
 if TYPE_CHECKING:
-    from longrein.tools.mcp.connection import McpConnection
+    from longrein.extensions.mcp.connection import McpConnection
 
 START_DELAY_S = 0.2
 """Pause after the start, so that the prompt is on the screen before the SDK is imported."""
@@ -41,7 +46,7 @@ CHARS_PER_TOKEN = 4
 LISTED_RESOURCES_MAX = 200
 UPDATES_MAX = 20
 """Changed resources that are told at once."""
-CONNECTION_MODULE = "longrein.tools.mcp.connection"
+CONNECTION_MODULE = "longrein.extensions.mcp.connection"
 MISSING = (
     "MCP servers are configured, but the package `mcp` is missing: pip install 'longrein[mcp]'"
 )
@@ -335,11 +340,6 @@ class McpToolset:
         """Tools in the prefix, in order."""
         return tuple(self._offered.values())
 
-    @property
-    def policy(self) -> DeferralPolicy:
-        """Limits above which the tools are deferred."""
-        return DeferralPolicy(self.options.listed_tokens_max, self.options.listed_share / 100)
-
     def pin(self) -> None:
         """Freeze what the prefix holds: the tools and instructions of the servers that are
         connected now.
@@ -371,7 +371,7 @@ class McpToolset:
 
     def _note_change(self, name: str) -> None:
         """Take over what a server offers now."""
-        from longrein.tools.mcp.tool_specs import tool_name
+        from longrein.extensions.mcp.tool_specs import tool_name
 
         connection = self._connections.get(name)
         if connection is None or connection.status != "connected":
@@ -422,7 +422,7 @@ class McpToolset:
         )
 
     def _tool(self, server: str, full: str, listed: ListedTool) -> Tool:
-        from longrein.tools.mcp.tool_specs import tool_spec
+        from longrein.extensions.mcp.tool_specs import tool_spec
 
         always = listed.always_listed or self.servers[server].always_listed
         spec = msgspec.structs.replace(tool_spec(server, listed, self._nonce), name=full)
@@ -470,7 +470,7 @@ class McpToolset:
     ) -> Outcome:
         """Call the tool of `spec`, for which the call was allowed."""
         full = spec.name
-        from longrein.tools.mcp.result_content import outcome_of
+        from longrein.extensions.mcp.result_content import outcome_of
 
         def progress(done: float, total: float | None, message: str) -> None:
             share = f"{done:g}/{total:g}" if total else f"{done:g}"
@@ -530,7 +530,7 @@ class McpToolset:
         """Return the instructions of all connected servers that no rule denies, quoted as
         theirs.
         """
-        from longrein.tools.mcp.tool_specs import instructions_text
+        from longrein.extensions.mcp.tool_specs import instructions_text
 
         said = [
             (name, one.offer.instructions)
@@ -555,7 +555,7 @@ class McpToolset:
             server: The server's name.
             uri: The resource's URI.
             """
-            from longrein.tools.mcp.result_content import resource_parts
+            from longrein.extensions.mcp.result_content import resource_parts
 
             try:
                 contents = await self.read_resource(server, uri)
@@ -622,7 +622,7 @@ class McpToolset:
 
     def prompts(self) -> list[tuple[str, str, ListedPrompt]]:
         """Return (command, server, prompt) of all prompts that are known now."""
-        from longrein.tools.mcp.tool_specs import tool_name
+        from longrein.extensions.mcp.tool_specs import tool_name
 
         return [
             (tool_name(name, one.name), name, one)
@@ -683,7 +683,7 @@ def _prompt_arguments(command: str, prompt: ListedPrompt, words: Sequence[str]) 
 
 
 def _message_text(message: Mapping[str, Any], blobs: Blobs) -> str:
-    from longrein.tools.mcp.result_content import parts_of
+    from longrein.extensions.mcp.result_content import parts_of
 
     content = message.get("content")
     blocks = content if isinstance(content, list) else [content or {}]

@@ -18,9 +18,9 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from pydantic import ValidationError
 
-from longrein.tools.mcp.mcp_port import (
+from longrein.agent.extension_part import AskUser
+from longrein.extensions.mcp.mcp_port import (
     CannotStart,
-    Elicit,
     ListedPrompt,
     ListedResource,
     ListedTool,
@@ -30,8 +30,8 @@ from longrein.tools.mcp.mcp_port import (
     ServerHost,
     Status,
 )
-from longrein.tools.mcp.server_config import McpServer
-from longrein.tools.mcp.transports import open_transport
+from longrein.extensions.mcp.server_config import McpServer
+from longrein.extensions.mcp.transports import open_transport
 
 T = TypeVar("T")
 logging.getLogger("mcp").addHandler(
@@ -281,7 +281,7 @@ class McpConnection:
     async def _elicit(
         self, _: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult:
-        ask: Elicit | None = self._host.elicit
+        ask: AskUser | None = self._host.elicit
         assert ask is not None
         schema = getattr(params, "requested_schema", None) or {}
         action, content = await ask(

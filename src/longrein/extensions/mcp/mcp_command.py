@@ -9,25 +9,25 @@ from typing import Any
 
 import msgspec
 
-from longrein.agent.server_confinement import server_sandbox
-from longrein.composition import mcp_toolset
-from longrein.config import McpServers, load_mcp_servers
-from longrein.config.mcp_files import (
+from longrein.events import UsageError, redactor
+from longrein.extensions.mcp.server_config import McpServer, token_folder, token_path, usable_name
+from longrein.extensions.mcp.server_confinement import server_sandbox
+from longrein.extensions.mcp.server_files import (
+    McpServers,
     approve_servers,
     change_entry,
     forget_approvals,
+    load_mcp_servers,
     project_servers,
     read_server,
     scope_file,
 )
-from longrein.events import UsageError, redactor
+from longrein.extensions.mcp.servers import ServerView
+from longrein.extensions.mcp.session_servers import mcp_toolset
 from longrein.frontends.human_text import escape_line
 from longrein.frontends.stdio import say, show
 from longrein.permissions.network_hosts import Target, matches_entry
 from longrein.run_context import CLOCK, RunContext
-from longrein.tools.mcp import McpServer
-from longrein.tools.mcp.server_config import token_folder, token_path, usable_name
-from longrein.tools.mcp.servers import ServerView
 from longrein.workspace import Confinement, SupervisedSpawner, SupervisionOptions, open_workspace
 from longrein.workspace.sandbox import SessionSandbox
 from longrein.workspace.sandbox.rungs import find_rung

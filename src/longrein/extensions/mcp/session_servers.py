@@ -4,16 +4,15 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 
 from longrein import __version__
-from longrein.agent import OpenSession
-from longrein.agent.hooks import SessionHooks
 from longrein.composition.additions import Additions
 from longrein.composition.execution import variables
-from longrein.config import load_mcp_servers, project_root
+from longrein.config import project_root
+from longrein.events import UsageError
+from longrein.extensions.mcp.mcp_port import ServerHost
+from longrein.extensions.mcp.server_config import McpServer, token_folder
+from longrein.extensions.mcp.server_files import load_mcp_servers, read_server
+from longrein.extensions.mcp.servers import MISSING, McpToolset
 from longrein.run_context import RunContext
-from longrein.tools.mcp import McpServer
-from longrein.tools.mcp.mcp_port import ServerHost
-from longrein.tools.mcp.server_config import token_folder
-from longrein.tools.mcp.servers import MISSING, McpToolset
 from longrein.workspace import (
     CollectingSink,
     CommandSpec,
@@ -32,7 +31,17 @@ HELPER_S, HELPER_BYTES_MAX = 10.0, 64_000
 def find_servers(
     run_context: RunContext, additions: Additions
 ) -> tuple[tuple[McpServer, ...], list[str]]:
-    """Return the servers to use, and notes for the user."""
+    """Return the servers to use, and notes for the user.
+
+    Raises `UsageError` for a wrong server of a program that wants to know of it.
+    """
+    given = [
+        read_server(name, entry, run_context.environ, "program", additions.servers_source)
+        for name, entry in additions.mcp_servers.items()
+    ]
+    wrong = next((server for server in given if server.problem), None)
+    if wrong is not None and additions.refuses_wrong_servers:
+        raise UsageError(f"{wrong.source}: {wrong.name}: {wrong.problem}")
     options = run_context.options
     found = load_mcp_servers(
         run_context.cwd,
@@ -44,7 +53,7 @@ def find_servers(
         given=options.mcp_config,
         strict=options.strict_mcp_config,
     )
-    servers = {server.name: server for server in (*found.servers, *additions.mcp_servers)}
+    servers = {server.name: server for server in (*found.servers, *given)}
     notes = [*found.notes]
     if waiting := ", ".join(server.name for server in found.unapproved):
         notes.append(
@@ -107,32 +116,3 @@ def _named_number(environ: Mapping[str, str], name: str) -> int:
     """Return the positive number that a variable holds, else 0."""
     written = environ.get(name, "")
     return int(written) if written.isascii() and written.isdigit() and len(written) < 12 else 0
-
-
-def connect_servers(mcp: McpToolset, session: OpenSession) -> None:
-    """Let what servers say reach the session."""
-    changed, updated = mcp.host.changed, mcp.host.resource_updated
-
-    def note_change(server: str) -> None:
-        changed(server)
-        session.poke()
-
-    def note_update(server: str, uri: str) -> None:
-        updated(server, uri)
-        session.poke()
-
-    def confine(server: McpServer, cwd: str) -> Confinement | None:
-        from longrein.agent.confinement import confine
-        from longrein.agent.server_confinement import server_sandbox
-
-        sandbox = session.deps.sandbox
-        if sandbox is None or server.sandbox == "off":
-            return None
-        return confine(session, cwd, sandbox=server_sandbox(sandbox, server, cwd))
-
-    mcp.host.announce, mcp.host.confine = session.part(SessionHooks).notify, confine
-    mcp.host.notice, mcp.host.changed, mcp.host.resource_updated = (
-        session.notice,
-        note_change,
-        note_update,
-    )

@@ -19,9 +19,9 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from longrein.tools.mcp.mcp_port import CannotStart, McpFailure, ServerHost
-from longrein.tools.mcp.oauth import oauth_of
-from longrein.tools.mcp.server_config import McpServer
+from longrein.extensions.mcp.mcp_port import CannotStart, McpFailure, ServerHost
+from longrein.extensions.mcp.oauth import oauth_of
+from longrein.extensions.mcp.server_config import McpServer
 from longrein.workspace import CommandExit, CommandSpec, Confinement, StreamProcess
 from longrein.workspace.http import CheckedTransport, NetError, RefusedAddress, host_of
 

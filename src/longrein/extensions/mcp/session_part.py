@@ -1,0 +1,265 @@
+"""The MCP servers of a session, as a part of it.
+
+Their tools enter the prefix before the first request; the model is told of later changes.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from longrein.agent.extension_part import (
+    AskUser,
+    ControlHandler,
+    ExtensionPart,
+    SlashCommand,
+    Surroundings,
+)
+from longrein.agent.hooks import SessionHooks
+from longrein.agent.messages import InboxMessage, UserMessage
+from longrein.agent.redaction import redacted
+from longrein.context import external_event
+from longrein.events import Reminded, Text, UsageError, UserSpoke, text_of
+from longrein.extensions.mcp.server_config import McpServer
+from longrein.extensions.mcp.server_files import server_secrets
+from longrein.extensions.mcp.session_servers import find_servers, mcp_toolset
+from longrein.permissions import visible
+from longrein.tools import Tool
+from longrein.workspace import Confinement
+
+if TYPE_CHECKING:
+    from longrein.composition.session_plan import SessionPlan
+    from longrein.extensions.mcp.servers import McpToolset
+
+CHANGED = "mcp_changed"
+RESOURCE = "mcp_resource"
+UPDATED = "mcp_resource_updated"
+"""Kinds of reminders."""
+MENTIONS_MAX = 10
+_MENTION = r"(?<!\S)@([A-Za-z0-9_-]+):([A-Za-z][A-Za-z0-9+.-]*:[^\s]+)"
+"""`@SERVER:URI` in the user's words."""
+
+
+class McpServers(ExtensionPart):
+    """The MCP servers of a session and its subagents."""
+
+    toolset: "McpToolset"
+    """Set when the part is attached."""
+
+    def __init__(self, plan: "SessionPlan") -> None:
+        """Raises `UsageError` for servers of a program that cannot be used."""
+        self._plan = plan
+        self._servers, self.notes = find_servers(plan.run_context, plan.additions)
+        self.secrets = server_secrets(self._servers)
+        self._in_use = bool(self._servers) or plan.additions.channel is not None
+
+    # --- Tools ------------------------------------------------------------------------------------
+
+    def attach(self, place: Surroundings) -> None:
+        self.toolset = mcp_toolset(
+            self._plan.run_context, self._servers, place.spawner, place.workspace, place.session
+        )
+        if self._plan.additions.channel is not None:
+            from longrein.extensions.mcp.control_requests import tunnel
+
+            self.toolset.host.tunnel = tunnel(self._plan.additions.channel)
+        self.toolset.denies = place.denies
+        self.toolset.attach(place.tools, place.nonce, place.state.prefix, place.state.seq)
+
+    @property
+    def offered(self) -> Sequence[Tool]:
+        return self.toolset.offered
+
+    @property
+    def grows(self) -> bool:
+        return bool(self.toolset.servers)
+
+    @property
+    def instructions(self) -> tuple[str, str]:
+        return "MCP servers", self.toolset.instructions
+
+    async def find_tool(self, name: str) -> Tool | None:
+        server = name.split("__")[1]
+        if server not in self.toolset.servers:
+            return None
+        tool = await self.toolset.find(name)
+        if tool is None:
+            view = next(one for one in self.toolset.views() if one.name == server)
+            offered = ", ".join(one.split("__", 2)[2] for one in view.tools) or "none"
+            why = visible(view.problem or f"it offers {offered}")[:300]
+            raise UsageError(f"the MCP server {server} has no such tool: {why}")
+        return tool
+
+    # --- Life -------------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        host, session = self.toolset.host, self.session
+        changed, updated = host.changed, host.resource_updated
+
+        def note_change(server: str) -> None:
+            changed(server)
+            session.poke()
+
+        def note_update(server: str, uri: str) -> None:
+            updated(server, uri)
+            session.poke()
+
+        host.announce, host.confine = session.part(SessionHooks).notify, self._confine
+        host.notice, host.changed, host.resource_updated = session.notice, note_change, note_update
+
+    def _confine(self, server: McpServer, cwd: str) -> Confinement | None:
+        from longrein.agent.confinement import confine
+        from longrein.extensions.mcp.server_confinement import server_sandbox
+
+        sandbox = self.session.deps.sandbox
+        if sandbox is None or server.sandbox == "off":
+            return None
+        return confine(self.session, cwd, sandbox=server_sandbox(sandbox, server, cwd))
+
+    def started(self) -> None:
+        if self._in_use:
+            self.toolset.start()
+
+    async def release(self) -> None:
+        await self.toolset.close()
+
+    # --- Changes ----------------------------------------------------------------------------------
+
+    async def before_move(self) -> None:
+        """Record what the servers offer: as prefix before the first request, later as news."""
+        session, servers = self.session, self.toolset
+        if not self._in_use or session.closed:
+            return
+        if session.state.turn_open and not session.paused:
+            if not servers.pinned:
+                await session.perform(self._enter_prefix())
+            await self._read_mentions()
+        for server, text in servers.take_news():
+            session.append(*external_event(CHANGED, server, text))
+        for resource in servers.take_updates():
+            session.append(*external_event(UPDATED, resource, ""))
+        changed, servers.changed_tools = servers.changed_tools, []
+        if changed:
+            session.approvals.ask_again(changed)
+            session.notice(
+                f"MCP servers have changed {', '.join(changed)[:200]}: calls are asked about again"
+            )
+
+    async def _enter_prefix(self) -> None:
+        """Wait for the servers, then put their tools and instructions into the prefix."""
+        session, servers = self.session, self.toolset
+        servers.want()
+        if waiting := servers.connecting:
+            limit_s = servers.options.wait_s
+            session.notice(f"waiting for MCP servers: {', '.join(waiting)} (at most {limit_s:g} s)")
+            try:
+                await asyncio.wait_for(servers.ready(), limit_s)
+            except TimeoutError:
+                late = ", ".join(servers.late)
+                session.notice(
+                    f"MCP servers not connected yet: {late}; their tools are found with ToolSearch "
+                    "once they are"
+                )
+        servers.pin()
+        present = session.state.prefix
+        wanted = redacted(session.deps.prefix(session.deps.model, "tools"), session.deps.redact)
+        if present is None or (present.tools, present.deferred, present.context) != (
+            wanted.tools,
+            wanted.deferred,
+            wanted.context,
+        ):
+            session.append(wanted)
+
+    async def _read_mentions(self) -> None:
+        """Read the resources that the user has mentioned since the last look."""
+        session, servers = self.session, self.toolset
+        first, servers.read_seq = servers.read_seq + 1, session.state.seq
+        if first > session.state.seq:
+            return
+        texts = [
+            text_of(entry.event.parts)
+            for entry in session.entries_from(first)
+            if isinstance(entry.event, UserSpoke) and not entry.event.verbatim
+        ]
+        found = [
+            match.groups()
+            for text in texts
+            for match in re.finditer(_MENTION, text)
+            if match[1] in servers.servers
+        ]
+        for server, uri in list(dict.fromkeys(found))[:MENTIONS_MAX]:
+            told: list[Reminded] = []
+            await session.perform(self._read(server, uri, told))
+            session.append(*told)
+
+    async def _read(self, server: str, uri: str, told: list[Reminded]) -> None:
+        text = await self.toolset.mention(server, uri)
+        told += external_event(RESOURCE, f"{server}:{uri}", text)
+
+    # --- Prompts ----------------------------------------------------------------------------------
+
+    def tell(self, message: InboxMessage) -> Awaitable[None] | None:
+        """Put the text of a server's prompt into the inbox in place of its command."""
+        if self._in_use and isinstance(message, UserMessage) and (line := _prompt_line(message)):
+            return asyncio.ensure_future(self._tell(message, line))
+        return None
+
+    async def _tell(self, message: UserMessage, line: str) -> None:
+        """Raises `UsageError`."""
+        command, *words = _split_words(line)
+        text = await self.toolset.prompt_text(command[1:], words, self.session.blobs)
+        told = msgspec.structs.replace(message, parts=(Text(text), *message.parts[1:]))
+        await self.session.tell(told)
+
+    # --- Frontends --------------------------------------------------------------------------------
+
+    def connections(self) -> Sequence[tuple[str, str]]:
+        return [(view.name, view.status) for view in self.toolset.views()]
+
+    def let_user_answer(self, ask: AskUser | None = None) -> None:
+        if ask is None:
+            self.toolset.let_user_answer()
+        else:
+            self.toolset.host.elicit = ask
+
+    def slash_commands(self) -> Sequence[SlashCommand]:
+        from longrein.extensions.mcp.slash_command import server_rows
+
+        prompts = [
+            SlashCommand(
+                name,
+                " ".join(argument.upper() for argument, _ in prompt.arguments),
+                prompt.description,
+            )
+            for name, _, prompt in self.toolset.prompts()
+        ]
+        return [
+            SlashCommand(
+                "mcp",
+                "[NAME | reconnect NAME | …]",
+                "MCP servers; also login, disable, enable",
+                partial(server_rows, self.toolset),
+                "MCP servers",
+            ),
+            *prompts,
+        ]
+
+    def control_requests(self) -> Mapping[str, ControlHandler]:
+        from longrein.extensions.mcp.control_requests import control_handlers
+
+        return control_handlers(self.toolset, self._plan, self.session.hide)
+
+
+def _prompt_line(message: UserMessage) -> str:
+    """Return the command `/mcp__SERVER__PROMPT …` that a message is; '' for any other message."""
+    first = message.parts[0] if message.parts else None
+    text = first.text.strip() if isinstance(first, Text) else ""
+    return text if text.startswith("/mcp__") and "__" in text.partition(" ")[0][6:] else ""
+
+
+def _split_words(line: str) -> list[str]:
+    """Split a command line into words; quotes hold a word together."""
+    return [(quoted or plain) for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', line)]
