@@ -188,7 +188,9 @@ class HookTable:
         """
         self.make = make
         self.handlers: list[HookHandler] = list(handlers)
-        self.env, self.may_allow, self.outside_sandbox = dict(env or {}), may_allow, outside_sandbox
+        self.env = dict(env or {})
+        self.may_allow = may_allow
+        self.outside_sandbox = outside_sandbox
         self._timeout_s = timeout_s
 
     def add(self, handler: HookHandler) -> None:
@@ -404,7 +406,9 @@ class SessionHooks(SessionPart):
         self, handler: HookHandler, event: str, data: bytes, limit_s: float, call: str
     ) -> tuple[HookAnswer, HookAnswered]:
         """Run one hook: (its answer, the entry of it)."""
-        session, hook, output = self.session, handler.hook, HookOutput()
+        session = self.session
+        hook = handler.hook
+        output = HookOutput()
         began_s = session.deps.clock.mono_s()
         if changed := self._changed_script(hook):
             reason = (

@@ -115,7 +115,9 @@ class Session:
     """State and log of one session. See `SessionPort` for the frontend's methods."""
 
     def __init__(self, log: Log, deps: Dependencies, state: State) -> None:
-        self.log, self.deps, self.state = log, deps, state
+        self.log = log
+        self.deps = deps
+        self.state = state
         # `last_run_us`: time of the last entry of the run before this one, microseconds UTC
         self.id, self.last_run_us = log.session, state.at
         self.blobs = RedactingBlobs(log, deps.redact, deps.secrets)

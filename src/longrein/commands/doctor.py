@@ -58,13 +58,11 @@ def _findings(place: RunContext) -> list[Finding]:
 
 
 def _mark(well: bool, what: str) -> str:
-    return (
-        "ok     "
-        if well
-        else "note   "
-        if what in ("settings", "sandbox", "found", "skills", "extension")
-        else "MISSING"
-    )
+    if well:
+        return "ok     "
+    if what in ("settings", "sandbox", "found", "skills", "extension"):
+        return "note   "
+    return "MISSING"
 
 
 def _machine() -> list[Finding]:

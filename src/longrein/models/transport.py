@@ -623,7 +623,9 @@ class EventSplitter:
     def flush(self) -> list[bytes]:
         """Return the payload of a last event that lacks only its line end."""
         events = self.feed(b"\n\n")
-        self._partial, self._partial_bytes, self._line_end = [], 0, b""
+        self._partial = []
+        self._partial_bytes = 0
+        self._line_end = b""
         return events
 
 

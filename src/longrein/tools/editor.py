@@ -170,7 +170,9 @@ class TerminalCommands:
     """
 
     def __init__(self, context: ToolContext, tasks: TaskPort, terminals: EditorTerminals) -> None:
-        self._context, self._tasks, self._terminals = context, tasks, terminals
+        self._context = context
+        self._tasks = tasks
+        self._terminals = terminals
 
     async def run(self, command: ShellCommand) -> CommandExit | BackgroundedCommand:
         """See `TaskPort.run`. A command that may change the folder is run without the editor,

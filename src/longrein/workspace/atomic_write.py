@@ -140,7 +140,9 @@ def _replace(
             merged = None if base is None or merge is None else merge(base, ours, theirs)
             if merged is None or merged == theirs:  # a conflict, or theirs contains our change
                 return ReplaceResult(merged, tuple(foreign))
-            base, ours, expect = theirs, merged, _sha256_hex(theirs)
+            base = theirs
+            ours = merged
+            expect = _sha256_hex(theirs)
         displaced = _exchange(folder, name, ours, expect)
         if displaced is None:
             return ReplaceResult(ours, tuple(foreign))

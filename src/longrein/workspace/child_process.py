@@ -284,7 +284,10 @@ class ChildCommand(RunningCommand):
         super().__init__(pipes, sink, output_bytes_max)
         self._is_confined = is_confined
         self.pid = process.pid
-        self._process, self._mark, self._trees, self._left_open = process, mark, trees, left_open
+        self._process = process
+        self._mark = mark
+        self._trees = trees
+        self._left_open = left_open
         self._cause = "exit"
         self._tree_end: asyncio.Future[None] | None = None
         on_exit(process, self._output.exited)

@@ -271,7 +271,9 @@ class FoundFiles:
 
     def __init__(self) -> None:
         self._folder: Folder | None = None
-        self._path, self._file, self._start = "", -1, b""
+        self._path = ""
+        self._file = -1
+        self._start = b""
 
     def __enter__(self) -> "FoundFiles":
         return self

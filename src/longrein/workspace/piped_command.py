@@ -36,7 +36,9 @@ async def run_with_input(
         (stdin, stderr), theirs = open_stream_pipes()
     except OSError as error:
         return PipedResult(start_failure(error, spec), b"", b"")
-    loop, output, errors = asyncio.get_running_loop(), CollectingSink(), CollectingSink()
+    loop = asyncio.get_running_loop()
+    output = CollectingSink()
+    errors = CollectingSink()
     os.set_blocking(stderr, False)
     reading = OutputReader(stderr, errors, output_bytes_max, lambda _: reading.close())
     with ExitStack() as cleanup:  # other processes may hold the pipes, so nothing waits for them

@@ -116,7 +116,10 @@ class SupervisedCommand(RunningCommand):
         """None once the command runs, else why it does not."""
         self._printed = sink
         """Has the foreground output; None when it is still in the pipe."""
-        self._spawner, self._connection, self._cwd, self._mark = spawner, connection, cwd, ""
+        self._spawner = spawner
+        self._connection = connection
+        self._cwd = cwd
+        self._mark = ""
         spawner.commands[self.number] = self
         self._over: Mapping[str, Any] | None = None
         self._told_to_end = self._is_kept = self._done = False
